@@ -52,6 +52,7 @@ CODES: dict[str, str] = {
     "not_installed": "a package is missing or has another version",
     "unreachable": "a model or package is not in the cache and cannot be fetched",
     "cannot_write": "a disk is full or read-only",
+    "no_memory": "memory ran out, or a limit on it was reached",
     "needs_gpu": "the device is not on this machine, or its memory is too small",
     "ungraded": "too many answers could not be graded",
     "grader_failed": "a grading process does not start",

@@ -8,7 +8,7 @@ import sys
 import traceback
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -16,7 +16,7 @@ from mcpo_cli import __version__
 from mcpo_cli.commands import about, claim, data, models, results, runs, samplers, training, verify
 from mcpo_cli.commands.ui import ui
 from mcpo_cli.commands.verbs import EXAMPLES, ErrorStyle, OverridesCommand, Verbs
-from mcpo_cli.errors import UNEXPECTED, ConfigError, McpoError, OutputLost
+from mcpo_cli.errors import UNEXPECTED, ConfigError, McpoError, OutputLost, RunFailed, first_line
 from mcpo_cli.redaction import redact, visible
 
 START = """\
@@ -36,6 +36,8 @@ Begin here:
 Results go to ./mcpo-results, or to the folder MCPO_HOME. More: mcpo --help, mcpo train --help
 """
 
+LONGEST_LINE = 2000
+"""The most characters of a line of a message."""
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 """The base class of usage errors in the click that typer bundles; typer does not export it."""
 app = typer.Typer(
@@ -142,10 +144,10 @@ def _run(style: ErrorStyle) -> None:
         _report(str(error), style)
         sys.exit(error.exit_code)
     except McpoError as error:
-        _report(str(error), style)
-        if style.as_json:
-            _print_error_document(error)
-        sys.exit(error.exit_code)
+        _end(error, style)
+    except MemoryError as error:
+        fix = "the same command where more memory is free, or a smaller file"
+        _end(RunFailed(f"memory ran out: {first_line(error)}", fix=fix, code="no_memory"), style)
     except SystemExit as end:
         # Typer has printed a usage error and exits while handling it.
         usage: Any = end.__context__
@@ -159,10 +161,19 @@ def _run(style: ErrorStyle) -> None:
         sys.exit(UNEXPECTED)
 
 
+def _end(error: McpoError, style: ErrorStyle) -> NoReturn:
+    _report(str(error), style)
+    if style.as_json:
+        _print_error_document(error)
+    sys.exit(error.exit_code)
+
+
 def _report(message: str, style: ErrorStyle) -> None:
     """Print the current error as a message; with --debug, its traceback first."""
     shown = traceback.format_exc() if style.debug else ""
-    sys.stderr.write(visible(redact(f"{shown}error: {message}\n")))
+    # A message repeats what is wrong, which may be a file of somebody else.
+    lines = (line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}..." for line in message.split("\n"))
+    sys.stderr.write(visible(redact(f"{shown}error: " + "\n".join(lines) + "\n")))
 
 
 def _print_error_document(error: McpoError) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import paths
+from mcpo_cli import paths, safetensors_header
 from mcpo_cli.errors import ConfigError, bad_model, first_line, nearest
 
 TOKENIZER = (
@@ -199,15 +199,14 @@ def _file_fingerprint(path: Path, size: int, changed: int) -> str:
         if path.suffix != ".safetensors":
             return hashlib.file_digest(file, "sha256").hexdigest()
         total = hashlib.sha256(str(size).encode())
-        length = int.from_bytes(file.read(8), "little")
-        header = file.read(length) if length < size else b""
+        header = safetensors_header.read(file, size)
         total.update(header)
         try:
-            middles = {sum(entry["data_offsets"]) // 2 for key, entry in json.loads(header).items() if key[:2] != "__"}
-        except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
+            middles = {sum(entry["data_offsets"]) // 2 for entry in safetensors_header.tensors(header, size).values()}
+        except ValueError:
             middles = set()
         for middle in sorted(middles):
-            file.seek(8 + length + middle)
+            file.seek(8 + len(header) + middle)
             total.update(file.read(SAMPLE_BYTES))
         return total.hexdigest()
 
@@ -245,12 +244,20 @@ def _facts(name: str, folder: Path, revision: str | None) -> ModelFacts:
         digest=_digest(folder),
         revision=revision,
         parameters=sum(math.prod(entry["shape"]) for entry in tensors),
-        dtype=config.get("dtype") or config.get("torch_dtype") or FORMATS.get(tensors[0]["dtype"], "float32"),
+        dtype=_dtype(name, config, tensors[0]["dtype"]),
         window=_window(name, config, words.model_max_length),
         stop_ids=stop_ids,
         stop_tokens=tuple(words.convert_ids_to_tokens(list(stop_ids))),
         chat_template=words.chat_template is not None,
     )
+
+
+def _dtype(name: str, config: Mapping[str, Any], stored: str) -> str:
+    """The format that the configuration names, else that of the first tensor; as torch names it."""
+    named = config.get("dtype") or config.get("torch_dtype") or FORMATS.get(stored, "float32")
+    if named not in FORMATS.values():
+        raise bad_model(f"{name}: {str(named)[:40]} is no format of weights: {', '.join(FORMATS.values())}")
+    return str(named)
 
 
 def _config(name: str, folder: Path, file: str = "config.json") -> dict[str, Any]:
@@ -267,7 +274,7 @@ def _config(name: str, folder: Path, file: str = "config.json") -> dict[str, Any
 def _window(name: str, config: Mapping[str, Any], longest: Any) -> int:
     """The smaller of the limits that configuration and tokenizer (`longest`) set."""
     limits = [config.get("max_position_embeddings"), longest]
-    known = [int(limit) for limit in limits if isinstance(limit, int | float) and 0 < limit < NO_LIMIT]
+    known = [int(limit) for limit in limits if isinstance(limit, int | float) and 1 <= limit < NO_LIMIT]
     if not known:
         raise bad_model(f"{name}: config.json has no max_position_embeddings, so the model's window is unknown")
     return min(known)
@@ -277,14 +284,14 @@ def _stop_ids(name: str, config: Mapping[str, Any], generation: Mapping[str, Any
     """The tokenizer's end token and those of generation_config.json (else config.json), as in vLLM."""
     named = generation.get("eos_token_id", config.get("eos_token_id"))
     listed = named if isinstance(named, list) else [named]
-    ids = dict.fromkeys(token for token in [words.eos_token_id, *listed] if token is not None)
-    if not ids:
-        raise bad_model(
-            f"{name}: neither tokenizer, generation_config.json nor config.json names an end token, so that every "
-            "response would be truncated",
-            fix=f'set "eos_token_id" in {name}/generation_config.json',
-        )
-    return tuple(ids)
+    tokens = [token for token in [words.eos_token_id, *listed] if token is not None]
+    fix = f'set "eos_token_id" in {name}/generation_config.json'
+    if wrong := [token for token in tokens if type(token) is not int or not 0 <= token < NO_LIMIT]:
+        raise bad_model(f"{name}: an end token must be the number of a token, not {str(wrong[0])[:40]}", fix=fix)
+    if not tokens:
+        why = "names an end token, so that every response would be truncated"
+        raise bad_model(f"{name}: neither tokenizer, generation_config.json nor config.json {why}", fix=fix)
+    return tuple(dict.fromkeys(tokens))
 
 
 def _check_tokenizer(name: str, folder: Path) -> None:
@@ -314,7 +321,7 @@ def _weights(name: str, folder: Path) -> list[Path]:
     names = sorted({str(file) for file in named.values()})
     if outside := [file for file in names if Path(file).name != file]:
         raise ConfigError(f"{name}: {index.name} names a file outside the folder: {outside[0]}", code="unsafe")
-    if absent := [file for file in names if not (folder / file).exists()]:
+    if absent := [file for file in names if not (folder / file).is_file()]:
         what = f"{name}: {absent[0]} is missing ({len(names) - len(absent)} of {len(names)} weight files are there)"
         if pickled := sorted(path.name for kind in ("*.bin", "*.pth", "*.pt") for path in folder.glob(kind)):
             fix = "https://huggingface.co/spaces/safetensors/convert converts a hub model to safetensors"
@@ -324,23 +331,16 @@ def _weights(name: str, folder: Path) -> list[Path]:
 
 
 def _entries(name: str, path: Path) -> dict[str, dict[str, Any]]:
-    """Format and shape of each tensor, by its name.
-
-    A safetensors file begins with an 8-byte length and a JSON header.
-    """
+    """Format and shape of each tensor, by its name."""
+    size = path.stat().st_size
     with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if not 0 < length < path.stat().st_size:
-            raise bad_model(f"{name}: {path.name} is not a safetensors file, or was cut short")
-        try:
-            header = json.loads(file.read(length))
-            tensors = {key: entry for key, entry in header.items() if key != "__metadata__"}
-            entries = tensors.values()
-            if all(math.prod(entry["shape"]) >= 0 and isinstance(entry["dtype"], str) for entry in entries) and entries:
-                return tensors
-        except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
-            pass
-    raise bad_model(f"{name}: the header of {path.name} is damaged")
+        header = safetensors_header.read(file, size)
+    if not header:
+        raise bad_model(f"{name}: {path.name} is not a safetensors file, or was cut short")
+    try:
+        return safetensors_header.tensors(header, size)
+    except ValueError as error:
+        raise bad_model(f"{name}: the header of {path.name} is damaged") from error
 
 
 def _digest(folder: Path) -> str:
@@ -354,10 +354,10 @@ def _digest(folder: Path) -> str:
 
 
 def _json(name: str, path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise bad_model(f"{name}: the folder has no {path.name}; is it a Hugging Face model?")
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise bad_model(f"{name}: the folder has no {path.name}; is it a Hugging Face model?") from error
     except (OSError, ValueError, RecursionError) as error:
         raise bad_model(f"{name}: {path.name} is not JSON: {error}") from error
     if not isinstance(content, dict):

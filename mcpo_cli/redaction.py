@@ -34,7 +34,7 @@ SHAPES = re.compile(
     r"|\beyJ[\w=-]{8,}\.[\w=-]{8,}\.[\w-]+"  # JSON web tokens
 )
 KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)[^-]+")
-CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 """Characters that a terminal obeys instead of showing them; tab and line feed are harmless."""
 PORT = r"(?!\d{1,5}(?:[/?#,;:)\s]|$))"
 USER = re.compile(

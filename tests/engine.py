@@ -10,7 +10,8 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -48,19 +49,28 @@ def spec_of(method: str, probes: Sequence[str] = PROBES) -> RunSpec:
     return load([*quick, *shape, *METHODS[method], *probes])[0]
 
 
-def begin(home: Path, spec: RunSpec, *dies: Any, largest: int = resource.RLIM_INFINITY) -> ForkServerProcess:
-    """A worker of `spec` below `home` that dies at `dies` (see `killer`) and can write files of `largest` bytes."""
+Clock = Callable[[], float]
+
+
+def begin(
+    home: Path, spec: RunSpec, *dies: Any, largest: int = resource.RLIM_INFINITY, clock: Clock = time.time
+) -> ForkServerProcess:
+    """A worker of `spec` below `home` that dies at `dies` (see `killer`) and can write files of `largest` bytes.
+
+    clock: a function of a module, which says what time it is.
+    """
     folder = home / "runs" / spec.run_id
     if not (folder / "spec.json").exists():
         write_json(folder / "spec.json", spec.to_dict())
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
-    process = context.Process(target=_live, args=(str(home), spec.run_id, dies, largest))
+    process = context.Process(target=_live, args=(str(home), spec.run_id, dies, largest, clock))
     process.start()
     return process
 
 
-def _live(home: str, run_id: str, dies: tuple[Any, ...], largest: int) -> None:
+def _live(home: str, run_id: str, dies: tuple[Any, ...], largest: int, clock: Clock) -> None:
+    time.time = clock
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest, resource.RLIM_INFINITY))
     # Until the worker asks for it, it ends as a process that does not.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -80,9 +90,9 @@ def end(process: ForkServerProcess) -> int:
     return process.exitcode
 
 
-def work(home: Path, spec: RunSpec, *dies: Any, largest: int = resource.RLIM_INFINITY) -> int:
+def work(home: Path, spec: RunSpec, *dies: Any, **more: Any) -> int:
     """A worker's life to its end; the exit code. See `begin`."""
-    return end(begin(home, spec, *dies, largest=largest))
+    return end(begin(home, spec, *dies, **more))
 
 
 def records(home: Path, spec: RunSpec) -> dict[str, Any]:

@@ -180,7 +180,10 @@ def _pipes(cells: Sequence[str]) -> str:
 
 
 def escaped(cell: str) -> str:
-    """The text on one line with Markdown's special characters escaped: no markup, link or image is left in it."""
+    """The text on one line with Markdown's special characters escaped: no markup or image is left in it.
+
+    GitHub makes a link of a bare address, which shows where it leads.
+    """
     return re.sub(r"([\\|*_<`\[\]])", r"\\\1", _one_line(cell))
 
 
@@ -197,7 +200,7 @@ def _one_line(text: str) -> str:
 
 def tex(page: Page) -> str:
     """One LaTeX float for each table that is no detail, for \\input; needs the packages booktabs and graphicx."""
-    head = [f"% {page.title}", "% needs \\usepackage{booktabs,graphicx}", _tex(page.sentence)]
+    head = [f"% {_one_line(page.title)}", "% needs \\usepackage{booktabs,graphicx}", _tex(page.sentence)]
     items = "\n".join(rf"  \item {_tex(note)}" for note in page.notes)
     floats = [_float(grid) for grid in page.grids if not grid.is_detail]
     return "\n\n".join([*head, *floats, "\\begin{itemize}\n" + items + "\n\\end{itemize}"]) + "\n"

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import paths, plugins
+from mcpo_cli import headings, paths, plugins
 from mcpo_cli.config import arms, load, own
 from mcpo_cli.config.design import Design
-from mcpo_cli.config.reading import key_of, read_yaml
+from mcpo_cli.config.reading import MAX_VALUES, key_of, read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, mend, nearest
@@ -190,6 +190,10 @@ def read(name: str) -> Suite:
         suite = convert(Suite, data, "")
         if not suite.arms:
             raise ConfigError("arms: at least one is needed", fix="arms: {NAME: [method=mcpo]}")
+        if len(suite.arms) > MAX_VALUES:
+            raise ConfigError(f"arms: {len(suite.arms)}, of at most {MAX_VALUES}", fix="several suites")
+        if wrong := headings.unfit([*suite.arms, suite.title]):
+            raise ConfigError(f"the name of an arm or the title cannot be shown: {wrong}", fix=headings.FIX)
         if suite.design:
             suite.design.check()
             _check_keys([*suite.design.factors, *suite.design.blocks])

@@ -19,6 +19,8 @@ PAPER = Path(__file__).resolve().parents[1] / "conf" / "paper.yaml"
 """Settings and results that the paper states."""
 MAX_VALUES = 1000
 """The most runs of one sweep; more are taken for a typing error."""
+MAX_BYTES = 1 << 20
+"""The most bytes of a file of settings: YAML is read at some hundred kB a second."""
 MAX_SHOWN = 200
 """The most characters of an override that a message repeats."""
 
@@ -52,7 +54,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
         ConfigError: the file cannot be read or is not a YAML mapping with text keys.
     """
     try:
+        # A pipe would be waited for.
+        if path.stat().st_size > MAX_BYTES or not (path.is_file() or path.is_dir()):
+            raise ConfigError(f"{path} is no file of at most {MAX_BYTES >> 20} MiB", fix=f"ls -l {path}")
         data = yaml.load(path.read_text(encoding="utf-8"), _Loader) or {}
+    except ConfigError:
+        raise
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}", fix=f"ls {path.parent}") from error
     except Exception as error:  # PyYAML raises many kinds for a value that does not fit its tag

@@ -24,6 +24,8 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair: JSON can escape it, but UTF-8 cannot encode it."""
 MAX_LINE = 64 << 20
 """The most bytes of a line: a small compressed file may hold a line that no memory does."""
+MAX_ROWS = 20_000_000
+"""The most rows of a parquet file, whose kilobytes may hold more equal ones than can be read in a day."""
 BATCH = 8192
 """Rows of a parquet file held in memory at once."""
 USE = "give a parquet or JSONL file with the columns problem and answer, or in verl's schema"
@@ -179,6 +181,8 @@ def _parquet(path: Path, dataset: Dataset) -> Iterator[Row]:
     try:
         # Verified where the file's writer stored checksums.
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            if file.metadata.num_rows > MAX_ROWS:
+                raise ValueError(f"it says that it has {file.metadata.num_rows} rows; {MAX_ROWS} are the most")
             columns = _columns(path, file.schema_arrow.names, dataset)
             number = 0
             for batch in file.iter_batches(batch_size=BATCH, columns=list(columns)):

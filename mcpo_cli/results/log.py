@@ -9,7 +9,7 @@
 """
 
 import itertools
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
+from mcpo_cli import headings
 from mcpo_cli.errors import ConfigError, bad_data
 from mcpo_cli.statistics.crossed import Ints
 from mcpo_cli.statistics.stats import Floats
@@ -188,8 +189,8 @@ def checked(
     """A log whose samples have what a comparison needs.
 
     Raises:
-        ConfigError: there are no samples, a column is missing, a sample has no name or that of another, or a score is
-            not a number in 0..1.
+        ConfigError: there are no samples, a column is missing, a sample has no name or that of another, the name of a
+            benchmark or the model cannot be shown, or a score is not a number in 0..1.
     """
     if lacking := [name for name in NEEDED if name not in samples]:
         raise bad_data(f"{path}: samples need the columns {', '.join(NEEDED)}; {', '.join(lacking)} is missing")
@@ -201,6 +202,8 @@ def checked(
     if "sample" in keys and (twice := samples[samples.duplicated(keys)]).size:
         which = ", ".join(f"{name} {twice.iloc[0][name]}" for name in keys)
         raise bad_data(f"{path}: it holds a sample twice: {which}", fix="leave the copies out")
+    check_headings(path, "benchmark", samples["benchmark"].astype(str).unique())
+    check_headings(path, "model", [str(model)])
     correct = pd.to_numeric(samples["correct"], errors="coerce")
     bad = ~correct.between(0, 1)
     if bad.any():
@@ -212,3 +215,9 @@ def checked(
     # A name is kept once for all of its samples: tables of millions of them are common.
     names = {name: samples[name].astype(str).astype("category") for name in NAMES if name in samples}
     return Log(path, samples.assign(correct=correct.astype(np.float64), **names), facts or {}, model)
+
+
+def check_headings(path: Path, kind: str, names: Iterable[str]) -> None:
+    """Raise ConfigError if a name of a benchmark or model (`kind`) can be no heading."""
+    if wrong := headings.unfit(names):
+        raise bad_data(f"{path}: the name of a {kind} cannot be shown: {wrong}", fix=headings.FIX)

@@ -19,6 +19,8 @@ from mcpo_cli.runs.journal import finite, write_atomic
 DIGITS = "%.10g"
 """Significant digits in CSV files; later ones vary with summation order."""
 STEM = "comparison"
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How formulas of spreadsheets begin (https://owasp.org/www-community/attacks/CSV_Injection)."""
 
 
 def write(found: Comparison, sides: Sequence[Side], folder: Path, command: str, margin: float | None) -> list[Path]:
@@ -40,9 +42,9 @@ def _files(
     found: Comparison, sides: Sequence[Side], command: str, margin: float | None
 ) -> Iterator[tuple[str, str | bytes]]:
     for name, frame in frames(found).items():
-        # What models wrote stays out of tables that a spreadsheet opens: a cell that begins with = is run there.
+        # What models wrote stays out of tables that a spreadsheet opens.
         kept = frame.drop(columns=[column for column in frame if str(column).removeprefix("baseline_") in TEXTS])
-        yield f"{name}.csv", kept.to_csv(index=False, lineterminator="\n", float_format=DIGITS)
+        yield f"{name}.csv", kept.map(_as_text).to_csv(index=False, lineterminator="\n", float_format=DIGITS)
     whole = page.page(found)
     yield f"{STEM}.md", render.markdown(whole)
     yield f"{STEM}.tex", render.tex(whole)
@@ -53,6 +55,19 @@ def _files(
         for kind, content in kinds.items():
             yield f"{name}.{kind}", content
     yield f"{STEM}.html", html(found, sides, {name: kinds["png"] for name, kinds in drawn.items()}, command)
+
+
+def _as_text(cell: Any) -> Any:
+    """The cell, with an apostrophe before a name that a spreadsheet would run as a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) and not _is_number(cell) else cell
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def frames(found: Comparison) -> dict[str, pd.DataFrame]:

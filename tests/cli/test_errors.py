@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mcpo_cli.config import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.evaluation import regrade
 from tests.cli.conftest import Cli, InProcess
 
 
@@ -40,6 +41,19 @@ def test_json_holds_the_error_too(here: InProcess) -> None:
         "fix": "seed=0  (the default)",
         "exit_code": 2,
     }
+
+
+def test_memory_that_runs_out_is_no_bug(here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As NumPy says it, of a file that is too large or under `ulimit -v`."""
+
+    def read(_path: Path) -> None:
+        raise MemoryError("Unable to allocate 7.45 GiB for an array")
+
+    monkeypatch.setattr(regrade, "read", read)
+    (tmp_path / "answers.jsonl").write_text("{}\n")
+    said = here.refused("no_memory", "grade", str(tmp_path / "answers.jsonl"))
+    assert "Unable to allocate 7.45 GiB" in said
+    assert "bug" not in said
 
 
 def test_words_that_are_no_options_ask_for_nothing(here: InProcess) -> None:

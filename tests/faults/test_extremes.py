@@ -1,8 +1,13 @@
 """Numbers that are none in records, and clocks that go back."""
 
+import itertools
 import json
 import math
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
+
+import pytest
 
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config import plan as plans
@@ -14,6 +19,8 @@ from mcpo_cli.runs.attempts import Attempt, state
 from mcpo_cli.runs.journal import Journal, read_json, write_json
 from mcpo_cli.scheduling import estimate
 from tests.cli.conftest import InProcess
+from tests.engine import differences, records, torn, work
+from tests.faults.suites import spec_of
 
 
 def strict(text: str) -> Any:
@@ -103,3 +110,37 @@ def test_a_clock_that_is_set_back(here: InProcess) -> None:
     assert estimator.basis([spec]) == "from the cost model"
     assert estimator.seconds(spec) > 0
     assert sum(one != "0:00" for one in durations) == 0
+
+
+READINGS = itertools.count()
+"""How often a process looked at one of these clocks."""
+
+
+def backwards() -> float:
+    return 1.7e9 - 600.0 * next(READINGS)
+
+
+def of_the_first_day() -> float:
+    return 0.001 * next(READINGS)
+
+
+def of_another_century() -> float:
+    return 1e10 + 86400.0 * next(READINGS)
+
+
+def standing() -> float:
+    return 1.7e9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clock", [backwards, of_the_first_day, of_another_century, standing])
+def test_a_run_under_a_clock_that_is_wrong(clock: Callable[[], float], here: InProcess, tmp_path: Path) -> None:
+    """In two attempts, the first of which is killed under the right clock: the same records, and it can be shown."""
+    spec = spec_of()
+    assert work(tmp_path / "right", spec) == 0
+    assert work(here.home, spec, "sampling", 3) != 0
+    assert work(here.home, spec, clock=clock) == 0
+    assert differences(records(tmp_path / "right", spec), records(here.home, spec)) == (0, 0)
+    assert torn(run_dir(spec.run_id)) == 0
+    assert here("runs", "show", spec.run_id).returncode == 0
+    assert estimate.Estimator(here.home).seconds(spec) > 0

@@ -19,7 +19,7 @@ from mcpo_cli.config.load import load
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.model_facts import resolve
 from tests.errors import refused
-from tests.faults.test_foreign_files import reconfigured
+from tests.faults.test_foreign_models import reconfigured
 from tests.models import untrained
 
 

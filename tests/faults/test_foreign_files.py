@@ -17,7 +17,6 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed
 from mcpo_cli.evaluation import gradings, regrade
 from mcpo_cli.home import is_plain, run_dir
-from mcpo_cli.model_facts import resolve
 from mcpo_cli.results.readers import lm_eval, tabular
 from mcpo_cli.results.readers.base import Options
 from mcpo_cli.runs import attempts, catalog
@@ -25,7 +24,6 @@ from mcpo_cli.runs.journal import read_json, write_json
 from tests.cli.conftest import InProcess
 from tests.errors import refused
 from tests.fakes import write_run
-from tests.models import untrained
 
 SECONDS = 30.0
 """CPU time within which every file here is refused."""
@@ -179,52 +177,6 @@ def test_a_plug_in_that_takes_a_name(plugin_folder: Path) -> None:
     )
     with refused("duplicate_name", "mcpo"):
         methods.registry()
-
-
-def reconfigured(folder: Path, file: str = "config.json", **values: object) -> None:
-    path = folder / file
-    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
-
-
-def pointing_outside(folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder.parent / "model.safetensors")
-    index = {"weight_map": {"a": "../model.safetensors"}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-
-
-MODELS: dict[str, Callable[[Path], object]] = {
-    "a configuration of 100 000 brackets": lambda at: (at / "config.json").write_text("[" * 100_000),
-    "a configuration that is a list": lambda at: (at / "config.json").write_text("[]"),
-    "a tokenizer of NUL bytes": lambda at: (at / "tokenizer.json").write_bytes(bytes(10_000)),
-    "a header of 2^63 bytes": lambda at: (at / "model.safetensors").write_bytes(b"\xff" * 7 + b"\x7f" + b"{}"),
-    "a header that is a list": lambda at: (at / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"[]"),
-    "no bytes of weights": lambda at: (at / "model.safetensors").write_bytes(b""),
-    "weights in another folder": pointing_outside,
-    "a GGUF of NUL bytes": lambda at: ((at / "model.safetensors").unlink(), (at / "x.gguf").write_bytes(bytes(1000))),
-    "sizes that are texts": lambda at: reconfigured(at, hidden_size="64", num_hidden_layers=[2]),
-    "no layers": lambda at: reconfigured(at, num_hidden_layers=0),
-    "10^12 layers": lambda at: reconfigured(at, num_hidden_layers=10**12),
-    "a tokenizer that is a list": lambda at: (at / "tokenizer.json").write_text("[]"),
-    "a window of 10^30 tokens": lambda at: reconfigured(at, max_position_embeddings=10**30),
-    "a window of -1 tokens": lambda at: reconfigured(at, max_position_embeddings=-1),
-    "a configuration with code": lambda at: reconfigured(at, auto_map={"AutoConfig": "own.Own"}),
-    "a tokenizer with code": lambda at: reconfigured(
-        at, "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Own", None]}
-    ),
-}
-
-
-@pytest.mark.parametrize("change", MODELS.values(), ids=MODELS)
-def test_models(change: Callable[[Path], object], tmp_path: Path) -> None:
-    """Refused without running a line of the model's own code."""
-    folder, ran = untrained(tmp_path / "model"), tmp_path / "it ran"
-    (folder / "own.py").write_text(f"open({str(ran)!r}, 'w')\nclass Own: pass\n")
-    change(folder)
-    began = time.process_time()
-    with pytest.raises(McpoError):
-        resolve(str(folder))
-    assert time.process_time() - began < SECONDS
-    assert not ran.exists()
 
 
 def placed(name: str, content: str | bytes) -> Callable[[Path], object]:

@@ -19,7 +19,7 @@ from tests.faults.suites import Suite, phase, released, send, spec_of
 
 pytestmark = pytest.mark.slow
 SIGNALS = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
-MOMENTS = 10
+MOMENTS = {signal.SIGKILL: 20, signal.SIGTERM: 10, signal.SIGINT: 10}
 """Signals of a kind. In a fifth of these lives the base policy is still to be made, which fills most of them."""
 
 
@@ -50,7 +50,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
 def test_a_run_signalled_at_random_moments(number: signal.Signals, undisturbed: Undisturbed, tmp_path: Path) -> None:
     rng, spec = random.Random(number), undisturbed.spec
     phases = Counter[str]()
-    while phases.total() < MOMENTS:
+    while phases.total() < MOMENTS[number]:
         home, warm = tmp_path / str(rng.random()), phases.total() % 5 != 0
         if warm:
             shutil.copytree(undisturbed.home / "cache", home / "cache")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from mcpo_cli.runs.journal import Journal, read_json
-from tests.engine import differences, records, torn, work
-from tests.faults.suites import Suite
+from tests.engine import begin, differences, end, records, torn, work
+from tests.faults.suites import Suite, released
 
 pytestmark = pytest.mark.slow
 
@@ -46,6 +46,25 @@ def test_two_share_a_suite(alone: tuple[Path, dict[str, dict[str, Any]]], tmp_pa
     assert suite.attempts() == 2, "a run was begun twice"
     assert suite.nobody_is_left()
     assert compare(suite, expected) == (0, 0)
+
+
+def test_two_workers_of_one_run(alone: tuple[Path, dict[str, dict[str, Any]]], tmp_path: Path) -> None:
+    """The one that comes second changes nothing, also while the first stands still, and the first ends."""
+    home, expected = alone
+    spec = Suite(home).specs[0]
+    shutil.copytree(home / "cache", tmp_path / "cache")
+    folder, first = tmp_path / "runs" / spec.run_id, begin(tmp_path, spec)
+    while not (attempts := Journal(folder).attempts()):
+        time.sleep(0.01)
+    pid = read_json(attempts[0] / "status.json")["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".log"}
+    assert [work(tmp_path, spec), work(tmp_path, spec)] == [1, 1]
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".log"} == before
+    os.kill(pid, signal.SIGCONT)
+    assert end(first) == 0
+    assert released(folder)
+    assert differences(expected[spec.run_id], records(tmp_path, spec)) == (0, 0)
 
 
 def test_the_other_takes_over_when_one_dies(alone: tuple[Path, dict[str, dict[str, Any]]], tmp_path: Path) -> None:

@@ -74,6 +74,35 @@ FUNCTIONS = {
     "workers.utils.padding:response_to_nested": "tensor response_mask",
 }
 
+INSIDE = {
+    "single_controller.ray.base:create_colocated_worker_cls": ["self.worker_dict = "],
+    "single_controller.base.worker:WorkerHelper|Worker": ["def _query_dispatch_info(self, mesh_name"],
+    "workers.engine_workers:ActorRolloutRefWorker": [
+        *(
+            "self.actor",
+            "def update_actor(self, data",
+            "def compute_log_prob(self, data",
+            "def set_loss_fn(self, loss_fn",
+        ),
+    ],
+    "workers.engine_workers:TrainingWorker": ["self.engine: BaseEngine = "],
+    "workers.engine.fsdp.transformer_impl:FSDPEngine": ["self.module = ", "self.optimizer = "],
+    "workers.rollout.llm_server:LLMServerManager": ["def get_replicas(self)"],
+    "workers.rollout.replica:RolloutReplica": ["self.servers: "],
+    "experimental.agent_loop.agent_loop:AgentLoopManager": ["self.agent_loop_workers = "],
+    "experimental.reward_loop.reward_loop:RewardLoopManager": ["self.reward_loop_workers"],
+    "trainer.ppo.v1.replay_buffer:ReplayBuffer": ["self.partitions: ", "self.finished_keys: "],
+}
+"""What is read of objects in verl's other processes, where a name that has changed is seen in a run alone."""
+
+
+def test_objects_of_verl_have_what_is_read_inside_its_processes() -> None:
+    for place, texts in INSIDE.items():
+        module, _, owners = place.partition(":")
+        found = importlib.import_module(f"verl.{module}")
+        source = "".join(inspect.getsource(getattr(found, owner)) for owner in owners.split("|"))
+        assert [text for text in texts if text not in source] == [], place
+
 
 def test_verl_has_the_private_names_that_are_overridden_or_called() -> None:
     from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer

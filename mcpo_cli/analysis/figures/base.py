@@ -18,7 +18,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.text import Text
+from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from mcpo_cli.analysis.frames import PAIR, Runs
 
@@ -327,9 +328,20 @@ def save(figure: Figure) -> dict[str, bytes]:
     """Contents of the figure's files by type; the layout, which takes most of the time, is computed once."""
     files = {}
     with drawing():
+        _take_literally(figure)
         for kind, metadata in METADATA.items():
             file = io.BytesIO()
             figure.savefig(file, format=kind, metadata=metadata)
             figure.set_layout_engine("none")
             files[kind] = file.getvalue()
     return files
+
+
+def _take_literally(figure: Figure) -> None:
+    """Dollar signs in names begin no formulas; logarithmic axes alone write their numbers as such."""
+    axes = [axis for one in figure.axes for axis in (one.xaxis, one.yaxis)]
+    powers = [axis for axis in axes if isinstance(axis.get_major_formatter(), LogFormatter)]
+    formulas = {label for axis in powers for label in axis.get_ticklabels(which="both")}
+    for text in figure.findobj(Text):
+        if text not in formulas:
+            text.set_parse_math(False)

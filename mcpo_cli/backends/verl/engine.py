@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.methods import Method
 
+Returned = TypeVar("Returned")
 TEMPERATURE = 1.0
 """Of every log-probability and entropy, those of the rollout engine included (`logprobs_mode` in `overrides.py`).
 
@@ -45,14 +46,18 @@ def update_pass(method: Method, sequences: int) -> dict[str, Any]:
     }
 
 
-def on_each_rank(worker_group: Any, call: Callable[[Any], object]) -> None:
-    """Run `call` with the training engine on each rank."""
-    ray.get([worker.__ray_call__.remote(partial(_with_engine, call)) for worker in worker_group.workers])
+def on_each_rank(worker_group: Any, call: Callable[[Any], Returned]) -> list[Returned]:
+    """Run `call` with the training engine on each rank; returns what it returned there, in the order of the ranks."""
+    found: list[Returned] = ray.get(
+        [worker.__ray_call__.remote(partial(_with_engine, call)) for worker in worker_group.workers]
+    )
+    return found
 
 
-def _with_engine(call: Callable[[Any], object], worker: Any) -> None:
-    for role in worker.worker_dict.values():
-        call(role.actor.engine)
+def _with_engine(call: Callable[[Any], Returned], worker: Any) -> Returned:
+    # mcpo has neither critic nor reference worker, so that the only one trains the policy.
+    (role,) = worker.worker_dict.values()
+    return call(role.actor.engine)
 
 
 def set_learning_rate(rate: float, engine: Any) -> None:
@@ -73,6 +78,27 @@ def swap(engine: Any) -> None:
         current = share.to("cpu", copy=True)
         share.copy_(kept[name])
         kept[name] = current
+
+
+def go_half_way(engine: Any) -> None:
+    """Put this rank's weights half-way between those of `remember` and the current ones, which are kept."""
+    engine.mcpo_current = {name: share.to("cpu", copy=True) for name, share in _shares(engine)}
+    for name, share in _shares(engine):
+        share.copy_((engine.mcpo_previous[name] + engine.mcpo_current[name]) / 2)
+
+
+def return_from_half_way(engine: Any, *, keep_previous: bool) -> None:
+    """Undo `go_half_way`; forget the previous policy if no method asked for it."""
+    current = engine.__dict__.pop("mcpo_current")
+    for name, share in _shares(engine):
+        share.copy_(current[name])
+    if not keep_previous:
+        del engine.mcpo_previous
+
+
+def is_finite(engine: Any) -> bool:
+    """Whether no weight of this rank is NaN or infinite."""
+    return all(bool(share.isfinite().all()) for _, share in _shares(engine))
 
 
 def save_previous(folder: Path, engine: Any) -> None:

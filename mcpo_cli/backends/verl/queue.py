@@ -16,6 +16,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.workers.utils.padding import response_from_nested, response_to_nested
 
 from mcpo_cli.backends import corrections, measure
+from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.measure import Graded
 from mcpo_cli.backends.verl.batch import Group, MethodOutput, Prompt, index_of, uid_of
 from mcpo_cli.backends.verl.loss import FACTS, PREVIOUS, WEIGHTS, column_field, facts, importance_weights
@@ -87,7 +88,11 @@ class Sampler(ReplayBuffer):
 
 
 def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> list[Group]:
-    """The groups of the trajectories `keys`, in the order of their prompts."""
+    """The groups of the trajectories `keys`, in the order of their prompts.
+
+    Raises:
+        NotFinite: the rollout engine's log-probability of a token is NaN or infinite, as the policy's logits are.
+    """
     ordered = sorted(keys, key=lambda key: index_of(key, known))
     fields = ["responses", "rm_scores", "rollout_log_probs", "extra_fields"]
     data = tq.kv_batch_get(keys=ordered, partition_id=partition, select_fields=fields)
@@ -100,6 +105,8 @@ def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> li
         group.reward.append(float(score.sum()))
         said = getattr(extra, "data", extra)["reward_extra_info"]
         group.verdicts.append(Verdict(said["status"], said["answer"] or None, said["detail"]))
+        if not logp.isfinite().all():
+            raise NotFinite("the log-probabilities of the policy are NaN or infinite")
         group.logp.append(float(logp.double().sum()))
         group.entropy.append(math.nan)
     return list(groups.values())
@@ -143,13 +150,25 @@ def step(
     )
 
 
+def old_log_probs(keys: Sequence[str]) -> Tensor:
+    """Log-probabilities of the tokens of the trajectories `keys`, in one row, under the policy before the update."""
+    rows = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["old_log_probs"])["old_log_probs"].unbind()
+    return torch.cat(list(rows))
+
+
+def newest_log_probs(keys: Sequence[str]) -> Tensor:
+    """Those that the last pass over the trajectories `keys` computed, ragged."""
+    data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["log_probs", "response_mask"])
+    newest: Tensor = response_from_nested(data["log_probs"], data["response_mask"])
+    return newest
+
+
 def keep_as_previous(keys: Sequence[str]) -> list[str]:
-    """Take the newest log-probabilities of the trajectories `keys` for those under the previous policy.
+    """Take the `newest_log_probs` of the trajectories `keys` for those under the previous policy.
 
     Returns the names of all their fields: verl's passes read those that a batch names.
     """
-    data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["log_probs", "response_mask"])
-    field = {PREVIOUS: response_from_nested(data["log_probs"], data["response_mask"])}
+    field = {PREVIOUS: newest_log_probs(keys)}
     put = tq.kv_batch_put(keys=keys, partition_id="train", fields=TensorDict(field, batch_size=len(keys)))
     return list(put.fields)
 

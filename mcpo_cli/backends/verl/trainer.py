@@ -23,14 +23,16 @@ from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import append_to_dict, rename_dict
 from verl.utils.skip import SkipManager
 
-from mcpo_cli.backends import corrections, starved
+from mcpo_cli.backends import checks, corrections, starved
 from mcpo_cli.backends.measure import CostTotals, Graded
 from mcpo_cli.backends.resampling import Resampler
 from mcpo_cli.backends.verl import batch as batches
 from mcpo_cli.backends.verl import checkpoint, data, engine, lora, queue
 from mcpo_cli.backends.verl.batch import Group, Prompt
+from mcpo_cli.backends.verl.engine import Returned
 from mcpo_cli.backends.verl.loss import METRIC, gradient_steps, loss, noise_floor
 from mcpo_cli.backends.verl.records import Records, Trained, seconds
+from mcpo_cli.backends.verl.rounding import Rounding
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.methods import AdvancedMethod, State
@@ -86,20 +88,21 @@ class Trainer(PPOTrainerSync):
         self.actor_rollout_wg.compute_log_prob = self._as_in_the_update
         step, self.sealed = self.global_steps, self.global_steps
         if step == 0:
-            self._on_each_rank(partial(lora.draw, stream(self.spec.seed, "init")))
+            self.on_each_rank(partial(lora.draw, stream(self.spec.seed, "init")))
         self.method_state = checkpoint.method_state(self.root, step) or self.method_state
         self.has_previous = "previous_policy" in self.spec.method.needs
         if self.has_previous:
             folder = checkpoint.folder(self.root, step)
-            self._on_each_rank(partial(engine.load_previous, folder) if step else engine.remember)
+            self.on_each_rank(partial(engine.load_previous, folder) if step else engine.remember)
         rows = islice(iter(self.train_dataset), self.spec.probe.panel)
         panel = [batches.problem(row["extra_info"], row["reward_model"]) for row in rows]
         journal = Journal(self.records.run_dir)
         self.resampler = Resampler(self.spec, journal, step, panel)
         self.spent = CostTotals(self.spec, journal, step)
 
-    def _on_each_rank(self, call: Callable[[Any], object]) -> None:
-        engine.on_each_rank(self.actor_rollout_wg, call)
+    def on_each_rank(self, call: Callable[[Any], Returned]) -> list[Returned]:
+        """See `engine.on_each_rank`."""
+        return engine.on_each_rank(self.actor_rollout_wg, call)
 
     def fit(self, agent_loop_manager: Any) -> None:
         """Train from the checkpoint's step to the last one, as `backends.local.train` does; see `Backend.run`."""
@@ -162,7 +165,9 @@ class Trainer(PPOTrainerSync):
         """Evaluate the current policy on all held-out problems; raises as `sample_groups` does."""
         self.records.phase(f"evaluation after step {self.global_steps} of {self.spec.train.steps}")
         (rows,) = self.val_dataloader  # in one batch
-        self.records.evaluation(self.global_steps, self.sample_groups(rows, "eval"))
+        with checks.at(f"evaluation after step {self.global_steps}"):
+            answered = self.sample_groups(rows, "eval")
+        self.records.evaluation(self.global_steps, answered)
 
     def probe(self) -> dict[str, float]:
         """Resample the prompts due at this step, under the policy that sampled its batch; returns metrics."""
@@ -183,7 +188,7 @@ class Trainer(PPOTrainerSync):
         """Sample one group per row outside of training, with random numbers from the stream `name`.
 
         settings: replace verl's evaluation settings. Raises RunFailed if a rollout or its grading raised an error, or
-        if too many answers could not be graded.
+        if too many answers could not be graded; NotFinite as `queue.read` does.
         """
         rows["uid"] = np.array([f"{name}{i}" for i in range(len(rows["raw_prompt"]))], dtype=object)
         known = batches.prompts(rows, 0)
@@ -206,14 +211,20 @@ class Trainer(PPOTrainerSync):
         tu.assign_non_tensor(batch, seed=seeds)
 
     def write_checkpoint(self) -> None:
-        """Write the files of a checkpoint of the current step; RunFailed if that is impossible."""
+        """Write the files of a checkpoint of the current step.
+
+        Raises:
+            NotFinite: a weight is NaN or infinite. RunFailed: the files cannot be written.
+        """
         step = self.global_steps
         self.records.phase(f"checkpoint of step {step}")
+        if not all(self.on_each_rank(engine.is_finite)):
+            raise checks.NotFinite(f"step {step}: a weight of the policy is NaN or infinite")
         try:
             self._save_checkpoint()
             checkpoint.save_method_state(self.root, step, self.method_state)
             if self.has_previous:
-                self._on_each_rank(partial(engine.save_previous, checkpoint.folder(self.root, step)))
+                self.on_each_rank(partial(engine.save_previous, checkpoint.folder(self.root, step)))
         # On a full disk torch raises RuntimeError, also from other processes; our own files raise the others.
         except (OSError, RuntimeError, RunFailed) as error:
             raise checkpoint.failed(self.root, step, error) from error
@@ -240,7 +251,7 @@ class Trainer(PPOTrainerSync):
         """Runs when the batch is complete, while the rollout engine still has the weights that sampled it."""
         self.kept = self._read(self.replay_buffer.partitions["train"])
         batches.check(self.spec, [*self.kept, *self.discarded])
-        with marked_timer("probe", self.timing_raw):
+        with marked_timer("probe", self.timing_raw), checks.at(f"step {self.global_steps}"):
             self.probed = self.probe()
         super().on_sample_end()
 
@@ -251,7 +262,8 @@ class Trainer(PPOTrainerSync):
 
     def _read(self, keys: Iterable[str]) -> list[Group]:
         """The groups of these trajectories of the training batch, rewarded as `train.reward` says."""
-        found = queue.read(keys, "train", self.prompts)
+        with checks.at(f"step {self.global_steps}"):
+            found = queue.read(keys, "train", self.prompts)
         if self.spec.train.reward == "random":
             return [group.rewarded_at_random(self.spec.seed, self.global_steps) for group in found]
         return found
@@ -318,7 +330,8 @@ class Trainer(PPOTrainerSync):
         step = queue.step(self.spec, self.kept, self._graded(self.kept), keys, self.prompts)
         logp_PGT = partial(queue.padded, logp, keys, self.prompts, step.length_PG)
         seed = stream(self.spec.seed, "method", self.global_steps, 0)
-        self.output, self.method_state = batches.apply_method(self.spec, step, self.method_state, logp_PGT, seed)
+        with checks.at(f"step {self.global_steps}"):
+            self.output, self.method_state = batches.apply_method(self.spec, step, self.method_state, logp_PGT, seed)
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """Put what the loss reads of each sequence into the queue."""
@@ -342,16 +355,18 @@ class Trainer(PPOTrainerSync):
         Sequences without a gradient are left out. Weights are global over a mini-batch, so the sum is the same.
         """
         train, rate, output = self.spec.train, self.spec.train.lr_at(self.global_steps), dict[str, Any]()
-        self.trained_tokens = 0
+        self.trained_tokens, rounded = 0, dict[str, float]()
         for trained, _ in self._trained(batch):
             chosen = batch.select_keys(trained)
             self.trained_tokens += sum(tag["seq_len"] for tag in chosen.tags)
             chosen.extra_info = batch.extra_info | engine.update_pass(self.spec.method, len(trained))
             if self.has_previous:
                 self._add_previous_log_probs(chosen)
-                self._on_each_rank(engine.remember)
-            self._on_each_rank(partial(engine.set_learning_rate, rate))
+                self.on_each_rank(engine.remember)
+            self.on_each_rank(partial(engine.set_learning_rate, rate))
+            rounding = Rounding(self, chosen) if self.global_steps == 1 and not rounded else None
             append_to_dict(output, self.actor_rollout_wg.update_actor(chosen)["metrics"])
+            rounded = rounding.over_step() if rounding else rounded
         reports = output.pop(METRIC)
         self.mini_batches, measured = gradient_steps(
             self.global_steps, reports, output["grad_norm"], train.mini_batch, self.output.report
@@ -359,7 +374,7 @@ class Trainer(PPOTrainerSync):
         if isinstance(self.spec.method, AdvancedMethod):
             self.method_state = self.spec.method.learn(self.method_state, measured)
         floor = {"sanity/noise_floor": noise_floor(reports, train.mini_batch)}
-        self.updates = measured | {"train/lr": rate} | floor
+        self.updates = measured | rounded | {"train/lr": rate} | floor
         output.pop("lr")  # that of verl's scheduler
         output = rename_dict(output, "actor/")
         output["perf/mfu/actor"] = output.pop("actor/mfu")
@@ -370,9 +385,9 @@ class Trainer(PPOTrainerSync):
         """Add the log-probabilities of the sequences under the previous policy to the fields of `batch`."""
         chosen = batch.select_keys(batch.keys)
         chosen.extra_info = engine.log_prob_pass(entropy=False)
-        self._on_each_rank(engine.swap)
+        self.on_each_rank(engine.swap)
         self.log_probs(chosen)
-        self._on_each_rank(engine.swap)
+        self.on_each_rank(engine.swap)
         batch.fields = queue.keep_as_previous(batch.keys)
 
     def _graded(self, sampled: Sequence[Group]) -> Graded:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from mcpo_cli import extras
 from mcpo_cli.errors import bad_data, first_line
-from mcpo_cli.results.log import Log, checked
+from mcpo_cli.results.log import Log, check_headings, checked
 from mcpo_cli.results.readers.base import (
     Options,
     Reader,
@@ -50,6 +50,7 @@ def read(path: Path, options: Options) -> list[Log]:
     found: dict[str, list[tuple[str, Path]]] = {}
     for (model, task, args), (_, file) in newest.items():
         found.setdefault(model, []).append((f"{task} {args}" if variants[model, task] > 1 else task, file))
+    check_headings(path, "model", found)
     return [_log(path, model, tasks, options) for model, tasks in found.items()]
 
 

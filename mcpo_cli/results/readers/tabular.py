@@ -7,12 +7,14 @@ import pyarrow as pa
 from pyarrow import csv, json, parquet
 
 from mcpo_cli.errors import bad_data, nearest
-from mcpo_cli.results.log import NEEDED, OPTIONAL, Log, checked
+from mcpo_cli.results.log import NEEDED, OPTIONAL, Log, check_headings, checked
 from mcpo_cli.results.readers.base import Options, Reader, damaged, only, prompts
 
 KINDS = (".csv", ".jsonl", ".parquet")
 OWN = ("model", *NEEDED, *OPTIONAL)
 """Columns that are read; others are left out."""
+MOST_ROWS = 20_000_000
+"""Of a Parquet file, whose kilobytes may hold more equal rows than any memory."""
 EMPTY_IS_MISSING = csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
 """Not the usual words besides: NA and null may be names of problems."""
 
@@ -38,6 +40,7 @@ def read(path: Path, options: Options) -> list[Log]:
         return [checked(path, samples, _facts(samples))]
     if samples["model"].isna().any():
         raise bad_data(f"{path}: the column model is empty in some rows", fix="fill it in, or leave it out")
+    check_headings(path, "model", samples["model"].astype(str).unique())
     return [
         checked(path / str(model), own.drop(columns="model"), _facts(own), str(model))
         for model, own in samples.groupby("model", sort=False, observed=True)
@@ -56,6 +59,8 @@ def load(path: Path) -> pa.Table:
                 table = csv.read_csv(path, convert_options=EMPTY_IS_MISSING)
             case ".jsonl":
                 table = json.read_json(path)
+            case _ if (rows := parquet.read_metadata(path).num_rows) > MOST_ROWS:
+                raise damaged(path, f"it says that it has {rows} rows; {MOST_ROWS} are the most")
             case _:
                 table = parquet.read_table(path)
     except (pa.ArrowException, OSError, ValueError) as error:

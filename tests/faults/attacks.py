@@ -1,0 +1,297 @@
+"""Attacks by what others send: files for a command in an empty folder, by area (`test_attacks.py`)."""
+
+import gzip
+import io
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import parquet
+
+Content = str | bytes | Callable[[Path], object]
+
+
+@dataclass(frozen=True)
+class Attack:
+    """words: of the command; one that names a file of `files` becomes its path. code: the exit code."""
+
+    files: dict[str, Content]
+    words: tuple[str, ...]
+    code: int = 2
+    count: int = 1
+    """How many attacks are in it."""
+
+
+SCRIPT = "<script>parent.hacked=1</script><img src=x onerror=alert(1)>\"'><svg/onload=alert(2)>"
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b[31m\x9b31m\r\x08"
+BIDI = "abc\u202etxt.exe\u2066\u2069\u200f\ufeff"
+HUGE = "9" * 1_000_000
+ODD = {
+    "a script": SCRIPT,
+    "escape sequences": ESCAPES,
+    "right to left": BIDI,
+    "a template": "{{ 7*7 }}{% for x in ().__class__.__base__.__subclasses__() %}{{ x }}{% endfor %}",
+    "formulas of mathematics": "$\\frac{1$ $x_$ $$ \\$",
+    "TeX": "\\input{/etc/passwd}\\write18{id} $x$ % & # _ ^ ~ }",
+    "Markdown": "[x](javascript:alert(1)) ![x](http://127.0.0.1/x) `a` | b\n# h\n<b>",
+    "rich": "[link=http://127.0.0.1]x[/link][/][bold red]",
+    "a path": "../../../etc/passwd\0",
+    "a megabyte": "x" * 1_000_000,
+    "1 000 lines": "x\n" * 1000,
+}
+
+
+def lines(*rows: object) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def log(correct: int, field: str = "response") -> str:
+    """Six samples, and one for each odd text, which is in `field`."""
+    plain = [{"problem": f"p{i}", "correct": correct} for i in range(6)]
+    return lines(
+        *plain,
+        *(
+            {"problem": f"odd {i}", "correct": correct, "gold": "1", "answer": "2", "response": "3", field: text}
+            for i, text in enumerate(ODD.values())
+        ),
+    )
+
+
+def odd(field: str) -> Attack:
+    return Attack({"a.jsonl": log(0, field), "b.jsonl": log(1, field)}, ("compare", "a.jsonl", "b.jsonl"), 0, len(ODD))
+
+
+def taken(text: str) -> int:
+    """The exit code of a command to which the text is a heading: 0 where it can be shown."""
+    return 0 if text.isprintable() and len(text) <= 200 else 2
+
+
+def table(content: Content, kind: str = "csv", code: int = 2) -> Attack:
+    """Of a log of somebody else beside one of ours."""
+    good = log(1)
+    return Attack({f"theirs.{kind}": content, "ours.jsonl": good}, ("compare", f"theirs.{kind}", "ours.jsonl"), code)
+
+
+def rows(heading: str, row: str, code: int = 0, end: str = "\n") -> Attack:
+    """A CSV file of six problems, as ours are."""
+    return table(end.join([heading, *(row.format(i) for i in range(6)), ""]), code=code)
+
+
+def named(name: str, content: Content, code: int = 2) -> Attack:
+    return Attack({name: content, "ours.jsonl": log(1)}, ("compare", name, "ours.jsonl"), code)
+
+
+def endless_rows(path: Path) -> None:
+    """21 000 000 rows of two values in some kB."""
+    schema = pa.schema([("problem", pa.dictionary(pa.int32(), pa.string())), ("correct", pa.bool_())])
+    rows = 7_000_000
+    batch = pa.table(
+        [
+            pa.DictionaryArray.from_arrays(pa.array([0] * 10, pa.int32()), ["p"]).take(pa.array([0] * rows, pa.int8())),
+            pa.array([True]).take(pa.array([0] * rows, pa.int8())),
+        ],
+        schema=schema,
+    )
+    with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+        for _ in range(3):
+            writer.write_table(batch, row_group_size=rows)
+
+
+def columns(**values: object) -> Callable[[Path], object]:
+    """Writes a Parquet file."""
+    return lambda path: parquet.write_table(pa.table(values), path)
+
+
+def zipped(name: str, content: bytes, compression: int = zipfile.ZIP_DEFLATED) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", compression) as archive:
+        archive.writestr(name, content)
+    return packed.getvalue()
+
+
+PROBLEM = {"doc_id": 1, "filter": "none", "metrics": ["acc"], "acc": 1.0, "target": "x", "doc": {}, "resps": [["a"]]}
+SAMPLES = "samples_t_2026-01-01T00.jsonl"
+
+LOGS: dict[str, Attack] = {
+    **{f"odd texts as {field}": odd(field) for field in ("problem", "response", "prompt", "answer", "gold")},
+    **{
+        f"{name} as {field}": table(
+            lines(*({"problem": f"p{i}", "correct": 0, field: text} for i in range(6))), "jsonl", code
+        )
+        for name, text in ODD.items()
+        for field, code in (("model", taken(text)), ("benchmark", 2))
+    },
+    "a seed of 10^30": table(lines({"problem": "p0", "correct": 1, "seed": 10**30}), "jsonl"),
+    "a seed of 2^63": rows("problem,correct,seed", "p{},1,9223372036854775808"),
+    "a seed that is NaN": rows("problem,correct,seed", "p{},1,nan", 2),
+    "10 000 columns": table(",".join(["problem", "correct", *map(str, range(10_000))]) + "\n" + ",".join("1" * 10_002)),
+    "a column of the name of another, in other letters": rows("problem,Correct,correct", "p{},x,1"),
+    "a byte order mark": rows("\ufeffproblem,correct", "p{},1"),
+    "carriage returns alone": rows("problem,correct", "p{},1", end="\r"),
+    "semicolons": table("problem;correct\np0;1\n"),
+    "quotes in quotes": table('problem,correct\n"p0""\n",1\n'),
+    "formulas": Attack(
+        {
+            name: lines(
+                *({"problem": f"{sign}cmd|' /C calc'!A{i}", "correct": correct} for i in range(6) for sign in "=+-@")
+            )
+            for name, correct in (("a.jsonl", 0), ("b.jsonl", 1))
+        },
+        ("compare", "a.jsonl", "b.jsonl"),
+        0,
+        4,
+    ),
+    "a line of 100 MB": table(lambda path: path.write_text("problem,correct\n" + "x" * 100_000_000 + ",1\n")),
+    "scores of -0 and 1.0000000000000002": table("problem,correct\np0,-0.0\np1,1.0000000000000002\n"),
+    "a score in full width": rows("problem,correct", "p{},\N{FULLWIDTH DIGIT ONE}", 2),
+    "a score of 0x1": table("problem,correct\np0,0x1\n"),
+    "scores of TRUE and False": rows("problem,correct", "p{},TRUE"),
+    "a list of scores": table(lines({"problem": "p0", "correct": {"a": [1]}}), "jsonl"),
+    "types that change": table(lines({"problem": 1, "correct": 1}, {"problem": "a", "correct": 1}), "jsonl"),
+    "a response that is a list": table(lines({"problem": "p0", "correct": 1, "response": [[1], {"a": 2}]}), "jsonl"),
+    "a response that is binary": table(columns(problem=["p0"], correct=[1], response=[b"\xff\x00"]), "parquet"),
+    "a problem that is a list": table(columns(problem=[["p0"]], correct=[1]), "parquet"),
+    "a score that is a decimal": table(
+        columns(problem=[f"p{i}" for i in range(6)], correct=pa.array([1] * 6, pa.decimal128(5, 2))),
+        "parquet",
+        0,
+    ),
+    "a score that is a date": table(columns(problem=["p0"], correct=pa.array([0], pa.timestamp("s"))), "parquet"),
+    "endless rows in a small file": table(endless_rows, "parquet"),
+    "a Parquet file without its end": table(
+        lambda path: (columns(problem=["p0"], correct=[1])(path), path.write_bytes(path.read_bytes()[:-9])),
+        "parquet",
+    ),
+    "a table that is a folder": table(lambda path: path.mkdir()),
+    "a table that links to itself": table(lambda path: path.symlink_to(path)),
+    "a table that links to a device": table(lambda path: path.symlink_to("/dev/zero")),
+    "half of a surrogate pair as a response": named(
+        SAMPLES, "".join(lines({**PROBLEM, "doc_id": i, "resps": [["\ud800"]]}) for i in range(3)), 0
+    ),
+    "a document that is null": named(SAMPLES, lines({**PROBLEM, "doc": None, "doc_id": None})),
+    "scores of strings": named(SAMPLES, lines({**PROBLEM, "acc": "1"})),
+    "responses that are numbers": named(SAMPLES, lines({**PROBLEM, "resps": 5, "filtered_resps": None}), 0),
+    "a metric that is a path": named(SAMPLES, lines({**PROBLEM, "metrics": ["../x"], "../x": 1.0})),
+    "1 000 filters": named(SAMPLES, lines(*({**PROBLEM, "filter": str(i)} for i in range(1000)))),
+    "an .eval that is a bomb": named("x.eval", lambda path: path.write_bytes(zipped("header.json", bytes(50_000_000)))),
+    "an .eval that is none": named("x.eval", b"PK\x03\x04 and nothing"),
+}
+
+ANSWER = {"gold": "42", "response": "\\boxed{42}"}
+
+
+def answers(*rows: object, code: int = 0, words: tuple[str, ...] = ()) -> Attack:
+    return Attack({"x.jsonl": lines(*rows)}, ("grade", "x.jsonl", "--workers", "1", *words), code)
+
+
+GRADING: dict[str, Attack] = {
+    "odd texts": Attack(
+        {"x.jsonl": lines(*({"gold": "42", "response": text, "id": text} for text in ODD.values()))},
+        ("grade", "x.jsonl", "--workers", "1"),
+        0,
+        2 * len(ODD),
+    ),
+    "odd values": answers(
+        {"gold": HUGE, "response": f"\\boxed{{{HUGE}}}"},
+        {**ANSWER, "id": {"a": [ESCAPES]}},
+        {**ANSWER, "prediction": "41"},
+        {"gold": "", "response": "\\boxed{}"},
+    ),
+    "a gold of infinity": answers({"gold": float("inf"), "response": "x"}, code=2),
+    "a gold that is true": answers({"gold": True, "response": "x"}, code=2),
+    "an int of 5 000 digits": Attack(
+        {"x.jsonl": '{"gold": ' + "9" * 5000 + ', "response": "x"}\n'}, ("grade", "x.jsonl"), 2
+    ),
+    "a gzip bomb of one line": Attack(
+        {"x.jsonl.gz": lambda path: path.write_bytes(gzip.compress(bytes(100_000_000), 1))}, ("grade", "x.jsonl.gz"), 2
+    ),
+    "a gzip that ends early": Attack({"x.jsonl.gz": gzip.compress(b"x" * 1000)[:-9]}, ("grade", "x.jsonl.gz"), 2),
+    "a file of line feeds": Attack({"x.jsonl": "\n" * 1_000_000}, ("grade", "x.jsonl"), 2),
+    "a grader that is a path": answers(ANSWER, code=2, words=("--grader", "../../x.py:f")),
+    "a graders' name with escapes": answers(ANSWER, code=2, words=("--grader", ESCAPES)),
+    "a comparison with itself 100 times": answers(ANSWER, words=("--compare", ",".join(["exact"] * 100))),
+}
+
+
+ARM = "arms: {a: [seed=0], b: [seed=1]}\n"
+YAML: dict[str, Attack] = {
+    **{
+        f"{name} as an arm": Attack(
+            {"s.yaml": f"arms: {{{json.dumps(text)}: [seed=0], b: [seed=1]}}\n"},
+            ("plan", "s.yaml", "scale=smoke"),
+            taken(text),
+        )
+        for name, text in ODD.items()
+    },
+    **{
+        f"{name} as a title": Attack(
+            {"s.yaml": f"{ARM}title: {json.dumps(text)}\n"}, ("plan", "s.yaml", "scale=smoke"), taken(text)
+        )
+        for name, text in ODD.items()
+    },
+    "a baseline that is no arm": Attack({"s.yaml": f"{ARM}baseline: [x]\n"}, ("plan", "s.yaml", "scale=smoke")),
+    "an unknown key": Attack({"s.yaml": f"{ARM}extends: /etc/passwd\n"}, ("plan", "s.yaml", "scale=smoke")),
+    "a tracking address": Attack(
+        {"s.yaml": "arms: {a: ['compute.tracking_uri=http://127.0.0.1:1']}\n"}, ("plan", "s.yaml", "scale=smoke"), 0
+    ),
+    "a plug-in's path": Attack({"s.yaml": "arms: {a: ['cluster.plugin=os']}\n"}, ("plan", "s.yaml", "scale=smoke"), 0),
+    "a reward of the system": Attack(
+        {"s.yaml": "arms: {a: ['train.reward=os:system']}\n"}, ("plan", "s.yaml", "scale=smoke")
+    ),
+    "2 000 arms": Attack(
+        {"s.yaml": "arms:\n" + "".join(f"  a{i}: [seed={i}]\n" for i in range(2000))}, ("plan", "s.yaml", "scale=smoke")
+    ),
+    "100 MB of arms": Attack(
+        {"s.yaml": lambda path: path.write_text("arms:\n" + "  a: [seed=0]\n" * 7_000_000)},
+        ("plan", "s.yaml", "scale=smoke"),
+    ),
+    "a pipe": Attack({"s.yaml": os.mkfifo}, ("plan", "s.yaml", "scale=smoke")),
+    "an include": Attack(
+        {"s.yaml": "defaults: [/etc/passwd]\narms: {a: [seed=0]}\n"}, ("plan", "s.yaml", "scale=smoke")
+    ),
+    "a claim of infinity": Attack(
+        {"c.yaml": "names: [A, B]\nproblems: 30\nrows: [{a: .inf, b: 1}]\n"}, ("claim", "c.yaml")
+    ),
+    "a claim of 10^30 problems": Attack(
+        {"c.yaml": f"names: [A, B]\nproblems: {10**30}\nrows: [{{a: 50, b: 40}}]\n"}, ("claim", "c.yaml")
+    ),
+    "a claim with 10^9 samples": Attack(
+        {"c.yaml": "names: [A, B]\nproblems: 30\nsamples: 1000000000\nrows: [{a: 50, b: 40}]\n"}, ("claim", "c.yaml"), 0
+    ),
+    "a claim of 100 000 rows": Attack(
+        {"c.yaml": "names: [A, B]\nproblems: 30\nrows:\n" + "- {a: 50, b: 40}\n" * 100_000}, ("claim", "c.yaml")
+    ),
+    "a claim with odd names": Attack(
+        {
+            "c.yaml": f"names: [{json.dumps(SCRIPT)}, {json.dumps(ODD['TeX'])}]\nproblems: 30\nrows: [{{a: 50, b: 40}}]\n"
+        },
+        ("claim", "c.yaml"),
+        0,
+    ),
+}
+
+DATA: dict[str, Attack] = {
+    "odd problems": Attack(
+        {"d.jsonl": lines(*({"problem": text, "answer": "1"} for text in ODD.values()))},
+        ("data", "audit", "d.jsonl"),
+        0,
+        len(ODD),
+    ),
+    "endless rows in a small file": Attack({"d.parquet": endless_rows}, ("data", "audit", "d.parquet")),
+    "answers of all kinds": Attack(
+        {"d.jsonl": lines(*({"problem": "x", "answer": value} for value in (None, [], {}, True, 1e308, -0.0, [[[]]])))},
+        ("data", "audit", "d.jsonl"),
+    ),
+    "columns of all kinds": Attack({"d.jsonl": lines({ESCAPES: 1, SCRIPT: 2})}, ("data", "audit", "d.jsonl")),
+}
+
+AREAS: dict[str, dict[str, Attack]] = {
+    "logs": LOGS,
+    "grading": GRADING,
+    "YAML": YAML,
+    "data": DATA,
+}

@@ -1,0 +1,146 @@
+"""Folders of models that somebody else made: refused in a message, without running a line of the model's own code."""
+
+import json
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli.errors import McpoError
+from mcpo_cli.model_facts import examine, fingerprint, resolve
+from tests.errors import refused
+from tests.models import untrained
+
+SECONDS = 30.0
+"""CPU time within which every folder here is refused."""
+
+
+def reconfigured(folder: Path, file: str = "config.json", **values: object) -> None:
+    path = folder / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def pointing_outside(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder.parent / "model.safetensors")
+    index = {"weight_map": {"a": "../model.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+MODELS: dict[str, Callable[[Path], object]] = {
+    "a configuration of 100 000 brackets": lambda at: (at / "config.json").write_text("[" * 100_000),
+    "a configuration that is a list": lambda at: (at / "config.json").write_text("[]"),
+    "a tokenizer of NUL bytes": lambda at: (at / "tokenizer.json").write_bytes(bytes(10_000)),
+    "a header of 2^63 bytes": lambda at: (at / "model.safetensors").write_bytes(b"\xff" * 7 + b"\x7f" + b"{}"),
+    "a header that is a list": lambda at: (at / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"[]"),
+    "no bytes of weights": lambda at: (at / "model.safetensors").write_bytes(b""),
+    "weights in another folder": pointing_outside,
+    "a GGUF of NUL bytes": lambda at: ((at / "model.safetensors").unlink(), (at / "x.gguf").write_bytes(bytes(1000))),
+    "sizes that are texts": lambda at: reconfigured(at, hidden_size="64", num_hidden_layers=[2]),
+    "no layers": lambda at: reconfigured(at, num_hidden_layers=0),
+    "10^12 layers": lambda at: reconfigured(at, num_hidden_layers=10**12),
+    "a tokenizer that is a list": lambda at: (at / "tokenizer.json").write_text("[]"),
+    "a window of 10^30 tokens": lambda at: reconfigured(at, max_position_embeddings=10**30),
+    "a window of -1 tokens": lambda at: reconfigured(at, max_position_embeddings=-1),
+    "a configuration with code": lambda at: reconfigured(at, auto_map={"AutoConfig": "own.Own"}),
+    "a tokenizer with code": lambda at: reconfigured(
+        at, "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Own", None]}
+    ),
+    "weights that are a folder": lambda at: ((at / "model.safetensors").unlink(), (at / "model.safetensors").mkdir()),
+    "a configuration that is a folder": lambda at: ((at / "config.json").unlink(), (at / "config.json").mkdir()),
+    "a window of half a token": lambda at: reconfigured(at, max_position_embeddings=0.5),
+    "a window without end": lambda at: reconfigured(at, max_position_embeddings=float("inf")),
+    "a format that is a list": lambda at: reconfigured(at, dtype=[1]),
+    "an unknown format": lambda at: reconfigured(at, dtype="\x1b[31m"),
+    **{
+        f"an end token of {value}": lambda at, value=value: reconfigured(
+            at, "generation_config.json", eos_token_id=value
+        )
+        for value in ([[1]], "a", 10**30, -5, 1.5, {}, [True])
+    },
+    "a GGUF that lies about its tensors": lambda at: (
+        (at / "model.safetensors").unlink(),
+        (at / "x.gguf").write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 2**63 - 1, 2**63 - 1)),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", MODELS.values(), ids=MODELS)
+def test_models(change: Callable[[Path], object], tmp_path: Path) -> None:
+    """Refused without running a line of the model's own code."""
+    folder, ran = untrained(tmp_path / "model"), tmp_path / "it ran"
+    (folder / "own.py").write_text(f"open({str(ran)!r}, 'w')\nclass Own: pass\n")
+    change(folder)
+    began = time.process_time()
+    with pytest.raises(McpoError):
+        resolve(str(folder))
+    assert time.process_time() - began < SECONDS
+    assert not ran.exists()
+
+
+def header(tensors: object, data: bytes = b"1234") -> bytes:
+    """A safetensors file."""
+    content = tensors if isinstance(tensors, bytes) else json.dumps(tensors).encode()
+    return struct.pack("<Q", len(content)) + content + data
+
+
+def entry(**values: object) -> bytes:
+    """A file with a tensor of one number, of which something is changed; a value of None is left out."""
+    found = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], **values}
+    return header({"a": {name: value for name, value in found.items() if value is not None}})
+
+
+HEADERS: dict[str, bytes] = {
+    "offsets below 0": entry(data_offsets=[-(10**9), 0]),
+    "offsets of 10^30": entry(data_offsets=[10**30, 10**30]),
+    "offsets that are fractions": entry(data_offsets=[1.5, 2.5]),
+    "offsets that are texts": entry(data_offsets=["0", "4"]),
+    "offsets that are missing": entry(data_offsets=None),
+    "one offset": entry(data_offsets=[0]),
+    "an end before the begin": entry(data_offsets=[4, 0]),
+    "more data than there is": entry(shape=[1000], data_offsets=[0, 4000]),
+    "a shape of 10^30": entry(shape=[10**30]),
+    "a shape of fractions": entry(shape=[1.5]),
+    "a shape of texts": entry(shape=["1"]),
+    "a shape of truth values": entry(shape=[True]),
+    "a shape below 0": entry(shape=[-1, -1]),
+    "a shape that is infinite": header(b'{"a": {"dtype": "F32", "shape": [1e999], "data_offsets": [0, 4]}}'),
+    "a type that is a number": entry(dtype=32),
+    "no tensors": header({"__metadata__": {}}),
+    "a tensor that is a number": header(b'{"a": 5}'),
+    "two tensors in one place": header({name: {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]} for name in "ab"}),
+    "a text": header(b'"x"'),
+    "1 000 000 brackets": header(b"[" * 1_000_000),
+    "bytes that are not UTF-8": header(b'{"\xff": 1}'),
+    "a length beyond the end": struct.pack("<Q", 100) + b"{}",
+    "a length of 0": struct.pack("<Q", 0) + b"{}",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model as far as it is looked at before torch is imported."""
+    (tmp_path / "config.json").write_text('{"max_position_embeddings": 64}')
+    (tmp_path / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0}}}')
+    return tmp_path
+
+
+@pytest.mark.parametrize("content", HEADERS.values(), ids=HEADERS)
+def test_headers_of_weights(content: bytes, folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(content)
+    with refused("bad_model", "model.safetensors"):
+        examine("m", folder)
+    assert fingerprint(folder)
+
+
+def test_a_header_of_40_gb_is_not_read(folder: Path) -> None:
+    """A file that takes no room on the disk and would take all memory."""
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(struct.pack("<Q", 40_000_000_000))
+        file.truncate(40_000_000_100)
+    began = time.process_time()
+    with refused("bad_model", "model.safetensors"):
+        examine("m", folder)
+    assert fingerprint(folder)
+    assert time.process_time() - began < SECONDS

@@ -1,0 +1,127 @@
+"""NaN and infinity under verl, whose engine and rollout engine go on with them: the run ends, as a local one does."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from mcpo_cli.backends.checks import NotFinite
+from mcpo_cli.backends.verl import checkpoint
+from mcpo_cli.backends.verl.batch import Prompt
+from mcpo_cli.config.load import load
+from mcpo_cli.data.base import Problem
+from mcpo_cli.runs.journal import Journal
+from tests.verl.conftest import TOY, Runs, nobody_is_left, status
+
+pytestmark = pytest.mark.verl
+
+
+def sampled(logp: float) -> dict[str, Any]:
+    """What the queue has of a prompt's two responses; one token has this log-probability."""
+    ragged = partial(torch.nested.as_nested_tensor, layout=torch.jagged)
+    said = {"reward_extra_info": {"status": "correct", "answer": "1", "detail": ""}}
+    return {
+        "responses": ragged([torch.tensor([1, 2]), torch.tensor([1])]),
+        "rm_scores": ragged([torch.tensor([0.0, 1.0]), torch.tensor([1.0])]),
+        "rollout_log_probs": ragged([torch.tensor([-1.0, logp]), torch.tensor([-0.5])]),
+        "extra_fields": [said, said],
+    }
+
+
+@pytest.fixture
+def trainer(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """At global step 3, with one prompt in the batch, and another one that is evaluated."""
+    from mcpo_cli.backends.verl import trainer as module
+
+    found: Any = object.__new__(module.Trainer)
+    (found.spec,) = load(["scale=verl-cpu"])
+    prompt = Prompt(0, Problem("1 + 1", "2"), "train")
+    keys = ["a_0_0", "a_1_0"]
+    vars(found).update(
+        global_steps=3,
+        prompts={"a": prompt},
+        discarded=[],
+        val_dataloader=[{"raw_prompt": ["1 + 1"]}],
+        agent_loop_manager=SimpleNamespace(generate_sequences=lambda _: None),
+        replay_buffer=SimpleNamespace(partitions={"train": keys}, sample=lambda *_: (SimpleNamespace(keys=keys), None)),
+        records=SimpleNamespace(phase=lambda _: None),
+        _seed=lambda *_: None,
+    )
+    monkeypatch.setattr(module.batches, "prompts", lambda *_: {"a": prompt})
+    monkeypatch.setattr(module.tu, "get_tensordict", lambda _: None)
+    monkeypatch.setattr(module.tu, "assign_non_tensor", lambda *_, **__: None)
+    for name in ("kv_batch_put", "kv_clear"):
+        monkeypatch.setattr(module.tq, name, lambda **_: None)
+    return found
+
+
+@pytest.mark.parametrize("logp", [torch.nan, -torch.inf])
+@pytest.mark.parametrize(
+    ("sample", "place"),
+    [
+        (lambda trainer: trainer.on_sample_end(), "step 3"),
+        (lambda trainer: trainer.discard({"a"}), "step 3"),
+        (lambda trainer: trainer.evaluate(), "evaluation after step 3"),
+    ],
+    ids=["batch", "discarded", "evaluation"],
+)
+def test_log_probabilities_of_the_rollout_engine(
+    sample: Callable[[Any], None], place: str, logp: float, trainer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM answers with any token where logits are NaN, which would be recorded as wrong answers."""
+    from mcpo_cli.backends.verl import queue
+
+    monkeypatch.setattr(queue.tq, "kv_batch_get", lambda **_: sampled(logp))
+    with pytest.raises(NotFinite, match=f"^{place}: the log-probabilities of the policy are NaN or infinite"):
+        sample(trainer)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_weights_on_any_rank_keep_a_checkpoint_from_being_written(value: float, trainer: Any, tmp_path: Path) -> None:
+    def engine(weight: float) -> Any:
+        share = SimpleNamespace(requires_grad=True, detach=lambda: share, to_local=lambda: torch.tensor([1.0, weight]))
+        return SimpleNamespace(module=SimpleNamespace(named_parameters=lambda: [("weight", share)]))
+
+    written: list[str] = []
+    trainer.root, trainer.method_state, trainer.has_previous = tmp_path, {}, False
+    trainer._save_checkpoint = lambda: written.append("files")
+    trainer.on_each_rank = lambda call: [call(engine(1.0)), call(engine(value))]
+    with pytest.raises(NotFinite, match=r"^step 3: a weight of the policy is NaN or infinite"):
+        trainer.write_checkpoint()
+    assert written == []
+    trainer.on_each_rank = lambda call: [call(engine(1.0)), call(engine(2.0))]
+    trainer.write_checkpoint()
+    assert written == ["files"]
+
+
+def test_advantages_name_the_step(trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mcpo_cli.backends.verl import trainer as module
+
+    def broken(*_: Any) -> Any:
+        raise NotFinite("method=x: an advantage is NaN or infinite")
+
+    trainer.kept, trainer.method_state = [], {}
+    trainer._graded = lambda _: None
+    monkeypatch.setattr(module.queue, "step", lambda *_: SimpleNamespace(length_PG=None))
+    monkeypatch.setattr(module.batches, "apply_method", broken)
+    with pytest.raises(NotFinite, match=r"^step 3: method=x: an advantage"):
+        trainer._apply_method(["a_0_0"], "old_log_probs")
+
+
+@pytest.mark.slow
+def test_a_run_whose_weights_become_nan_ends_as_failed(runs: Runs) -> None:
+    """After the last gradient step of global step 2, whose loss and gradient are finite."""
+    fault = "cluster.plugin=tests.verl.faults.nan_weights"
+    result = runs("train", *TOY, "method=grpo", "train.steps=3", "compute.checkpoint_every=1", fault)
+    assert result.returncode == 1, result.stdout
+    folder = runs.folder("grpo")
+    assert status(folder)["state"] == "failed"
+    assert status(folder)["error"].startswith("step 2: a weight of the policy is NaN or infinite")
+    assert "a smaller train.lr" in result.stdout
+    assert checkpoint.complete(folder / "checkpoints") == [1]
+    assert [row["step"] for row in Journal(folder).steps()] == [1]
+    assert nobody_is_left(folder)

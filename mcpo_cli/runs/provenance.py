@@ -117,7 +117,7 @@ def code_state() -> dict[str, Any]:
     """The commit and the working tree's difference from it; of an installed wheel, its `package` instead."""
     # A wheel installed inside another project's checkout must not report that project's commit.
     if not (SOURCE / "pyproject.toml").exists() or _git("rev-parse", "--show-toplevel").strip() != str(SOURCE):
-        no_commit = {"commit": None, "dirty": None, "untracked": [], "diff": "", "diff_sha256": None}
+        no_commit: dict[str, Any] = {"commit": None, "dirty": None, "untracked": [], "diff": "", "diff_sha256": None}
         return {**no_commit, "package": _package()}
     diff = masked(_git("diff", "HEAD"))
     untracked = _git("ls-files", "--others", "--exclude-standard").splitlines()

@@ -267,7 +267,8 @@ YAML: dict[str, Attack] = {
     ),
     "a claim with odd names": Attack(
         {
-            "c.yaml": f"names: [{json.dumps(SCRIPT)}, {json.dumps(ODD['TeX'])}]\nproblems: 30\nrows: [{{a: 50, b: 40}}]\n"
+            "c.yaml": f"names: [{json.dumps(SCRIPT)}, {json.dumps(ODD['TeX'])}]\n"
+            "problems: 30\nrows: [{a: 50, b: 40}]\n"
         },
         ("claim", "c.yaml"),
         0,

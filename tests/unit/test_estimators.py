@@ -270,3 +270,20 @@ def test_a_method_that_breaks_its_contract_is_told_so() -> None:
     with pytest.raises(RunFailed) as error:
         counted(Broken(), where(), 2)
     assert "mcpo method check grpo" in str(error.value.fix)
+
+
+def test_the_greedy_response_takes_the_most_probable_token_everywhere() -> None:
+    base = world().base
+    assert base.greedy_PR.sum(-1).tolist() == [1] * len(base.logits_PSV)
+    prefixes = {(): 0}
+    every = responses()
+    for row, states, length in zip(
+        every.token_RT.tolist(), every.state_RT.tolist(), every.length_R.tolist(), strict=True
+    ):
+        prefixes |= {tuple(row[:t]): states[t] for t in range(length)}
+    for prompt, logits_SV in enumerate(base.logits_PSV):
+        taken: tuple[int, ...] = ()
+        while len(taken) < LIMIT and (not taken or taken[-1] != SYMBOLS):
+            taken += (int(logits_SV[prefixes[taken]].argmax()),)
+        (number,) = base.greedy_PR[prompt].nonzero().flatten().tolist()
+        assert tuple(every.token_RT[number, : every.length_R[number]].tolist()) == taken

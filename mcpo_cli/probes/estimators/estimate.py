@@ -100,6 +100,7 @@ def compute(method: Method, where: Circumstances, drawn: Drawn, state: State, se
         entropy_PGT=_cropped(drawn.of(where.sampler.entropy_PRT), length_MG),
         collision_PGT=_cropped(drawn.of(base.collision_PRT), length_MG),
         answer_PG=every.answer_R[drawn.response_MG],
+        greedy_reward_P=(base.greedy_PR & where.world.correct_PR).any(-1)[drawn.prompt_M].double(),
     )
     signals, state = checks.signals(method, step, state)
     if where.train.sampler_rounding:

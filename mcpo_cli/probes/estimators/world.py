@@ -99,6 +99,13 @@ class Policy:
         """Sum of squared probabilities where each token is drawn."""
         return self.logp_PSV.exp().square().sum(-1)[:, responses().state_RT] * responses().mask_RT
 
+    @cached_property
+    def greedy_PR(self) -> Tensor:
+        """bool. The one response of each prompt whose every token is the most probable one."""
+        every = responses()
+        likeliest_PRT = self.logp_PSV.argmax(-1)[:, every.state_RT] == every.token_RT
+        return (likeliest_PRT | ~every.mask_RT).all(-1)
+
     def rounded(self, step: float) -> "Policy":
         """The policy of logits rounded to multiples of `step`, as `train.sampler_rounding` does; 0 rounds nothing."""
         return Policy((self.logits_PSV / step).round() * step) if step else self

@@ -166,7 +166,8 @@ def written_like(shown: str, value: float) -> str:
     """`value` as `shown` is written: decimals, sign, leading 0, thousands separators."""
     decimals = len(shown.partition(".")[2])
     sign = "+" if shown[0] in "+-" else ""
-    text = f"{value:{sign}{',' if ',' in shown else ''}.{decimals}f}"
+    # `z`: what rounds to zero has no sign.
+    text = f"{value:{sign}z{',' if ',' in shown else ''}.{decimals}f}"
     return text if "0." in shown or not decimals else re.sub(r"^([+-]?)0\.", r"\1.", text)
 
 

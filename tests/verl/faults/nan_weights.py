@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from tests.verl import cpu
-from tests.verl.faults.memory import MINI_BATCHES
 
+MINI_BATCHES = 2  # of a global step, one optimizer step each
 _step = torch.optim.AdamW.step
 _steps = itertools.count(1)
 

@@ -1,0 +1,133 @@
+"""Measures what forks save against independent seeds: `python -m mcpo_cli.study.experiments.fork_variance [--dry-run]`.
+
+`fork-variance.yaml` says which runs, and what was expected of them. Trains what is missing, prints one row per arm and
+fork, and writes the scores to `results/fork-variance.csv`.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from mcpo_cli.commands import start_runs
+from mcpo_cli.config import forking, plan
+from mcpo_cli.config.plan import Plan, PlannedRun
+from mcpo_cli.config.reading import read_yaml
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.convert import convert
+from mcpo_cli.home import run_dir
+from mcpo_cli.runs.journal import Journal
+from mcpo_cli.statistics.variance import Reduction, reduction
+from mcpo_cli.study import EXPERIMENTS
+
+FILE, ROWS = EXPERIMENTS / "fork-variance.yaml", EXPERIMENTS / "results" / "fork-variance.csv"
+WHOLE = 0
+"""In the place of a fork's step: the run was trained from the start."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """The ratio of an arm is expected to be above `than`."""
+
+    id: str
+    claim: str
+    arm: str
+    at: int
+    ratio: Literal["forked", "seeds"]
+    than: float
+
+
+@dataclass(frozen=True)
+class Study:
+    """The content of `fork-variance.yaml`."""
+
+    settings: tuple[str, ...]
+    seeds: int
+    at: tuple[int, ...]
+    arms: Mapping[str, tuple[str, ...]]
+    hypotheses: tuple[Hypothesis, ...] = field(default=())
+
+
+def parents(study: Study) -> Plan:
+    """The runs that are forked; they keep their states at the forks."""
+    every = int(np.gcd.reduce(study.at))
+    kept = [f"compute.checkpoint_every={every}", "compute.checkpoints=99", "compute.checkpoints_after=99"]
+    return plan.from_overrides([*study.settings, f"seed={','.join(map(str, range(study.seeds)))}", *kept])
+
+
+def children(study: Study, made: Plan) -> dict[tuple[str, int], list[RunSpec]]:
+    """By arm and step of the fork (WHOLE: from the start), the run of each parent, in their order."""
+    found: dict[tuple[str, int], list[RunSpec]] = {}
+    for arm, changes in study.arms.items():
+        given = {word.partition("=")[0] for word in changes}
+        kept = [word for word in study.settings if word.partition("=")[0] not in given]
+        seeds = f"seed={','.join(map(str, range(study.seeds)))}"
+        found[arm, WHOLE] = [cell.spec for cell in plan.from_overrides([*kept, *changes, seeds]).cells]
+        for at in study.at:
+            forks = [forking.plan(cell.spec, at, changes, "fork-variance").cells for cell in made.cells]
+            found[arm, at] = [cell.spec for (cell,) in forks]
+    return found
+
+
+def score(spec: RunSpec) -> float:
+    """pass@1 after the last step, mean over the held-out tiers."""
+    rows = pd.DataFrame([row for row in Journal(run_dir(spec.run_id)).eval() if row["step"] == spec.train.steps])
+    return float((rows["c"] / rows["n"]).groupby(rows["tier"]).mean().mean())
+
+
+def table(rows: pd.DataFrame, level: float) -> list[dict[str, Any]]:
+    """One row per arm and fork, from the scores: the difference by both kinds of pairs, deviations and ratios.
+
+    rows: columns seed, arm (empty for parents), at, score.
+    """
+    parent_S = rows[rows["arm"] == ""].sort_values("seed")["score"].to_numpy(dtype=np.float64)
+    found = []
+    for (arm, at), own in rows[rows["arm"] != ""].groupby(["arm", "at"], sort=False):
+        own_S = own.sort_values("seed")["score"].to_numpy(dtype=np.float64)
+        paired_S = own_S - parent_S
+        saved = reduction(parent_S, own_S, level)
+        apart = float(np.sqrt(parent_S.var(ddof=1) + own_S.var(ddof=1)))
+        about = {"arm": str(arm), "at": int(str(at)), "pairs": len(own_S), "difference": float(paired_S.mean())}
+        found.append({**about, "apart": apart, "paired": float(paired_S.std(ddof=1)), "saved": saved})
+    return found
+
+
+def verdict(one: Hypothesis, saved: Reduction) -> str:
+    """By the interval of the ratio."""
+    if saved.low > one.than:
+        return "supported"
+    return "contradicted" if saved.high < one.than else "unresolved"
+
+
+def main(words: Sequence[str]) -> None:
+    study = convert(Study, read_yaml(FILE), str(FILE))
+    made = parents(study)
+    runs = children(study, made)
+    cells = [*made.cells, *(PlannedRun(f"{arm} @{at}", spec) for (arm, at), own in runs.items() for spec in own)]
+    sys.stdout.write(f"{len(cells)} runs: {len(made.cells)} parents, each with {len(runs)} others\n")
+    if "--dry-run" in words:
+        return
+    start_runs.finish(made)  # forks copy from them
+    start_runs.finish(Plan("fork-variance", "fork-variance", tuple(cells)))
+    rows = [{"seed": cell.spec.seed, "arm": "", "at": 0, "score": score(cell.spec)} for cell in made.cells]
+    rows += [
+        {"seed": spec.seed, "arm": arm, "at": at, "score": score(spec)}
+        for (arm, at), own in runs.items()
+        for spec in own
+    ]
+    data = pd.DataFrame(rows)
+    data.to_csv(ROWS, index=False, float_format="%.6g", lineterminator="\n")
+    found = table(data, 1 - 0.05 / len(study.hypotheses))
+    for row in found:
+        saved = row.pop("saved")
+        sys.stdout.write(f"{row}, ratio {saved.ratio:.2f} [{saved.low:.2f}, {saved.high:.2f}]\n")
+        for one in study.hypotheses:
+            if (one.arm, one.at) == (row["arm"], row["at"]):
+                sys.stdout.write(f"  {one.id} ({one.claim}): {verdict(one, saved)}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

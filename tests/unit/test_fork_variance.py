@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from mcpo_cli.study.experiments import fork_variance
+from scipy import stats as scipy_stats
 
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
@@ -14,7 +15,7 @@ from mcpo_cli.statistics.variance import Reduction, reduction
 
 
 def test_the_ratio_is_of_variances() -> None:
-    """Var A = Var B = 3.5, and their differences have a variance of 1.2."""
+    """The differences are 1 and -1, whose variance over six pairs is 1.2."""
     a = np.array([1.0, 2, 3, 4, 5, 6])
     b = a + np.array([1.0, -1, 1, -1, 1, -1])
     found = reduction(a, b)
@@ -24,6 +25,16 @@ def test_the_ratio_is_of_variances() -> None:
         reduction(a[:5], b[:5])
     with pytest.raises(ValueError, match="do not differ"):
         reduction(a, a)
+
+
+def test_the_interval_has_the_ratios_that_pitman_and_morgans_test_keeps() -> None:
+    """At a bound of F, s / sqrt(F) + d and s / sqrt(F) - d correlate just as much as the test allows."""
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(size=9), rng.normal(size=9)
+    found, total, difference = reduction(a, b), a + b, b - a
+    for bound in (found.low, found.high):
+        scaled = total / math.sqrt(2 * bound - 1)
+        assert scipy_stats.pearsonr(scaled + difference, scaled - difference).pvalue == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.8])

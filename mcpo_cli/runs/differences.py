@@ -115,9 +115,13 @@ def _rows(journal: Journal, kind: Kind, step: int) -> Rows:
 
 def _columns(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row's columns; sums and counts of a mini-batch are columns of their own."""
-    plain = {key: value for key, value in row.items() if key != "sums"}
-    for name, pair in row.get("sums", {}).items():
-        plain |= {f"{name} (sum)": pair[0], f"{name} (count)": pair[1]}
+    plain = dict[str, Any]()
+    for key, value in row.items():
+        if isinstance(value, Mapping):
+            for name, (total, count) in value.items():
+                plain |= {f"{name} (sum)": total, f"{name} (count)": count}
+        else:
+            plain[key] = value
     return plain
 
 

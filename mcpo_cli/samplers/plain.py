@@ -10,7 +10,7 @@ from mcpo_cli.samplers.base import Draw, Request, Sampler, State
 class Uniform(Sampler):
     """The training stream in its order; every group is trained on. What GRPO does, and `method.dynamic_sampling=false`.
 
-    Checked: the same run ids and bits as before samplers had names (`tests/e2e/test_samplers.py`).
+    Checked: the same run ids and bits as before samplers had names (`tests/e2e/test_sampler_runs.py`).
     """
 
     name: ClassVar[str] = "uniform"
@@ -27,7 +27,7 @@ class Refill(Sampler):
     Batches of the stream are rolled until enough groups are kept; for most methods those with 0 < p < 1
     (`Method.keeps`). The first ones in the order of the stream make the batch. Rollouts of the others count as costs.
 
-    Checked: the same run ids and bits as before samplers had names (`tests/e2e/test_samplers.py`).
+    Checked: the same run ids and bits as before samplers had names (`tests/e2e/test_sampler_runs.py`).
     """
 
     name: ClassVar[str] = "refill"

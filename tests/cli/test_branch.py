@@ -39,9 +39,9 @@ def test_a_study_from_its_file_to_its_table(cli: Cli, warm_home: Path, mine: str
     assert "A global step of trunk takes" in done.stdout
     assert "4 branch points of 2 trunk runs" in done.stdout
     files = {path.name for path in (warm_home / "reports" / "toy").glob("branch-mine*")}
-    assert files == {f"branch-mine.{kind}" for kind in ("csv", "json", "md", "pdf", "png", "tex")} | {
-        "branch-mine-rows.csv"
-    }
+    made = {f"branch-mine.{kind}" for kind in ("csv", "json", "md", "pdf", "png", "tex")}
+    made |= {f"branch-mine-trade-off.{kind}" for kind in ("csv", "json", "pdf", "png")}
+    assert files == {*made, "branch-mine-rows.csv"}
     rows = pd.read_csv(warm_home / "reports" / "toy" / "branch-mine-rows.csv")
     assert rows.groupby(["run_id", "step", "arm"]).ngroups == 2 * 2 * 3
     attempts = sorted((warm_home / "runs").glob("*/attempt_*"))

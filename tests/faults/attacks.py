@@ -116,6 +116,15 @@ def zipped(name: str, content: bytes, compression: int = zipfile.ZIP_DEFLATED) -
 PROBLEM = {"doc_id": 1, "filter": "none", "metrics": ["acc"], "acc": 1.0, "target": "x", "doc": {}, "resps": [["a"]]}
 SAMPLES = "samples_t_2026-01-01T00.jsonl"
 
+
+def compared(**changes: object) -> Attack:
+    """Changed samples of lm-evaluation-harness against others of the same task: a verdict."""
+    ours = "samples_t_2026-01-02T00.jsonl"
+    rows = [{**PROBLEM, "doc_id": number} for number in range(3)]
+    theirs = lines(*({**row, **changes} for row in rows))
+    return Attack({SAMPLES: theirs, ours: lines(*rows)}, ("compare", SAMPLES, ours), 0)
+
+
 LOGS: dict[str, Attack] = {
     **{f"odd texts as {field}": odd(field) for field in ("problem", "response", "prompt", "answer", "gold")},
     **{
@@ -169,12 +178,10 @@ LOGS: dict[str, Attack] = {
     "a table that is a folder": table(lambda path: path.mkdir()),
     "a table that links to itself": table(lambda path: path.symlink_to(path)),
     "a table that links to a device": table(lambda path: path.symlink_to("/dev/zero")),
-    "half of a surrogate pair as a response": named(
-        SAMPLES, "".join(lines({**PROBLEM, "doc_id": i, "resps": [["\ud800"]]}) for i in range(3)), 0
-    ),
+    "half of a surrogate pair as a response": compared(resps=[["\ud800"]]),
     "a document that is null": named(SAMPLES, lines({**PROBLEM, "doc": None, "doc_id": None})),
     "scores of strings": named(SAMPLES, lines({**PROBLEM, "acc": "1"})),
-    "responses that are numbers": named(SAMPLES, lines({**PROBLEM, "resps": 5, "filtered_resps": None}), 0),
+    "responses that are numbers": compared(resps=5, filtered_resps=None),
     "a metric that is a path": named(SAMPLES, lines({**PROBLEM, "metrics": ["../x"], "../x": 1.0})),
     "1 000 filters": named(SAMPLES, lines(*({**PROBLEM, "filter": str(i)} for i in range(1000)))),
     "an .eval that is a bomb": named("x.eval", lambda path: path.write_bytes(zipped("header.json", bytes(50_000_000)))),

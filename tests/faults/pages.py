@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
+csv.field_size_limit(10**9)  # spreadsheets have no such limit
 ACTING = {"iframe", "object", "embed", "link", "base", "form", "svg", "math", "template", "frame", "audio", "video"}
 FORMULA = tuple("=+-@\t\r")
 

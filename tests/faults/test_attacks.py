@@ -43,6 +43,7 @@ def test_what_others_send(attack: Attack, here: InProcess, tmp_path: Path) -> No
     assert len(re.findall("^error:", done.stderr, re.MULTILINE)) == (done.returncode > 0), done.stderr[-3000:]
     assert not CONTROL.search(said), ascii(CONTROL.findall(said))
     assert len(done.stderr) < 3000
-    assert acting(tmp_path) == []
     assert set(folder.rglob("*")) == before, "it wrote beside the files that it read"
-    assert {path.name for path in tmp_path.iterdir()} <= {"theirs", "home"}, "it wrote elsewhere"
+    written = {path.name for path in tmp_path.iterdir()} - {"theirs"}
+    assert written <= {"home", "reports"}, "it wrote elsewhere"
+    assert [what for name in written for what in acting(tmp_path / name)] == []

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.scheduling.worker import BUSY
 from tests.engine import begin, differences, end, records, torn, work
 from tests.faults.suites import Suite, released
 
@@ -59,7 +60,7 @@ def test_two_workers_of_one_run(alone: tuple[Path, dict[str, dict[str, Any]]], t
     pid = read_json(attempts[0] / "status.json")["pid"]
     os.kill(pid, signal.SIGSTOP)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".log"}
-    assert [work(tmp_path, spec), work(tmp_path, spec)] == [1, 1]
+    assert [work(tmp_path, spec), work(tmp_path, spec)] == [BUSY, BUSY]
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".log"} == before
     os.kill(pid, signal.SIGCONT)
     assert end(first) == 0

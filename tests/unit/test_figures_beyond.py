@@ -189,7 +189,7 @@ def test_transitions_pool_the_pairs_of_all_seeds(runs: Runs) -> None:
         "0.00",
         "0.67",
     ]
-    assert shown[12:] == ["2", "2", "0", "6"]
+    assert shown[12:] == ["2", "2", "0", "6", "pairs"]
 
 
 def test_survival_pools_the_prompts_of_all_seeds(runs: Runs) -> None:

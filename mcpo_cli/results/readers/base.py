@@ -105,8 +105,10 @@ def _json(line: bytes) -> Any:
     try:
         return orjson.loads(line)
     except ValueError:
-        # Python's tools write NaN, which is no JSON: a score of NaN has a message of its own.
-        return json.loads(line)
+        # Python's tools write NaN, which is no JSON: a score of NaN has a message of its own. They also write half of a
+        # surrogate pair, where a response was cut within a character; tables hold no such text.
+        plain = json.dumps(json.loads(line), ensure_ascii=False)
+        return json.loads(plain.encode("utf-8", "replace"))
 
 
 def first_row(path: Path) -> Row:

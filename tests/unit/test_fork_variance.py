@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from mcpo_cli.study.experiments import fork_variance
 from scipy import stats as scipy_stats
 
+from benchmarks import fork_variance
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.statistics.variance import Reduction, reduction

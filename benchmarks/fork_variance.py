@@ -1,4 +1,4 @@
-"""Measures what forks save against independent seeds: `python -m mcpo_cli.study.experiments.fork_variance [--dry-run]`.
+"""Measures what forks save against independent seeds: `python -m benchmarks.fork_variance [--dry-run]`.
 
 `fork-variance.yaml` says which runs, and what was expected of them. Trains what is missing, prints one row per arm and
 fork, and writes the scores to `results/fork-variance.csv`.

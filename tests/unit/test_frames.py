@@ -1,5 +1,6 @@
 """Frames hold what the journals hold, with pinned types, and never leave a gap."""
 
+import importlib.metadata
 import json
 import math
 import re
@@ -115,9 +116,13 @@ def test_the_code_of_an_installed_package_is_known_by_its_files(
     monkeypatch.setattr(provenance, "SOURCE", tmp_path)
     files = ["mcpo_cli/a.py,sha256=1,2", "mcpo_cli/b.py,sha256=3,4"]
 
+    real = importlib.metadata.distribution
+
     def installed(lines: list[str]) -> str:
         listed = SimpleNamespace(read_text=lambda _: "\n".join([*lines, "../../bin/mcpo,sha256=9,9"]))
-        monkeypatch.setattr(provenance.importlib.metadata, "distribution", lambda _: listed)
+        # Whatever is imported meanwhile may ask for packages of its own.
+        asked = {provenance.DISTRIBUTION: listed}
+        monkeypatch.setattr(importlib.metadata, "distribution", lambda name: asked.get(name) or real(name))
         return provenance.code_name(provenance.code_state())
 
     assert installed(files) == installed(files[::-1]) != installed([files[0], "mcpo_cli/b.py,sha256=5,4"])

@@ -29,6 +29,11 @@ SAMPLER, WEIGHT = "sampler_logp", "sampler_weight"
 """Token columns of a batch from an inexact sampler: its log-probabilities, nats, and the weight of each token."""
 
 
+def rounded(logits: Tensor, step: float) -> Tensor:
+    """`logits` as an inexact sampler has them: multiples of `step` (`train.sampler_rounding`); 0 rounds nothing."""
+    return (logits / step).round() * step if step else logits
+
+
 def asked(train: Train) -> bool:
     """Whether `train` corrects anything."""
     return train.correction != "none" or train.off_policy_mask > 0

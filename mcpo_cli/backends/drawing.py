@@ -56,7 +56,7 @@ class Drawing:
     def __init__(self, spec: RunSpec, training: TrainingStream, step: int, cursor: int, state: State) -> None:
         self.cursor, self.groups = cursor, list[Group]()
         self._spec, self._training, self._step, self._state = spec, training, step, state
-        self._round, self._positions = -1, tuple[int, ...]()
+        self._round, self._drawn = -1, dict[int, Problem]()
 
     @property
     def round(self) -> int:
@@ -102,15 +102,15 @@ class Drawing:
                 fix=f"more training problems (such as task.pool={2 * len(self.groups)}), or sampler=uniform",
             )
         self._check(drawn, request)
-        self.cursor, self._positions = drawn.cursor, drawn.positions
-        return self._training.problems(drawn.positions)
+        problems = self._training.problems(drawn.positions)
+        self.cursor, self._drawn = drawn.cursor, dict(zip(drawn.positions, problems, strict=True))
+        return problems
 
     def add(self, p_P: Sequence[float]) -> None:
         """The accuracies of the groups that were drawn last, in their order."""
         method, sampler = self._spec.method, self._spec.sampler
-        numbers = self._training.numbers(self._positions)
-        for position, number, p in zip(self._positions, numbers, p_P, strict=True):
-            group = Group(position, number, p, bool(method.keeps(p)), self._round)
+        for (position, problem), p in zip(self._drawn.items(), p_P, strict=True):
+            group = Group(position, problem.number, p, bool(method.keeps(p)), self._round)
             self.groups.append(replace(group, kept=not sampler.filters or sampler.keeps(group)))
 
     def state(self) -> State:

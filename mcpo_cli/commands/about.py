@@ -1,7 +1,7 @@
 """The verbs that explain: `mcpo method`, `task`, `help`, `schema` and `doctor`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from mcpo_cli.methods import Method
     from mcpo_cli.testing import Outcome
 
+Chosen = TypeVar("Chosen")
 SCHEMA_EXAMPLES = """\
 \b
 Examples:
@@ -158,23 +159,25 @@ def check_task(name: Task, options: TaskOptions = None, as_json: Json = False, d
 
     Your own tests can run the same checks with `mcpo_cli.testing.check_task`.
     """
-    from mcpo_cli.config import load
     from mcpo_cli.tasks import get
     from mcpo_cli.testing import TASK_CHECKS
     from mcpo_cli.testing import check_task as check
 
-    # `get` says which names there are.
-    task = load.settings(type(get(name)), [text.removeprefix("task.") for text in options or []])
-    report_checks("task", name, name, check(task), TASK_CHECKS, as_json=as_json)
+    report_checks("task", name, name, check(with_options("task", get(name), options)), TASK_CHECKS, as_json=as_json)
 
 
 def _method(name: str, options: list[str] | None) -> "Method":
     """The method with these options, whatever run it may fit; raises ConfigError."""
-    from mcpo_cli.config import load
     from mcpo_cli.methods import get
 
-    # `get` says which names there are.
-    return load.settings(type(get(name)), [text.removeprefix("method.") for text in options or []])
+    return with_options("method", get(name), options)
+
+
+def with_options(kind: str, default: Chosen, options: list[str] | None) -> Chosen:
+    """`default`, a method, sampler or task (`kind`), with options as typed: `method.beta=2`; raises ConfigError."""
+    from mcpo_cli.config import load
+
+    return load.settings(type(default), [text.removeprefix(f"{kind}.") for text in options or []])
 
 
 Key = Annotated[

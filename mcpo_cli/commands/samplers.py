@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mcpo_cli.commands.about import report_checks
+from mcpo_cli.commands.about import report_checks, with_options
 from mcpo_cli.commands.verbs import Debug, Family, Json, complete_samplers
 
 if TYPE_CHECKING:
@@ -75,8 +75,6 @@ def check(name: Name, options: Options = None, as_json: Json = False, debug: Deb
 
 def _sampler(name: str, options: list[str] | None) -> "Sampler":
     """The sampler with these options; raises ConfigError."""
-    from mcpo_cli.config import load
     from mcpo_cli.samplers import get
 
-    # `get` says which names there are.
-    return load.settings(type(get(name)), [text.removeprefix("sampler.") for text in options or []])
+    return with_options("sampler", get(name), options)

@@ -1,11 +1,13 @@
 """The words of mcpo and what they mean, from `glossary.yaml`; `mcpo help WORD` and docs/concepts.md show them."""
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.spelling import whole_word
+from mcpo_cli.convert import convert
 
 FILE = Path(__file__).with_name("glossary.yaml")
 
@@ -24,14 +26,13 @@ class Glossary:
     """All words by the heading of their section, and what the page says before them."""
 
     intro: str
-    sections: dict[str, list[Word]]
+    sections: Mapping[str, tuple[Word, ...]]
 
 
 @functools.cache
 def read() -> Glossary:
     """The glossary."""
-    data = read_yaml(FILE)
-    return Glossary(data["intro"], {title: [Word(**row) for row in rows] for title, rows in data["sections"].items()})
+    return convert(Glossary, read_yaml(FILE), FILE.name)
 
 
 def search(text: str, *, in_meanings: bool) -> list[Word]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from mcpo_cli.samplers import table
-from mcpo_cli.samplers.base import Draw, Finished, Group, Request, Sampler, State
+from mcpo_cli.samplers.base import Draw, Finished, Request, Sampler, State
 from mcpo_cli.settings import identity
 
 LEAST_KEPT = 0.01
@@ -92,10 +92,6 @@ class Greso(Sampler):
             expected = int(request.lacking * len(last) / mixed * MARGIN)
             most = max(int(SMALLEST * request.prompts), 1, min(expected, most))
         return min(most, request.budget)
-
-    def keeps(self, group: Group) -> bool:
-        """As DAPO's filter."""
-        return group.informative
 
     def after(self, finished: Finished, state: State) -> State:
         rows, groups = table.read(state, Streak), finished.groups

@@ -52,7 +52,19 @@ class TensorBoard:
         self._writer.close()
 
 
-class Wandb:
+class _Run:
+    """A tracker whose `_run` has W&B's interface. See `Tracker`."""
+
+    _run: Any
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        self._run.log(dict(metrics), step=step)
+
+    def finish(self) -> None:
+        self._run.finish()
+
+
+class Wandb(_Run):
     """A run of W&B, with its files in the attempt's folder. See `Tracker`."""
 
     def __init__(self, spec: RunSpec, folder: Path) -> None:
@@ -64,26 +76,14 @@ class Wandb:
             project=PROJECT, name=spec.run_id, config=_settings(spec), dir=str(folder), settings=quiet
         )
 
-    def log(self, metrics: Mapping[str, float], step: int) -> None:
-        self._run.log(dict(metrics), step=step)
 
-    def finish(self) -> None:
-        self._run.finish()
-
-
-class Trackio:
+class Trackio(_Run):
     """A run of trackio, where its own variables say (`TRACKIO_DIR`). See `Tracker`."""
 
     def __init__(self, spec: RunSpec, folder: Path) -> None:
         import trackio
 
         self._run = trackio.init(PROJECT, name=spec.run_id, config=_settings(spec), embed=False)
-
-    def log(self, metrics: Mapping[str, float], step: int) -> None:
-        self._run.log(dict(metrics), step=step)
-
-    def finish(self) -> None:
-        self._run.finish()
 
 
 TRACKERS: dict[str, Callable[[RunSpec, Path], Tracker]] = {

@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends import checks
+from mcpo_cli.backends import checks, corrections
 from mcpo_cli.backends.local.encoding import Language
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, drawn_by
@@ -57,7 +57,6 @@ def greedy_rewards(
 
 def _most_likely(rounding: float, logits_NV: Tensor, row_M: Tensor, uniform_M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """See `Draw`: of equally likely tokens the first. The largest logit, NaN if one is, stands for what is not used."""
-    if rounding:
-        logits_NV = (logits_NV / rounding).round() * rounding
+    logits_NV = corrections.rounded(logits_NV, rounding)
     largest_M = logits_NV.amax(-1)[row_M]
     return logits_NV.argmax(-1)[row_M], largest_M, largest_M

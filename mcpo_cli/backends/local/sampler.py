@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from mcpo_cli.backends import corrections
 from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.policy import KeysValues, Policy, attention
@@ -181,8 +182,7 @@ def _with_log_probs(
     temperature: float, rounding: float, logits_NV: Tensor, row_M: Tensor, uniform_M: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """See `Draw`; log-probability and entropy are those at temperature 1, of logits rounded to steps of `rounding`."""
-    if rounding:
-        logits_NV = (logits_NV / rounding).round() * rounding
+    logits_NV = corrections.rounded(logits_NV, rounding)
     logp_NV = logits_NV.log_softmax(-1)
     entropy_N = -(logp_NV.exp() * logp_NV).sum(-1)
     probability_NV = (logp_NV if temperature == 1 else logits_NV / temperature).softmax(-1)

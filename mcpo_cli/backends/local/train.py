@@ -172,6 +172,7 @@ class Trainer:
         with clock.phase("record"):
             self.record(sampled, with_samples=self.spent.evaluation_due)
             self.attempt.journal.rows("mini_batches", self.step, mini_batches)
+            weights = checkpoint.digest(self.updater.weights())
         entropy = sampled.rollouts.entropy_PGT.sum() / sampled.rollouts.length_PG.sum()
         row = measure.global_step(
             self.step,
@@ -186,7 +187,7 @@ class Trainer:
             seconds=clock.seconds,
             own=measure.process(time.process_time() - clock.cpu_before, sum(clock.seconds.values())),
         )
-        row["weights"] = checkpoint.digest(self.updater.weights())
+        row["weights"] = weights
         self.attempt.journal.step(row)
 
     def observe(self) -> None:

@@ -17,6 +17,8 @@ from functools import cache, cached_property
 import torch
 from torch import Tensor
 
+from mcpo_cli.backends import corrections
+
 SYMBOLS = 3
 """Symbols of the vocabulary; the end token follows them."""
 LIMIT = 3
@@ -108,7 +110,7 @@ class Policy:
 
     def rounded(self, step: float) -> "Policy":
         """The policy of logits rounded to multiples of `step`, as `train.sampler_rounding` does; 0 rounds nothing."""
-        return Policy((self.logits_PSV / step).round() * step) if step else self
+        return Policy(corrections.rounded(self.logits_PSV, step))
 
     def gradient(self, coefficient_PSV: Tensor) -> Tensor:
         """Gradient with respect to the logits of the sum of coefficient times log-probability; leading axes stay."""

@@ -1,0 +1,182 @@
+"""The conformance kit of samplers, and what ends a step whose sampler breaks the contract."""
+
+import random
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import pytest
+
+from mcpo_cli import methods, samplers, tasks
+from mcpo_cli.backends.drawing import Drawing, TrainingStream
+from mcpo_cli.config.schema import RunSpec, Train
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.samplers import Draw, Finished, Refill, Request, Sampler, State
+from mcpo_cli.samplers.greso import Greso
+from mcpo_cli.samplers.mopps import Mopps
+from mcpo_cli.samplers.retention import Replay, Review
+from mcpo_cli.testing import SAMPLER_CHECKS, check_sampler
+
+VARIANTS = [
+    *(kind() for kind in samplers.registry().values()),
+    Review(share=0.9, interval=1, window=1),
+    Replay(share=0.9, solved=0.25),
+    Greso(explore=0.05, first=1, target=0.9),
+    Mopps(candidates=1, discount=1.0),
+]
+
+
+@pytest.mark.parametrize("sampler", VARIANTS, ids=repr)
+def test_samplers_pass(sampler: Sampler) -> None:
+    found = check_sampler(sampler)
+    assert [outcome.name for outcome in found] == list(SAMPLER_CHECKS)
+    assert {outcome.name: outcome.detail for outcome in found if not outcome.passed} == {}
+
+
+@dataclass(frozen=True)
+class Sound(Sampler):
+    """A sound sampler with a memory; each class below breaks one thing in it."""
+
+    name: ClassVar[str] = "sound"
+
+    def draw(self, request: Request, state: State) -> Draw:
+        return Draw.of_fresh(request, request.prompts)
+
+    def after(self, finished: Finished, state: State) -> State:
+        return {"steps": [finished.step]}
+
+
+class Nameless(Sound):
+    name: ClassVar[str] = "a b"
+
+
+class Greedy(Sound):
+    def draw(self, request: Request, state: State) -> Draw:
+        return Draw.of_fresh(request, request.prompts + 1)
+
+
+class Insatiable(Sound):
+    filters: ClassVar[bool] = True
+
+    def draw(self, request: Request, state: State) -> Draw:
+        return Draw.of_fresh(request, request.prompts + (3 if request.budget < request.prompts * 2 else 0))
+
+
+class Again(Sound):
+    """Brings problem 0 of the second epoch back while the stream has it, too."""
+
+    def draw(self, request: Request, state: State) -> Draw:
+        if request.cursor % 48 or not request.cursor:
+            return Draw.of_fresh(request, request.prompts)
+        (first,) = request.stream.numbers([request.cursor])
+        old = next(place for place in range(48) if request.stream.numbers([place]) == [first])
+        return Draw((old, *request.fresh(request.prompts - 1)), request.cursor + request.prompts - 1)
+
+
+class Careless(Sound):
+    def draw(self, request: Request, state: State) -> Draw:
+        start = request.cursor + random.randrange(100)
+        return Draw(tuple(range(start, start + request.prompts)), start + request.prompts)
+
+
+class InPlace(Sound):
+    def after(self, finished: Finished, state: State) -> State:
+        if state:
+            state["steps"].append(finished.step)  # type: ignore[attr-defined]
+        return {"steps": list(state.get("steps", []))}
+
+
+class Renaming(Sound):
+    def after(self, finished: Finished, state: State) -> State:
+        return {f"step_{finished.step}": [0]}
+
+
+@dataclass(frozen=True)
+class Secretive(Sound):
+    seen: list[int] = field(default_factory=list)
+
+    def draw(self, request: Request, state: State) -> Draw:
+        self.seen.append(request.step)
+        return Draw.of_fresh(request, request.prompts)
+
+
+class Untyped(Sound):
+    """A checkpoint would turn its truth values into numbers."""
+
+    def after(self, finished: Finished, state: State) -> State:
+        return {"steps": [True]}
+
+
+class Hidden(Sound):
+    """Remembers outside of its state how many draws a run has made."""
+
+    count: ClassVar[list[int]] = []
+
+    def draw(self, request: Request, state: State) -> Draw:
+        if request.step == 1:
+            self.count.clear()
+        self.count.append(request.step)
+        start = request.cursor + len(self.count) % 5
+        return Draw(tuple(range(start, start + request.prompts)), start + request.prompts)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "failing"),
+    [
+        (Nameless(), "name and options"),
+        (Greedy(), "every step gets a batch"),
+        (Insatiable(), "budgets are kept"),
+        (Again(), "no prompt is twice in a batch"),
+        (Careless(), "draws are deterministic"),
+        (InPlace(), "nothing is changed in place"),
+        (Renaming(), "only declared state"),
+        (Secretive(), "only declared state"),
+        (Untyped(), "every step gets a batch"),
+        (Hidden(), "a resumed run draws the same"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Sampler) else "",
+)
+def test_each_check_fails_for_a_sampler_that_breaks_its_demand(sampler: Sampler, failing: str) -> None:
+    assert failing in {outcome.name for outcome in check_sampler(sampler) if not outcome.passed}
+
+
+def test_a_sound_sampler_passes() -> None:
+    assert [outcome for outcome in check_sampler(Sound()) if not outcome.passed] == []
+
+
+def drawing(sampler: Sampler, **train: int) -> Drawing:
+    settings = Train(**{"prompts": 4, "mini_batch": 4, "max_refills": 2, **train})  # type: ignore[arg-type]
+    task = tasks.get("arithmetic", pool=16)
+    spec = RunSpec(methods.get("grpo", dynamic_sampling=sampler.filters), task, train=settings, sampler=sampler)
+    return Drawing(spec, TrainingStream(task, 0), 1, 0, {})
+
+
+def test_a_step_that_cannot_be_filled_names_what_to_change() -> None:
+    for sampler, fix in ((Refill(), "method.dynamic_sampling=false"), (Greso(), "sampler=uniform")):
+        of = drawing(sampler)
+        while len(of.groups) < 12:
+            of.add([1.0] * len(of.draw()))
+        with pytest.raises(RunFailed) as caught:
+            of.draw()
+        assert str(caught.value.fix).endswith(fix)
+
+
+def test_a_pool_that_is_used_up_ends_a_step() -> None:
+    of = drawing(Greso(), max_refills=20)
+    while len(of.groups) < 16:
+        of.add([1.0] * len(of.draw()))
+    with pytest.raises(RunFailed, match="found only 0 of 4 prompts for the batch among the 16") as caught:
+        of.draw()
+    assert "task.pool=32" in str(caught.value.fix)
+
+
+def test_a_batch_is_the_first_groups_that_are_kept() -> None:
+    of = drawing(Refill())
+    of.draw()
+    of.add([0.5, 1.0, 0.0, 0.25])
+    assert not of.is_full
+    of.draw()
+    of.add([1.0, 0.5, 0.75, 0.5])
+    assert of.is_full
+    assert of.batch == [0, 3, 5, 6]
+    assert of.cursor == 8
+    assert [group.round for group in of.groups] == [0, 0, 0, 0, 1, 1, 1, 1]

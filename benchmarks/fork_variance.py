@@ -81,7 +81,7 @@ def score(spec: RunSpec) -> float:
 def table(rows: pd.DataFrame, level: float) -> list[dict[str, Any]]:
     """One row per arm and fork, from the scores: the difference by both kinds of pairs, deviations and ratios.
 
-    rows: columns seed, arm (empty for parents), at, score.
+    rows: columns seed, arm (empty for parents), at, score; others are ignored.
     """
     parent_S = rows[rows["arm"] == ""].sort_values("seed")["score"].to_numpy(dtype=np.float64)
     found = []
@@ -112,10 +112,10 @@ def main(words: Sequence[str]) -> None:
         return
     start_runs.finish(made)  # forks copy from them
     start_runs.finish(Plan("fork-variance", "fork-variance", tuple(cells)))
-    rows = [{"seed": cell.spec.seed, "arm": "", "at": 0, "score": score(cell.spec)} for cell in made.cells]
-    rows += [
-        {"seed": spec.seed, "arm": arm, "at": at, "score": score(spec)}
-        for (arm, at), own in runs.items()
+    every = {("", WHOLE): [cell.spec for cell in made.cells], **runs}
+    rows = [
+        {"seed": spec.seed, "arm": arm, "at": at, "score": score(spec), "run_id": spec.run_id}
+        for (arm, at), own in every.items()
         for spec in own
     ]
     data = pd.DataFrame(rows)

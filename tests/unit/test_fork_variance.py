@@ -1,6 +1,7 @@
 """What pairs save against independent runs: by hand, simulated, and the definition of the experiment."""
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,17 @@ def test_the_table_pairs_by_seed() -> None:
     assert row["difference"] == pytest.approx(0.02)
     assert row["paired"] == pytest.approx(0.01 * math.sqrt(1.2))
     assert row["saved"].ratio > 100
+
+
+def test_the_page_has_the_numbers_of_the_committed_scores() -> None:
+    study = convert(fork_variance.Study, read_yaml(fork_variance.FILE), "file")
+    rows = fork_variance.table(pd.read_csv(fork_variance.ROWS, keep_default_na=False), 1 - 0.05 / len(study.hypotheses))
+    page = (Path(__file__).parents[2] / "docs" / "branching.md").read_text(encoding="utf-8")
+    for row in rows:
+        (cells,) = re.findall(rf"^\| {row['arm']} \| {row['at']} \| (.*) \|$", page, re.MULTILINE)
+        quoted = [float(number) for number in re.findall(r"[\d.]+", cells)]
+        saved = row["saved"]
+        assert quoted == pytest.approx([row["apart"], row["paired"], saved.ratio, saved.low, saved.high], rel=0.03)
 
 
 def test_the_definition_names_its_runs(mcpo_home: Path) -> None:

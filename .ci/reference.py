@@ -38,8 +38,10 @@ chooses one; any method meets any sampler. Unset, it is `refill` where `method.d
 chosen decides on that option.
 
 Each is deterministic, and a killed run draws what an uninterrupted one draws. Rollouts that are thrown away count as
-costs. `mcpo sampler check NAME` runs the checks that all of these pass in CI; [your own](write-a-sampler.md) can be
-in a folder.
+costs. All of them run on both backends. Under `backend=verl`, `uniform` and `refill` use verl's own data loader and
+its refilling of single groups while others are sampled, so that `refill` may throw away other groups than on the local
+engine; every other sampler draws its rounds there as it does here. `mcpo sampler check NAME` runs the checks that all
+of these pass in CI; [your own](write-a-sampler.md) can be in a folder.
 """
 ABSENT = """\
 ## Not here
@@ -86,7 +88,7 @@ def _row(entry: reference.Entry) -> str:
 def samplers() -> str:
     """The page of all samplers: a table, then each with its options."""
     kinds = dict(sorted(registry().items()))
-    head = "| sampler | what it is | checked against | backends |\n|---|---|---|---|"
+    head = "| sampler | what it is | checked against |\n|---|---|---|"
     table = [head, *(_sampler_row(name, kind) for name, kind in kinds.items())]
     parts = [SAMPLERS, "\n".join(table), ABSENT]
     for name, kind in kinds.items():
@@ -100,9 +102,8 @@ def samplers() -> str:
 
 
 def _sampler_row(name: str, kind: type[Sampler]) -> str:
-    takes = [backend for backend, refused in describe.backends(kind()).items() if not refused]
     about = describe.summary(kind).rstrip(".")
-    return f"| [`{name}`](#{name}) | {about} | {describe.checked(kind).rstrip('.')} | {', '.join(takes)} |"
+    return f"| [`{name}`](#{name}) | {about} | {describe.checked(kind).rstrip('.')} |"
 
 
 def concepts() -> str:

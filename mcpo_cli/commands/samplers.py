@@ -19,29 +19,20 @@ Options = Annotated[
 
 @app.command("list")
 def list_samplers(as_json: Json = False, debug: Debug = False) -> None:
-    """One line per sampler, with the backends that take it."""
+    """One line per sampler."""
     from mcpo_cli.commands import console
     from mcpo_cli.samplers import describe, registry
 
-    found = {name: kind() for name, kind in sorted(registry().items())}
-    listed = [
-        {
-            "sampler": name,
-            "about": describe.summary(type(one)),
-            "backends": [backend for backend, refused in describe.backends(one).items() if not refused],
-        }
-        for name, one in found.items()
-    ]
+    listed = [{"sampler": name, "about": describe.summary(kind)} for name, kind in sorted(registry().items())]
     if as_json:
         console.print_json({"samplers": listed})
     else:
-        rows = [[str(row["sampler"]), str(row["about"]), ", ".join(row["backends"])] for row in listed]
-        console.print_table(["sampler", "what it is", "backends"], rows)
+        console.print_table(["sampler", "what it is"], [[row["sampler"], row["about"]] for row in listed])
 
 
 @app.command()
 def show(name: Name, options: Options = None, as_json: Json = False, debug: Debug = False) -> None:
-    """Source, rule and options of a sampler, and the backends that take it."""
+    """Source, rule and options of a sampler."""
     from dataclasses import asdict
 
     from mcpo_cli import settings
@@ -49,17 +40,15 @@ def show(name: Name, options: Options = None, as_json: Json = False, debug: Debu
     from mcpo_cli.samplers import describe
 
     sampler = _sampler(name, options)
-    text, found, backends = describe.text(type(sampler)), settings.options(type(sampler)), describe.backends(sampler)
+    text, found = describe.text(type(sampler)), settings.options(type(sampler))
     if as_json:
         listed = [{**asdict(option), "value": getattr(sampler, option.name)} for option in found]
-        console.print_json({"sampler": name, "text": text, "options": listed, "backends": backends})
+        console.print_json({"sampler": name, "text": text, "options": listed})
         return
     print(text, end="\n\n")
     if found:
         rows = [[f"sampler.{one.name}", str(getattr(sampler, one.name)), one.allowed, one.meaning] for one in found]
         console.print_table(["option", "value", "allowed", "meaning"], rows)
-        print()
-    print("backends: " + ", ".join(f"{key} ({refused})" if refused else key for key, refused in backends.items()))
 
 
 @app.command()

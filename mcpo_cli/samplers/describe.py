@@ -1,9 +1,8 @@
-"""Description of a sampler: its text, and the backends that take it."""
+"""Description of a sampler: what its docstring says."""
 
 import inspect
 
 from mcpo_cli.samplers.base import Sampler
-from mcpo_cli.samplers.plain import is_of_option
 
 CHECKED = "Checked: "
 """Begins the paragraph of a docstring that says what the sampler was checked against."""
@@ -25,16 +24,3 @@ def checked(sampler: type[Sampler]) -> str:
     """What it was checked against, in its own words; empty if it does not say."""
     found = [part for part in text(sampler).split("\n\n") if part.startswith(CHECKED)]
     return " ".join("".join(found).removeprefix(CHECKED).split())
-
-
-def refusal(sampler: Sampler) -> str:
-    """Why backend=verl cannot take it, to be read after the backend's name; empty if it can."""
-    if is_of_option(sampler):
-        return ""
-    return "gives out prompts in the order of the training stream and keeps no memory of a sampler"
-
-
-def backends(sampler: Sampler) -> dict[str, str]:
-    """Each backend with the reason for which it refuses the sampler."""
-    reason = refusal(sampler)
-    return {"local": "", "verl": f"refused: it {reason}" if reason else ""}

@@ -79,6 +79,8 @@ def test_there_are_problems_for_every_refill(tmp_path: Path) -> None:
     assert stream_length(run) == 2 * 4 * 3
     assert len(written(run, tmp_path)[0]) == 24
     assert stream_length(spec("scale=verl-cpu", "method=dapo", "method.dynamic_sampling=false", *TINY)) == 8
+    by_position = spec("scale=verl-cpu", "method=dapo", "sampler=greso", "task.pool=64", *TINY)
+    assert stream_length(by_position) == max(4, by_position.probe.panel)  # One batch; `rounds.py` asks for the rest.
 
 
 def test_there_is_a_problem_for_every_place_of_the_panel() -> None:

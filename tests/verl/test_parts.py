@@ -18,6 +18,7 @@ from mcpo_cli.backends.verl import overrides
 from mcpo_cli.config.load import load
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.methods import Method, get
+from mcpo_cli.samplers import Refill
 from mcpo_cli.testing import CHECKS
 from tests.store_runs import free_port
 from tests.unit.test_conformance import VARIANTS
@@ -44,6 +45,7 @@ TRAINER = {
     "_compute_metrics": "self batch metrics timing_raw global_steps epoch",
     "_save_checkpoint": "self",
     "on_sample_end": "self",
+    "prepare_step": "self",
     "on_step_end": "self",
     "step": "self metrics timing_raw",
 }
@@ -231,18 +233,18 @@ def test_ranks_get_similar_work() -> None:
     assert heaviest([order[:4], order[4:]]) < 0.93 * heaviest(by_tokens)
 
 
-def sampler(method: str, order: dict[str, int], discarded: set[str]) -> Any:
+def refilled(method: str, order: dict[str, int], discarded: set[str]) -> Any:
     """The replay buffer of a run that takes 3 prompts a step."""
-    from mcpo_cli.backends.verl.queue import Sampler
+    from mcpo_cli.backends.verl.queue import Buffer
 
     trainer = SimpleNamespace(
-        spec=SimpleNamespace(method=get(method), train=SimpleNamespace(prompts=3)),
+        spec=SimpleNamespace(method=get(method), train=SimpleNamespace(prompts=3), sampler=Refill()),
         prompts={uid: SimpleNamespace(order=index) for uid, index in order.items()},
         discard=discarded.update,
         check_alive=lambda: None,
         _add_prompts_to_generate=lambda _: None,
     )
-    return Sampler(trainer)
+    return Buffer(trainer)
 
 
 @pytest.mark.parametrize(("name", "dropped"), [("dapo", {"wrong", "right"}), ("ngrpo", {"right"})])
@@ -253,7 +255,7 @@ def test_the_buffer_drops_the_groups_that_the_method_drops(
 
     accuracy = {"wrong": 0.0, "right": 1.0, "mixed": None}
     monkeypatch.setattr(ReplayBuffer, "_dapo_filtered_keys", lambda *_: ({"wrong", "right"}, Counter([0.0, 1.0])))
-    buffer = sampler(name, {}, set())
+    buffer = refilled(name, {}, set())
     buffer._dapo_classification_cache = {"train": accuracy}
     found, counts = buffer._dapo_filtered_keys("train")
     assert found == dropped
@@ -264,14 +266,14 @@ def test_of_more_prompts_than_needed_the_first_of_the_stream_are_taken(monkeypat
     """Whatever their random ids, and however many were submitted."""
     from verl.trainer.ppo.v1 import replay_buffer
 
-    from mcpo_cli.backends.verl.queue import Sampler
+    from mcpo_cli.backends.verl.queue import Buffer
 
     monkeypatch.setattr(replay_buffer.tq, "kv_clear", lambda **_: None)
-    monkeypatch.setattr(Sampler, "_sync_metadata_from_transfer_queue", lambda _: None)
-    monkeypatch.setattr(Sampler, "_dapo_filtered_keys", lambda *_: (set(), Counter()))
+    monkeypatch.setattr(Buffer, "_sync_metadata_from_transfer_queue", lambda _: None)
+    monkeypatch.setattr(Buffer, "_dapo_filtered_keys", lambda *_: (set(), Counter()))
     for submitted in range(3, 9):
         order, discarded = {str(uuid4()): index for index in range(submitted)}, set[str]()
-        buffer = sampler("dapo", order, discarded)
+        buffer = refilled("dapo", order, discarded)
         buffer.partitions["train"] = {f"{uid}_{rollout}_0": {} for uid in order for rollout in range(2)}
         buffer.finished_keys["train"] = set(order)
         batch, _ = buffer.sample(1, "train", 3)

@@ -5,7 +5,7 @@ Shape suffixes: P prompts, G rollouts of each, T tokens; B = P x G sequences.
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -222,6 +222,17 @@ def _on_policy(step: Step, signals: Signals, logp_PGT: Tensor, total: MiniBatch)
         total=total,
         columns=flat.columns,
     )
+
+
+def mini_batches(
+    has_gradient: Sequence[bool], tokens: Sequence[int], size: int, ranks: int
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Of each mini-batch of `size` sequences, those in its update and the others, ordered by `balance_ranks`."""
+    for start in range(0, len(tokens), size):
+        part = range(start, start + size)
+        trained = select_trained(part, has_gradient, tokens, ranks)
+        others = sorted({*part} - {*trained})
+        yield balance_ranks(trained, tokens, ranks), balance_ranks(others, tokens, ranks)
 
 
 def select_trained(part: Sequence[int], has_gradient: Sequence[bool], tokens: Sequence[int], ranks: int) -> list[int]:

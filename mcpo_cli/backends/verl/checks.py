@@ -24,7 +24,6 @@ from mcpo_cli.config.workload import KEPT_CHECKPOINTS
 from mcpo_cli.errors import SIMILAR, ConfigError
 from mcpo_cli.machine import GIB
 from mcpo_cli.methods import AdvancedMethod
-from mcpo_cli.samplers.describe import refusal
 
 Problem = tuple[str, str]
 """A missing requirement, and the command that fixes it."""
@@ -70,7 +69,7 @@ def fits(version: str, wanted: str) -> bool:
 def check(spec: RunSpec) -> None:
     """Raise ConfigError for the first thing missing; imports neither verl nor torch, starts no process."""
     own_settings(spec)
-    parts = (_task, _method, _sampler, _versions, _device, _address, _slots, _room, _model)
+    parts = (_task, _method, _versions, _device, _address, _slots, _room, _model)
     for message, fix in chain.from_iterable(part(spec) for part in parts):
         raise ConfigError(message, fix=fix)
     spec.task.check()
@@ -151,12 +150,6 @@ def _task(spec: RunSpec) -> Iterator[Problem]:
             "decoding them, so it can end a response at strings of one character only",
             "task.stop=['\\n'], or backend=local",
         )
-
-
-def _sampler(spec: RunSpec) -> Iterator[Problem]:
-    """verl's data loader gives out the prompts in the order of the stream, and skips none."""
-    if reason := refusal(spec.sampler):
-        yield f"sampler={spec.sampler.name}: backend=verl {reason}", "backend=local, or sampler=uniform"
 
 
 def _method(spec: RunSpec) -> Iterator[Problem]:

@@ -17,6 +17,7 @@ from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import functions
 from mcpo_cli.records import SOURCES
 from mcpo_cli.runs.journal import write_atomic
+from mcpo_cli.samplers import Refill, is_of_option
 from mcpo_cli.tasks.base import Fits
 from mcpo_cli.tokenization import prompt_ids
 
@@ -46,9 +47,13 @@ def stops(extra_info: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def stream_length(spec: RunSpec) -> int:
-    """Most problems that training can need: every step's batch with all refills of dynamic sampling, or the panel."""
-    rounds = 1 + spec.train.max_refills if spec.method.dynamic_sampling else 1
-    return max(spec.train.steps * spec.train.prompts * rounds, spec.probe.panel)
+    """Most problems that verl's data loader gives out: every step's batch with all refills, or the panel.
+
+    A sampler that draws by position (`rounds.py`) needs none of them; verl wants one batch at least.
+    """
+    rounds = 1 + spec.train.max_refills if isinstance(spec.sampler, Refill) else 1
+    steps = spec.train.steps if is_of_option(spec.sampler) else 1
+    return max(steps * spec.train.prompts * rounds, spec.probe.panel)
 
 
 def write(spec: RunSpec, fits: Fits, paths: Paths) -> None:

@@ -17,6 +17,7 @@ from mcpo_cli import pretrained
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs import folders
+from mcpo_cli.samplers import Refill
 from mcpo_cli.seeds import Stream, stream
 from mcpo_cli.settings import flat
 
@@ -136,7 +137,8 @@ def _filled(value: Any, names: SimpleNamespace) -> Any:
 
 def values(spec: RunSpec, paths: Paths) -> SimpleNamespace:
     """The `values` of `settings.yaml`: everything that is not a setting of mcpo as it is."""
-    train, method, cap, on_gpu = spec.train, spec.method, spec.cluster.rollout_correction, _on_gpu(spec)
+    train, cap, on_gpu = spec.train, spec.cluster.rollout_correction, _on_gpu(spec)
+    refills = isinstance(spec.sampler, Refill)
     return SimpleNamespace(
         on_gpu=on_gpu,
         on_cpu=not on_gpu,
@@ -145,8 +147,9 @@ def values(spec: RunSpec, paths: Paths) -> SimpleNamespace:
         rollout_dtype="bfloat16" if on_gpu else "float32",
         load_format="auto" if spec.model.lora_rank else "dummy",
         max_model_len=train.max_prompt + train.max_response,
-        gen_batch_size=1 if method.dynamic_sampling else train.prompts,
-        max_gen_batches=1 + train.max_refills if method.dynamic_sampling else 0,
+        refills=refills,
+        gen_batch_size=1 if refills else train.prompts,
+        max_gen_batches=1 + train.max_refills if refills else 0,
         overlong=train.overlong_cache > 0,
         rollout_is=None if cap is None else "token",
         data_seed=_seed(spec, "data"),

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,20 +25,24 @@ from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.grading import Verdict
 from mcpo_cli.methods import Method, Step
+from mcpo_cli.samplers import Refill
 
 POLL_SECONDS = 0.1  # verl's default of 2 s would be most of a small model's step
 WATCH_SECONDS = 10.0  # between two looks at the actors
 
 
-class Sampler(ReplayBuffer):
-    """verl's replay buffer for our trainer; under dynamic sampling it filters as the method says.
+class Buffer(ReplayBuffer):
+    """verl's replay buffer for our trainer; with `sampler=refill` it filters as the method says.
 
     The trainer gets the ids of finished groups that are discarded (`discard`), and is asked whether all actors live
     (`check_alive`) every WATCH_SECONDS.
     """
 
+    draws = False
+    """Whether it submits the prompts of the training batch itself, instead of verl's data loader."""
+
     def __init__(self, trainer: Any) -> None:
-        spec, dynamic = trainer.spec, trainer.spec.method.dynamic_sampling
+        spec, refills = trainer.spec, isinstance(trainer.spec.sampler, Refill)
         super().__init__(
             poll_interval=POLL_SECONDS,
             trainer_mode="sync",
@@ -46,11 +51,17 @@ class Sampler(ReplayBuffer):
             max_off_policy_strategy="drop",
             sampler_kwargs={},
             refill_fn=trainer._add_prompts_to_generate,
-            filter_groups_metric="acc" if dynamic else None,
+            filter_groups_metric="acc" if refills else None,
             train_batch_size=spec.train.prompts,
-            gen_batch_size=1 if dynamic else spec.train.prompts,
+            gen_batch_size=1 if refills else spec.train.prompts,
         )
         self._trainer, self._watched = trainer, time.monotonic()
+
+    def restore(self, checkpoint: Path) -> None:
+        """Go on after the step whose checkpoint is in this folder; verl itself does so with its data loader."""
+
+    def save(self, checkpoint: Path) -> None:
+        """Write what `restore` reads."""
 
     def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> Any:
         # verl would silently continue with the rest of the group.

@@ -33,11 +33,13 @@ from mcpo_cli.backends.verl.engine import Returned
 from mcpo_cli.backends.verl.loss import METRIC, gradient_steps, loss, noise_floor
 from mcpo_cli.backends.verl.records import Records, Trained, seconds
 from mcpo_cli.backends.verl.rounding import Rounding
+from mcpo_cli.backends.verl.rounds import Rounds
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.methods import AdvancedMethod, State
 from mcpo_cli.records import MiniBatchRow
 from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.samplers import is_of_option
 from mcpo_cli.seeds import Stream, stream
 
 
@@ -73,8 +75,8 @@ class Trainer(PPOTrainerSync):
         self.records = Records(self.spec, attempt)
         self.curr_step_profile = False
 
-    def _build_replay_buffer(self) -> queue.Sampler:
-        return queue.Sampler(self)
+    def _build_replay_buffer(self) -> queue.Buffer:
+        return queue.Buffer(self) if is_of_option(self.spec.sampler) else Rounds(self)
 
     def check_alive(self) -> None:
         """Raise RunFailed if one of the actors has died."""
@@ -90,6 +92,7 @@ class Trainer(PPOTrainerSync):
         if step == 0:
             self.on_each_rank(partial(lora.draw, stream(self.spec.seed, "init")))
         self.method_state = checkpoint.method_state(self.root, step) or self.method_state
+        self.replay_buffer.restore(checkpoint.folder(self.root, step))
         self.has_previous = "previous_policy" in self.spec.method.needs
         if self.has_previous:
             folder = checkpoint.folder(self.root, step)
@@ -223,6 +226,7 @@ class Trainer(PPOTrainerSync):
         try:
             self._save_checkpoint()
             checkpoint.save_method_state(self.root, step, self.method_state)
+            self.replay_buffer.save(checkpoint.folder(self.root, step))
             if self.has_previous:
                 self.on_each_rank(partial(engine.save_previous, checkpoint.folder(self.root, step)))
         # On a full disk torch raises RuntimeError, also from other processes; our own files raise the others.
@@ -239,6 +243,10 @@ class Trainer(PPOTrainerSync):
         self.sealed = self.global_steps
         self.records.durable(self.global_steps)
 
+    def prepare_step(self) -> dict[str, Any]:
+        """verl's own submits the batch that its data loader gives out."""
+        return {} if self.replay_buffer.draws else super().prepare_step()
+
     def _submit_batch_to_rollout(self, batch: Any) -> int:
         train = self.spec.train
         if len(self.prompts) + len(batch) > train.prompts * (1 + train.max_refills):
@@ -249,7 +257,7 @@ class Trainer(PPOTrainerSync):
 
     def on_sample_end(self) -> None:
         """Runs when the batch is complete, while the rollout engine still has the weights that sampled it."""
-        self.kept = self._read(self.replay_buffer.partitions["train"])
+        self.kept = self.read(self.replay_buffer.partitions["train"])
         batches.check(self.spec, [*self.kept, *self.discarded])
         with marked_timer("probe", self.timing_raw), checks.at(f"step {self.global_steps}"):
             self.probed = self.probe()
@@ -258,9 +266,9 @@ class Trainer(PPOTrainerSync):
     def discard(self, uids: set[str]) -> None:
         """Record groups that dynamic sampling is about to drop."""
         keys = [key for key in self.replay_buffer.partitions["train"] if batches.uid_of(key) in uids]
-        self.discarded += self._read(keys)
+        self.discarded += self.read(keys)
 
-    def _read(self, keys: Iterable[str]) -> list[Group]:
+    def read(self, keys: Iterable[str]) -> list[Group]:
         """The groups of these trajectories of the training batch, rewarded as `train.reward` says."""
         with checks.at(f"step {self.global_steps}"):
             found = queue.read(keys, "train", self.prompts)
@@ -277,23 +285,16 @@ class Trainer(PPOTrainerSync):
         batch.reorder(sorted(range(len(batch)), key=lambda i: batches.index_of(batch.keys[i], self.prompts)))
         return batch
 
-    @property
-    def _ranks(self) -> int:
-        """Number of ranks with sequences of their own; GPUs that share each sequence are one."""
-        return int(max(self.actor_rollout_wg._query_dispatch_info("actor"))) + 1
-
     def _trained(self, batch: Any) -> Iterator[tuple[list[str], list[str]]]:
         """Of each mini-batch, the keys of the sequences in its update (all, without an output yet), and the others."""
-        tokens, ranks = [tag["seq_len"] for tag in batch.tags], self._ranks
         has_gradient = [True] * len(batch)
         if self.output:
             has_gradient = [bool(self.output.has_gradient_PG[index]) for index in self._indices(batch.keys)]
-        size = self.spec.train.mini_batch * self.spec.train.rollouts
-        for start in range(0, len(batch), size):
-            part = range(start, start + size)
-            trained = batches.select_trained(part, has_gradient, tokens, ranks)
-            both = (trained, sorted({*part} - {*trained}))
-            first, second = ([batch.keys[i] for i in batches.balance_ranks(some, tokens, ranks)] for some in both)
+        # GPUs that share each sequence are one rank.
+        ranks = int(max(self.actor_rollout_wg._query_dispatch_info("actor"))) + 1
+        size, tokens = self.spec.train.mini_batch * self.spec.train.rollouts, [tag["seq_len"] for tag in batch.tags]
+        for both in batches.mini_batches(has_gradient, tokens, size, ranks):
+            first, second = ([batch.keys[i] for i in some] for some in both)
             yield first, second
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:

@@ -1,0 +1,83 @@
+"""Samplers under verl: prompts by position, drawn round by round, instead of verl's data loader.
+
+verl's data loader gives out the training stream in its order, and its buffer replaces dropped groups while others are
+sampled: `sampler=uniform` and `sampler=refill`. Every other sampler decides which positions of the stream a round
+rolls, from what it remembers and from the finished rounds of the step, as on the local engine (`backends.drawing`).
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from transfer_queue import KVBatchMeta
+from verl.utils import tensordict_utils as tu
+
+from mcpo_cli.backends.drawing import Drawing, TrainingStream
+from mcpo_cli.backends.verl import batch, data
+from mcpo_cli.backends.verl.batch import Group
+from mcpo_cli.backends.verl.queue import Buffer
+from mcpo_cli.runs.journal import read_json, write_atomic
+from mcpo_cli.samplers import State
+
+FILE = "sampler.json"
+"""File of a checkpoint: place in the stream, and the sampler's state."""
+
+
+class Rounds(Buffer):
+    """The buffer of a run whose sampler draws by position. It submits prompts while the trainer waits for its batch."""
+
+    draws = True
+
+    def restore(self, checkpoint: Path) -> None:
+        """Go on after the step whose checkpoint is in this folder, or from the beginning if it holds no such file."""
+        spec, model = self._trainer.spec, Path(self._trainer.config.actor_rollout_ref.model.path)
+        self._stream = TrainingStream(spec.task.problems(spec.train, data.fits(spec, model)), spec.seed)
+        path = checkpoint / FILE
+        found: dict[str, Any] = read_json(path) if path.exists() else {"cursor": 0, "state": {}}
+        self._cursor: int = found["cursor"]
+        self._state: State = found["state"]
+
+    def save(self, checkpoint: Path) -> None:
+        """Write what `restore` reads. Python writes a float so that it is read as the same one."""
+        write_atomic(checkpoint / FILE, json.dumps({"cursor": self._cursor, "state": dict(self._state)}))
+
+    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, Any]]:
+        """The batch of a global step; for evaluations and probes what verl's buffer does.
+
+        Raises:
+            RunFailed: as `Drawing.draw`.
+        """
+        if partition_id != "train":
+            return super().sample(global_steps, partition_id, batch_size)
+        trainer, groups = self._trainer, list[Group]()
+        drawing = Drawing(trainer.spec, self._stream, global_steps, self._cursor, self._state)
+        while not drawing.is_full:
+            count = self._submit(drawing, len(groups))
+            found, metrics = super().sample(global_steps, partition_id, count)
+            groups += trainer.read(found.keys)
+            drawing.add([sum(group.correct) / len(group.correct) for group in groups[-count:]])
+        self._cursor, self._state = drawing.cursor, drawing.state()
+        return self._batch(groups, drawing.batch), metrics
+
+    def _submit(self, drawing: Drawing, before: int) -> int:
+        """Submit the next round, after `before` groups of the step; returns its number of prompts."""
+        trainer, problems = self._trainer, drawing.draw()
+        spec, step = trainer.spec, trainer.global_steps
+        rows = [data.row(spec, spec.task.source, "train", before + i, one) for i, one in enumerate(problems)]
+        columns = batch.columns(rows)
+        # Ids are unique in a run, and hold no underscore, which divides a trajectory's key.
+        columns["uid"] = np.array([f"step{step}prompt{before + i}" for i in range(len(rows))], dtype=object)
+        submitted = tu.get_tensordict(columns)
+        tu.assign_non_tensor_data(submitted, "global_steps", step)
+        trainer._submit_batch_to_rollout(submitted)
+        return len(rows)
+
+    def _batch(self, groups: Sequence[Group], chosen: Sequence[int]) -> KVBatchMeta:
+        """verl's description of the groups at the indices `chosen`; the others are dropped."""
+        orders = {groups[index].prompt.order for index in chosen}
+        uids = {uid for uid, prompt in self._trainer.prompts.items() if prompt.order in orders}
+        self._clear_groups("train", {*self._trainer.prompts} - uids)
+        partition = self.partitions["train"]
+        return KVBatchMeta(partition_id="train", keys=[*partition], tags=[*partition.values()])

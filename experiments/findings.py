@@ -39,7 +39,7 @@ CONTEXT = 40
 PROMPTS = 128
 """Prompts of a global step in the suites with a design."""
 HALF_WIDTH = "half_width"
-"""In the place of a column: half of the distance between the bounds of an interval."""
+"""In the place of a column: half of the distance between the bounds of an interval; `x_half_width` of that of `x`."""
 RANGE = frozenset({"from", "below"})
 BOUNDS = (("low", "high"), ("t_low", "t_high"))
 
@@ -285,8 +285,9 @@ def _value(committed: Committed, query: Query) -> list[float]:
 
 
 def _cell(rows: pd.DataFrame, name: str) -> float:
-    if name == HALF_WIDTH:
-        low, high = next(pair for pair in BOUNDS if pair[0] in rows)
+    if name.endswith(HALF_WIDTH) and name not in rows:
+        prefix = name.removesuffix(HALF_WIDTH)
+        low, high = next((f"{prefix}{low}", f"{prefix}{high}") for low, high in BOUNDS if f"{prefix}{low}" in rows)
         return (_cell(rows, high) - _cell(rows, low)) / 2
     return float(_column(rows, name).iloc[0])
 

@@ -8,7 +8,7 @@ prompt of the panel can "lose" mastery by chance alone: losses are compared with
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -163,6 +163,8 @@ MASTERY = Probe(
 
 HARD = 0.25
 """Largest accuracy of a hard prompt at the panel's first sampling."""
+REPAIR = 4
+"""Samplings of the panel after which a prompt that is still not all correct counts no further in `repair_steps`."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +184,8 @@ def _transitions(spec: RunSpec, journal: Journal) -> Finding:
     Values:
     - `prompts`: size of the panel; `ever_mastered`: prompts that were all correct at some time.
     - `forgotten`: number of changes from all correct to not; `relearned`: number of returns to all correct.
+    - `repair_steps`: mean number of global steps from a sampling that is no longer all correct to the next that is, of
+      REPAIR samplings at most (restricted mean of the Kaplan-Meier curve; the end of the run censors).
     - `lost`: share of all-correct samplings whose next one is not all correct; `lost_by_chance`: the same for a second
       one under the same policy (cohorts of mastered prompts).
     - `hard_prompts`: prompts with accuracy at most HARD at first; `hard_gain`: their accuracy at the last sampling
@@ -198,7 +202,7 @@ def _transitions(spec: RunSpec, journal: Journal) -> Finding:
     if not panel:
         return Finding({})
     chance = _lost_by_chance(rolls)
-    values = {**_counts(panel), **_lost(panel), **chance, **_hard(panel)}
+    values = {**_counts(panel), **_lost(panel), **chance, **_repair(panel, spec.probe.panel_every), **_hard(panel)}
     tables = {
         "trajectories": [
             {"prompt": one.prompt, "step": step, "p": p}
@@ -244,6 +248,23 @@ def _lost_by_chance(rolls: Iterable[RerollRow]) -> dict[str, float]:
     """The value `lost_by_chance`, with its interval over steps."""
     controls = [row for row in rolls if row["source"] == "mastered" and row["origin"] == row["step"] and row["n"]]
     return means(controls, lost_by_chance=lambda row: row["c"] < row["n"])
+
+
+def _repair(panel: Sequence[Trajectory], every: int) -> dict[str, float]:
+    """The value `repair_steps`; none if nothing was forgotten."""
+    spells = [spell for one in panel for spell in _repairs(one)]
+    if not spells:
+        return {}
+    curve = curves.survival([time for time, _ in spells], [repaired for _, repaired in spells])
+    return {"repair_steps": curve.restricted_mean(REPAIR * every)}
+
+
+def _repairs(one: Trajectory) -> Iterator[tuple[int, bool]]:
+    """Global steps from each loss of mastery to the next all-correct sampling (True), or to the last one (False)."""
+    for i in range(1, len(one.p)):
+        if one.p[i - 1] == 1 and one.p[i] < 1:
+            again = next((j for j in range(i + 1, len(one.p)) if one.p[j] == 1), None)
+            yield one.steps[-1 if again is None else again] - one.steps[i], again is not None
 
 
 def _hard(panel: Sequence[Trajectory]) -> dict[str, float]:

@@ -31,6 +31,15 @@ class Survival:
     low_T: Floats
     high_T: Floats
 
+    def restricted_mean(self, limit: float) -> float:
+        """Mean duration, each counted as `limit` at most: the area below the curve up to there.
+
+        Beyond the last time the curve is taken to stay where it is, as after a censored one.
+        """
+        inside = self.time_T < limit
+        edges = np.concatenate([[0.0], self.time_T[inside], [limit]])
+        return float(np.sum(np.diff(edges) * np.concatenate([[1.0], self.share_T[inside]])))
+
 
 def survival(duration_N: ArrayLike, observed_N: ArrayLike, level: float = 0.95) -> Survival:
     """Kaplan-Meier estimate of the share that lasts longer than t (`scipy.stats.ecdf`), at every t that occurs.

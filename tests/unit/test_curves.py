@@ -37,6 +37,13 @@ def test_survival_is_the_product_over_those_at_risk(observations: list[tuple[int
         assert math.isnan(low) or 0 <= low <= share <= high <= 1
 
 
+def test_the_restricted_mean_of_complete_durations_is_their_mean() -> None:
+    found = curves.survival([1, 2, 2, 4], [True] * 4)
+    assert found.restricted_mean(10) == pytest.approx(9 / 4)
+    assert found.restricted_mean(3) == pytest.approx((1 + 2 + 2 + 3) / 4)
+    assert curves.survival([5, 5], [False, True]).restricted_mean(8) == pytest.approx(5 + 3 / 2)
+
+
 @pytest.mark.parametrize(
     ("duration", "observed"), [([], []), ([1.0], [True, False]), ([math.nan], [True]), ([math.inf], [False])]
 )

@@ -49,6 +49,8 @@ def test_counts_and_shares_by_hand(tmp_path: Path) -> None:
     assert values["lost"] == pytest.approx(2 / 7)
     assert values["lost_low"] < 2 / 7 < values["lost_high"]
     assert "lost_by_chance" not in values
+    # Spells without mastery: forgotten 5 steps and on, relearned repaired after 5. 5 steps and half of the other 15.
+    assert values["repair_steps"] == pytest.approx(12.5)
 
 
 def test_the_control_stands_beside_what_is_lost(tmp_path: Path) -> None:

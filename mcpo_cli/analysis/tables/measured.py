@@ -1,0 +1,64 @@
+"""Numbers of runs by arm: means over seeds with intervals, and paired differences to a baseline."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mcpo_cli.analysis import words
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.measures import WHOLE, Measure
+from mcpo_cli.analysis.render import Grid
+from mcpo_cli.statistics import stats
+
+Row = dict[str, Any]
+
+
+def rows(runs: Runs, measures: Mapping[str, Measure], baseline: str) -> list[Row]:
+    """One row per regime, model, arm and measure, which must give one number of a run (`WHOLE`).
+
+    Columns: `mean`, `low`, `high` over `seeds`; `difference` and its bounds, paired by base policy and seed with the
+    arm `baseline`. Runs without the number are left out. `run_ids`: of the others.
+    """
+    values: dict[tuple[str, ...], dict[tuple[int, int], float]] = {}
+    ids: dict[tuple[str, ...], list[str]] = {}
+    for cell in runs.cells:
+        for name, measure in measures.items():
+            numbers = measure(runs, cell)
+            if WHOLE in numbers:
+                key = (cell.spec.regime, cell.spec.model.name, cell.arm, name)
+                values.setdefault(key, {})[cell.spec.seed_of_base, cell.spec.seed] = numbers[WHOLE]
+                ids.setdefault(key, []).append(cell.spec.run_id)
+    found = []
+    for (regime, model, arm, name), by_seed in values.items():
+        mean = stats.t_interval([*by_seed.values()])
+        row: Row = {"block": "measured", "regime": regime, "model": model, "arm": arm, "statistic": name}
+        row |= {"seeds": mean.n, "mean": mean.mean, "low": mean.low, "high": mean.high}
+        base = values.get((regime, model, baseline, name), {})
+        if arm != baseline and (paired := [by_seed[seed] - base[seed] for seed in by_seed if seed in base]):
+            difference = stats.t_interval(paired)
+            row |= words.columns("difference", difference.mean, difference.low, difference.high)
+        found.append(row | {"run_ids": " ".join(ids[regime, model, arm, name])})
+    return found
+
+
+def grids(found: Sequence[Row], digits: int = 4) -> list[Grid]:
+    """A grid per regime and model: a line per arm, a column per statistic, differences in brackets."""
+    made = []
+    for regime, model in dict.fromkeys((row["regime"], row["model"]) for row in found):
+        here = {
+            (row["arm"], row["statistic"]): row for row in found if (row["regime"], row["model"]) == (regime, model)
+        }
+        names = [*dict.fromkeys(name for _, name in here)]
+        arms = dict.fromkeys(arm for arm, _ in here)
+        cells = [[arm, *(_shown(here.get((arm, name)), digits) for name in names)] for arm in arms]
+        made.append(Grid(f"{regime}, {model}", ["arm", *names], cells, labels=1))
+    return made
+
+
+def _shown(row: Row | None, digits: int) -> str:
+    if row is None:
+        return "-"
+    text = words.change(row["mean"], (row["high"] - row["low"]) / 2, digits).removeprefix("+")
+    if "difference" not in row:
+        return text
+    half = (row["difference_high"] - row["difference_low"]) / 2
+    return f"{text} ({words.change(row['difference'], half, digits)})"

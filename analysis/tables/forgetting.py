@@ -23,7 +23,8 @@ def build(data: Mapping[str, Runs]) -> Product:
     """One row per regime, model, arm and statistic, and one per claim, regime and model."""
     runs = data[SUITE]
     found = outcomes(claims.read(PATH), data)
-    rows = measured.rows(runs, {name: STATISTICS[name].measure for name in SHOWN}, BASELINE)
+    of_runs = measured.per_run(runs, {name: STATISTICS[name].measure for name in SHOWN})
+    rows = measured.rows(of_runs, SHOWN, BASELINE)
     verdicts = [
         {"block": "verdict", "regime": one.regime, "model": one.model, "arm": one.claim.arm, "statistic": one.claim.id}
         | {"mean": one.effect.mean, "low": one.effect.low, "high": one.effect.high, "seeds": one.effect.n}

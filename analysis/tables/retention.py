@@ -1,4 +1,4 @@
-"""What each way to keep mastered prompts keeps, and at which price: suite `retention-again`."""
+"""What each way to keep mastered prompts keeps, and at which price: suites `retention-again` and `opposite-weights`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.tables import measured
 from mcpo_cli.config.plan import PlannedRun
 
-SUITE = "retention-again"
+TITLES = {"retention-again": "Ways to keep what was mastered", "opposite-weights": "Opposite weights, and what is kept"}
 BASELINE = "nothing"
 LATER = (4, 16)
 PANEL = {"forgotten": "forgotten", "relearned": "relearned", "repair_steps": "steps to repair"}
@@ -74,8 +74,9 @@ def draw(rows: Sequence[measured.Row]) -> Figure:
 
 def build(data: Mapping[str, Runs]) -> Product:
     """One row per arm and outcome."""
-    runs = data[SUITE]
-    rows = measured.rows(runs, MEASURES, BASELINE)
+    ((suite, runs),) = data.items()
+    of_runs = measured.per_run(runs, MEASURES)
+    rows = measured.rows(of_runs, MEASURES, BASELINE)
     spec = runs.cells[0].spec
     notes = [
         f"Means over seeds with 95% t-intervals; in brackets the difference to {BASELINE}, paired by base and seed.",
@@ -93,9 +94,15 @@ def build(data: Mapping[str, Runs]) -> Product:
         f"The smallest next-step gap has {least['arm']} ({least['mean']:.4f}), the highest pass@1 {most['arm']} "
         f"({most['mean']:.3f}); means, not verdicts."
     )
-    title = f"Ways to keep what was mastered (scale {spec.scale}, {spec.train.steps} global steps)"
-    return Product(title, sentence, pd.DataFrame(rows), measured.grids(rows), notes, draw(rows))
+    title = f"{TITLES[suite]} (scale {spec.scale}, {spec.train.steps} global steps)"
+    return Product(title, sentence, pd.DataFrame([*rows, *of_runs]), measured.grids(rows), notes, draw(rows))
 
 
-TITLE = "Ways to keep what was mastered"
-ARTIFACT = Artifact("retention-outcomes", TITLE, "diagnostic", (SUITE,), build, "", by_regime=True)
+ARTIFACTS = (
+    Artifact(
+        "retention-outcomes", TITLES["retention-again"], "diagnostic", ("retention-again",), build, by_regime=True
+    ),
+    Artifact(
+        "weights-outcomes", TITLES["opposite-weights"], "diagnostic", ("opposite-weights",), build, by_regime=True
+    ),
+)

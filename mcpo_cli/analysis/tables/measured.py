@@ -1,6 +1,6 @@
 """Numbers of runs by arm: means over seeds with intervals, and paired differences to a baseline."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mcpo_cli.analysis import words
@@ -12,21 +12,33 @@ from mcpo_cli.statistics import stats
 Row = dict[str, Any]
 
 
-def rows(runs: Runs, measures: Mapping[str, Measure], baseline: str) -> list[Row]:
-    """One row per regime, model, arm and measure, which must give one number of a run (`WHOLE`).
+def per_run(runs: Runs, measures: Mapping[str, Measure]) -> list[Row]:
+    """One row per run: regime, model, arm, base_seed, seed, run_id, and a column for each measure that it has.
+
+    A measure must give one number of a run (`WHOLE`).
+    """
+    found = []
+    for cell in runs.cells:
+        spec = cell.spec
+        row: Row = {"block": "run", "regime": spec.regime, "model": spec.model.name, "arm": cell.arm}
+        row |= {"base_seed": spec.seed_of_base, "seed": spec.seed, "run_id": spec.run_id}
+        numbers = {name: measure(runs, cell) for name, measure in measures.items()}
+        found.append(row | {name: number[WHOLE] for name, number in numbers.items() if WHOLE in number})
+    return found
+
+
+def rows(of_runs: Sequence[Row], names: Iterable[str], baseline: str) -> list[Row]:
+    """One row per regime, model, arm and measure, from rows of `per_run`.
 
     Columns: `mean`, `low`, `high` over `seeds`; `difference` and its bounds, paired by base policy and seed with the
-    arm `baseline`. Runs without the number are left out. `run_ids`: of the others.
+    arm `baseline`. Runs without the number are left out.
     """
     values: dict[tuple[str, ...], dict[tuple[int, int], float]] = {}
-    ids: dict[tuple[str, ...], list[str]] = {}
-    for cell in runs.cells:
-        for name, measure in measures.items():
-            numbers = measure(runs, cell)
-            if WHOLE in numbers:
-                key = (cell.spec.regime, cell.spec.model.name, cell.arm, name)
-                values.setdefault(key, {})[cell.spec.seed_of_base, cell.spec.seed] = numbers[WHOLE]
-                ids.setdefault(key, []).append(cell.spec.run_id)
+    for name in names:
+        for run in of_runs:
+            if name in run:
+                key = (run["regime"], run["model"], run["arm"], name)
+                values.setdefault(key, {})[run["base_seed"], run["seed"]] = run[name]
     found = []
     for (regime, model, arm, name), by_seed in values.items():
         mean = stats.t_interval([*by_seed.values()])
@@ -36,7 +48,7 @@ def rows(runs: Runs, measures: Mapping[str, Measure], baseline: str) -> list[Row
         if arm != baseline and (paired := [by_seed[seed] - base[seed] for seed in by_seed if seed in base]):
             difference = stats.t_interval(paired)
             row |= words.columns("difference", difference.mean, difference.low, difference.high)
-        found.append(row | {"run_ids": " ".join(ids[regime, model, arm, name])})
+        found.append(row)
     return found
 
 

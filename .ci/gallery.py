@@ -1,4 +1,4 @@
-"""Writes the gallery docs/methods.md with its figures: `python .ci/gallery.py`.
+"""Writes docs/methods.md with its figures, and a page for each method: `python .ci/gallery.py`.
 
 From the methods themselves, and from the committed rows of `mcpo probe atlas`, which takes minutes.
 """
@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import math
+import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -35,8 +36,11 @@ ABREAST, WIDEST = 4, 25
 """Panels side by side, and characters of a line above one."""
 HEAD = """# Methods
 
-Every method that `mcpo train method=NAME` takes, with its default options; `mcpo method show NAME` prints the same with
-all options. `python .ci/gallery.py` writes this page and its pictures from the methods themselves.
+Every method that `mcpo train method=NAME` takes, then what they do with a prompt and a token, and what was checked.
+`mcpo method show NAME` prints the page of a method with all options. `python .ci/gallery.py` writes these pages and
+their pictures from the methods themselves.
+
+{index}
 
 ## How much a prompt weighs
 
@@ -92,9 +96,9 @@ two-sided p among arms of equal G. In `methods-ratio` arms end above their base 
 below, so that their pass@1 is what is left. In this world no prompt moves another: its stale policies have moved along
 the gradient itself, which is what clipping stops. So `gspo`, with the narrowest clip, points away from the gradient at
 k = 4, and learned like most others in `methods-ratio`, whose mini-batches hold different prompts.
-
-## The methods
 """
+HASH = re.compile(r"^#", re.MULTILINE)
+"""A number sign that begins a line of a docstring: Markdown would make a heading of it."""
 
 
 def weights() -> Curves:
@@ -215,11 +219,13 @@ def correlations() -> Iterator[str]:
         yield f"| `{suite}` | {found.n} | {found.mean:.2f} | {interval} | {found.p_above:.2g} | {within} |"
 
 
-def page() -> str:
+def pages() -> dict[str, str]:
+    """The page of all methods and the page of each, by their name below `docs`."""
     kinds, curves, up, down = dict(sorted(registry().items())), weights(), clipping(1), clipping(-1)
     without, undrawn = (", ".join(f"`{name}`" for name in kinds if name not in drawn) for drawn in (curves, up))
     rows = estimates()
     head = HEAD.format(
+        index="\n".join(index()),
         without=without,
         undrawn=undrawn,
         references="\n".join(references()) + "\n",
@@ -228,17 +234,36 @@ def page() -> str:
         made=textwrap.fill(made(rows), 120),
         correlations="\n".join(correlations()),
     )
-    lines = [head]
-    for name, kind in kinds.items():
-        backends = [f"{key} ({asks})" if asks else key for key, asks in describe.backends(kind()).items()]
-        needs = ", ".join(sorted(kind().needs)) or "nothing but rewards and lengths"
-        lines += [f"### {name}\n", describe.text(kind), f"\nNeeds: {needs}. Backends: {', '.join(backends)}.\n"]
     of_atlas = hashlib.sha256(ATLAS.read_bytes()).hexdigest()[:12]
-    return "\n".join([*lines, f"<!-- curves {digest(curves, up, down)} atlas {of_atlas} -->", ""])
+    numbers = f"<!-- curves {digest(curves, up, down)} atlas {of_atlas} -->\n"
+    return {PAGE.name: f"{head}\n{numbers}", **{f"methods/{name}.md": described(name) for name in kinds}}
+
+
+def index() -> Iterator[str]:
+    yield "| method | what it is |"
+    yield "|---|---|"
+    for name, kind in sorted(registry().items()):
+        about = describe.summary(kind).replace("|", "\\|")
+        yield f"| [`{name}`](methods/{name}.md) | {about} |"
+
+
+def described(name: str) -> str:
+    """The page of a method: its description, what it needs, and who trains it."""
+    kind = registry()[name]
+    backends = [f"{key} ({asks})" if asks else key for key, asks in describe.backends(kind()).items()]
+    needs = ", ".join(sorted(kind().needs)) or "nothing but rewards and lengths"
+    text = HASH.sub(r"\\#", describe.text(kind))
+    return f"# {name}\n\n{text}\n\nNeeds: {needs}. Backends: {', '.join(backends)}.\n"
 
 
 def main(folder: Path = PAGE.parent) -> None:
-    (folder / PAGE.name).write_text(page())
+    found = pages()
+    for name, page in found.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(page)
+    for path in (folder / "methods").glob("*.md"):
+        if f"methods/{path.name}" not in found:
+            path.unlink()
     of_grpo, unclipped = {"W(p)": weights()["grpo"]}, {f"A = {A}": [(x, A * x) for x in RATIOS] for A in (1, -1)}
     signs = {f"A = {A}": clipping(A) for A in (1, -1)}
     for name, figure in {

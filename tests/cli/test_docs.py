@@ -24,10 +24,21 @@ def _reference() -> Any:
     return module
 
 
-@pytest.mark.parametrize("page", ["verbs.md", "settings.md", "samplers.md", "concepts.md"])
-def test_a_page_made_from_the_code_is_current(page: str) -> None:
+def test_the_pages_made_from_the_code_are_current() -> None:
     """If not: make docs."""
-    assert (ROOT / "docs" / page).read_text(encoding="utf-8") == _reference().PAGES[page]()
+    pages, docs = _reference().pages(), ROOT / "docs"
+    for name, page in pages.items():
+        assert (docs / name).read_text(encoding="utf-8") == page
+    folders = [path for folder in ("verbs", "settings") for path in (docs / folder).glob("*.md")]
+    assert {path.relative_to(docs).as_posix() for path in folders} <= pages.keys()
+
+
+def test_examples_of_a_verb_are_code() -> None:
+    """A comment in them became a heading once."""
+    for name, page in _reference().verbs().items():
+        headings = re.findall(r"^#+ .*", re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+        assert headings
+        assert name == "verbs.md" or all(re.fullmatch(r"#+ `mcpo [\w -]+`", line) for line in headings)
 
 
 def test_the_citation_is_of_this_version_and_of_the_paper_in_the_readme() -> None:

@@ -67,7 +67,10 @@ or of closed forms worked out by hand, to six digits, so up to 5e-7 is their rou
 is an advantage, and the gradient a loss or its gradient.
 
 {references}
-## What a gradient is an estimate of
+
+[What a gradient is an estimate of](methods-atlas.md) compares each with the exact gradient.
+"""
+ESTIMATES = """# What a gradient is an estimate of
 
 ![Cosine with the exact gradient by method](methods-atlas.png)
 
@@ -82,7 +85,7 @@ says what a method does and not that it is wrong.
 
 {made}
 
-### A prediction, and what is known of it
+## A prediction, and what is known of it
 
 Prediction: of two methods, each at its best step size and at equal steps, the one whose single estimate has the larger
 cosine at k = 4 learns faster. A test is a suite with a grid of `train.lr` for each arm, compared at its best rate on
@@ -229,14 +232,19 @@ def pages() -> dict[str, str]:
         without=without,
         undrawn=undrawn,
         references="\n".join(references()) + "\n",
+    )
+    estimated = ESTIMATES.format(
         notes="\n".join(textwrap.fill(f"- {note}", 120, subsequent_indent="  ") for note in atlas.NOTES),
         atlas=pipes(atlas.grid(rows)),
         made=textwrap.fill(made(rows), 120),
         correlations="\n".join(correlations()),
     )
     of_atlas = hashlib.sha256(ATLAS.read_bytes()).hexdigest()[:12]
-    numbers = f"<!-- curves {digest(curves, up, down)} atlas {of_atlas} -->\n"
-    return {PAGE.name: f"{head}\n{numbers}", **{f"methods/{name}.md": described(name) for name in kinds}}
+    return {
+        PAGE.name: f"{head}\n<!-- curves {digest(curves, up, down)} -->\n",
+        "methods-atlas.md": f"{estimated}\n<!-- atlas {of_atlas} -->\n",
+        **{f"methods/{name}.md": described(name) for name in kinds},
+    }
 
 
 def index() -> Iterator[str]:

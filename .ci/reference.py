@@ -87,7 +87,9 @@ def settings() -> dict[str, str]:
         entries = list(found)
         keys = ", ".join(dict.fromkeys(f"`{entry.key}`" for entry in entries))
         index += f"| [{group}](settings/{group}.md) | {keys} |\n"
-        head = f"# Settings: {group}\n\n| setting | default | allowed | meaning | kind |\n|---|---|---|---|---|"
+        # Without the empty column of headings the table has its place.
+        head = f"---\nhide: [toc]\n---\n# Settings: {group}\n\n"
+        head += "| setting | default | allowed | meaning | kind |\n|---|---|---|---|---|"
         pages[f"settings/{group}.md"] = head + "".join(map(_row, entries)) + "\n"
     return {"settings.md": index, **pages}
 

@@ -7,7 +7,6 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from mcpo_cli import __version__
@@ -71,6 +70,10 @@ def test_workflows_call_what_there_is_at_pinned_versions() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert all(f"\n{target}: " in makefile for line in {*made, *parts} for target in line.split())
     assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", step["uses"]) for step in steps if "uses" in step)
+    # No later step, and no package that one installs, finds the repository's token in the checkout.
+    checkouts = [step for step in steps if step.get("uses", "").startswith("actions/checkout@")]
+    assert checkouts
+    assert all(step.get("with", {}).get("persist-credentials") is False for step in checkouts)
 
 
 def test_every_page_is_in_the_navigation_or_named_as_left_out() -> None:

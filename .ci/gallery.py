@@ -1,4 +1,4 @@
-"""Writes the gallery docs/methods.md with its figures: `python .ci/gallery.py`.
+"""Writes docs/methods.md with its figures, and a page for each method: `python .ci/gallery.py`.
 
 From the methods themselves, and from the committed rows of `mcpo probe atlas`, which takes minutes.
 """
@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import math
+import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -35,8 +36,11 @@ ABREAST, WIDEST = 4, 25
 """Panels side by side, and characters of a line above one."""
 HEAD = """# Methods
 
-Every method that `mcpo train method=NAME` takes, with its default options; `mcpo method show NAME` prints the same with
-all options. `python .ci/gallery.py` writes this page and its pictures from the methods themselves.
+Every method that `mcpo train method=NAME` takes, then what they do with a prompt and a token, and what was checked.
+`mcpo method show NAME` prints the page of a method with all options. `python .ci/gallery.py` writes these pages and
+their pictures from the methods themselves.
+
+{index}
 
 ## How much a prompt weighs
 
@@ -63,7 +67,10 @@ or of closed forms worked out by hand, to six digits, so up to 5e-7 is their rou
 is an advantage, and the gradient a loss or its gradient.
 
 {references}
-## What a gradient is an estimate of
+
+[What a gradient is an estimate of](methods-atlas.md) compares each with the exact gradient.
+"""
+ESTIMATES = """# What a gradient is an estimate of
 
 ![Cosine with the exact gradient by method](methods-atlas.png)
 
@@ -78,7 +85,7 @@ says what a method does and not that it is wrong.
 
 {made}
 
-### A prediction, and what is known of it
+## A prediction, and what is known of it
 
 Prediction: of two methods, each at its best step size and at equal steps, the one whose single estimate has the larger
 cosine at k = 4 learns faster. A test is a suite with a grid of `train.lr` for each arm, compared at its best rate on
@@ -92,9 +99,9 @@ two-sided p among arms of equal G. In `methods-ratio` arms end above their base 
 below, so that their pass@1 is what is left. In this world no prompt moves another: its stale policies have moved along
 the gradient itself, which is what clipping stops. So `gspo`, with the narrowest clip, points away from the gradient at
 k = 4, and learned like most others in `methods-ratio`, whose mini-batches hold different prompts.
-
-## The methods
 """
+HASH = re.compile(r"^#", re.MULTILINE)
+"""A number sign that begins a line of a docstring: Markdown would make a heading of it."""
 
 
 def weights() -> Curves:
@@ -215,30 +222,56 @@ def correlations() -> Iterator[str]:
         yield f"| `{suite}` | {found.n} | {found.mean:.2f} | {interval} | {found.p_above:.2g} | {within} |"
 
 
-def page() -> str:
+def pages() -> dict[str, str]:
+    """The page of all methods and the page of each, by their name below `docs`."""
     kinds, curves, up, down = dict(sorted(registry().items())), weights(), clipping(1), clipping(-1)
     without, undrawn = (", ".join(f"`{name}`" for name in kinds if name not in drawn) for drawn in (curves, up))
     rows = estimates()
     head = HEAD.format(
+        index="\n".join(index()),
         without=without,
         undrawn=undrawn,
         references="\n".join(references()) + "\n",
+    )
+    estimated = ESTIMATES.format(
         notes="\n".join(textwrap.fill(f"- {note}", 120, subsequent_indent="  ") for note in atlas.NOTES),
         atlas=pipes(atlas.grid(rows)),
         made=textwrap.fill(made(rows), 120),
         correlations="\n".join(correlations()),
     )
-    lines = [head]
-    for name, kind in kinds.items():
-        backends = [f"{key} ({asks})" if asks else key for key, asks in describe.backends(kind()).items()]
-        needs = ", ".join(sorted(kind().needs)) or "nothing but rewards and lengths"
-        lines += [f"### {name}\n", describe.text(kind), f"\nNeeds: {needs}. Backends: {', '.join(backends)}.\n"]
     of_atlas = hashlib.sha256(ATLAS.read_bytes()).hexdigest()[:12]
-    return "\n".join([*lines, f"<!-- curves {digest(curves, up, down)} atlas {of_atlas} -->", ""])
+    return {
+        PAGE.name: f"{head}\n<!-- curves {digest(curves, up, down)} -->\n",
+        "methods-atlas.md": f"{estimated}\n<!-- atlas {of_atlas} -->\n",
+        **{f"methods/{name}.md": described(name) for name in kinds},
+    }
+
+
+def index() -> Iterator[str]:
+    yield "| method | what it is |"
+    yield "|---|---|"
+    for name, kind in sorted(registry().items()):
+        about = describe.summary(kind).replace("|", "\\|")
+        yield f"| [`{name}`](methods/{name}.md) | {about} |"
+
+
+def described(name: str) -> str:
+    """The page of a method: its description, what it needs, and who trains it."""
+    kind = registry()[name]
+    backends = [f"{key} ({asks})" if asks else key for key, asks in describe.backends(kind()).items()]
+    needs = ", ".join(sorted(kind().needs)) or "nothing but rewards and lengths"
+    text = HASH.sub(r"\\#", describe.text(kind))
+    return f"# {name}\n\n{text}\n\nNeeds: {needs}. Backends: {', '.join(backends)}.\n"
 
 
 def main(folder: Path = PAGE.parent) -> None:
-    (folder / PAGE.name).write_text(page())
+    found = pages()
+    for name, page in found.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(page)
+    for path in (folder / "methods").glob("*.md"):
+        if f"methods/{path.name}" not in found:
+            path.unlink()
     of_grpo, unclipped = {"W(p)": weights()["grpo"]}, {f"A = {A}": [(x, A * x) for x in RATIOS] for A in (1, -1)}
     signs = {f"A = {A}": clipping(A) for A in (1, -1)}
     for name, figure in {

@@ -1,6 +1,7 @@
 """Writes the reference pages of the documentation from the code: verbs, settings, samplers and concepts.
 
-`python .ci/reference.py` writes them; a test compares them with what the code says now.
+`python .ci/reference.py` writes them; a test compares them with what the code says now. A list that one page would be
+too long for is an index and a folder with a page for each entry.
 """
 
 import html
@@ -23,10 +24,16 @@ EXAMPLES = re.compile(r"\x08\nExamples:\n((?:  .*\n)+)")
 SETTINGS = """\
 # Settings
 
-Every key that an override may name, as `mcpo help` explains it. A setting of the kind *identity* changes the result
-and the run id; one of the kind *runtime* changes neither. Options of plug-ins are not listed here; `mcpo help` has
-them.
+Every key that an override may name, as `mcpo help KEY` explains it; `mcpo help WORD` searches. A setting of the kind
+*identity* changes the result and the run id; one of the kind *runtime* changes neither. Options of plug-ins are not
+listed here; `mcpo help` has them.
+
+| page | its settings |
+|---|---|
 """
+VERB = re.compile(r"^## (?=`mcpo ([\w-]+)`$)", re.MULTILINE)
+LISTED = re.compile(r"^\* `([a-z]+)`: .*$", re.MULTILINE)
+"""A verb in the list of all verbs, where typer cuts its description."""
 
 
 SAMPLERS = """\
@@ -56,12 +63,17 @@ answer for the grader; no backend has that |
 """
 
 
-def verbs() -> str:
-    """The page of all verbs and their options."""
+def verbs() -> dict[str, str]:
+    """The list of all verbs, and a page for each with its options."""
     command = typer.main.get_command(app)
     context = typer.Context(command, info_name="mcpo")
-    page = html.unescape(get_docs_for_click(obj=command, ctx=context, name="mcpo", title="Verbs and options"))
-    return EXAMPLES.sub(_console, page).rstrip() + "\n"
+    text = html.unescape(get_docs_for_click(obj=command, ctx=context, name="mcpo", title="Verbs and options"))
+    index, *parts = VERB.split(EXAMPLES.sub(_console, text))
+    pages = dict(zip(parts[::2], parts[1::2], strict=True))
+    about = {name: page.split("\n\n")[1].replace("\n", " ") for name, page in pages.items()}
+    index = LISTED.sub(lambda listed: f"* [`{listed[1]}`](verbs/{listed[1]}.md): {about[listed[1]]}", index)
+    own = {f"verbs/{name}.md": "# " + page.replace("\n### ", "\n## ") for name, page in pages.items()}
+    return {name: page.rstrip() + "\n" for name, page in {"verbs.md": index, **own}.items()}
 
 
 def _console(examples: re.Match[str]) -> str:
@@ -70,13 +82,18 @@ def _console(examples: re.Match[str]) -> str:
     return "\n".join(["**Examples**:", "", "```console", *shown, "```", ""])
 
 
-def settings() -> str:
-    """The page of all settings, a table a group."""
-    parts = [SETTINGS]
-    for group, entries in groupby(reference.entries(), key=lambda entry: entry.key.partition(".")[0]):
-        parts += [f"## {group}", "| setting | default | allowed | meaning | kind |\n|---|---|---|---|---|"]
-        parts[-1] += "".join(_row(entry) for entry in entries)
-    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+def settings() -> dict[str, str]:
+    """All keys by group, and a page for each group with a table."""
+    index, pages = SETTINGS, {}
+    for group, found in groupby(reference.entries(), key=lambda entry: entry.key.partition(".")[0]):
+        entries = list(found)
+        keys = ", ".join(dict.fromkeys(f"`{entry.key}`" for entry in entries))
+        index += f"| [{group}](settings/{group}.md) | {keys} |\n"
+        # Without the empty column of headings the table has its place.
+        head = f"---\nhide: [toc]\n---\n# Settings: {group}\n\n"
+        head += "| setting | default | allowed | meaning | kind |\n|---|---|---|---|---|"
+        pages[f"settings/{group}.md"] = head + "".join(map(_row, entries)) + "\n"
+    return {"settings.md": index, **pages}
 
 
 def _row(entry: reference.Entry) -> str:
@@ -118,8 +135,22 @@ def concepts() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-PAGES = {"verbs.md": verbs, "settings.md": settings, "samplers.md": samplers, "concepts.md": concepts}
+def pages() -> dict[str, str]:
+    """All of these pages by their name below `docs`."""
+    return {**verbs(), **settings(), "samplers.md": samplers(), "concepts.md": concepts()}
+
+
+def write(folder: Path) -> None:
+    """Write the pages, and remove those of entries that are gone."""
+    found = pages()
+    for name, page in found.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(page, encoding="utf-8")
+    for name in ("verbs", "settings"):
+        for path in (folder / name).glob("*.md"):
+            if f"{name}/{path.name}" not in found:
+                path.unlink()
+
 
 if __name__ == "__main__":
-    for name, page in PAGES.items():
-        (DOCS / name).write_text(page(), encoding="utf-8")
+    write(DOCS)

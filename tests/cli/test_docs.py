@@ -7,7 +7,6 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from mcpo_cli import __version__
@@ -24,10 +23,21 @@ def _reference() -> Any:
     return module
 
 
-@pytest.mark.parametrize("page", ["verbs.md", "settings.md", "samplers.md", "concepts.md"])
-def test_a_page_made_from_the_code_is_current(page: str) -> None:
+def test_the_pages_made_from_the_code_are_current() -> None:
     """If not: make docs."""
-    assert (ROOT / "docs" / page).read_text(encoding="utf-8") == _reference().PAGES[page]()
+    pages, docs = _reference().pages(), ROOT / "docs"
+    for name, page in pages.items():
+        assert (docs / name).read_text(encoding="utf-8") == page
+    folders = [path for folder in ("verbs", "settings") for path in (docs / folder).glob("*.md")]
+    assert {path.relative_to(docs).as_posix() for path in folders} <= pages.keys()
+
+
+def test_examples_of_a_verb_are_code() -> None:
+    """A comment in them became a heading once."""
+    for name, page in _reference().verbs().items():
+        headings = re.findall(r"^#+ .*", re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+        assert headings
+        assert name == "verbs.md" or all(re.fullmatch(r"#+ `mcpo [\w -]+`", line) for line in headings)
 
 
 def test_the_citation_is_of_this_version_and_of_the_paper_in_the_readme() -> None:
@@ -60,6 +70,10 @@ def test_workflows_call_what_there_is_at_pinned_versions() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert all(f"\n{target}: " in makefile for line in {*made, *parts} for target in line.split())
     assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", step["uses"]) for step in steps if "uses" in step)
+    # No later step, and no package that one installs, finds the repository's token in the checkout.
+    checkouts = [step for step in steps if step.get("uses", "").startswith("actions/checkout@")]
+    assert checkouts
+    assert all(step.get("with", {}).get("persist-credentials") is False for step in checkouts)
 
 
 def test_every_page_is_in_the_navigation_or_named_as_left_out() -> None:

@@ -1,6 +1,7 @@
 """The gallery of methods is the one that its command writes today."""
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,17 @@ def loaded() -> Any:
 gallery = loaded()
 
 
-def test_the_page_and_the_curves_of_its_figures_are_current() -> None:
-    assert gallery.page() == gallery.PAGE.read_text(), "make docs"
+def test_the_pages_and_the_curves_of_their_figures_are_current() -> None:
+    files = [gallery.PAGE, gallery.DOCS / "methods-atlas.md", *(gallery.DOCS / "methods").glob("*.md")]
+    shown = {path.relative_to(gallery.DOCS).as_posix(): path.read_text() for path in files}
+    assert gallery.pages() == shown, "make docs"
+
+
+def test_a_page_of_a_method_has_one_heading() -> None:
+    """No line of a docstring becomes another."""
+    for name, page in gallery.pages().items():
+        if name.startswith("methods/"):
+            assert re.findall(r"^#.*", page, re.MULTILINE) == [f"# {Path(name).stem}"]
 
 
 def test_curves_that_the_page_shows_are_the_methods_own() -> None:

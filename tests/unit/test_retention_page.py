@@ -1,0 +1,45 @@
+"""What docs/retention.md says of base policies as units, from the rows of single runs."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from scipy import stats
+
+from mcpo_cli.study import EXPERIMENTS
+
+PAGE = (EXPERIMENTS.parent / "docs" / "retention.md").read_text(encoding="utf-8")
+
+
+def of_bases(file: str, statistic: str, arm: str, baseline: str) -> tuple[float, float, float]:
+    """Mean of the base policies' mean differences, half of its 95 % interval, and p."""
+    rows = pd.read_csv(Path(EXPERIMENTS) / "results" / file)
+    value = rows[rows["block"] == "run"].pivot(index=["base_seed", "seed"], columns="arm", values=statistic)
+    mean_B = (value[arm] - value[baseline]).groupby("base_seed").mean()
+    assert len(mean_B) == 6
+    half = stats.t.ppf(0.975, 5) * mean_B.sem()
+    return float(mean_B.mean()), float(half), float(stats.ttest_1samp(mean_B, 0).pvalue)
+
+
+def test_the_kl_against_the_smaller_step_does_not_hold_with_base_policies_as_units() -> None:
+    (said,) = re.findall(r"\*\*R10 does not\*\* \(\+([.\d]+) ± ([.\d]+), p ([.\d]+)\)", PAGE)
+    found = of_bases("retention-outcomes.csv", "pass@1", "KL to the base", "smaller step")
+    assert found[2] > 0.05
+    assert [float(number) for number in said] == pytest.approx(found, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("file", "statistic", "arm", "baseline", "sign"),
+    [
+        ("retention-outcomes.csv", "next-step gap", "review", "nothing", -1),
+        ("retention-outcomes.csv", "next-step gap", "smaller step", "nothing", -1),
+        ("retention-outcomes.csv", "pass@1", "KL to the base", "nothing", 1),
+        ("weights-outcomes.csv", "pass@1", "MaxRL's weights", "nothing", 1),
+        ("weights-outcomes.csv", "pass@1", "MaxRL's weights", "MCPO's weights", 1),
+    ],
+)
+def test_the_others_hold(file: str, statistic: str, arm: str, baseline: str, sign: int) -> None:
+    mean, _, p = of_bases(file, statistic, arm, baseline)
+    assert mean * sign > 0
+    assert p < 0.01

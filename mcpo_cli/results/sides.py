@@ -8,6 +8,7 @@ from pathlib import Path
 from mcpo_cli.config import plan
 from mcpo_cli.errors import SIMILAR, ConfigError
 from mcpo_cli.home import location
+from mcpo_cli.paths import named
 from mcpo_cli.results.log import Log, Side
 from mcpo_cli.runs import catalog
 
@@ -68,7 +69,7 @@ def _is_evaluation(word: str) -> bool:
 
 
 def _matches(pattern: str) -> list[Path]:
-    whole = str(Path(pattern).expanduser())
+    whole = str(named(pattern))
     found = [Path(path) for path in sorted(glob.glob(whole, recursive=True))]  # noqa: PTH207 (absolute ones, too)
     if not found:
         raise ConfigError(

@@ -41,6 +41,7 @@ VERBS = {
     "train a model": ["plan", "scale=laptop", "model.path={}"],
     "branch": ["branch", "{}.yaml"],
     "compare": ["compare", "{}.yaml"],
+    "compare logs": ["compare", "{}/*.jsonl", "ours.jsonl"],
     "report": ["report", "--against", "{}"],
     "model fetch": ["model", "fetch", "smollm2-135m", "--from", "{}"],
     "evaluate": ["evaluate", "{}"],

@@ -67,7 +67,8 @@ CLASSES = {
 
 FUNCTIONS = {
     "experimental.agent_loop.agent_loop:AgentLoopOutput": "prompt_ids response_ids response_mask response_logprobs "
-    "routed_experts multi_modal_data reward_score num_turns metrics extra_fields mm_processor_kwargs mm_processor_output",
+    "routed_experts multi_modal_data reward_score num_turns metrics extra_fields mm_processor_kwargs "
+    "mm_processor_output",
     "experimental.agent_loop.agent_loop:register": "agent_name",
     "trainer.main_ppo:TaskRunnerV1.run": "config _ray_trace_ctx",
     "trainer.main_ppo:run_ppo": "config task_runner_class",

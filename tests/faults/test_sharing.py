@@ -65,7 +65,7 @@ MEANWHILE = (
 def test_two_workers_of_one_run(
     alone: tuple[Path, dict[str, dict[str, Any]]], here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one that comes second changes nothing, nor does a command, while the first stands still, and the first ends."""
+    """The second changes nothing while the first stands still, nor does a command; and the first ends."""
     monkeypatch.setenv("MCPO_HOME", str(tmp_path))
     home, expected = alone
     spec = Suite(home).specs[0]

@@ -4,6 +4,7 @@ Imports stay light here and in `commands`, so that `mcpo --help` does not wait f
 """
 
 import os
+import re
 import sys
 import traceback
 from contextlib import redirect_stderr, redirect_stdout, suppress
@@ -38,6 +39,8 @@ Results go to ./mcpo-results, or to the folder MCPO_HOME. More: mcpo --help, mcp
 
 LONGEST_LINE = 2000
 """The most characters of a line of a message."""
+NO_MEMORY = re.compile(r"^.*(failed to map segment|cannot allocate memory).*$", re.MULTILINE | re.IGNORECASE)
+"""How the system says so, of a library that cannot be loaded, too."""
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 """The base class of usage errors in the click that typer bundles; typer does not export it."""
 app = typer.Typer(
@@ -145,16 +148,19 @@ def _run(style: ErrorStyle) -> None:
         sys.exit(error.exit_code)
     except McpoError as error:
         _end(error, style)
-    except MemoryError as error:
-        fix = "the same command where more memory is free, or a smaller file"
-        _end(RunFailed(f"memory ran out: {first_line(error)}", fix=fix, code="no_memory"), style)
     except SystemExit as end:
         # Typer has printed a usage error and exits while handling it.
         usage: Any = end.__context__
         if style.as_json and isinstance(usage, UsageError):
             _print_error_document(ConfigError(usage.format_message(), fix=f"{usage.ctx.command_path} --help"))
         raise
-    except Exception as error:  # a bug of ours: report it without a traceback
+    except Exception as error:
+        found = NO_MEMORY.search(str(error))
+        if found or isinstance(error, MemoryError):
+            said = found[0].strip() if found else first_line(error)
+            fix = "the same command where more memory is free, or a smaller file"
+            _end(RunFailed(f"memory ran out: {said}", fix=fix, code="no_memory"), style)
+        # A bug of ours: report it without a traceback.
         _report(
             f"{type(error).__name__}: {error}\n  this is a bug in mcpo; rerun with --debug for the traceback", style
         )

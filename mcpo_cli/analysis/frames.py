@@ -20,8 +20,8 @@ from mcpo_cli.probes import run as probe_run
 from mcpo_cli.probes.base import Finding
 from mcpo_cli.records import AXES, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, SampleRow, StepRow
 from mcpo_cli.runs import attempts
-from mcpo_cli.runs.journal import Journal, Kind, read_json
-from mcpo_cli.runs.provenance import environment
+from mcpo_cli.runs.journal import Journal, Kind
+from mcpo_cli.runs.provenance import environment, read
 from mcpo_cli.statistics import stats
 
 Tree = Literal["clean", "dirty", "unknown"]
@@ -337,8 +337,7 @@ def _about(cell: PlannedRun) -> dict[str, Any]:
 
 def provenance(cell: PlannedRun) -> list[dict[str, Any]]:
     """The provenance record of each attempt of a run (`runs/provenance.py`); empty if it was not recorded."""
-    paths = [attempt / "provenance.json" for attempt in Journal(run_dir(cell.spec.run_id)).attempts()]
-    return [read_json(path) if path.exists() else {} for path in paths]
+    return [read(attempt) for attempt in Journal(run_dir(cell.spec.run_id)).attempts()]
 
 
 def code_marks(cells: Sequence[PlannedRun]) -> Iterator[str]:

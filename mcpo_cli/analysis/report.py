@@ -307,9 +307,10 @@ def _versions(software: Mapping[str, str]) -> Grid:
 
 
 def _machine(about: Mapping[str, Any] | None) -> str | None:
-    if not about:
+    if not about or not {"processor", "cores", "memory_gib", "gpus"} <= about.keys():
         return None
-    return " + ".join([f"{about['processor']} ({about['cores']} cores, {about['memory_gib']} GiB)", *about["gpus"]])
+    whole = f"{about['processor']} ({about['cores']} cores, {about['memory_gib']} GiB)"
+    return " + ".join([whole, *map(str, about["gpus"])])
 
 
 def complaint(content: Content, command: str, data: Mapping[str, Any]) -> McpoError | None:

@@ -35,13 +35,15 @@ Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Also wr
 def claim(what: What, csv: Csv = None, as_json: Json = False, debug: Debug = False) -> None:
     """Say what a published pair of numbers can support, under stated assumptions."""
     from mcpo_cli.commands import console
+    from mcpo_cli.paths import named
     from mcpo_cli.results.claim import read
     from mcpo_cli.results.support import support
+    from mcpo_cli.runs.journal import write_atomic
 
     asked = read(what)
     found = support(asked)
     if csv:
-        found.cases.to_csv(csv, index=False, lineterminator="\n", float_format="%.10g")
+        write_atomic(named(csv), found.cases.to_csv(index=False, lineterminator="\n", float_format="%.10g"))
     if as_json:
         console.print_json(_document(asked, found))
     else:

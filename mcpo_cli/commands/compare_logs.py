@@ -12,6 +12,7 @@ from pathlib import Path
 from mcpo_cli.commands import console, publish
 from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.home import home
+from mcpo_cli.paths import named
 from mcpo_cli.results import page, readers
 from mcpo_cli.results.comparison import Comparison, Question, compare
 from mcpo_cli.results.log import NEEDED, OPTIONAL, Side
@@ -93,10 +94,11 @@ def run(asked: Asked, out: Path | None, *, full: bool, mlflow: bool, as_json: bo
     """Compare, write the files and print the verdict.
 
     Raises:
-        ConfigError: see `Asked` and `results.comparison.compare`.
+        ConfigError: see `Asked` and `results.comparison.compare`, or `out` can be no folder.
     """
     from mcpo_cli.results import output
 
+    place = named(out) if out else None
     question = asked.question()
     sides = asked.sides()
     graded = regrade(sides, asked.regrade) if asked.regrade else None
@@ -105,7 +107,7 @@ def run(asked: Asked, out: Path | None, *, full: bool, mlflow: bool, as_json: bo
     found = compare(sides, question)
     if not as_json:
         show(found, full=full, remarks=graded.sentences(question, found) if graded else ())
-    folder = out or home() / "reports" / "compare" / f"{_slug(page.title(found))}-{asked.key}"
+    folder = place or home() / "reports" / "compare" / f"{_slug(page.title(found))}-{asked.key}"
     files = output.write(found, sides, folder, asked.command, question.margin)
     if as_json:
         document = {**output.document(found), "files": list(map(str, files))}

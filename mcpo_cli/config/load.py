@@ -261,7 +261,7 @@ def _load_one(overrides: list[str]) -> RunSpec:
             raise ConfigError("${oc.env:...} reads the environment: the same settings would mean other runs elsewhere")
         if "${" in composed:
             # So a preset can share what few seeds have among all: `base_seed: ${remainder:${seed},3}`.
-            OmegaConf.register_new_resolver("remainder", operator.mod, replace=True)
+            OmegaConf.register_new_resolver("remainder", _remainder, replace=True)
             data = OmegaConf.to_container(OmegaConf.create(data), resolve=True)
     except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, OSError) as error:
         raise ConfigError(f"cannot compose {short(' '.join(overrides))}: {first_line(error)}") from error
@@ -273,6 +273,11 @@ def _load_one(overrides: list[str]) -> RunSpec:
             refuse_secrets(setting)
     found["model"] = existing.completed(found["model"], _given_for_model(overrides))
     return from_dict(found)
+
+
+def _remainder(number: Any, divisor: int) -> int:
+    """`number` modulo `divisor`; 0 for what is no integer, which the check of its own setting refuses."""
+    return number % divisor if isinstance(number, int) else 0
 
 
 def _apply(data: dict[str, Any], overrides: Sequence[str]) -> None:

@@ -186,10 +186,12 @@ def main() -> None:
     for answer in WARM_UP:
         judged(grader, {"gold": answer, "response": rf"\boxed{{{answer}}}", "extracted": False})
     memory = psutil.Process().memory_info()
-    limit = memory_mib * MIB - memory.rss  # the supervisor's own share of the cap
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    cap = memory_mib * MIB if most == resource.RLIM_INFINITY else min(memory_mib * MIB, most)
+    limit = cap - memory.rss  # the supervisor's own share
     if limit < memory.vms + ROOM_MIB * MIB:
         least = (memory.rss + memory.vms) // MIB + ROOM_MIB + 1
-        sys.exit(f"a memory cap of {memory_mib} MiB is too small: the grader needs {least} MiB")
+        sys.exit(f"a memory cap of {cap // MIB} MiB is too small: the grader needs {least} MiB")
     gc.freeze()  # garbage collection in a child would copy memory shared with the supervisor
     supervise(grader, replies, limit)
     os._exit(0)

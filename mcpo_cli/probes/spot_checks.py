@@ -214,9 +214,8 @@ def how(run: Run, stretch: Stretch) -> tuple[bool, str]:
         start = read_json(attempt / "status.json")["start_step"]
         if start >= stretch.asked[-1] or last <= stretch.start:
             continue
-        if not (record := attempt / provenance.RECORD).exists():
+        if not (made := provenance.read(attempt)):
             return False, f"{attempt.name} has no record of the machine that trained it"
-        made = read_json(record)
         if compute["device"] != "cpu" and any(one.get("machine", {}).get("gpus") for one in (made, now)):
             return False, "a GPU trains it here or did then, and its sums have no fixed order"
         for name, value in provenance.rounding(made).items():

@@ -4,11 +4,11 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.paths import named
 from mcpo_cli.statistics.published import Assumed
 
 EXAMPLE = 'mcpo claim "54.2 vs 51.7, n=30, 32 samples"'
@@ -141,7 +141,7 @@ def read(what: str) -> Claim:
         ConfigError: a clause or key is not known, a number is missing, or two of them contradict each other.
     """
     if what.endswith((".yaml", ".yml")):
-        path = Path(what)
+        path = named(what)
         if not path.is_file():
             raise ConfigError(f"there is no file {path}", fix=EXAMPLE, code="not_found")
         from mcpo_cli.config.reading import read_yaml

@@ -29,9 +29,8 @@ def write(found: Comparison, sides: Sequence[Side], folder: Path, command: str, 
     command: makes them again.
 
     Raises:
-        RunFailed: the disk is full.
+        RunFailed: the folder cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     files = dict(_files(found, sides, command, margin))
     for name, content in files.items():
         write_atomic(folder / name, content)

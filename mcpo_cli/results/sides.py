@@ -8,6 +8,7 @@ from pathlib import Path
 from mcpo_cli.config import plan
 from mcpo_cli.errors import SIMILAR, ConfigError
 from mcpo_cli.home import location
+from mcpo_cli.paths import named
 from mcpo_cli.results.log import Log, Side
 from mcpo_cli.runs import catalog
 
@@ -18,7 +19,7 @@ Read = Callable[[Path], list[Log]]
 
 def is_log(word: str) -> bool:
     """Whether a word names a log, rather than a run of mcpo or a suite."""
-    return "/" in word or word.endswith(SUFFIXES) or Path(word).exists() or _is_evaluation(word)
+    return "/" in word or word.endswith(SUFFIXES) or named(word).exists() or _is_evaluation(word)
 
 
 def sides(words: Sequence[str], arms: Mapping[str, str], read: Read) -> list[Side]:
@@ -47,14 +48,15 @@ def _logs(pattern: str, read: Read) -> Iterable[Log]:
 
 
 def _paths(word: str) -> list[Path]:
-    if Path(word).exists() or _is_evaluation(word) or plan.is_suite(word):
-        return [Path(word)]
+    path = named(word)
+    if path.exists() or _is_evaluation(word) or plan.is_suite(word):
+        return [path]
     if glob.has_magic(word):
         return _matches(word)
     runs = [path.name for path in catalog.folders(location())]
     if any(run.startswith(word) for run in runs):
-        return [Path(word)]
-    beside = [str(path) for path in Path(word).parent.glob("*")]
+        return [path]
+    beside = [str(other) for other in path.parent.glob("*")]
     close = difflib.get_close_matches(word, [*beside, *runs], n=1, cutoff=SIMILAR)
     raise ConfigError(
         f"{word}: there is no such file, folder or run" + (f": did you mean {close[0]!r}?" if close else ""),
@@ -68,7 +70,7 @@ def _is_evaluation(word: str) -> bool:
 
 
 def _matches(pattern: str) -> list[Path]:
-    whole = str(Path(pattern).expanduser())
+    whole = str(named(pattern))
     found = [Path(path) for path in sorted(glob.glob(whole, recursive=True))]  # noqa: PTH207 (absolute ones, too)
     if not found:
         raise ConfigError(

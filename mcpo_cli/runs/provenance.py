@@ -23,6 +23,15 @@ DISTRIBUTION = "mcpo-cli"
 SOURCE = Path(__file__).resolve().parent.parent.parent
 VECTOR = re.compile(r"sse|ssse|avx|fma|amx|asimd|sve")
 """Flags of /proc/cpuinfo that name vector instructions, on x86 and ARM."""
+TYPES: dict[str, Any] = {
+    **dict.fromkeys(("mcpo", "commit", "package", "python", "diff_sha256"), str),
+    "dirty": bool,
+    "packages": dict,
+    "machine": dict,
+}
+"""The parts of a record that are read again, and their types."""
+MACHINE: dict[str, Any] = {"processor": str, "kernels": str, "cores": int, "memory_gib": int | float, "gpus": list}
+"""The same of what `machine` says."""
 ENVIRONMENT = (
     "MCPO_HOME",
     "MCPO_PLUGINS",
@@ -53,6 +62,26 @@ def write(attempt_dir: Path, command: Sequence[str]) -> None:
         "machine": machine(),
     }
     write_json(attempt_dir / RECORD, record)
+
+
+def read(attempt_dir: Path) -> dict[str, Any]:
+    """The record of an attempt; empty if there is none.
+
+    It may come from somebody else, and no checksum of a bundle says what is in it: parts of another type than `write`
+    gives them are left out.
+    """
+    path = attempt_dir / RECORD
+    if not path.exists():
+        return {}
+    kept = _typed(read_json(path), TYPES)
+    packages = kept.get("packages", {})
+    kept["packages"] = _typed(packages, dict.fromkeys(packages, str))
+    kept["machine"] = _typed(kept.get("machine", {}), MACHINE)
+    return kept
+
+
+def _typed(found: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name in types and isinstance(value, types[name])}
 
 
 def machine() -> dict[str, Any]:
@@ -93,7 +122,7 @@ def environment(record: Mapping[str, Any]) -> dict[str, str]:
 
 def changes(run_dir: Path) -> list[str]:
     """How the newest attempt's environment differs from that of the attempt before, one line each."""
-    records = [read_json(path) for attempt in Journal(run_dir).attempts() if (path := attempt / RECORD).exists()]
+    records = [record for attempt in Journal(run_dir).attempts() if (record := read(attempt))]
     if len(records) < 2:
         return []
     before, now = (environment(record) for record in records[-2:])

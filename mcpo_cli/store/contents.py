@@ -15,7 +15,7 @@ from mlflow.entities import Dataset, DatasetInput
 from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.records import SOURCES, StepRow
-from mcpo_cli.runs import rollouts
+from mcpo_cli.runs import provenance, rollouts
 from mcpo_cli.runs.bundle import document
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.runs.sanity import by_tier, evaluated
@@ -94,9 +94,8 @@ def load_points() -> list[Point]:
 def tags(cell: PlannedRun, attempt: Path) -> dict[str, Any]:
     """The tags to filter runs by, and those of the code of `attempt`."""
     found = {"arm": cell.arm, **cell.spec.about, "attempt": attempt.name}
-    provenance = attempt / "provenance.json"
-    code = read_json(provenance) if provenance.exists() else {}
-    found |= {key: code[key] for key in ("commit", "dirty") if code.get(key) is not None}
+    code = provenance.read(attempt)
+    found |= {key: code[key] for key in ("commit", "dirty") if key in code}
     return found | ({"mlflow.source.git.commit": found["commit"]} if "commit" in found else {})
 
 

@@ -31,8 +31,9 @@ def test_a_home_that_cannot_be_written(here: InProcess, tmp_path: Path) -> None:
     assert f"MCPO_HOME={home}" in here.refused("not_found", "train", "scale=smoke", MCPO_HOME=home)
 
 
-def test_json_holds_the_error_too(here: InProcess) -> None:
-    result = here("train", "seed=abc", "--json")
+@pytest.mark.parametrize("preset", [[], ["scale=smoke"]], ids=["alone", "in a preset's formula"])
+def test_json_holds_the_error_too(here: InProcess, preset: list[str]) -> None:
+    result = here("train", *preset, "seed=abc", "--json")
     assert result.returncode == 2
     assert json.loads(result.stdout)["error"] == {
         "code": "bad_input",

@@ -94,3 +94,10 @@ def test_settings_that_cannot_be_meant_are_warned_of(here: InProcess) -> None:
 def test_a_name_is_offered_only_where_it_is_similar(wanted: str, known: list[str], meant: str) -> None:
     assert similar(wanted, known) == meant
     assert mend("mcpo {}", wanted, known) == (f"mcpo {meant}" if meant else None)
+
+
+@pytest.mark.parametrize("words", ["method show mcpo --rollouts 1000000000", f"evaluate x --limit {10**30}"])
+def test_numbers_that_would_take_for_ever_are_refused(here: InProcess, words: str) -> None:
+    done = here(*words.split())
+    assert done.returncode == 2
+    assert "Input should be less than or equal to" in done.stderr

@@ -125,7 +125,38 @@ def compared(**changes: object) -> Attack:
     return Attack({SAMPLES: theirs, ours: lines(*rows)}, ("compare", SAMPLES, ours), 0)
 
 
+ROW = '"doc_id": 1, "filter": "none", "metrics": ["acc"], "acc": 1, "target": "x"'
+BROKEN: dict[str, tuple[str, Content]] = {
+    "NUL bytes": ("x.csv", bytes(1000)),
+    "no rows": ("x.csv", "problem,correct\n"),
+    "nothing": ("x.csv", ""),
+    "not UTF-8": ("x.csv", b"problem,correct\n\xff\xfe,1\n"),
+    "a column given twice": ("x.csv", "problem,correct,correct\na,1,0\n"),
+    "a line that is longer": ("x.csv", "problem,correct\na,1,2,3\n"),
+    "an open quote": ("x.csv", 'problem,correct\n"a,1\n'),
+    "no score": ("x.csv", "problem,score\na,1\n"),
+    "a score of 2": ("x.csv", "problem,correct\na,2\n"),
+    "a score of 1e400": ("x.csv", "problem,correct\na,1e400\n"),
+    "NaN": ("x.csv", "problem,correct\na,nan\n"),
+    "an empty score": ("x.csv", "problem,correct\na,\n"),
+    "a score in words": ("x.csv", "problem,correct\na,maybe\n"),
+    "a sample given twice": ("x.csv", "problem,sample,correct\na,1,1\na,1,0\n"),
+    "a list as score": ("x.jsonl", '{"problem": "a", "correct": [1]}\n'),
+    "a mapping as problem": ("x.jsonl", '{"problem": {"a": 1}, "correct": null}\n'),
+    "a list": ("x.jsonl", "[1]\n"),
+    "brackets": ("x.jsonl", "[" * 100_000),
+    "half a row": ("x.jsonl", '{"problem": "a", "corr'),
+    "no Parquet": ("x.parquet", "PAR1 is how it begins"),
+    "numbers as rows": (SAMPLES, "1\n2\n"),
+    "lists as rows": (SAMPLES, '["doc_id", "filter", "metrics"]\n'),
+    "texts as rows": (SAMPLES, '"doc_id filter metrics"\n'),
+    "metrics that are a number": (SAMPLES, '{"doc_id": 1, "filter": "f", "metrics": 5}\n'),
+    "metrics that are lists": (SAMPLES, '{"doc_id": 1, "filter": "f", "metrics": [[1], {}]}\n'),
+    "a document given twice": (SAMPLES, 2 * f"{{{ROW}}}\n"),
+    "a score that is a list": (SAMPLES, f"{{{ROW}}}\n" + f"{{{ROW}}}\n".replace("1,", "[],")),
+}
 LOGS: dict[str, Attack] = {
+    **{name: named(file, content) for name, (file, content) in BROKEN.items()},
     **{f"odd texts as {field}": odd(field) for field in ("problem", "response", "prompt", "answer", "gold")},
     **{
         f"{name} as {field}": table(
@@ -165,15 +196,12 @@ LOGS: dict[str, Attack] = {
     "a response that is binary": table(columns(problem=["p0"], correct=[1], response=[b"\xff\x00"]), "parquet"),
     "a problem that is a list": table(columns(problem=[["p0"]], correct=[1]), "parquet"),
     "a score that is a decimal": table(
-        columns(problem=[f"p{i}" for i in range(6)], correct=pa.array([1] * 6, pa.decimal128(5, 2))),
-        "parquet",
-        0,
+        columns(problem=[f"p{i}" for i in range(6)], correct=pa.array([1] * 6, pa.decimal128(5, 2))), "parquet", 0
     ),
     "a score that is a date": table(columns(problem=["p0"], correct=pa.array([0], pa.timestamp("s"))), "parquet"),
     "endless rows in a small file": table(endless_rows, "parquet"),
     "a Parquet file without its end": table(
-        lambda path: (columns(problem=["p0"], correct=[1])(path), path.write_bytes(path.read_bytes()[:-9])),
-        "parquet",
+        lambda path: (columns(problem=["p0"], correct=[1])(path), path.write_bytes(path.read_bytes()[:-9])), "parquet"
     ),
     "a table that is a folder": table(lambda path: path.mkdir()),
     "a table that links to itself": table(lambda path: path.symlink_to(path)),
@@ -224,65 +252,83 @@ GRADING: dict[str, Attack] = {
 }
 
 
+SUITES: dict[str, Content] = {
+    "a list in itself": "a: &a [*a]",
+    "a mapping merged with itself": "arms: &a\n  <<: *a",
+    "a tag that runs code": "arms: !!python/object/apply:os.system [exit]",
+    "an impossible date": "arms: {a: [!!timestamp x]}",
+    "a number of 5 000 digits": "arms: {a: [" + "9" * 5000 + "]}",
+    "several documents": "arms: {a: []}\n---\narms: {b: []}",
+    "UTF-16": "arms: {a: []}".encode("utf-16"),
+    "an arm with an escape sequence": 'arms: {"\\e[31m": [seed=0]}',
+    "an arm named by a number": "arms: {1: [seed=0]}",
+    "an arm that is not a list": "arms: {a: seed=0}",
+    "a sweep of NaN": "arms: {a: [seed=0]}\nsweep: {train.lr: [.nan, .inf]}",
+    "an override that refers to itself": "arms: {a: ['seed=${seed}']}",
+    "a key given twice": "arms: {a: [seed=0], a: [seed=1]}",
+    "an octal number": "arms: {a: []}\nsweep: {seed: [010]}",
+    "a number in base 60": "arms: {a: []}\nsweep: {seed: [1:30]}",
+    "a setting of the environment": "arms: {a: ['model.name=${oc.env:HOME}']}",
+    "a merge of a list": "arms: {<<: [1]}",
+    "a sweep of 10 000 runs": "arms: {a: []}\nsweep: {seed: [" + ",".join(map(str, range(10_000))) + "]}",
+    "arms that are a text": "arms: none",
+    "a sweep of mappings": "arms: {a: []}\nsweep: {seed: [{a: 1}]}",
+    "NUL": "arms: {a: [seed=0\0]}",
+    "a bomb of aliases": "a: &a [x,x]\nb: &b [*a,*a]\narms: {a: *b}",
+    "an override that decodes": "arms: {a: ['seed=${oc.decode:${seed}}']}",
+}
 ARM = "arms: {a: [seed=0], b: [seed=1]}\n"
+ROWS = "rows: [{a: 50, b: 40}]\n"
+
+
+def suite(content: Content, code: int = 2) -> Attack:
+    return Attack({"s.yaml": content}, ("plan", "s.yaml", "scale=smoke"), code)
+
+
+def claim(content: str, code: int = 2) -> Attack:
+    return Attack({"c.yaml": content}, ("claim", "c.yaml"), code)
+
+
 YAML: dict[str, Attack] = {
+    **{name: suite(content) for name, content in SUITES.items()},
     **{
-        f"{name} as an arm": Attack(
-            {"s.yaml": f"arms: {{{json.dumps(text)}: [seed=0], b: [seed=1]}}\n"},
-            ("plan", "s.yaml", "scale=smoke"),
-            taken(text),
-        )
+        f"{name} as an arm": suite(f"arms: {{{json.dumps(text)}: [seed=0], b: [seed=1]}}\n", taken(text))
         for name, text in ODD.items()
     },
-    **{
-        f"{name} as a title": Attack(
-            {"s.yaml": f"{ARM}title: {json.dumps(text)}\n"}, ("plan", "s.yaml", "scale=smoke"), taken(text)
-        )
-        for name, text in ODD.items()
-    },
-    "a baseline that is no arm": Attack({"s.yaml": f"{ARM}baseline: [x]\n"}, ("plan", "s.yaml", "scale=smoke")),
-    "an unknown key": Attack({"s.yaml": f"{ARM}extends: /etc/passwd\n"}, ("plan", "s.yaml", "scale=smoke")),
-    "a tracking address": Attack(
-        {"s.yaml": "arms: {a: ['compute.tracking_uri=http://127.0.0.1:1']}\n"}, ("plan", "s.yaml", "scale=smoke"), 0
-    ),
-    "a plug-in's path": Attack({"s.yaml": "arms: {a: ['cluster.plugin=os']}\n"}, ("plan", "s.yaml", "scale=smoke"), 0),
-    "a reward of the system": Attack(
-        {"s.yaml": "arms: {a: ['train.reward=os:system']}\n"}, ("plan", "s.yaml", "scale=smoke")
-    ),
-    "2 000 arms": Attack(
-        {"s.yaml": "arms:\n" + "".join(f"  a{i}: [seed={i}]\n" for i in range(2000))}, ("plan", "s.yaml", "scale=smoke")
-    ),
-    "100 MB of arms": Attack(
-        {"s.yaml": lambda path: path.write_text("arms:\n" + "  a: [seed=0]\n" * 7_000_000)},
-        ("plan", "s.yaml", "scale=smoke"),
-    ),
-    "a pipe": Attack({"s.yaml": os.mkfifo}, ("plan", "s.yaml", "scale=smoke")),
-    "an include": Attack(
-        {"s.yaml": "defaults: [/etc/passwd]\narms: {a: [seed=0]}\n"}, ("plan", "s.yaml", "scale=smoke")
-    ),
-    "a claim of infinity": Attack(
-        {"c.yaml": "names: [A, B]\nproblems: 30\nrows: [{a: .inf, b: 1}]\n"}, ("claim", "c.yaml")
-    ),
-    "a claim of 10^30 problems": Attack(
-        {"c.yaml": f"names: [A, B]\nproblems: {10**30}\nrows: [{{a: 50, b: 40}}]\n"}, ("claim", "c.yaml")
-    ),
-    "a claim with 10^9 samples": Attack(
-        {"c.yaml": "names: [A, B]\nproblems: 30\nsamples: 1000000000\nrows: [{a: 50, b: 40}]\n"}, ("claim", "c.yaml"), 0
-    ),
-    "a claim of 100 000 rows": Attack(
-        {"c.yaml": "names: [A, B]\nproblems: 30\nrows:\n" + "- {a: 50, b: 40}\n" * 100_000}, ("claim", "c.yaml")
-    ),
-    "a claim with odd names": Attack(
-        {
-            "c.yaml": f"names: [{json.dumps(SCRIPT)}, {json.dumps(ODD['TeX'])}]\n"
-            "problems: 30\nrows: [{a: 50, b: 40}]\n"
-        },
-        ("claim", "c.yaml"),
-        0,
+    **{f"{name} as a title": suite(f"{ARM}title: {json.dumps(text)}\n", taken(text)) for name, text in ODD.items()},
+    "a baseline that is no arm": suite(f"{ARM}baseline: [x]\n"),
+    "an unknown key": suite(f"{ARM}extends: /etc/passwd\n"),
+    "a tracking address": suite("arms: {a: ['compute.tracking_uri=http://127.0.0.1:1']}\n", 0),
+    "a plug-in's path": suite("arms: {a: ['cluster.plugin=os']}\n", 0),
+    "a reward of the system": suite("arms: {a: ['train.reward=os:system']}\n"),
+    "2 000 arms": suite("arms:\n" + "".join(f"  a{i}: [seed={i}]\n" for i in range(2000))),
+    "100 MB of arms": suite(lambda path: path.write_text("arms:\n" + "  a: [seed=0]\n" * 7_000_000)),
+    "a pipe": suite(os.mkfifo),
+    "an include": suite("defaults: [/etc/passwd]\narms: {a: [seed=0]}\n"),
+    "a claim of infinity": claim("names: [A, B]\nproblems: 30\nrows: [{a: .inf, b: 1}]\n"),
+    "a claim of 10^30 problems": claim(f"names: [A, B]\nproblems: {10**30}\n{ROWS}"),
+    "a claim with 10^9 samples": claim(f"names: [A, B]\nproblems: 30\nsamples: 1000000000\n{ROWS}", 0),
+    "a claim of 100 000 rows": claim("names: [A, B]\nproblems: 30\nrows:\n" + "- {a: 50, b: 40}\n" * 100_000),
+    "a claim with odd names": claim(
+        f"names: [{json.dumps(SCRIPT)}, {json.dumps(ODD['TeX'])}]\nproblems: 30\n{ROWS}", 0
     ),
 }
 
+LINES: dict[str, bytes] = {
+    "a line nested 100 000 deep": b"[" * 100_000,
+    "a number of 100 000 digits": b'{"problem": "x", "answer": ' + b"9" * 100_000 + b"}",
+    "NaN for an answer": b'{"problem": "x", "answer": NaN}',
+    "half of a surrogate pair": b'{"problem": "\\ud800", "answer": "1"}',
+    "NUL bytes": bytes(100_000),
+    "a list of lists": b"[[[[1]]]]",
+    "keys given twice": b'{"problem": 1, "problem": [1], "answer": {}}',
+}
 DATA: dict[str, Attack] = {
+    **{
+        f"{name} {verb}": Attack({"d.jsonl": line + b"\n"}, (*verb.split(), "d.jsonl"))
+        for name, line in LINES.items()
+        for verb in ("data audit", "grade")
+    },
     "odd problems": Attack(
         {"d.jsonl": lines(*({"problem": text, "answer": "1"} for text in ODD.values()))},
         ("data", "audit", "d.jsonl"),
@@ -297,9 +343,4 @@ DATA: dict[str, Attack] = {
     "columns of all kinds": Attack({"d.jsonl": lines({ESCAPES: 1, SCRIPT: 2})}, ("data", "audit", "d.jsonl")),
 }
 
-AREAS: dict[str, dict[str, Attack]] = {
-    "logs": LOGS,
-    "grading": GRADING,
-    "YAML": YAML,
-    "data": DATA,
-}
+AREAS: dict[str, dict[str, Attack]] = {"logs": LOGS, "grading": GRADING, "YAML": YAML, "data": DATA}

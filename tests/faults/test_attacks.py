@@ -1,19 +1,28 @@
 """What others send (`attacks.py`): a message or a result, in time, with nothing that a terminal or browser obeys."""
 
+import json
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mcpo_cli.analysis import report
+from mcpo_cli.analysis.artifacts import Workshop
+from mcpo_cli.config.plan import from_suite
+from mcpo_cli.home import run_dir
 from tests.cli.conftest import InProcess
-from tests.faults.attacks import AREAS, Attack
+from tests.fakes import write_runs
+from tests.faults.attacks import AREAS, ODD, Attack
 from tests.faults.pages import acting
 
 SECONDS = 60.0
 """CPU time of a command."""
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 """What a terminal obeys."""
+ARTIFACT = "table1"
 CASES = {f"{area}: {name}": attack for area, attacks in AREAS.items() for name, attack in attacks.items()}
 
 
@@ -47,3 +56,36 @@ def test_what_others_send(attack: Attack, here: InProcess, tmp_path: Path) -> No
     written = {path.name for path in tmp_path.iterdir()} - {"theirs"}
     assert written <= {"home", "reports"}, "it wrote elsewhere"
     assert [what for name in written for what in acting(tmp_path / name)] == []
+
+
+RECORDED: dict[str, Callable[[str], dict[str, Any]]] = {
+    "a commit": lambda text: {"commit": text, "dirty": True},
+    "a machine": lambda text: {"machine": {"processor": text, "cores": 1, "memory_gib": 1, "gpus": [text]}},
+    "other types": lambda text: {
+        "commit": [text],
+        "packages": [1],
+        "machine": {"gpus": {text: 1}},
+        "python": {text: 1},
+    },
+    "a package": lambda text: {"packages": {text: "1", "torch": text}, "python": text},
+}
+"""What a run's provenance says of where it was trained."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recorded", RECORDED.values(), ids=RECORDED)
+def test_a_report_of_runs_that_somebody_else_trained(
+    recorded: Callable[[str], dict[str, Any]], mcpo_home: Path
+) -> None:
+    """As HTML and Markdown, with an odd text from each run."""
+    words = ["scale=smoke", "model=toy-s", "seed=0,1,2,3,4,5"]
+    plan = from_suite(ARTIFACT, words, "mcpo report")
+    write_runs(plan)
+    for cell, text in zip(plan.cells, ODD.values(), strict=False):
+        path = run_dir(cell.spec.run_id) / "attempt_1" / "provenance.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **recorded(text)}))
+    assert len(plan.cells) >= len(ODD)
+    workshop = Workshop({ARTIFACT: plan}, mcpo_home / "reports", "smoke", words)
+    report.write(report.gather(workshop, [ARTIFACT]), workshop.folder)
+    ours = re.compile(r"report\.md: </?(a|details|summary)\b")
+    assert [what for what in acting(workshop.folder) if not ours.match(what)] == []

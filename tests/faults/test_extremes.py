@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,8 +19,10 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt, state
 from mcpo_cli.runs.journal import Journal, read_json, write_json
 from mcpo_cli.scheduling import estimate
+from tests import store_runs
 from tests.cli.conftest import InProcess
 from tests.engine import differences, records, torn, work
+from tests.faults import store_points
 from tests.faults.suites import spec_of
 
 
@@ -132,8 +135,42 @@ def standing() -> float:
     return 1.7e9
 
 
+def of_the_last_year() -> float:
+    return 253_402_300_000.0
+
+
+CLOCKS = [backwards, of_the_first_day, of_another_century, standing, of_the_last_year]
+COMMANDS = (
+    "runs list",
+    "runs show {0}",
+    "runs sync",
+    "runs bundle {0} {1} {at}/bundle",
+    "runs unbundle {at}/bundle",
+    "runs export --to {at}/tables",
+    "compare {0} {1}",
+    "train scale=smoke --dry-run",
+)
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_commands_under_a_clock_that_is_wrong(
+    clock: Callable[[], float], here: InProcess, empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs were trained under it, too; the store has each point once."""
+    here.home.mkdir(exist_ok=True)
+    database = shutil.copy(empty_store, here.home / "mlflow.db")
+    monkeypatch.setattr("time.time", clock)
+    specs = [store_runs.spec(0), store_runs.spec(1)]
+    for spec in specs:
+        store_runs.complete(spec)
+    for words in COMMANDS:
+        done = here(*words.format(*(spec.run_id for spec in specs), at=tmp_path).split())
+        assert done.returncode == 0, (words, done.stderr)
+    assert store_points.differences(here.home, store_runs.plan(*specs), database) == (0, 0)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("clock", [backwards, of_the_first_day, of_another_century, standing])
+@pytest.mark.parametrize("clock", CLOCKS)
 def test_a_run_under_a_clock_that_is_wrong(clock: Callable[[], float], here: InProcess, tmp_path: Path) -> None:
     """In two attempts, the first of which is killed under the right clock: the same records, and it can be shown."""
     spec = spec_of()

@@ -2,23 +2,20 @@
 
 import json
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mcpo_cli import data, methods, plugins
+from mcpo_cli import methods, plugins
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed
-from mcpo_cli.evaluation import gradings, regrade
+from mcpo_cli.errors import McpoError, MissingCells, RunFailed
+from mcpo_cli.evaluation import gradings
 from mcpo_cli.home import is_plain, run_dir
-from mcpo_cli.results.readers import lm_eval, tabular
-from mcpo_cli.results.readers.base import Options
 from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.journal import read_json, write_json
 from tests.cli.conftest import InProcess
@@ -28,45 +25,6 @@ from tests.fakes import write_run
 SECONDS = 30.0
 """CPU time within which every file here is refused."""
 
-SUITES: dict[str, str | bytes] = {
-    "a list in itself": "a: &a [*a]",
-    "a mapping merged with itself": "arms: &a\n  <<: *a",
-    "a tag that runs code": "arms: !!python/object/apply:os.system [exit]",
-    "an impossible date": "arms: {a: [!!timestamp x]}",
-    "a number of 5 000 digits": "arms: {a: [" + "9" * 5000 + "]}",
-    "several documents": "arms: {a: []}\n---\narms: {b: []}",
-    "UTF-16": "arms: {a: []}".encode("utf-16"),
-    "an arm with an escape sequence": 'arms: {"\\e[31m": [seed=0]}',
-    "an arm named by a number": "arms: {1: [seed=0]}",
-    "an arm that is not a list": "arms: {a: seed=0}",
-    "a sweep of NaN": "arms: {a: [seed=0]}\nsweep: {train.lr: [.nan, .inf]}",
-    "an override that refers to itself": "arms: {a: ['seed=${seed}']}",
-    "a key given twice": "arms: {a: [seed=0], a: [seed=1]}",
-    "an octal number": "arms: {a: []}\nsweep: {seed: [010]}",
-    "a number in base 60": "arms: {a: []}\nsweep: {seed: [1:30]}",
-    "a setting of the environment": "arms: {a: ['model.name=${oc.env:HOME}']}",
-    "a merge of a list": "arms: {<<: [1]}",
-    "a sweep of 10 000 runs": "arms: {a: []}\nsweep: {seed: [" + ",".join(map(str, range(10_000))) + "]}",
-    "arms that are a text": "arms: none",
-    "a sweep of mappings": "arms: {a: []}\nsweep: {seed: [{a: 1}]}",
-    "NUL": "arms: {a: [seed=0\0]}",
-    "a bomb of aliases": "a: &a [x,x]\nb: &b [*a,*a]\narms: {a: *b}",
-    "an override that decodes": "arms: {a: ['seed=${oc.decode:${seed}}']}",
-}
-
-
-@pytest.mark.parametrize("content", SUITES.values(), ids=SUITES)
-def test_suites(content: str | bytes, here: InProcess) -> None:
-    suite = here.home / "theirs.yaml"
-    suite.write_bytes(content if isinstance(content, bytes) else content.encode())
-    began = time.process_time()
-    done = here("plan", str(suite), "scale=smoke")
-    assert time.process_time() - began < SECONDS
-    assert done.returncode == 2, done.stdout
-    assert done.stderr.count("error:") == 1, done.stderr
-    assert len(done.stderr) < 2000
-    assert "\x1b" not in done.stderr
-
 
 def test_settings_in_something_else_than_a_file(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
@@ -75,74 +33,6 @@ def test_settings_in_something_else_than_a_file(tmp_path: Path) -> None:
         with refused("bad_input", "x.yaml"):
             read_yaml(path)
         path.rmdir() if path.is_dir() else path.unlink()
-
-
-LINES: dict[str, bytes] = {
-    "a line nested 100 000 deep": b"[" * 100_000,
-    "a number of 100 000 digits": b'{"problem": "x", "answer": ' + b"9" * 100_000 + b"}",
-    "NaN for an answer": b'{"problem": "x", "answer": NaN}',
-    "half of a surrogate pair": b'{"problem": "\\ud800", "answer": "1"}',
-    "NUL bytes": bytes(100_000),
-    "a list of lists": b"[[[[1]]]]",
-    "keys given twice": b'{"problem": 1, "problem": [1], "answer": {}}',
-}
-
-
-@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
-def test_data_and_answers(line: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "data.jsonl"
-    path.write_bytes(line + b"\n")
-    for read in (lambda: data.load(data.get("math500"), path), lambda: regrade.read(path)):
-        with refused("bad_data", "data.jsonl") as error:
-            read()
-        assert len(error.value.message) < 2000
-
-
-PROBLEM = '"doc_id": 1, "filter": "none", "metrics": ["acc"], "acc": 1, "target": "x"'
-LOGS: dict[str, tuple[str, str | bytes]] = {
-    "NUL bytes": ("x.csv", bytes(1000)),
-    "no rows": ("x.csv", "problem,correct\n"),
-    "nothing": ("x.csv", ""),
-    "not UTF-8": ("x.csv", b"problem,correct\n\xff\xfe,1\n"),
-    "a column given twice": ("x.csv", "problem,correct,correct\na,1,0\n"),
-    "a line that is longer": ("x.csv", "problem,correct\na,1,2,3\n"),
-    "an open quote": ("x.csv", 'problem,correct\n"a,1\n'),
-    "no score": ("x.csv", "problem,score\na,1\n"),
-    "a score of 2": ("x.csv", "problem,correct\na,2\n"),
-    "a score of 1e400": ("x.csv", "problem,correct\na,1e400\n"),
-    "NaN": ("x.csv", "problem,correct\na,nan\n"),
-    "an empty score": ("x.csv", "problem,correct\na,\n"),
-    "a score in words": ("x.csv", "problem,correct\na,maybe\n"),
-    "a sample given twice": ("x.csv", "problem,sample,correct\na,1,1\na,1,0\n"),
-    "a list as score": ("x.jsonl", '{"problem": "a", "correct": [1]}\n'),
-    "a mapping as problem": ("x.jsonl", '{"problem": {"a": 1}, "correct": null}\n'),
-    "a list": ("x.jsonl", "[1]\n"),
-    "brackets": ("x.jsonl", "[" * 100_000),
-    "half a row": ("x.jsonl", '{"problem": "a", "corr'),
-    "no Parquet": ("x.parquet", "PAR1 is how it begins"),
-    "numbers as rows": ("samples_a_2026-01-01T00.jsonl", "1\n2\n"),
-    "lists as rows": ("samples_a_2026-01-01T00.jsonl", '["doc_id", "filter", "metrics"]\n'),
-    "texts as rows": ("samples_a_2026-01-01T00.jsonl", '"doc_id filter metrics"\n'),
-    "metrics that are a number": ("samples_a_2026-01-01T00.jsonl", '{"doc_id": 1, "filter": "f", "metrics": 5}\n'),
-    "metrics that are lists": ("samples_a_2026-01-01T00.jsonl", '{"doc_id": 1, "filter": "f", "metrics": [[1], {}]}\n'),
-    "a document given twice": ("samples_a_2026-01-01T00.jsonl", 2 * f"{{{PROBLEM}}}\n"),
-    "a score that is a list": (
-        "samples_a_2026-01-01T00.jsonl",
-        f"{{{PROBLEM}}}\n" + f"{{{PROBLEM}}}\n".replace("1,", "[],"),
-    ),
-}
-
-
-@pytest.mark.parametrize(("name", "content"), LOGS.values(), ids=LOGS)
-def test_results_of_other_tools(name: str, content: str | bytes, tmp_path: Path) -> None:
-    path = tmp_path / name
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    reader = lm_eval.READER if name.startswith("samples") else tabular.READER
-    assert reader.recognises(path)
-    with pytest.raises(ConfigError) as error:
-        reader.read(path, Options())
-    assert str(tmp_path) in error.value.message
-    assert len(error.value.message) < 2000
 
 
 PLUGINS: dict[str, str | bytes] = {

@@ -41,10 +41,7 @@ def make(*overrides: str) -> Plan:
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            "hangs",
-            "time_limit=0.2",
-            "it took longer than compute.time_limit=0.2 minutes",
-            marks=pytest.mark.slow,
+            "hangs", "time_limit=0.2", "it took longer than compute.time_limit=0.2 minutes", marks=pytest.mark.slow
         ),
         ("leaks", "memory_limit=0.5", "more than compute.memory_limit=0.5"),
         ("a child leaks", "memory_limit=0.5", "more than compute.memory_limit=0.5"),

@@ -1,6 +1,7 @@
 """A store on PostgreSQL, through a real MLflow server and without one (`make test-postgres`)."""
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +11,9 @@ import pytest
 from mcpo_cli.errors import StoreError
 from mcpo_cli.store.mlflow import Store
 from tests import store_runs
-from tests.cli.conftest import MCPO
+from tests.cli.conftest import MCPO, InProcess
 from tests.faults.faulty_server import mlflow_server
-from tests.faults.postgres import Postgres, postgres
+from tests.faults.postgres import USER, Postgres, postgres
 from tests.faults.store_points import differences
 
 pytestmark = [pytest.mark.slow, pytest.mark.postgres]
@@ -70,6 +71,69 @@ def test_the_database_restarts_in_mid_run(through: str, database: Postgres, serv
     store.ingest(plan)
     assert store.ingest(plan) == 0
     assert differences(home, plan, behind(through, database)) == (0, 0)
+
+
+GUEST = "create role guest login; grant pg_read_all_data to guest"
+INJURIES = {
+    "nobody may write": (GUEST, "drop owned by guest; drop role guest"),
+    "an unknown user": ("select 1", "select 1"),
+    "no connection is free": (f"{GUEST}; alter role guest connection limit 0", "drop owned by guest; drop role guest"),
+    "read-only": (
+        "alter database direct set default_transaction_read_only = on",
+        "set default_transaction_read_only = off; alter database direct reset default_transaction_read_only",
+    ),
+    "no statement has time": (
+        "alter database direct set statement_timeout = '1ms'",
+        "alter database direct reset statement_timeout",
+    ),
+    "a table is gone": ("alter table metrics rename to lost", "alter table lost rename to metrics"),
+    "a column is gone": (
+        "alter table metrics rename column value to lost",
+        "alter table metrics rename column lost to value",
+    ),
+    "the schema of another version": (
+        "create table kept as table alembic_version; update alembic_version set version_num = 'none'",
+        "update alembic_version set version_num = (select version_num from kept); drop table kept",
+    ),
+    "tags that are refused": (
+        "alter table tags add constraint no check (length(value) < 3) not valid",
+        "alter table tags drop constraint no",
+    ),
+    "an error that acts in a terminal": (
+        "create function no() returns trigger language plpgsql as "
+        "$$ begin raise exception E'\\x1b[2Jpassword=planted\\nmore'; end $$; "
+        "create trigger no before insert on metrics for each row execute function no()",
+        "drop trigger no on metrics; drop function no",
+    ),
+    "a value that is refused": (
+        "alter table metrics add constraint no check (step < 2) not valid",
+        "alter table metrics drop constraint no",
+    ),
+}
+"""What is done to the database, and what undoes it."""
+
+
+@pytest.mark.parametrize("injury", INJURIES)
+def test_a_database_that_refuses(injury: str, database: Postgres, here: InProcess) -> None:
+    """One message, of one line, with nothing that a terminal obeys; and every point is there once it is healed."""
+    number, (injure, heal) = list(INJURIES).index(injury), INJURIES[injury]
+    plan, uri = store_runs.plan(store_runs.spec(300 + number)), database.uri("direct")
+    Store(uri).check()
+    store_runs.complete(plan.cells[0].spec)
+    store_runs.origin(plan.cells[0].spec)
+    database.sql(injure)
+    try:
+        user = "guest" if GUEST in injure else "nobody" if "user" in injury else USER
+        # Another name has connections of its own.
+        done = here("runs", "sync", MLFLOW_TRACKING_URI=f"{uri.replace(USER, user)}?application_name={number}")
+    finally:
+        database.sql(heal)
+    assert done.returncode in (2, 4), done.stderr
+    assert len(re.findall("^error: ", done.stderr, re.MULTILINE)) == 1
+    assert "bug in mcpo" not in done.stderr
+    assert not {"\x1b", "planted"} & {*done.stderr, *done.stderr.split("=")}
+    assert here("runs", "sync", MLFLOW_TRACKING_URI=uri).returncode == 0
+    assert differences(here.home, plan, uri) == (0, 0)
 
 
 @pytest.mark.parametrize("through", THROUGH)

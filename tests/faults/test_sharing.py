@@ -12,6 +12,7 @@ import pytest
 
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.scheduling.worker import BUSY
+from tests.cli.conftest import InProcess
 from tests.engine import begin, differences, end, records, torn, work
 from tests.faults.suites import Suite, released
 
@@ -49,8 +50,23 @@ def test_two_share_a_suite(alone: tuple[Path, dict[str, dict[str, Any]]], tmp_pa
     assert compare(suite, expected) == (0, 0)
 
 
-def test_two_workers_of_one_run(alone: tuple[Path, dict[str, dict[str, Any]]], tmp_path: Path) -> None:
-    """The one that comes second changes nothing, also while the first stands still, and the first ends."""
+MEANWHILE = (
+    *("runs list", "runs show {run}", "runs samples {run}", "runs bundle {run} {at}/bundle", "verify {run}"),
+    *(
+        "runs export --to {at}/tables",
+        "export {run} --to {at}/policy",
+        "evaluate {run} --benchmarks arithmetic --dry-run",
+    ),
+    *("compare {run}", "probe sanity {run}", "fork {run} --at 1 train.lr=1e-3 --dry-run", "runs unbundle {at}/none"),
+)
+"""Commands about a run that goes on."""
+
+
+def test_two_workers_of_one_run(
+    alone: tuple[Path, dict[str, dict[str, Any]]], here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second changes nothing while the first stands still, nor does a command; and the first ends."""
+    monkeypatch.setenv("MCPO_HOME", str(tmp_path))
     home, expected = alone
     spec = Suite(home).specs[0]
     shutil.copytree(home / "cache", tmp_path / "cache")
@@ -61,6 +77,10 @@ def test_two_workers_of_one_run(alone: tuple[Path, dict[str, dict[str, Any]]], t
     os.kill(pid, signal.SIGSTOP)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".log"}
     assert [work(tmp_path, spec), work(tmp_path, spec)] == [BUSY, BUSY]
+    for words in MEANWHILE:
+        done = here(*words.format(run=spec.run_id, at=tmp_path).split())
+        assert done.returncode in range(4), (words, done.stderr)
+        assert done.stderr.count("error: ") == (done.returncode > 0), (words, done.stderr)
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".log"} == before
     os.kill(pid, signal.SIGCONT)
     assert end(first) == 0

@@ -96,11 +96,34 @@ def test_a_strange_environment(more: dict[str, str], tmp_path: Path) -> None:
     assert [one["run_id"] for one in json.loads(done.stdout)["runs"]] == expected
 
 
+MEMORY = [
+    (verb, mebibytes, code)
+    for verb in (
+        "plan scale=smoke",
+        "runs list",
+        "compare a.jsonl b.jsonl",
+        "grade g.jsonl --workers 1",
+        "data audit d.jsonl",
+    )
+    for mebibytes, code in ((60, 1), (1500, 0))
+]
+"""A command, the most memory that it may map, and its exit code."""
+
+
 @pytest.mark.slow
-def test_too_little_memory(tmp_path: Path) -> None:
-    limit = 200 << 20
-    done = run(["train", "scale=smoke"], tmp_path, lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
-    assert done.returncode != 0
+@pytest.mark.parametrize(("verb", "mebibytes", "code"), [*MEMORY, ("train scale=smoke", 200, 1)])
+def test_little_memory(verb: str, mebibytes: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `ulimit -v` and clusters set it; also below what grading processes may have."""
+    monkeypatch.chdir(tmp_path)
+    samples = "".join(json.dumps({"problem": f"p{i}", "correct": i % 2}) + "\n" for i in range(6))
+    answer = json.dumps({"gold": "42", "response": "\\boxed{42}", "problem": "6 x 7", "answer": "42"}) + "\n"
+    for name, content in {"a": samples, "b": samples, "g": answer, "d": answer}.items():
+        Path(f"{name}.jsonl").write_text(content)
+    limit = mebibytes << 20
+    done = run(verb.split(), tmp_path / "home", lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+    assert done.returncode == code, done.stderr
+    assert b"bug in mcpo" not in done.stderr
+    assert done.stderr.count(b"error: ") == (code > 0)
     assert "done" not in [one["state"] for one in json.loads(run(LIST, tmp_path).stdout)["runs"]]
 
 

@@ -84,7 +84,7 @@ def test_whatever_changes_anything_is_listed_or_refused() -> None:
     passed = {(method, path) for method, path in changing if ui_server.allowed(method, path)}
     assert len(changing) > 100
     assert {path for _, path in changing} >= {
-        *("/v1/traces", "/graphql", "/ajax-api/2.0/mlflow/upload-artifact", "/ajax-api/3.0/mlflow/mcp-servers/x/tags"),
+        *("/v1/traces", "/graphql", "/ajax-api/2.0/mlflow/upload-artifact", "/ajax-api/3.0/mlflow/mcp-servers/x/tags")
     }
     listed = ui_server.READS | ui_server.EDITS
     assert {method for method, _ in passed} == {"POST"}
@@ -94,22 +94,22 @@ def test_whatever_changes_anything_is_listed_or_refused() -> None:
         assert not [path for _, path in passed if word in path]
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("POST", "/ajax-api/2.0/mlflow/upload-artifact"),
-        ("POST", "/ajax-api/2.0/mlflow//runs/update"),
-        ("POST", "/ajax-api/2.0/mlflow/runs/update/"),
-        ("POST", "/ajax-api/2.0/mlflow/runs/../upload-artifact"),
-        ("PUT", "/ajax-api/2.0/mlflow/runs/update"),
-        ("post", "/ajax-api/2.0/mlflow/runs/update"),
-        ("POST", "/graphql/"),
-        ("PUT", "/api/2.0/mlflow-artifacts/artifacts/x"),
-        ("POST", "/v1/traces"),
-        ("GET", "/ajax-api/2.0/mlflow/gateway-proxy"),
-        ("GET", "/ajax-api/3.0/mlflow/assistant/config"),
-    ],
-)
+REFUSED = [
+    ("POST", "/ajax-api/2.0/mlflow/upload-artifact"),
+    ("POST", "/ajax-api/2.0/mlflow//runs/update"),
+    ("POST", "/ajax-api/2.0/mlflow/runs/update/"),
+    ("POST", "/ajax-api/2.0/mlflow/runs/../upload-artifact"),
+    ("PUT", "/ajax-api/2.0/mlflow/runs/update"),
+    ("post", "/ajax-api/2.0/mlflow/runs/update"),
+    ("POST", "/graphql/"),
+    ("PUT", "/api/2.0/mlflow-artifacts/artifacts/x"),
+    ("POST", "/v1/traces"),
+    ("GET", "/ajax-api/2.0/mlflow/gateway-proxy"),
+    ("GET", "/ajax-api/3.0/mlflow/assistant/config"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), REFUSED)
 def test_requests_that_are_refused(method: str, path: str) -> None:
     assert not ui_server.allowed(method, path)
 

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import operator
 import os
 import subprocess
 import sys
@@ -34,6 +35,7 @@ def test_loss_and_gradient_under_verl_are_the_methods_own(method: Method) -> Non
 
 
 TRAINER = {
+    "fit": "self agent_loop_manager",
     "_setup": "self",
     "_build_replay_buffer": "self",
     "_add_prompts_to_generate": "self num_prompts",
@@ -57,20 +59,40 @@ BUFFER = {
     "_clear_groups": "self partition_id uids",
     "_wait_for_next_poll": "self partition_id last_debug_time",
 }
+AGENT = {"run": "self sampling_params kwargs"}
+CLASSES = {
+    "trainer.ppo.v1.trainer_sync:PPOTrainerSync": TRAINER,
+    "trainer.ppo.v1.replay_buffer:ReplayBuffer": BUFFER,
+    "experimental.agent_loop.agent_loop:AgentLoopBase": AGENT,
+}
+"""Classes of verl that ours are made of, and the methods that are overridden or called."""
 
 FUNCTIONS = {
+    "experimental.agent_loop.agent_loop:AgentLoopOutput": "prompt_ids response_ids response_mask response_logprobs "
+    "routed_experts multi_modal_data reward_score num_turns metrics extra_fields mm_processor_kwargs "
+    "mm_processor_output",
+    "experimental.agent_loop.agent_loop:register": "agent_name",
+    "trainer.main_ppo:TaskRunnerV1.run": "config _ray_trace_ctx",
     "trainer.main_ppo:run_ppo": "config task_runner_class",
     "trainer.ppo.rollout_corr_helper:compute_rollout_correction_weights": "log_ratio response_mask rollout_is "
     "rollout_is_threshold rollout_is_batch_normalize",
     "trainer.ppo.utils:need_critic": "config",
     "trainer.ppo.utils:need_reference_policy": "config",
+    "trainer.ppo.v1:register_trainer": "name",
     "utils.config:validate_config": "config use_reference_policy use_critic",
+    "utils.debug:marked_timer": "name timing_raw color domain category",
     "utils.device:auto_set_device": "config",
+    "utils.distributed:initialize_global_process_group_ray": "timeout_second backend",
+    "utils.metric:reduce_metrics": "metrics",
     "utils.py_functional:append_to_dict": "data new_data prefix",
     "utils.py_functional:rename_dict": "data prefix",
     "utils.seqlen_balancing:calculate_workload": "seqlen_list",
     "utils.seqlen_balancing:get_seqlen_balanced_partitions": "seqlen_list k_partitions equal_size",
+    "utils.skip:SkipManager.init": "config",
+    "utils.tensordict_utils:assign_non_tensor": "tensor_dict kwargs",
+    "utils.tensordict_utils:get_tensordict": "tensor_dict non_tensor_dict",
     "utils.torch_functional:logprobs_from_logits_v2": "logits labels",
+    "utils.tracking:Tracking": "project_name experiment_name default_backend config",
     "workers.utils.padding:no_padding_2_padding": "tensor data",
     "workers.utils.padding:response_from_nested": "tensor response_mask",
     "workers.utils.padding:response_to_nested": "tensor response_mask",
@@ -106,22 +128,21 @@ def test_objects_of_verl_have_what_is_read_inside_its_processes() -> None:
         assert [text for text in texts if text not in source] == [], place
 
 
-def test_verl_has_the_private_names_that_are_overridden_or_called() -> None:
-    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
-    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
-    from verl.utils.distributed import initialize_global_process_group_ray
+def found_in(place: str) -> Any:
+    """What verl has at a place of these tables."""
+    module, _, name = place.partition(":")
+    return operator.attrgetter(name)(importlib.import_module(f"verl.{module}"))
 
-    for owner, methods in ((PPOTrainerSync, TRAINER), (ReplayBuffer, BUFFER)):
-        found = {name: " ".join(inspect.signature(getattr(owner, name)).parameters) for name in methods}
-        assert found == methods
-    assert [*inspect.signature(initialize_global_process_group_ray).parameters] == ["timeout_second", "backend"]
-    buffer = inspect.getsource(ReplayBuffer.__init__)
-    assert [name for name in ("self.failure_keys", "self._dapo_classification_cache") if name not in buffer] == []
-    called = {name: importlib.import_module(f"verl.{name.partition(':')[0]}") for name in FUNCTIONS}
-    assert {
-        name: " ".join(inspect.signature(getattr(module, name.partition(":")[2])).parameters)
-        for name, module in called.items()
-    } == FUNCTIONS
+
+def parameters(function: Any) -> str:
+    """Their names."""
+    return " ".join(inspect.signature(function).parameters)
+
+
+def test_verl_has_the_private_names_that_are_overridden_or_called() -> None:
+    for place, methods in CLASSES.items():
+        assert {name: parameters(getattr(found_in(place), name)) for name in methods} == methods
+    assert {place: parameters(found_in(place)) for place in FUNCTIONS} == FUNCTIONS
 
 
 def test_a_checkpoint_is_written_before_the_rollout_engine_wakes_and_complete_after_the_evaluation(

@@ -28,7 +28,6 @@ def test_verbs_of_habit_show_runs(here: InProcess, monkeypatch: pytest.MonkeyPat
     ("words", "code", "fix"),
     [
         (["resume", "x"], "unknown_name", "mcpo runs list"),
-        (["delete", "x"], "unknown_name", "mcpo runs list"),
         (["train", "--config", "mine.yaml"], "bad_input", "mcpo train mine.yaml"),
         (["train", "num_generations=4"], "unknown_key", "train.rollouts=4"),
         (["train", "train.batch_size=4"], "unknown_key", "train.prompts=4"),

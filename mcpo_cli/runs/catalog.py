@@ -40,7 +40,7 @@ class Run:
         with suppress(RunFailed):
             for path in list(journal.files("eval").values())[-1:]:
                 shares = [row["c"] / row["n"] for row in journal.read(path)]
-                return sum(shares) / max(len(shares), 1)
+                return float(sum(shares) / max(len(shares), 1))
         return None
 
     @property

@@ -88,11 +88,11 @@ says what a method does and not that it is wrong.
 ## A prediction, and what is known of it
 
 Prediction: of two methods, each at its best step size and at equal steps, the one whose single estimate has the larger
-cosine at k = 4 learns faster. A test as worded is a suite with a grid of `train.lr` for each arm; none has been run. At one
-step size the order that the atlas gives three arms was registered and is refuted: MaxRL's weights, with the smallest
-cosine of the three, learned most ([opposite weights](retention.md#opposite-weights)). Older suites have one step
-size, too, and their results were known when the prediction was made, so the correlation of their arms' cosines with
-average pass@1 in the end is no test of it:
+cosine at k = 4 learns faster. A test as worded is a suite with a grid of `train.lr` for each arm; none has been run. At
+one step size the order that the atlas gives three arms was registered and is refuted: MaxRL's weights, with the
+smallest cosine of the three, learned most ([opposite weights](retention.md#opposite-weights)). Older suites have one
+step size, too, and their results were known when the prediction was made, so the correlation of their arms' cosines
+with average pass@1 in the end is no test of it:
 
 {correlations}
 

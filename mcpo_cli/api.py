@@ -81,7 +81,8 @@ def train(
 def runs(*where: str, sort: str = "") -> list[Run]:
     """The readable runs of MCPO_HOME with these settings (`"method=mcpo", "state=done"`), by name or by `sort`.
 
-    sort: a setting, `name` or `state`; with a minus in front, the largest first.
+    where: `tag=NAME` chooses by tag. sort: a setting, `name`, `state`, `score` or `date`; with a minus in front, the
+    largest first.
 
     Raises:
         ConfigError: no run has a setting of that name.

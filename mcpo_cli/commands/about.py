@@ -1,5 +1,6 @@
 """The verbs that explain: `mcpo method`, `task`, `help`, `schema` and `doctor`."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -29,6 +30,8 @@ Options = Annotated[
 
 Rollouts = Annotated[int, typer.Option(min=2, max=4096, help="Group size G of the curve of a prompt's weight.")]
 BAR = 40
+MOST_OWNERS = 3
+"""Methods named beside an option of one name and several meanings."""
 """Characters of the longest bar of a weight curve."""
 
 
@@ -209,14 +212,18 @@ def help_(key: Key = "", as_json: Json = False, debug: Debug = False) -> None:
     if len({entry.key for entry in found}) == 1:
         print("\n\n".join(map(_explained, found)))
     elif found:
-        console.print_table(["setting", "default", "meaning"], [_row(entry) for entry in found])
+        often = Counter(entry.key for entry in found)
+        rows = [_row(entry, named=often[entry.key] > 1) for entry in found]
+        console.print_table(["setting", "default", "meaning"], rows)
     for family in ("method", "sampler"):
         if key in load.groups()[family]:
             console.talk(f"the {family}: mcpo {family} show {key}")
 
 
-def _row(entry: "Entry") -> list[str]:
-    return [entry.key, str(entry.default), entry.meaning]
+def _row(entry: "Entry", *, named: bool) -> list[str]:
+    """named: with the methods that have the option, as others have one of the same name."""
+    some = ", ".join(entry.owners[:MOST_OWNERS]) + (", ..." if len(entry.owners) > MOST_OWNERS else "")
+    return [entry.key, str(entry.default), f"{entry.meaning} ({some})" if named and some else entry.meaning]
 
 
 def _explained(entry: "Entry") -> str:

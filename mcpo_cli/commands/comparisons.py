@@ -40,7 +40,10 @@ def all_done(command: str) -> Plan:
     Raises:
         ConfigError: no run is done.
     """
-    cells = tuple(run.cell for run in catalog.runs(location(), console.talk) if run.state == "done")
+    reasons: dict[str, str] = {}
+    cells = tuple(run.cell for run in catalog.runs(location(), reasons.__setitem__) if run.state == "done")
+    if reasons:
+        console.talk(catalog.left_out(reasons))
     if not cells:
         raise ConfigError(f"no done runs in {location()}", fix="mcpo train scale=smoke")
     return Plan("runs", command, cells)

@@ -13,11 +13,11 @@ MEANT = {
     "status": ["runs", "list"],
     "show": ["runs", "show"],
     "samples": ["runs", "samples"],
+    "delete": ["runs", "delete"],
 }
 """A verb of habit and the words that it stands for."""
 REFUSED = {
     "resume": ("the command that trained a run continues it: `mcpo runs show RUN_ID` names it", "mcpo runs list"),
-    "delete": ("a run is a folder, which is removed as any other: `mcpo runs show RUN_ID` names it", "mcpo runs list"),
     "eval": ("the verb is evaluate", "mcpo evaluate --help"),
     "run": ("the verb is train", "mcpo train --help"),
 }

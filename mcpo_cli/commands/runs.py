@@ -3,25 +3,13 @@
 import re
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from mcpo_cli.commands import run_keeping, run_list
 from mcpo_cli.commands.samples import samples
-from mcpo_cli.commands.verbs import (
-    Debug,
-    Family,
-    Json,
-    RunId,
-    What,
-    complete_methods,
-    complete_suite_or_runs,
-    complete_suites,
-)
-from mcpo_cli.records import State
-
-if TYPE_CHECKING:
-    from mcpo_cli.runs.catalog import Run
+from mcpo_cli.commands.verbs import Debug, Family, Json, RunId, What, complete_suite_or_runs
 
 STEP = re.compile(r"step_\d+\.jsonl$")
 EXAMPLES = """\
@@ -34,18 +22,15 @@ Examples:
 
 app = typer.Typer(
     cls=Family,
-    help="List and show runs; copy them to the MLflow store, to other tools and to other people.",
+    help="List, show, tag and delete runs; copy them to the MLflow store, to other tools and to other people.",
     no_args_is_help=True,
 )
+app.command("list", epilog=run_list.EXAMPLES)(run_list.list_runs)
 app.command()(samples)
+for verb in (run_keeping.tag, run_keeping.delete, run_keeping.restore):
+    app.command()(verb)
+app.command("empty-trash")(run_keeping.empty_trash)
 
-InState = Annotated[State | None, typer.Option("--state", help="Only runs in this state.")]
-OfMethod = Annotated[
-    str | None, typer.Option("--method", help="Only runs of this method.", autocompletion=complete_methods)
-]
-OfSuite = Annotated[
-    str | None, typer.Option("--suite", help="Only runs that this suite started.", autocompletion=complete_suites)
-]
 Some = Annotated[
     list[str] | None,
     typer.Argument(
@@ -58,30 +43,6 @@ Some = Annotated[
 To = Annotated[Path, typer.Option(help="The folder to write; it must not exist.", show_default=False)]
 NewFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")]
 Bundle = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `mcpo runs bundle` wrote.")]
-
-
-@app.command("list")
-def list_runs(
-    state: InState = None, method: OfMethod = None, suite: OfSuite = None, as_json: Json = False, debug: Debug = False
-) -> None:
-    """List the runs of MCPO_HOME."""
-    from mcpo_cli.commands import console
-    from mcpo_cli.home import location
-    from mcpo_cli.runs import catalog
-
-    wanted = {key: value for key, value in {"state": state, "method": method, "suite": suite}.items() if value}
-    rows = [
-        row
-        for row in map(_row, catalog.runs(location(), console.talk))
-        if all(row[key] == value for key, value in wanted.items())
-    ]
-    if as_json:
-        console.print_json({"home": str(location()), "runs": rows})
-    elif rows:
-        columns = ["run_id", "suite", "arm", "scale", "regime", "state", "step"]
-        console.print_table(columns, [[str(row[column]) for column in columns] for row in rows])
-    else:
-        console.talk(f"no such runs in {location()}; start one with: mcpo train scale=smoke")
 
 
 @app.command("show")
@@ -97,7 +58,7 @@ def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None
     journal = Journal(run.folder)
     attempts = [{"attempt": path.name, **read_json(path / "status.json")} for path in journal.attempts()]
     document = {
-        **_row(run),
+        **run_list.row(run, run.origin.get("arm", "-")),
         "command": run.origin.get("command"),
         "folder": str(run.folder),
         "spec": run.spec.to_dict(),
@@ -217,21 +178,6 @@ def _new(path: Path) -> Path:
     return path
 
 
-def _row(run: "Run") -> dict[str, Any]:
-    from mcpo_cli.scheduling.progress import Tracker
-
-    spec = run.spec
-    return {
-        "run_id": spec.run_id,
-        "suite": run.origin.get("suite", "-"),
-        "arm": run.origin.get("arm", "-"),
-        **spec.about,
-        "state": run.state,
-        "step": Tracker(run.folder, spec).read().step,
-        "steps": spec.train.steps,
-    }
-
-
 def _files(folder: Path) -> list[str]:
     """Relative paths of the files below `folder`; the files of all steps share one line."""
     steps: dict[str, int] = {}
@@ -248,6 +194,7 @@ def _text(document: dict[str, Any]) -> str:
     lines = [
         f"{document['run_id']}  {document['state']}, step {document['step']} of {document['steps']}",
         f"  {'suite':<9}{document['suite']} ({document['arm']})",
+        f"  {'tags':<9}{', '.join(document['tags']) or '-'}",
         f"  {'folder':<9}{document['folder']}",
         f"  {'command':<9}{document['command'] or '-'}",
         "settings",

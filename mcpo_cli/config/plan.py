@@ -12,7 +12,7 @@ from mcpo_cli.config.design import Design
 from mcpo_cli.config.reading import MAX_VALUES, key_of, read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.convert import convert
-from mcpo_cli.errors import ConfigError, mend, nearest
+from mcpo_cli.errors import ConfigError, mend, nearest, similar
 
 SMALLEST_EFFECT = 0.02
 """The smallest difference that matters, unless a suite says otherwise: two points of pass@1."""
@@ -166,9 +166,12 @@ def file(name: str) -> Path:
     known = suites()
     if not load.is_file(name):
         if name not in known:
+            # A first word may be a method, too (`expanded`), but a list of all methods helps nobody.
+            words = [*known, *load.groups()["method"]]
+            meant = words if similar(name, words) else known
             raise ConfigError(
-                f"unknown suite '{name}': {nearest(name, known)}",
-                fix=mend("mcpo train {}", name, known, "mcpo train --help"),
+                f"unknown suite '{name}': {nearest(name, meant)}",
+                fix=mend("mcpo train {}", name, meant, "mcpo train --help"),
                 code="unknown_name",
             )
         return known[name]

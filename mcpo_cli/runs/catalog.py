@@ -1,11 +1,14 @@
 """The runs that a home holds."""
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli import methods, samplers, tasks
 from mcpo_cli.config import arms, load
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of, read
@@ -13,8 +16,8 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError, RunFailed, nearest
 from mcpo_cli.home import is_plain
 from mcpo_cli.records import State
-from mcpo_cli.runs import attempts
-from mcpo_cli.runs.journal import read_json
+from mcpo_cli.runs import attempts, tags
+from mcpo_cli.runs.journal import Journal, read_json
 
 
 @dataclass(frozen=True)
@@ -31,13 +34,42 @@ class Run:
         return attempts.state(self.folder, self.spec)
 
     @property
+    def score(self) -> float | None:
+        """Mean pass@1 over the held-out problems of the last evaluation; None before the first, or if it is damaged."""
+        journal = Journal(self.folder)
+        with suppress(RunFailed):
+            for path in list(journal.files("eval").values())[-1:]:
+                shares = [row["c"] / row["n"] for row in journal.read(path)]
+                return float(sum(shares) / max(len(shares), 1))
+        return None
+
+    @property
+    def date(self) -> str:
+        """When it was last at work, as `2026-11-25 09:28` in local time; "" before its first attempt."""
+        with suppress(RunFailed):
+            for attempt in Journal(self.folder).attempts()[-1:]:
+                updated = datetime.fromtimestamp(read_json(attempt / "status.json")["updated"]).astimezone()
+                return updated.strftime("%Y-%m-%d %H:%M")
+        return ""
+
+    @property
+    def tags(self) -> list[str]:
+        """What the user calls it (`mcpo runs tag`)."""
+        return tags.of(self.folder.parents[1]).get(self.folder.name, [])
+
+    @property
     def facts(self) -> dict[str, Any]:
-        """What runs are chosen and sorted by: the settings that decide the result, `name` and `state`."""
+        """What runs are chosen and sorted by: the settings that decide the result, and what `mcpo runs list` shows."""
         return {
             **self.spec.flat_identity(later_too=True),
             **self.spec.about,
+            "task": self.spec.task.name,
+            "suite": self.origin.get("suite", "train"),
             "name": self.folder.name,
             "state": self.state,
+            "score": self.score,
+            "date": self.date,
+            "tag": frozenset(self.tags),
         }
 
     def __repr__(self) -> str:
@@ -49,20 +81,35 @@ class Run:
         return PlannedRun(self.origin.get("arm", self.spec.method.label), self.spec)
 
 
-def runs(home: Path, note: Callable[[str], None] = lambda _: None) -> Iterator[Run]:
-    """All readable runs of `home`, by name. `note` gets the reason for each run left out (damaged, other version)."""
+def runs(home: Path, note: Callable[[str, str], None] = lambda name, why: None) -> Iterator[Run]:
+    """All readable runs of `home`, by name.
+
+    note: gets the name of each run left out, and why (damaged, other version).
+    """
     for folder in folders(home):
         try:
             yield _read(folder)
         except McpoError as error:
-            note(f"{folder.name} is left out: {error}")
+            note(folder.name, "; ".join(map(str.strip, str(error).splitlines())))
+
+
+def left_out(reasons: Mapping[str, str]) -> str:
+    """A line for each reason why runs are left out, however many these are. reasons: run -> reason."""
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason, []).append(name)
+    lines = (
+        f"{len(some)} left out, {some[0]}{' and others' if len(some) > 1 else ''}: {reason}"
+        for reason, some in names.items()
+    )
+    return "\n".join(lines)
 
 
 def chosen(found: Iterable[Run], where: Sequence[str] = (), sort: str = "") -> list[Run]:
     """Those of `found` with these settings, in order.
 
-    where: words such as `method=mcpo`, `train.lr=1e-3`, `state=done`. sort: a setting, `name` or `state`; with a minus,
-    the largest first; runs that lack it come last.
+    where: words such as `method=mcpo`, `train.lr=1e-3`, `state=done`, `tag=keep`. sort: a setting, `name`, `state`,
+    `score` or `date`; with a minus, the largest first; runs that lack it come last.
 
     Raises:
         ConfigError: no run has a setting of that name.
@@ -71,16 +118,21 @@ def chosen(found: Iterable[Run], where: Sequence[str] = (), sort: str = "") -> l
     for key in filter(None, [*map(key_of, where), sort.removeprefix("-")]):
         known = {name: None for _, one in facts for name in one}
         if facts and key not in known:
-            raise ConfigError(f"no run has a setting '{key}': {nearest(key, known)}", code="unknown_key")
+            meant = [name for name in known if name.endswith(f".{key}")] or known
+            raise ConfigError(
+                f"no run has a setting '{key}': {nearest(key, meant)}", fix=f"mcpo help {key}", code="unknown_key"
+            )
     wanted = {key_of(word): read(word).value() for word in where}
-    kept = [
-        (run, one) for run, one in facts if all(one.get(key) in (value, str(value)) for key, value in wanted.items())
-    ]
+    kept = [(run, one) for run, one in facts if all(_has(one.get(key), value) for key, value in wanted.items())]
     if key := sort.removeprefix("-"):
         with_it = [(run, one) for run, one in kept if one.get(key) is not None]
         with_it.sort(key=lambda pair: natural(pair[1][key]), reverse=sort.startswith("-"))
         kept = with_it + [(run, one) for run, one in kept if one.get(key) is None]
     return [run for run, _ in kept]
+
+
+def _has(fact: Any, value: Any) -> bool:
+    return str(value) in fact if isinstance(fact, frozenset) else fact in (value, str(value))
 
 
 def natural(value: Any) -> tuple[bool, float, str]:
@@ -100,19 +152,38 @@ def find(home: Path, wanted: str) -> Run:
     Raises:
         ConfigError: no run matches, several match, or another version recorded it.
     """
+    return _read(folder(home, wanted))
+
+
+def folder(home: Path, wanted: str) -> Path:
+    """The folder of the run that `find` finds, readable or not.
+
+    Raises:
+        ConfigError: no run matches, or several do.
+    """
     known = {path.name: path for path in folders(home)}
-    matches = [wanted] if wanted in known else [name for name in known if name.startswith(wanted)]
     if not known:
         raise ConfigError(f"no runs in {home}", fix="mcpo train scale=smoke")
+    return known[matching(wanted, known, home)]
+
+
+def matching(wanted: str, known: Iterable[str], place: Path) -> str:
+    """The run id of `known` that is `wanted`, or the only one that begins with it. place: where these runs are.
+
+    Raises:
+        ConfigError: none matches, or several do.
+    """
+    ids = list(known)
+    matches = [wanted] if wanted in ids else [name for name in ids if name.startswith(wanted)]
     if len(matches) > 1:
         raise ConfigError(
             f"'{wanted}' is the beginning of {len(matches)} run ids: {', '.join(matches)}", code="duplicate_name"
         )
     if not matches:
         raise ConfigError(
-            f"no run '{wanted}' in {home}: {nearest(wanted, known)}", fix="mcpo runs list", code="unknown_name"
+            f"no run '{wanted}' in {place}: {nearest(wanted, ids)}", fix="mcpo runs list", code="unknown_name"
         )
-    return _read(known[matches[0]])
+    return matches[0]
 
 
 def plan_of(home: Path, ids: Sequence[str], command: str) -> Plan:
@@ -142,7 +213,17 @@ def spec(folder: Path) -> RunSpec:
         RunFailed: spec.json is damaged or belongs to another run.
         ConfigError: another version wrote it.
     """
-    settings = load.from_dict(read_json(folder / "spec.json"))
+    recorded = read_json(folder / "spec.json")
+    for kind, known in (("method", methods.registry), ("task", tasks.registry), ("sampler", samplers.registry)):
+        declared = recorded.get(kind)
+        name = declared.get("name") if isinstance(declared, dict) else None
+        if isinstance(name, str) and name not in known():
+            raise ConfigError(
+                f"{kind} '{name}' is not here: removed, or in a plug-in that MCPO_PLUGINS does not name",
+                fix=f"mcpo {kind} list",
+                code="unknown_name",
+            )
+    settings = load.from_dict(recorded)
     if settings.run_id != folder.name:
         raise RunFailed(
             f"{folder / 'spec.json'} holds the settings of {settings.run_id}: it is damaged or from another version",

@@ -28,7 +28,6 @@ def test_verbs_of_habit_show_runs(here: InProcess, monkeypatch: pytest.MonkeyPat
     ("words", "code", "fix"),
     [
         (["resume", "x"], "unknown_name", "mcpo runs list"),
-        (["delete", "x"], "unknown_name", "mcpo runs list"),
         (["train", "--config", "mine.yaml"], "bad_input", "mcpo train mine.yaml"),
         (["train", "num_generations=4"], "unknown_key", "train.rollouts=4"),
         (["train", "train.batch_size=4"], "unknown_key", "train.prompts=4"),
@@ -39,6 +38,7 @@ def test_verbs_of_habit_show_runs(here: InProcess, monkeypatch: pytest.MonkeyPat
         # A fix is right or absent.
         (["train", "method=GRPO"], "unknown_name", "method=grpo"),
         (["train", "method=nope"], "unknown_name", "mcpo method list"),
+        (["train", "GRPO"], "unknown_name", "mcpo train grpo"),
         (["train", "task=gsm8k"], "unknown_name", "task=math task.data=gsm8k"),
         (["train", "train.reward=foo"], "contradiction", "train.reward=FILE.py:FUNCTION, or train.reward=verdict"),
         (["reproduce", "nope"], "bad_input", "mcpo reproduce --help"),
@@ -70,6 +70,13 @@ def test_help_finds_a_word_in_what_settings_mean(word: str, key: str) -> None:
 def test_help_finds_words_of_the_glossary(here: InProcess, text: str, word: str) -> None:
     assert word in {found["word"] for found in here.json("help", text)["words"]}
     assert f"{word}: " in here("help", text).stdout
+
+
+def test_help_says_whose_an_option_is_where_others_have_another_of_that_name(here: InProcess) -> None:
+    text = here("help", "clip").stdout
+    assert "(dppo" not in text
+    assert "(gspo" in text
+    assert "1.0      Largest norm of the gradient of a mini-batch" in text  # of all runs, so of no method
 
 
 def test_help_of_a_setting_is_about_it_alone(here: InProcess) -> None:

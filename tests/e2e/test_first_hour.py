@@ -59,12 +59,13 @@ def lines(text: str, prompt: str = "") -> Iterator[str]:
             yield line.removeprefix(prompt)
 
 
-def seconds(estimate: str) -> int:
-    """Of `1:23` or `1:02:03`."""
+def estimate(dry_run: str) -> int:
+    """The CPU seconds that `about 1:23 left, 2 at a time` promises, which hold while other programs run, too."""
+    (promised,) = re.findall(r"about (\S+) left, 2 at a time", dry_run)
     total = 0
-    for part in estimate.split(":"):
+    for part in promised.split(":"):
         total = 60 * total + int(part)
-    return total
+    return 2 * total
 
 
 def of_children() -> float:
@@ -74,7 +75,7 @@ def of_children() -> float:
 
 
 def test_the_readme(installed: Path, tmp_path: Path) -> None:
-    reader, shown, promised = Reader(installed, tmp_path), dict[str, str](), ""
+    reader, shown, promised = Reader(installed, tmp_path), dict[str, str](), 0
     for kind, text in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8")):
         if kind == "python":
             (tmp_path / "snippet.py").write_text(text, encoding="utf-8")
@@ -85,11 +86,10 @@ def test_the_readme(installed: Path, tmp_path: Path) -> None:
             before = of_children()
             shown[command] = reader.types(command)
             if "--dry-run" in command:
-                (promised,) = re.findall(r"about (\S+) left, 2 at a time", shown[command])
+                promised = estimate(shown[command])
             elif promised:
-                # Two runs at a time: as CPU time, the promise holds also while other programs run.
-                assert of_children() - before < 2 * 2 * seconds(promised)
-                promised = ""
+                assert of_children() - before < 2 * promised
+                promised = 0
     assert {command.split()[1] for command in shown} >= {"train", "reproduce", "ui", "compare"}
     assert list((tmp_path / "mcpo-results" / "reports").glob("*/table1.csv"))
     assert "undecided" in shown["mcpo compare base new"]
@@ -104,8 +104,13 @@ def test_the_tutorial(installed: Path, tmp_path: Path) -> None:
         (tmp_path / name).write_text(suite, encoding="utf-8")
     typed = [command for kind, text in blocks if kind == "bash" for command in lines(text)]
     assert len(typed) >= 9
+    shown, used = dict[str, str](), dict[str, float]()
     for command in typed:
-        reader.types(command)
+        before = of_children()
+        shown[command] = reader.types(command)
+        used[command.partition("#")[0].strip()] = of_children() - before
+    (planned,) = [text for command, text in shown.items() if command.startswith("mcpo train hinge.yaml --dry-run")]
+    assert used["mcpo ablate hinge.yaml"] < 2 * estimate(planned)
     assert list((tmp_path / "mcpo-results" / "reports").rglob("hinge*.csv"))
     # The numbers mean something: no arm fails all problems or solves all of them.
     runs = json.loads(reader.types("mcpo train hinge.yaml --json"))["runs"]

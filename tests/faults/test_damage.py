@@ -132,7 +132,7 @@ def test_damaged_documents_are_named(name: str, what: str, plan: Plan) -> None:
     assert [run.state for run in catalog.runs(folder.parents[1])] == ["done"]
     damage(folder / name, DAMAGES[what])
     notes: list[str] = []
-    states = [run.state for run in catalog.runs(folder.parents[1], notes.append)]
+    states = [run.state for run in catalog.runs(folder.parents[1], lambda name, why: notes.append(f"{name}: {why}"))]
     if name == "spec.json":
         assert states == []
         assert str(folder / name) in notes[0]

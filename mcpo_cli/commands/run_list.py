@@ -1,0 +1,115 @@
+"""`mcpo runs list`: the runs of MCPO_HOME, chosen, sorted and named by what differs between them."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mcpo_cli.commands.verbs import Debug, Json, complete_methods, complete_settings, complete_suites
+from mcpo_cli.records import State
+
+if TYPE_CHECKING:
+    from mcpo_cli.runs.catalog import Run
+
+EXAMPLES = """\
+\b
+Examples:
+  mcpo runs list --where method=mcpo --where train.lr=1e-3
+  mcpo runs list --where tag=keep --sort -score    the best first"""
+SHARED = ("task", "model", "scale", "regime", "suite")
+"""Columns that a table of several runs has only if these differ in them."""
+
+InState = Annotated[State | None, typer.Option("--state", help="Only runs in this state.")]
+OfMethod = Annotated[
+    str | None, typer.Option("--method", help="Only runs of this method.", autocompletion=complete_methods)
+]
+OfSuite = Annotated[
+    str | None, typer.Option("--suite", help="Only runs that this suite started.", autocompletion=complete_suites)
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="KEY=VALUE",
+        help="Only runs with this setting, or tag=NAME; several times: with all of them.",
+        autocompletion=complete_settings,
+        show_default=False,
+    ),
+]
+Sort = Annotated[
+    str,
+    typer.Option(
+        metavar="KEY",
+        help="By a setting, score, date, state or name (default); -KEY: largest first.",
+        autocompletion=complete_settings,
+        show_default=False,
+    ),
+]
+
+
+def list_runs(
+    where: Where = None,
+    sort: Sort = "",
+    state: InState = None,
+    method: OfMethod = None,
+    suite: OfSuite = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """List the runs of MCPO_HOME: their arms, named by what differs, settings, scores and dates."""
+    from mcpo_cli.commands import console
+    from mcpo_cli.home import location
+    from mcpo_cli.runs import catalog
+
+    given = {"state": state, "method": method, "suite": suite}
+    words = [*(where or []), *(f"{key}={value}" for key, value in given.items() if value)]
+    left_out: dict[str, str] = {}
+    found = catalog.chosen(catalog.runs(location(), left_out.__setitem__), words, sort)
+    rows = [row(run, cell.arm) for run, cell in zip(found, catalog.named(found), strict=True)]
+    if left_out:
+        console.talk(catalog.left_out(left_out))
+    if as_json:
+        console.print_json({"home": str(location()), "runs": rows})
+    elif rows:
+        _print(rows)
+    else:
+        console.talk(f"no such runs in {location()}; start one with: mcpo train scale=smoke")
+
+
+def row(run: "Run", arm: str) -> dict[str, Any]:
+    """What is shown of a run."""
+    from mcpo_cli.scheduling.progress import Tracker
+
+    spec = run.spec
+    return {
+        "run_id": spec.run_id,
+        "suite": run.origin.get("suite", "-"),
+        "arm": arm,
+        "task": spec.task.name,
+        **spec.about,
+        "state": run.state,
+        "step": Tracker(run.folder, spec).read().step,
+        "steps": spec.train.steps,
+        "score": run.score,
+        "date": run.date,
+        "tags": run.tags,
+    }
+
+
+def _print(rows: Sequence[dict[str, Any]]) -> None:
+    from mcpo_cli.commands import console
+
+    alike = [key for key in SHARED if len(rows) > 1 and len({row[key] for row in rows}) == 1]
+    columns = ["run_id", "arm", *(key for key in SHARED if key not in alike), "seed", "state", "score", "date"]
+    tags = ["tags"] if any(row["tags"] for row in rows) else []
+    console.print_table([*columns, *tags], [[_cell(row, key) for key in (*columns, *tags)] for row in rows])
+    if alike:
+        console.print_text(f"all: {', '.join(f'{key} {rows[0][key]}' for key in alike)}")
+
+
+def _cell(row: dict[str, Any], key: str) -> str:
+    if key == "state":
+        return row["state"] if row["state"] == "done" else f"{row['state']} {row['step']}/{row['steps']}"
+    if key == "score":
+        return "-" if row["score"] is None else f"{row['score']:.3f}"
+    return ", ".join(row["tags"]) if key == "tags" else str(row[key])

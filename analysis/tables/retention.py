@@ -46,7 +46,7 @@ DRAWN = {
     "pass@1": "pass@1",
     "next-step gap": "gap, next step",
     "gap after 16 steps": "gap, 16 steps later",
-    "forgotten": "forgotten, of 32",
+    "forgotten": "times forgotten",
 }
 """Outcomes of the figure, with the words of its axes."""
 

@@ -43,3 +43,11 @@ def test_the_others_hold(file: str, statistic: str, arm: str, baseline: str, sig
     mean, _, p = of_bases(file, statistic, arm, baseline)
     assert mean * sign > 0
     assert p < 0.01
+
+
+def test_what_the_hinge_forgets_less_is_the_difference_of_the_rows() -> None:
+    rows = pd.read_csv(Path(EXPERIMENTS) / "results" / "retention-outcomes.csv")
+    (row,) = rows[(rows["arm"] == "hinge") & (rows["statistic"] == "forgotten")].to_dict("records")
+    (said,) = re.findall(r"forgotten ([.\d]+) ± ([.\d]+) times less often", PAGE)
+    half = (row["difference_high"] - row["difference_low"]) / 2
+    assert [float(number) for number in said] == pytest.approx([-row["difference"], half], abs=0.05)

@@ -26,8 +26,6 @@ def summary(method: type[Method]) -> str:
 
 def backends(method: Method) -> dict[str, str]:
     """Each backend with what it asks of this method."""
-    if "reference_policy" in method.needs:
-        return {"local": "", "verl": "refused: it keeps no reference policy yet"}
     if "collision" in method.needs:
         return {"local": "", "verl": "refused: it does not pass on squared probabilities"}
     if "greedy_reward" in method.needs:

@@ -16,7 +16,7 @@ from verl.utils.distributed import initialize_global_process_group_ray
 
 from mcpo_cli.backends.verl import batch as batches
 from mcpo_cli.backends.verl import engine as engines
-from mcpo_cli.backends.verl.loss import PREVIOUS, merged
+from mcpo_cli.backends.verl.loss import KEPT, kept_policies, merged
 from mcpo_cli.config.load import load
 from tests.verl import AS_ON_GPUS, fsdp
 from tests.verl.cpu import flash
@@ -41,10 +41,10 @@ def measure(
 ) -> Any:
     """Loss, gradient by name, and what the loss reports, with the sequences `chosen` on this rank."""
     data = fsdp.rows(batch, chosen)
-    if "previous_policy" in method.needs:
-        engines.swap(built)
-        data[PREVIOUS] = fsdp.log_probs(built, batch, split, chosen)
-        engines.swap(built)
+    for policy in kept_policies(method):
+        engines.swap(policy, built)
+        data[KEPT[policy]] = fsdp.log_probs(built, batch, split, chosen)
+        engines.swap(policy, built)
     with built.train_mode():
         output = fsdp.backward(built, data, method, split, len(batch["responses"]))
         gradient = fsdp.gradients(built)
@@ -77,10 +77,11 @@ def main(folder: Path, sharing: int) -> None:
     batch = torch.load(folder / "batch.pt", weights_only=False)
     shared = shares(sharing) if sharing > 1 else ()
     built, groups = engine(folder, *shared), ranks // sharing
-    earlier = engine(folder, f"actor_rollout_ref.model.path={folder / 'previous'}", *shared)
-    engines.remember(earlier)
-    engines.save_previous(folder, earlier)
-    engines.load_previous(folder, built)
+    for policy in KEPT:
+        other = engine(folder, f"actor_rollout_ref.model.path={folder / policy}", *shared)
+        engines.remember(policy, other)
+        engines.save(policy, folder, other)
+        engines.load(policy, folder, built)
     everything, group = list(range(len(batch["responses"]))), rank // sharing
     tokens = [len(response) for response in batch["responses"]]
     found: dict[Any, Any] = {"sharing": sharing}

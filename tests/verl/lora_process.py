@@ -46,15 +46,15 @@ def main(folder: Path) -> None:
     lora.draw(SEED, built)
     trained = [(name, p) for name, p in built.module.named_parameters() if p.requires_grad]
     found: dict[str, Any] = {"drawn": {name: p.detach().full_tensor().clone() for name, p in trained}}
-    engine.remember(built)
-    found["kept"] = sum(share.numel() for share in built.mcpo_previous.values())
+    engine.remember("previous_policy", built)
+    found["kept"] = sum(share.numel() for share in built.mcpo_kept["previous_policy"].values())
     found["before"] = fsdp.log_probs(built, batch, split, mine)
     found |= {"full": step(full, batch, method, mine), "lora": step(built, batch, method, mine)}
     found["after"] = fsdp.log_probs(built, batch, split, mine)
     found["moments"] = sum(state["exp_avg"].to_local().numel() for state in built.optimizer.state.values())
-    engine.swap(built)
+    engine.swap("previous_policy", built)
     found["swapped"] = fsdp.log_probs(built, batch, split, mine)
-    engine.swap(built)
+    engine.swap("previous_policy", built)
     built.save_checkpoint(local_path=str(checkpoint.folder(folder, 1) / "actor"), global_step=1)
     if rank == 0:
         torch.save(found, folder / "found.pt")

@@ -48,6 +48,8 @@ METHODS = {
         "mcpo", clip_low=0.01, clip_high=0.01, aggregation="token-mean", normalize="all", beta=0.5, degenerate="shaped"
     ),
     "mcpo, anchored on the step before": get("mcpo", anchor="previous_step"),
+    "grpo_kl": get("grpo_kl", kl_beta=0.5),
+    "grpo_kl, free where nothing is learned": get("grpo_kl", kl_beta=0.5, kl_estimator="k2", without_advantage="free"),
     # Advantages of tokens, a column of rollouts and one of tokens.
     "remembering": Remembering(),
     "rl_zvp with entropies of now": get("rl_zvp", entropy="current"),
@@ -64,6 +66,8 @@ ACCURACY = (0, 1, 2, 3, 4, 4)
 """Right rollouts of each prompt: every kind there is, mastered twice."""
 PREVIOUS = 0.015
 """The noise of the policy before the last gradient step."""
+REFERENCE = 0.03
+"""The noise of the reference policy."""
 TOKENIZER = tokenizers.build(Arithmetic().vocabulary)
 
 
@@ -96,6 +100,8 @@ def prepared(rollouts: Rollouts, method: Method) -> tuple[Updater, GradedBatch]:
     updater = Updater(policy(0.02), method, SPEC.train, SPEC.compute, SPEC.seed)
     if updater.previous is not None:
         updater.previous = policy(PREVIOUS)
+    if updater.reference is not None:
+        updater.reference = policy(REFERENCE)
     if isinstance(method, AdvancedMethod) and method.prepares:
         batch = updater.prepared(method, batch, batch.total(LIMIT), 0, on_policy=False)
     return updater, batch
@@ -117,7 +123,8 @@ def local(rollouts: Rollouts, method: Method) -> tuple[float, dict[str, torch.Te
 def record(rollouts: Rollouts, folder: Path) -> None:
     """What verl's engine needs of the batch, and the policy that is trained on it."""
     policy(0.02).save(folder / "model", TOKENIZER)
-    policy(PREVIOUS).save(folder / "previous", TOKENIZER)
+    policy(PREVIOUS).save(folder / "previous_policy", TOKENIZER)
+    policy(REFERENCE).save(folder / "reference_policy", TOKENIZER)
     methods = [
         (label, method, queued.through_the_queue(prepared(rollouts, method)[1], method, LIMIT))
         for label, method in METHODS.items()

@@ -87,15 +87,16 @@ def test_weights_on_any_rank_keep_a_checkpoint_from_being_written(value: float, 
         return SimpleNamespace(module=SimpleNamespace(named_parameters=lambda: [("weight", share)]))
 
     written: list[str] = []
-    trainer.root, trainer.method_state, trainer.has_previous = tmp_path, {}, False
+    trainer.root, trainer.method_state, trainer.kept_policies = tmp_path, {}, []
     trainer._save_checkpoint = lambda: written.append("files")
+    trainer.replay_buffer = SimpleNamespace(save=lambda _: written.append("sampler"))
     trainer.on_each_rank = lambda call: [call(engine(1.0)), call(engine(value))]
     with pytest.raises(NotFinite, match=r"^step 3: a weight of the policy is NaN or infinite"):
         trainer.write_checkpoint()
     assert written == []
     trainer.on_each_rank = lambda call: [call(engine(1.0)), call(engine(2.0))]
     trainer.write_checkpoint()
-    assert written == ["files"]
+    assert written == ["files", "sampler"]
 
 
 def test_advantages_name_the_step(trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:

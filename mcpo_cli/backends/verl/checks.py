@@ -153,12 +153,10 @@ def _task(spec: RunSpec) -> Iterator[Problem]:
 
 
 def _method(spec: RunSpec) -> Iterator[Problem]:
-    """Limits of this backend: it keeps no reference policy, samples nothing greedily, and has no pass over a whole
-    mini-batch before its gradient except for the first of a step."""
+    """Limits of this backend: it samples nothing greedily, and has no pass over a whole mini-batch before its gradient
+    except for the first of a step."""
     method, train = spec.method, spec.train
     prepares = isinstance(method, AdvancedMethod) and method.prepares
-    if "reference_policy" in method.needs:
-        yield f"method={method.name} needs a reference policy; backend=verl keeps none yet", "backend=local"
     if "collision" in method.needs:
         yield f"method={method.name} needs squared probabilities, which backend=verl does not pass on", "backend=local"
     if "greedy_reward" in method.needs:

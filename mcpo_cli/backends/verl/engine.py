@@ -1,7 +1,7 @@
 """verl's actors: checks that they live, and calls on the training engine of each rank.
 
-Methods that need `previous_policy` compare with the policy before the last gradient step. Each rank keeps its share of
-those weights in main memory and in checkpoints: 4 bytes a weight over all ranks.
+Methods that need `previous_policy` or `reference_policy` compare with another policy than the trained one. Each rank
+keeps its share of those weights in main memory and in checkpoints: 4 bytes a weight over all ranks.
 """
 
 import re
@@ -66,34 +66,34 @@ def set_learning_rate(rate: float, engine: Any) -> None:
         group["lr"] = rate
 
 
-def remember(engine: Any) -> None:
-    """Keep this rank's current weights as those of the previous policy; called before each gradient step."""
-    engine.mcpo_previous = {name: share.to("cpu", copy=True) for name, share in _shares(engine)}
+def remember(policy: str, engine: Any) -> None:
+    """Keep this rank's current weights as those of `policy`, such as `previous_policy`."""
+    kept = {name: share.to("cpu", copy=True) for name, share in _shares(engine)}
+    engine.__dict__.setdefault("mcpo_kept", {})[policy] = kept
 
 
-def swap(engine: Any) -> None:
-    """Exchange this rank's weights with those of the previous policy, for a pass under it."""
-    kept = engine.mcpo_previous
+def swap(policy: str, engine: Any) -> None:
+    """Exchange this rank's weights with those that are kept as `policy`, for a pass under it."""
+    kept = engine.mcpo_kept[policy]
     for name, share in _shares(engine):
         current = share.to("cpu", copy=True)
         share.copy_(kept[name])
         kept[name] = current
 
 
-def go_half_way(engine: Any) -> None:
-    """Put this rank's weights half-way between those of `remember` and the current ones, which are kept."""
+def go_half_way(policy: str, engine: Any) -> None:
+    """Put this rank's weights half-way between those kept as `policy` and the current ones, which are kept, too."""
     engine.mcpo_current = {name: share.to("cpu", copy=True) for name, share in _shares(engine)}
     for name, share in _shares(engine):
-        share.copy_((engine.mcpo_previous[name] + engine.mcpo_current[name]) / 2)
+        share.copy_((engine.mcpo_kept[policy][name] + engine.mcpo_current[name]) / 2)
 
 
-def return_from_half_way(engine: Any, *, keep_previous: bool) -> None:
-    """Undo `go_half_way`; forget the previous policy if no method asked for it."""
+def return_from_half_way(policy: str, engine: Any) -> None:
+    """Undo `go_half_way`, and forget `policy`."""
     current = engine.__dict__.pop("mcpo_current")
     for name, share in _shares(engine):
         share.copy_(current[name])
-    if not keep_previous:
-        del engine.mcpo_previous
+    del engine.mcpo_kept[policy]
 
 
 def is_finite(engine: Any) -> bool:
@@ -101,14 +101,14 @@ def is_finite(engine: Any) -> bool:
     return all(bool(share.isfinite().all()) for _, share in _shares(engine))
 
 
-def save_previous(folder: Path, engine: Any) -> None:
-    """Write the previous policy into the folder of a checkpoint."""
-    torch.save(engine.mcpo_previous, _file(folder))
+def save(policy: str, folder: Path, engine: Any) -> None:
+    """Write the weights that are kept as `policy` into the folder of a checkpoint."""
+    torch.save(engine.mcpo_kept[policy], _file(policy, folder))
 
 
-def load_previous(folder: Path, engine: Any) -> None:
-    """Read what `save_previous` wrote with as many ranks."""
-    engine.mcpo_previous = torch.load(_file(folder), weights_only=True)
+def load(policy: str, folder: Path, engine: Any) -> None:
+    """Read what `save` wrote with as many ranks."""
+    engine.__dict__.setdefault("mcpo_kept", {})[policy] = torch.load(_file(policy, folder), weights_only=True)
 
 
 def _shares(engine: Any) -> Iterator[tuple[str, Tensor]]:
@@ -117,9 +117,9 @@ def _shares(engine: Any) -> Iterator[tuple[str, Tensor]]:
             yield name, parameter.detach().to_local()
 
 
-def _file(folder: Path) -> Path:
+def _file(policy: str, folder: Path) -> Path:
     world = torch.distributed
-    return folder / f"previous_world_size_{world.get_world_size()}_rank_{world.get_rank()}.pt"
+    return folder / f"{policy.removesuffix('_policy')}_world_size_{world.get_world_size()}_rank_{world.get_rank()}.pt"
 
 
 def uses_v2_runner(trainer: Any) -> bool:

@@ -18,8 +18,8 @@ from mcpo_cli.records import MiniBatchRow
 
 FACTS = "mcpo_facts"
 """The queue field with what the loss needs to know of each sequence's mini-batch: a row of `facts`."""
-PREVIOUS = "previous_log_probs"
-"""The queue field with each token's log-probability under the policy before the last gradient step."""
+KEPT = {"previous_policy": "previous_log_probs", "reference_policy": "reference_log_probs"}
+"""Fields of log-probabilities under the policies that ranks keep beside the trained one, as methods name their need."""
 WEIGHTS = "rollout_is_weights"
 """The queue field with each token's importance weight (`cluster.rollout_correction`)."""
 CORRECTIONS = (corrections.SAMPLER, corrections.WEIGHT)
@@ -64,6 +64,11 @@ def loss(
     return value, {METRIC: {"group": int(tokens.group_B[0]), "sums": sums.pairs, "prompts": prompts, "drift": drift}}
 
 
+def kept_policies(method: Method) -> list[str]:
+    """Those of KEPT that `method` needs."""
+    return [policy for policy in KEPT if policy in method.needs]
+
+
 def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
     """The micro-batch as a right-padded `TokenBatch`."""
     from verl.workers.utils.padding import no_padding_2_padding
@@ -71,9 +76,9 @@ def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
     logp_BT = no_padding_2_padding(model_output["log_probs"], data)
     with_entropy = "current_entropy" in method.needs
     entropy_BT = no_padding_2_padding(model_output["entropy"], data).detach() if with_entropy else None
-    previous = "previous_policy" in method.needs
+    kept = kept_policies(method)
     own = [*method.token_columns, *(name for name in CORRECTIONS if data.get(column_field(name), None) is not None)]
-    fields = [column_field(name) for name in own] + [PREVIOUS] * previous
+    fields = [column_field(name) for name in own] + [KEPT[policy] for policy in kept]
     padded = data.select("response_mask", "old_log_probs", "advantages", *fields).to_padded_tensor()
     mask_BT = padded["response_mask"].bool()
     # The queue may return FACTS as a ragged tensor.
@@ -89,7 +94,7 @@ def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
         group_B=fact_BF[:, 0].long(),
         total=MiniBatch(sequences, token_count, prompts, limit, dict(zip(method.columns, sums_C, strict=True))),
         columns=dict(zip(method.columns, values_CB, strict=True)) | {name: padded[column_field(name)] for name in own},
-        logp_previous_BT=padded[PREVIOUS].where(mask_BT, 0.0) if previous else None,
+        **{f"logp_{policy.removesuffix('_policy')}_BT": padded[KEPT[policy]].where(mask_BT, 0.0) for policy in kept},
         entropy_BT=None if entropy_BT is None else entropy_BT.where(mask_BT, 0.0),
     )
 

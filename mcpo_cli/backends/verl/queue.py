@@ -20,7 +20,7 @@ from mcpo_cli.backends import corrections, measure
 from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.measure import Graded
 from mcpo_cli.backends.verl.batch import Group, MethodOutput, Prompt, index_of, uid_of
-from mcpo_cli.backends.verl.loss import FACTS, PREVIOUS, WEIGHTS, column_field, facts, importance_weights
+from mcpo_cli.backends.verl.loss import FACTS, KEPT, WEIGHTS, column_field, facts, importance_weights
 from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.grading import Verdict
@@ -174,12 +174,12 @@ def newest_log_probs(keys: Sequence[str]) -> Tensor:
     return newest
 
 
-def keep_as_previous(keys: Sequence[str]) -> list[str]:
-    """Take the `newest_log_probs` of the trajectories `keys` for those under the previous policy.
+def put_under(policy: str, keys: Sequence[str]) -> list[str]:
+    """Take the `newest_log_probs` of the trajectories `keys` for those under `policy`, one of KEPT.
 
     Returns the names of all their fields: verl's passes read those that a batch names.
     """
-    field = {PREVIOUS: newest_log_probs(keys)}
+    field = {KEPT[policy]: newest_log_probs(keys)}
     put = tq.kv_batch_put(keys=keys, partition_id="train", fields=TensorDict(field, batch_size=len(keys)))
     return list(put.fields)
 

@@ -16,21 +16,24 @@ from torch import Tensor
 
 from mcpo_cli.backends.verl import engine, queue
 
+BEFORE = "before_the_step"
+"""The name under which ranks keep the weights before the step."""
+
 
 class Rounding:
     """Begins before a gradient step of verl's `trainer` on the sequences of `batch`; `over_step` ends after it."""
 
     def __init__(self, trainer: Any, batch: Any) -> None:
         self._trainer, self._batch = trainer, batch
-        trainer.on_each_rank(engine.remember)
+        trainer.on_each_rank(partial(engine.remember, BEFORE))
         self._before = queue.old_log_probs(batch.keys)
 
     def over_step(self) -> dict[str, float]:
         """See `rounding_and_drift`; the weights are afterwards those that the step has left."""
         after, on_each_rank = self._log_probs(), self._trainer.on_each_rank
-        on_each_rank(engine.go_half_way)
+        on_each_rank(partial(engine.go_half_way, BEFORE))
         half_way = self._log_probs()
-        on_each_rank(partial(engine.return_from_half_way, keep_previous=self._trainer.has_previous))
+        on_each_rank(partial(engine.return_from_half_way, BEFORE))
         return rounding_and_drift(self._before, half_way, after)
 
     def _log_probs(self) -> Tensor:

@@ -30,7 +30,7 @@ from mcpo_cli.backends.verl import batch as batches
 from mcpo_cli.backends.verl import checkpoint, data, engine, lora, queue
 from mcpo_cli.backends.verl.batch import Group, Prompt
 from mcpo_cli.backends.verl.engine import Returned
-from mcpo_cli.backends.verl.loss import METRIC, gradient_steps, loss, noise_floor
+from mcpo_cli.backends.verl.loss import METRIC, gradient_steps, kept_policies, loss, noise_floor
 from mcpo_cli.backends.verl.records import Records, Trained, seconds
 from mcpo_cli.backends.verl.rounding import Rounding
 from mcpo_cli.backends.verl.rounds import Rounds
@@ -93,10 +93,9 @@ class Trainer(PPOTrainerSync):
             self.on_each_rank(partial(lora.draw, stream(self.spec.seed, "init")))
         self.method_state = checkpoint.method_state(self.root, step) or self.method_state
         self.replay_buffer.restore(checkpoint.folder(self.root, step))
-        self.has_previous = "previous_policy" in self.spec.method.needs
-        if self.has_previous:
-            folder = checkpoint.folder(self.root, step)
-            self.on_each_rank(partial(engine.load_previous, folder) if step else engine.remember)
+        self.kept_policies, folder = kept_policies(self.spec.method), checkpoint.folder(self.root, step)
+        for policy in self.kept_policies:
+            self.on_each_rank(partial(engine.load, policy, folder) if step else partial(engine.remember, policy))
         rows = islice(iter(self.train_dataset), self.spec.probe.panel)
         panel = [batches.problem(row["extra_info"], row["reward_model"]) for row in rows]
         journal = Journal(self.records.run_dir)
@@ -227,8 +226,8 @@ class Trainer(PPOTrainerSync):
             self._save_checkpoint()
             checkpoint.save_method_state(self.root, step, self.method_state)
             self.replay_buffer.save(checkpoint.folder(self.root, step))
-            if self.has_previous:
-                self.on_each_rank(partial(engine.save_previous, checkpoint.folder(self.root, step)))
+            for policy in self.kept_policies:
+                self.on_each_rank(partial(engine.save, policy, checkpoint.folder(self.root, step)))
         # On a full disk torch raises RuntimeError, also from other processes; our own files raise the others.
         except (OSError, RuntimeError, RunFailed) as error:
             raise checkpoint.failed(self.root, step, error) from error
@@ -357,13 +356,16 @@ class Trainer(PPOTrainerSync):
         """
         train, rate, output = self.spec.train, self.spec.train.lr_at(self.global_steps), dict[str, Any]()
         self.trained_tokens, rounded = 0, dict[str, float]()
+        if self.spec.method.moves_reference(self.global_steps):
+            self.on_each_rank(partial(engine.remember, "reference_policy"))
         for trained, _ in self._trained(batch):
             chosen = batch.select_keys(trained)
             self.trained_tokens += sum(tag["seq_len"] for tag in chosen.tags)
             chosen.extra_info = batch.extra_info | engine.update_pass(self.spec.method, len(trained))
-            if self.has_previous:
-                self._add_previous_log_probs(chosen)
-                self.on_each_rank(engine.remember)
+            for policy in self.kept_policies:
+                self._add_log_probs_under(policy, chosen)
+            if "previous_policy" in self.kept_policies:
+                self.on_each_rank(partial(engine.remember, "previous_policy"))
             self.on_each_rank(partial(engine.set_learning_rate, rate))
             rounding = Rounding(self, chosen) if self.global_steps == 1 and not rounded else None
             append_to_dict(output, self.actor_rollout_wg.update_actor(chosen)["metrics"])
@@ -382,14 +384,14 @@ class Trainer(PPOTrainerSync):
         metrics.update(reduce_metrics(output))
         return batch
 
-    def _add_previous_log_probs(self, batch: Any) -> None:
-        """Add the log-probabilities of the sequences under the previous policy to the fields of `batch`."""
+    def _add_log_probs_under(self, policy: str, batch: Any) -> None:
+        """Add the log-probabilities of the sequences under a policy that ranks keep to the fields of `batch`."""
         chosen = batch.select_keys(batch.keys)
         chosen.extra_info = engine.log_prob_pass(entropy=False)
-        self.on_each_rank(engine.swap)
+        self.on_each_rank(partial(engine.swap, policy))
         self.log_probs(chosen)
-        self.on_each_rank(engine.swap)
-        batch.fields = queue.keep_as_previous(batch.keys)
+        self.on_each_rank(partial(engine.swap, policy))
+        batch.fields = queue.put_under(policy, batch.keys)
 
     def _graded(self, sampled: Sequence[Group]) -> Graded:
         ends = batches.end_tokens(self.spec.task, self.tokenizer)

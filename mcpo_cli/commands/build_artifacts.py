@@ -33,9 +33,10 @@ def plans(names: Sequence[str], overrides: Sequence[str], command: str) -> dict[
     Raises:
         ConfigError: bad overrides, or they sweep a setting: tables, figures and claims are about a suite's own arms.
     """
-    made = {suite: plan.from_suite(suite, overrides, command) for suite in artifacts.suites(names)}
-    for suite, one in made.items():
-        if swept := {cell.arm for cell in one.cells} - plan.read(suite).arms.keys():
+    made = dict[str, Plan]()
+    for suite in artifacts.suites(names):
+        made[suite] = plan.from_suite(suite, overrides, command)
+        if swept := {cell.arm for cell in made[suite].cells} - plan.read(suite).arms.keys():
             raise ConfigError(
                 f"{suite}: its tables and figures are about its own arms, not {', '.join(sorted(swept)[:2])}, ...; "
                 "only model, base_seed and seed can be swept",
@@ -71,7 +72,7 @@ def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[
         McpoError: an artifact cannot be built although its runs are done, or one of `suites` still lacks runs; the
             report is written and says so.
     """
-    command, names = "mcpo reproduce all", list(artifacts.registry())
+    command, names = "mcpo reproduce all", _of_suites_that_take(overrides)
     made = workshop(plans(names, overrides, command), overrides)
     console.talk(f"building {len(names)} tables and figures")
     content = report_files.gather(made, names, run_pages(made.plans.values()))
@@ -90,6 +91,15 @@ def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[
         console.talk(f"{error.message}\nto train what is missing: {error.fix}")
     if as_json:
         console.print_json(document)
+
+
+def _of_suites_that_take(overrides: Sequence[str]) -> list[str]:
+    """All artifacts but those of suites whose arms differ in a setting of `overrides`; these are said."""
+    known = artifacts.registry()
+    left = [name for name, one in known.items() if any(plan.contradicted(suite, overrides) for suite in one.needs)]
+    if left:
+        console.talk(f"left out, as their arms differ in what is set: {', '.join(left)}")
+    return [name for name in known if name not in left]
 
 
 def publish(plans: Mapping[str, Plan], built: Mapping[str, Built], report: Sequence[Path] = ()) -> None:

@@ -86,6 +86,12 @@ def from_overrides(overrides: Sequence[str]) -> Plan:
     return Plan("train", shlex.join(["mcpo", "train", *overrides]), _unique([*cells]))
 
 
+def contradicted(name: str, overrides: Sequence[str]) -> list[str]:
+    """The settings of `overrides` in which the arms of the suite `name` differ, so that it cannot take them."""
+    varied = {key_of(text) for arm in read(name).arms.values() for text in arm}
+    return sorted(varied & {key_of(text) for text in overrides})
+
+
 def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     """The plan of the suite `name` (see `read`); `overrides` replace its sweeps and settings.
 
@@ -94,8 +100,7 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     """
     suite, overrides = read(name), own.spelled_out(overrides)
     given = {key_of(text) for text in overrides}
-    varied = {key_of(text) for arm in suite.arms.values() for text in arm}
-    for key in sorted(given & varied):
+    for key in contradicted(name, overrides):
         text = next(text for text in overrides if key_of(text) == key)
         raise ConfigError(
             f"the arms of {name} differ in {key}, so it cannot be set for all of them",

@@ -43,6 +43,15 @@ def test_a_report_without_runs_is_written_and_says_what_is_missing(here: InProce
 
 
 @pytest.mark.slow
+def test_a_setting_that_a_suites_arms_differ_in_leaves_out_what_is_about_them_alone(here: InProcess) -> None:
+    result = here("report", *SMALL, "train.lr=1e-3")
+    assert result.returncode == 0, result.stderr
+    (said,) = (line for line in result.stderr.splitlines() if line.startswith("left out"))
+    assert said == "left out, as their arms differ in what is set: retention-outcomes, weights-outcomes"
+    assert "table1: " in result.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("warm_home")
 def test_reproduce_all_trains_builds_and_reports_and_does_so_once(cli: Cli, here: InProcess) -> None:
     for suite in ("table1", "table2"):

@@ -95,27 +95,39 @@ def finish(suite: Suite, expected: dict[str, dict[str, Any]]) -> None:
         assert differences(expected[spec.run_id], records(suite.home, spec)) == (0, 0)
 
 
-@pytest.mark.parametrize("child", [False, True], ids=["scheduler", "child"])
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_plan_signalled(
-    number: signal.Signals, child: bool, both: tuple[Suite, dict[str, dict[str, Any]]], tmp_path: Path
+def test_the_scheduler_signalled(
+    number: signal.Signals, both: tuple[Suite, dict[str, dict[str, Any]]], tmp_path: Path
 ) -> None:
-    """The scheduler, while its first worker starts or trains and another run waits: both end. A child: its run is
-    interrupted and said to be, the other one ends. Then the same command goes on.
-    """
+    """While its first worker starts or trains and another run waits: both end, and the same command goes on."""
     undisturbed, expected = both
-    suite = Suite(tmp_path, f"compute.parallel={1 + child}")
+    suite = Suite(tmp_path, "compute.parallel=1")
     shutil.copytree(undisturbed.home / "cache", tmp_path / "cache")
     process = suite.begin()
-    suite.wait_for_step(0 if child else SIGNALS.index(number))
-    attempt = Journal(suite.folder(suite.specs[0])).attempts()[-1] if child else None
-    os.kill(read_json(attempt / "status.json")["pid"] if attempt else process.pid, number)
+    suite.wait_for_step(SIGNALS.index(number))
+    process.send_signal(number)
+    process.communicate(timeout=600)
+    assert process.returncode in ({-signal.SIGKILL} if number == signal.SIGKILL else {130, -number})
+    assert suite.nobody_is_left()
+    assert set(suite.states()) <= {"interrupted", "planned", "done"}
+    finish(suite, expected)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_child_of_the_scheduler_signalled(
+    number: signal.Signals, both: tuple[Suite, dict[str, dict[str, Any]]], tmp_path: Path
+) -> None:
+    """Its run is interrupted and said to be, the other one ends, and the same command goes on."""
+    undisturbed, expected = both
+    suite = Suite(tmp_path, "compute.parallel=2")
+    shutil.copytree(undisturbed.home / "cache", tmp_path / "cache")
+    process, victim = suite.begin(), suite.specs[0]
+    while not Journal(suite.folder(victim)).attempts():
+        time.sleep(0.02)
+    status = read_json(Journal(suite.folder(victim)).attempts()[-1] / "status.json")
+    os.kill(status["pid"], number)
     out, err = process.communicate(timeout=600)
-    if child:
-        assert process.returncode == 1, err
-        assert [run["state"] for run in json.loads(out)["runs"]] == ["interrupted", "done"]
-    else:
-        assert process.returncode in ({-signal.SIGKILL} if number == signal.SIGKILL else {130, -number})
-        assert set(suite.states()) <= {"interrupted", "planned", "done"}
+    assert process.returncode == 1, err
+    assert [run["state"] for run in json.loads(out)["runs"]] == ["interrupted", "done"]
     assert suite.nobody_is_left()
     finish(suite, expected)

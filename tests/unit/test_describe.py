@@ -40,7 +40,8 @@ def test_options_with_one_value_are_none_and_bounds_are_shown() -> None:
 
 def test_backends_and_curves() -> None:
     assert describe.backends(get("grpo")) == {"local": "", "verl": ""}
-    assert describe.backends(get("grpo_kl"))["verl"].startswith("refused: ")
+    assert describe.backends(get("grpo_kl")) == {"local": "", "verl": ""}
+    assert describe.backends(get("otb"))["verl"].startswith("refused: ")
     assert "train.mini_batch=train.prompts" in describe.backends(get("disco"))["verl"]
     assert describe.curve(get("spo"), 4) == []
     assert describe.curve(get("rloo"), 4) == [(k / 4, float(query_weight("rloo", k / 4, 4))) for k in range(5)]

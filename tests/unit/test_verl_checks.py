@@ -240,7 +240,6 @@ def test_methods_that_prepare_need_one_mini_batch_a_step(name: str, place: Place
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("grpo_kl", "needs a reference policy; backend=verl keeps none yet"),
         ("otb", "needs squared probabilities, which backend=verl does not pass on"),
         ("remax", "needs a greedy response to each prompt, which backend=verl does not sample"),
     ],

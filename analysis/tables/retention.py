@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from matplotlib.figure import Figure
 
-from mcpo_cli import probes
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import STATISTICS, WHOLE, Measure, Numbers
+from mcpo_cli.analysis.measures import STATISTICS, WHOLE, Measure, Numbers, of_probe
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.tables import measured
 from mcpo_cli.config.plan import PlannedRun
@@ -20,14 +19,6 @@ PANEL = {"forgotten": "forgotten", "relearned": "relearned", "repair_steps": "st
 COMPUTED = ("pass@1", "best@8", "mastered share in the end")
 
 
-def _of_probe(probe: str, name: str) -> Measure:
-    def measure(runs: Runs, cell: PlannedRun) -> Numbers:
-        values = probes.get(probe).measure(cell.spec, runs.journal(cell)).values
-        return {WHOLE: values[name]} if name in values else {}
-
-    return measure
-
-
 def _entropy(runs: Runs, cell: PlannedRun) -> Numbers:
     last = runs.journal(cell).steps()[-1]
     return {WHOLE: last["metrics"]["train/entropy"]}
@@ -37,8 +28,8 @@ MEASURES: dict[str, Measure] = {
     **{name: STATISTICS[name].measure for name in COMPUTED},
     "entropy": _entropy,
     "next-step gap": STATISTICS["next-step gap"].measure,
-    **{f"gap after {lag} steps": _of_probe("mastery", f"gap_lag_{lag}") for lag in LATER},
-    **{heading: _of_probe("transitions", name) for name, heading in PANEL.items()},
+    **{f"gap after {lag} steps": of_probe("mastery", f"gap_lag_{lag}") for lag in LATER},
+    **{heading: of_probe("transitions", name) for name, heading in PANEL.items()},
 }
 
 

@@ -164,7 +164,7 @@ def _rises(runs: Runs, cell: PlannedRun) -> Numbers:
     return {f"{after} minus {before}": means[after] - means[before] for before, after in pairwise(means)}
 
 
-def _of_probe(probe: str, number: str | Callable[[Finding], float]) -> Measure:
+def of_probe(probe: str, number: str | Callable[[Finding], float]) -> Measure:
     """A number taken from a probe's result, or one of its values; left out if the run lacks the records."""
 
     def measure(runs: Runs, cell: PlannedRun) -> Numbers:
@@ -279,11 +279,11 @@ _DECLARED: Mapping[str, tuple[str, Measure]] = {
     "all-wrong share by third": ("share of sampled prompts with p = 0", _thirds(ALL_WRONG)),
     "next-step accuracy": (
         "accuracy of mastered prompts resampled under the next step's policy",
-        _of_probe("mastery", "accuracy_lag_1"),
+        of_probe("mastery", "accuracy_lag_1"),
     ),
     "same-policy accuracy": (
         "accuracy of mastered prompts resampled under the same policy",
-        _of_probe("mastery", "same_policy"),
+        of_probe("mastery", "same_policy"),
     ),
     "next-step gap": (
         "same-policy minus next-step accuracy of mastered prompts, mean over their steps; each step counts once",
@@ -304,7 +304,7 @@ _DECLARED: Mapping[str, tuple[str, Measure]] = {
     ),
     "drift's share of the drop": (
         "next-step gap as a share of 1 minus next-step accuracy, each prompt counted once per step",
-        _of_probe("mastery", _drift_share),
+        of_probe("mastery", _drift_share),
     ),
     "entropy rise": (
         "mean entropy (nats) of the last fifth of the steps minus the first",
@@ -321,15 +321,15 @@ _DECLARED: Mapping[str, tuple[str, Measure]] = {
     ),
     "majority to mastered": (
         "share of the panel's prompts with .5 < p < 1 that are mastered at the next resampling",
-        _of_probe("transitions", _promoted),
+        of_probe("transitions", _promoted),
     ),
     "weight lost towards mastery": (
         "measured query weight of prompts with .5 < p <= .75 minus that of .75 < p < 1",
-        _of_probe("weights", lambda finding: _weight(finding, 0.5, 0.75) - _weight(finding, 0.75, 1)),
+        of_probe("weights", lambda finding: _weight(finding, 0.5, 0.75) - _weight(finding, 0.75, 1)),
     ),
     "weight of majority-correct prompts": (
         "measured query weight of prompts with .5 < p < 1",
-        _of_probe("weights", lambda finding: _weight(finding, 0.5, 1)),
+        of_probe("weights", lambda finding: _weight(finding, 0.5, 1)),
     ),
     "zero-variance share": ("share of sampled prompts with p = 0 or p = 1, mean over steps", _of_steps(np.mean, *DEAD)),
     "least zero-variance share": ("the same at the step where it is least", _of_steps(np.min, *DEAD)),
@@ -390,7 +390,7 @@ _DECLARED: Mapping[str, tuple[str, Measure]] = {
     "pass@1 where they do not": ("the same of all other runs", _where(lambda spec: not _is_driven(spec), pass_at_1)),
     "effective share of rollouts": (
         "Kish's effective number of rollouts of a batch over their number, mean over steps",
-        _of_probe("weights", "effective_share"),
+        of_probe("weights", "effective_share"),
     ),
     "next-step gap with two gradient steps": (
         "next-step gap of the runs with two mini-batches per global step",

@@ -30,9 +30,9 @@ Options = Annotated[
 
 Rollouts = Annotated[int, typer.Option(min=2, max=4096, help="Group size G of the curve of a prompt's weight.")]
 BAR = 40
+"""Characters of the longest bar of a weight curve."""
 MOST_OWNERS = 3
 """Methods named beside an option of one name and several meanings."""
-"""Characters of the longest bar of a weight curve."""
 
 
 @app.command("list")

@@ -96,7 +96,8 @@ def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[
 def _of_suites_that_take(overrides: Sequence[str]) -> list[str]:
     """All artifacts but those of suites whose arms differ in a setting of `overrides`; these are said."""
     known = artifacts.registry()
-    left = [name for name, one in known.items() if any(plan.contradicted(suite, overrides) for suite in one.needs)]
+    refusing = {suite for suite in artifacts.suites(list(known)) if plan.read(suite).contradicted(overrides)}
+    left = [name for name, one in known.items() if refusing & {*one.needs}]
     if left:
         console.talk(f"left out, as their arms differ in what is set: {', '.join(left)}")
     return [name for name in known if name not in left]

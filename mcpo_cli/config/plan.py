@@ -74,6 +74,11 @@ class Suite:
     design: Design | None = None
     """Points of a space of settings, at each of which all arms are trained."""
 
+    def contradicted(self, overrides: Sequence[str]) -> list[str]:
+        """The settings of `overrides` in which the arms differ, so that they cannot be set for all of them."""
+        varied = {key_of(text) for arm in self.arms.values() for text in arm}
+        return sorted(varied & {key_of(text) for text in overrides})
+
 
 def from_overrides(overrides: Sequence[str]) -> Plan:
     """The plan of `mcpo train OVERRIDES`: one run, or the product of the sweeps.
@@ -86,12 +91,6 @@ def from_overrides(overrides: Sequence[str]) -> Plan:
     return Plan("train", shlex.join(["mcpo", "train", *overrides]), _unique([*cells]))
 
 
-def contradicted(name: str, overrides: Sequence[str]) -> list[str]:
-    """The settings of `overrides` in which the arms of the suite `name` differ, so that it cannot take them."""
-    varied = {key_of(text) for arm in read(name).arms.values() for text in arm}
-    return sorted(varied & {key_of(text) for text in overrides})
-
-
 def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     """The plan of the suite `name` (see `read`); `overrides` replace its sweeps and settings.
 
@@ -100,7 +99,7 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     """
     suite, overrides = read(name), own.spelled_out(overrides)
     given = {key_of(text) for text in overrides}
-    for key in contradicted(name, overrides):
+    for key in suite.contradicted(overrides):
         text = next(text for text in overrides if key_of(text) == key)
         raise ConfigError(
             f"the arms of {name} differ in {key}, so it cannot be set for all of them",

@@ -59,17 +59,13 @@ class Run:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What runs are chosen and sorted by: the settings that decide the result, and what `mcpo runs list` shows."""
+        """What runs are chosen and sorted by beside LOOKED_UP: the settings that decide the result, suite and name."""
         return {
             **self.spec.flat_identity(later_too=True),
             **self.spec.about,
             "task": self.spec.task.name,
             "suite": self.origin.get("suite", "train"),
             "name": self.folder.name,
-            "state": self.state,
-            "score": self.score,
-            "date": self.date,
-            "tag": frozenset(self.tags),
         }
 
     def __repr__(self) -> str:
@@ -79,6 +75,15 @@ class Run:
     def cell(self) -> PlannedRun:
         """The run with the arm that it was started as."""
         return PlannedRun(self.origin.get("arm", self.spec.method.label), self.spec)
+
+
+LOOKED_UP: Mapping[str, Callable[[Run], Any]] = {
+    "state": lambda run: run.state,
+    "score": lambda run: run.score,
+    "date": lambda run: run.date,
+    "tag": lambda run: frozenset(run.tags),
+}
+"""What else runs are chosen and sorted by: files of each run are read for it, so only if it is asked for."""
 
 
 def runs(home: Path, note: Callable[[str, str], None] = lambda name, why: None) -> Iterator[Run]:
@@ -114,9 +119,11 @@ def chosen(found: Iterable[Run], where: Sequence[str] = (), sort: str = "") -> l
     Raises:
         ConfigError: no run has a setting of that name.
     """
-    facts = [(run, run.facts) for run in found]
-    for key in filter(None, [*map(key_of, where), sort.removeprefix("-")]):
-        known = {name: None for _, one in facts for name in one}
+    keys = list(filter(None, [*map(key_of, where), sort.removeprefix("-")]))
+    looked_up = {key: LOOKED_UP[key] for key in keys if key in LOOKED_UP}
+    facts = [(run, run.facts | {key: look(run) for key, look in looked_up.items()}) for run in found]
+    for key in keys:
+        known = {name: None for _, one in facts for name in one} | dict.fromkeys(LOOKED_UP)
         if facts and key not in known:
             meant = [name for name in known if name.endswith(f".{key}")] or known
             raise ConfigError(

@@ -1,7 +1,6 @@
 """What docs/retention.md says of base policies as units, from the rows of single runs."""
 
 import re
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,7 +13,7 @@ PAGE = (EXPERIMENTS.parent / "docs" / "retention.md").read_text(encoding="utf-8"
 
 def of_bases(file: str, statistic: str, arm: str, baseline: str) -> tuple[float, float, float]:
     """Mean of the base policies' mean differences, half of its 95 % interval, and p."""
-    rows = pd.read_csv(Path(EXPERIMENTS) / "results" / file)
+    rows = pd.read_csv(EXPERIMENTS / "results" / file)
     value = rows[rows["block"] == "run"].pivot(index=["base_seed", "seed"], columns="arm", values=statistic)
     mean_B = (value[arm] - value[baseline]).groupby("base_seed").mean()
     assert len(mean_B) == 6
@@ -46,7 +45,7 @@ def test_the_others_hold(file: str, statistic: str, arm: str, baseline: str, sig
 
 
 def test_what_the_hinge_forgets_less_is_the_difference_of_the_rows() -> None:
-    rows = pd.read_csv(Path(EXPERIMENTS) / "results" / "retention-outcomes.csv")
+    rows = pd.read_csv(EXPERIMENTS / "results" / "retention-outcomes.csv")
     (row,) = rows[(rows["arm"] == "hinge") & (rows["statistic"] == "forgotten")].to_dict("records")
     (said,) = re.findall(r"forgotten ([.\d]+) ± ([.\d]+) times less often", PAGE)
     half = (row["difference_high"] - row["difference_low"]) / 2

@@ -4,7 +4,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
 from mcpo_cli.backends.verl import checkpoint
 from mcpo_cli.config import load
+from mcpo_cli.probes.base import by_step
 from mcpo_cli.records import GroupRow
 from mcpo_cli.runs.journal import Journal, read_json
 from tests.verl.conftest import PATIENCE, ROOT, TOY, Runs, nobody_is_left, phase, wait
@@ -24,7 +24,7 @@ def drawn_as_locally(folder: Path) -> Mapping[int, list[GroupRow]]:
     spec = load.from_dict(read_json(folder / "spec.json"))
     stream = TrainingStream(spec.task.problems(spec.train, lambda messages: True), spec.seed)
     cursor, state = 0, dict[str, Sequence[float]]()
-    found = {step: list(rows) for step, rows in groupby(Journal(folder).groups(), key=lambda row: row["step"])}
+    found = by_step(Journal(folder).groups())
     for step, rows in found.items():
         drawing, drawn = Drawing(spec, stream, step, cursor, state), list[str]()
         while not drawing.is_full:
@@ -59,7 +59,7 @@ def test_plug_ins_of_the_pages_train_and_a_killed_run_draws_what_it_would_have(r
     # This process has looked for plug-ins before.
     code = f"from pathlib import Path; from {__name__} import drawn_as_locally; drawn_as_locally(Path({str(folder)!r}))"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=runs.env, check=True)
-    steps = {step: list(rows) for step, rows in groupby(Journal(folder).groups(), key=lambda row: row["step"])}
+    steps = by_step(Journal(folder).groups())
     assert list(steps) == list(range(1, 9))
     hard = {row["prompt"] for row in steps[1] if row["p"] == 0}
     assert hard & {row["prompt"] for row in steps[3]}, "none of the prompts that nobody solved is back"

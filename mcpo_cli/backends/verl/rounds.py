@@ -6,7 +6,7 @@ rolls, from what it remembers and from the finished rounds of the step, as on th
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from verl.utils import tensordict_utils as tu
 
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
 from mcpo_cli.backends.verl import batch, data
-from mcpo_cli.backends.verl.batch import Group
 from mcpo_cli.backends.verl.queue import Buffer
 from mcpo_cli.runs.journal import read_json, write_atomic
 from mcpo_cli.samplers import State
@@ -51,19 +50,17 @@ class Rounds(Buffer):
         """
         if partition_id != "train":
             return super().sample(global_steps, partition_id, batch_size)
-        trainer, groups = self._trainer, list[Group]()
-        drawing = Drawing(trainer.spec, self._stream, global_steps, self._cursor, self._state)
+        drawing = Drawing(self._trainer.spec, self._stream, global_steps, self._cursor, self._state)
         while not drawing.is_full:
-            count = self._submit(drawing, len(groups))
-            found, metrics = super().sample(global_steps, partition_id, count)
-            groups += trainer.read(found.keys)
-            drawing.add([sum(group.correct) / len(group.correct) for group in groups[-count:]])
+            found, metrics = super().sample(global_steps, partition_id, self._submit(drawing))
+            groups = self._trainer.read(found.keys)
+            drawing.add([sum(group.correct) / len(group.correct) for group in groups])
         self._cursor, self._state = drawing.cursor, drawing.state()
-        return self._batch(groups, drawing.batch), metrics
+        return self._batch(drawing.batch), metrics
 
-    def _submit(self, drawing: Drawing, before: int) -> int:
-        """Submit the next round, after `before` groups of the step; returns its number of prompts."""
-        trainer, problems = self._trainer, drawing.draw()
+    def _submit(self, drawing: Drawing) -> int:
+        """Submit the next round; returns its number of prompts."""
+        trainer, problems, before = self._trainer, drawing.draw(), len(drawing.groups)
         spec, step = trainer.spec, trainer.global_steps
         rows = [data.row(spec, spec.task.source, "train", before + i, one) for i, one in enumerate(problems)]
         columns = batch.columns(rows)
@@ -74,10 +71,9 @@ class Rounds(Buffer):
         trainer._submit_batch_to_rollout(submitted)
         return len(rows)
 
-    def _batch(self, groups: Sequence[Group], chosen: Sequence[int]) -> KVBatchMeta:
-        """verl's description of the groups at the indices `chosen`; the others are dropped."""
-        orders = {groups[index].prompt.order for index in chosen}
-        uids = {uid for uid, prompt in self._trainer.prompts.items() if prompt.order in orders}
-        self._clear_groups("train", {*self._trainer.prompts} - uids)
+    def _batch(self, chosen: Collection[int]) -> KVBatchMeta:
+        """verl's description of the groups at the indices `chosen` of the step; the others are dropped."""
+        dropped = {uid for uid, prompt in self._trainer.prompts.items() if prompt.order not in chosen}
+        self._clear_groups("train", dropped)
         partition = self.partitions["train"]
         return KVBatchMeta(partition_id="train", keys=[*partition], tags=[*partition.values()])

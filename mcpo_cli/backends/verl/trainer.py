@@ -92,8 +92,8 @@ class Trainer(PPOTrainerSync):
         if step == 0:
             self.on_each_rank(partial(lora.draw, stream(self.spec.seed, "init")))
         self.method_state = checkpoint.method_state(self.root, step) or self.method_state
-        self.replay_buffer.restore(checkpoint.folder(self.root, step))
         self.kept_policies, folder = kept_policies(self.spec.method), checkpoint.folder(self.root, step)
+        self.replay_buffer.restore(folder)
         for policy in self.kept_policies:
             self.on_each_rank(partial(engine.load, policy, folder) if step else partial(engine.remember, policy))
         rows = islice(iter(self.train_dataset), self.spec.probe.panel)
@@ -218,16 +218,16 @@ class Trainer(PPOTrainerSync):
         Raises:
             NotFinite: a weight is NaN or infinite. RunFailed: the files cannot be written.
         """
-        step = self.global_steps
+        step, folder = self.global_steps, checkpoint.folder(self.root, self.global_steps)
         self.records.phase(f"checkpoint of step {step}")
         if not all(self.on_each_rank(engine.is_finite)):
             raise checks.NotFinite(f"step {step}: a weight of the policy is NaN or infinite")
         try:
             self._save_checkpoint()
             checkpoint.save_method_state(self.root, step, self.method_state)
-            self.replay_buffer.save(checkpoint.folder(self.root, step))
+            self.replay_buffer.save(folder)
             for policy in self.kept_policies:
-                self.on_each_rank(partial(engine.save, policy, checkpoint.folder(self.root, step)))
+                self.on_each_rank(partial(engine.save, policy, folder))
         # On a full disk torch raises RuntimeError, also from other processes; our own files raise the others.
         except (OSError, RuntimeError, RunFailed) as error:
             raise checkpoint.failed(self.root, step, error) from error

@@ -83,8 +83,10 @@ INJURIES = {
         "set default_transaction_read_only = off; alter database direct reset default_transaction_read_only",
     ),
     "no statement has time": (
-        "alter database direct set statement_timeout = '1ms'",
-        "alter database direct reset statement_timeout",
+        # The sleep makes an insert outlast its time on every machine.
+        "alter table metrics add constraint slow check (pg_sleep(2) is not null) not valid; "
+        "alter database direct set statement_timeout = '500ms'",
+        "alter database direct reset statement_timeout; alter table metrics drop constraint slow",
     ),
     "a table is gone": ("alter table metrics rename to lost", "alter table lost rename to metrics"),
     "a column is gone": (

@@ -79,6 +79,17 @@ class Claim:
         return dict.fromkeys(plus, 1) | {arm: -1 for arm in minus if arm}
 
     @property
+    def statistics(self) -> list[str]:
+        """The statistic tested, and those that go with it."""
+        needed = self.requires.statistic if self.requires else ""
+        return [name for name in (self.statistic, self.along, self.beside, needed) if name]
+
+    @property
+    def arms(self) -> list[str]:
+        """The arms whose runs its verdict depends on."""
+        return list(dict.fromkeys([*self.weights, self.required_arm]))
+
+    @property
     def required_arm(self) -> str:
         """The arm in whose runs `requires` must occur."""
         return (self.requires.arm if self.requires else "") or self.baseline or self.arm

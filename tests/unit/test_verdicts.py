@@ -15,7 +15,7 @@ from scipy import stats as scipy_stats
 from mcpo_cli.analysis import claims, response, verdicts
 from mcpo_cli.analysis.claims import Claim, Precondition
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.tables.claims import verdict_grid, verdict_of
+from mcpo_cli.analysis.tables.claims import claims_table, verdict_grid, verdict_of
 from mcpo_cli.analysis.verdicts import Outcome, judged, outcome
 from mcpo_cli.config import plan
 from mcpo_cli.config.plan import Plan, from_suite
@@ -132,6 +132,37 @@ def test_a_claim_about_what_does_not_occur_is_not_testable_here(mcpo_home: Path,
         assert found.why == "entropy rise of DAPO must be above 0, and is -0.23"
         assert math.isnan(found.p)
         assert found.effect.n == 4
+
+
+def test_committed_verdicts_stand_beside_those_of_a_readers_runs(mcpo_home: Path, tmp_path: Path) -> None:
+    """Two runs say nothing, six do; a row per run gives the numbers that the verdict follows from."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "claims: [{id: moderate, claim: it rises less, suite: table1, statistic: entropy rise, arm: MCPO, "
+        "baseline: DAPO, relation: less}]"
+    )
+    settings = ["scale=smoke", "model=toy-s", "train.steps=5", "eval.problems=1"]
+    built = {}
+    for seeds in ("0,1,2,3,4,5", "0,1"):
+        cells = from_suite("table1", [*settings, f"seed={seeds}"], "")
+        for arm, last in (("DAPO", 0.8), ("MCPO", 0.45)):
+            entropies(0.4, last, arm, cells)
+        two = tuple(cell for cell in cells.cells if cell.arm in ("DAPO", "MCPO"))
+        built[seeds] = claims_table(path).build({"table1": Runs(Plan("table1", "", two))})
+        (tmp_path / "results").mkdir(exist_ok=True)
+        built[seeds].data.to_csv(tmp_path / "results/mine.csv", index=False)
+    many, few = built.values()
+    (test,) = many.data[many.data["block"] == "test"].to_dict("records")
+    runs = many.data[many.data["block"] == "run"]
+    rise = {arm: runs[runs["arm"] == arm].set_index("seed")["entropy rise"] for arm in ("MCPO", "DAPO")}
+    assert test["value"] == pytest.approx((rise["MCPO"] - rise["DAPO"]).mean())
+    assert len(set(runs["run_id"])) == len(runs) == 12
+    header, row = few.grids[0].header, few.grids[0].rows[0]
+    shown = dict(zip(header, row, strict=True))
+    assert shown["toy-s"] == "too few runs: 2 seeds"
+    assert shown["toy-s, committed runs"] == "supported (Holm), 6 seeds"
+    assert few.sentence.endswith("Of 1 tests that stay open here, 1 are decided by committed runs.")
+    assert "committed" not in many.sentence
 
 
 def test_points_that_share_base_policy_and_seed_are_one_cluster() -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Columns, Grid
+from mcpo_cli.analysis.tables import measured
 from mcpo_cli.analysis.tables.comparison import STANDS_FOR
+from mcpo_cli.analysis.tables.measured import Row
 from mcpo_cli.analysis.verdicts import APART, TESTED, Outcome, outcomes
 from mcpo_cli.statistics.power import ALPHA, POWER
 from mcpo_cli.statistics.stats import LEAST
@@ -49,32 +51,65 @@ NOTES = (
     "A claim of a value within a margin (±) tests both bounds (two one-sided tests), so a wide interval cannot support "
     "it.",
 )
+COMMITTED = "committed runs: verdicts of more runs than these, from results/{}."
+OPEN = ("unresolved", "too few runs", "not computable")
 
 
 def claims_table(path: Path, title: str = "", section: Section = "claims") -> Artifact:
-    """The artifact of the claims in the file `path`: one row per test. title: else names the file.
+    """The artifact of the claims in the file `path`: a row per test and one per run. title: else names the file.
+
+    Results of more runs than a reader trains can stand in `results/NAME.csv` beside `NAME.yaml`, as this artifact wrote
+    them; their verdicts on the same model and regime are shown beside those of the reader's runs.
 
     Raises:
         ConfigError: the file is not a file of claims.
     """
     declared = claims.read(path)
     title = title or f"Claims of {path.name}"
+    committed = path.parent / "results" / f"{path.stem}.csv"
 
     def build(data: Mapping[str, Runs]) -> Product:
-        found = outcomes(declared, data)
+        found, larger = outcomes(declared, data), _larger(committed)
         spec = next(iter(data.values())).cells[0].spec
         where = f"scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps"
-        grids = [_glance(declared, found), verdict_grid(found)]
+        grids = [_glance(declared, found, larger), verdict_grid(found)]
         grids.append(Grid.of("What is tested", declared, CLAIMS, labels=len(CLAIMS)))
-        return Product(
-            f"{title} ({where})", _sentence(declared, found), frame(found), grids, [*NOTES, *_quotes(declared)]
-        )
+        rows = pd.DataFrame([*map(_row, found), *_runs(declared, data)], dtype=object)  # whole numbers stay whole
+        notes = [*NOTES, *([COMMITTED.format(committed.name)] if larger else []), *_quotes(declared)]
+        return Product(f"{title} ({where})", _sentence(declared, found, larger), rows, grids, notes)
 
     suites = tuple(dict.fromkeys(claim.suite for claim in declared))
-    return Artifact(path.stem, title, section, suites, build, by_regime=True, source=path)
+    return Artifact(path.stem, title, section, suites, build, by_regime=True, source=path, committed=committed)
 
 
-def _sentence(declared: Sequence[Claim], tests: Sequence[Outcome]) -> str:
+Test = tuple[str, str, str]
+"""A claim's id, model and regime."""
+
+
+def _larger(committed: Path) -> dict[Test, str]:
+    """The verdicts of committed runs, by test, with their number of seeds; empty without a file."""
+    if not committed.is_file():
+        return {}
+    rows = pd.read_csv(committed, keep_default_na=False, dtype=str)
+    tests = rows[rows["block"] == "test"] if "block" in rows else rows
+    found = {}
+    for row in tests.to_dict("records"):
+        holds = HOLDS if row.get("holds") == "True" else ""
+        found[row["claim"], row["model"], row["regime"]] = f"{row['verdict']}{holds}, {row['seeds']} seeds"
+    return found
+
+
+def _runs(declared: Sequence[Claim], data: Mapping[str, Runs]) -> Iterator[Row]:
+    """One row per run and suite, with every number that a claim is tested by."""
+    for suite, runs in data.items():
+        of_suite = [claim for claim in declared if claim.suite == suite]
+        names = dict.fromkeys(name for claim in of_suite for name in claim.statistics)
+        arms = dict.fromkeys(arm for claim in of_suite for arm in claim.arms)
+        for row in measured.per_run(runs.of(list(arms)), {name: STATISTICS[name].measure for name in names}):
+            yield {**row, "suite": suite}
+
+
+def _sentence(declared: Sequence[Claim], tests: Sequence[Outcome], larger: Mapping[Test, str]) -> str:
     models = dict.fromkeys(one.model for one in tests)
     on = " and ".join(f"{name} (for {STANDS_FOR[name]})" if name in STANDS_FOR else name for name in models)
     by_verdict = Counter(one.verdict for one in tests)
@@ -83,21 +118,35 @@ def _sentence(declared: Sequence[Claim], tests: Sequence[Outcome]) -> str:
     alone = ", ".join(f"{by_verdict[verdict]} {verdict}" for verdict in TESTED if by_verdict[verdict])
     apart = [f"{by_verdict[verdict]} {verdict}" for verdict in (*APART, "by construction") if by_verdict[verdict]]
     number = sum(by_verdict[verdict] for verdict in TESTED)
+    undecided = [one for one in tests if one.verdict in OPEN]
+    decided = sum(not larger.get(_test(one), "unresolved").startswith(OPEN) for one in undecided)
+    told = f" Of {len(undecided)} tests that stay open here, {decided} are decided by committed runs." if larger else ""
     return (
         f"Of {len(declared)} claims on {on}, after Holm's correction for {number} tests: {held}. "
-        f"Each test by itself: {alone}." + (f" Counted apart: {', '.join(apart)}." if apart else "")
+        f"Each test by itself: {alone}." + (f" Counted apart: {', '.join(apart)}." if apart else "") + told
     )
 
 
-def _glance(declared: Sequence[Claim], tests: Sequence[Outcome]) -> Grid:
-    """One row per claim and one column per model and regime: the verdict."""
+def _test(one: Outcome) -> Test:
+    return one.claim.id, one.model, one.regime
+
+
+def _glance(declared: Sequence[Claim], tests: Sequence[Outcome], larger: Mapping[Test, str]) -> Grid:
+    """One row per claim and one column per model and regime: the verdict, and that of committed runs."""
     settings = list(dict.fromkeys((one.model, one.regime) for one in tests))
     names = [" ".join(one) if len({regime for _, regime in settings}) > 1 else one[0] for one in settings]
-    verdicts = {(one.claim.id, one.model, one.regime): verdict_of(one) for one in tests}
+    here = {_test(one): verdict_of(one) for one in tests}
+    columns: dict[str, tuple[Mapping[Test, str], tuple[str, str]]] = {
+        name: (here, one) for name, one in zip(names, settings, strict=True)
+    }
+    for name, one in zip(names, settings, strict=True):
+        if any(key[1:] == one for key in larger):
+            columns[f"{name}, committed runs"] = larger, one
     rows = [
-        [claim.claim, *(verdicts.get((claim.id, *one), "-") for one in settings), claim.where] for claim in declared
+        [claim.claim, *(found.get((claim.id, *one), "-") for found, one in columns.values()), claim.where]
+        for claim in declared
     ]
-    return Grid("At a glance", ["claim", *names, "where"], rows, labels=2 + len(names))
+    return Grid("At a glance", ["claim", *columns, "where"], rows, labels=2 + len(columns))
 
 
 def frame(tests: Iterable[Outcome]) -> pd.DataFrame:
@@ -141,8 +190,7 @@ def required(claim: Claim) -> str:
 
 def _quotes(declared: Sequence[Claim]) -> list[str]:
     """The meaning of each statistic, then each claim's quote and how it is read."""
-    named = [name for one in declared for name in (one.statistic, one.beside) if name]
-    named += [one.requires.statistic for one in declared if one.requires]
+    named = [name for one in declared for name in one.statistics]
     quoted = [one for one in declared if one.quote]
     return [
         *(f"{name}: {STATISTICS[name].meaning}." for name in dict.fromkeys(named)),
@@ -175,11 +223,13 @@ def _row(one: Outcome) -> dict[str, Any]:
     low, high = one.detectable
     declared = {key: value for key, value in asdict(one.claim).items() if key not in ("id", "claim")}
     return {
+        "block": "test",
         "claim": one.claim.id,
         "model": one.model,
         "regime": one.regime,
         "part": one.part,
         "verdict": one.verdict,
+        "holds": one.holds,
         "why": one.why,
         "value": one.effect.mean,
         "t_low": one.effect.low,

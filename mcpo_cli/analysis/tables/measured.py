@@ -15,7 +15,7 @@ Row = dict[str, Any]
 def per_run(runs: Runs, measures: Mapping[str, Measure]) -> list[Row]:
     """One row per run: regime, model, arm, base_seed, seed, run_id, and a column for each measure that it has.
 
-    A measure must give one number of a run (`WHOLE`).
+    A measure of parts (tiers, thirds) has a column for each, `NAME, PART`.
     """
     found = []
     for cell in runs.cells:
@@ -23,7 +23,9 @@ def per_run(runs: Runs, measures: Mapping[str, Measure]) -> list[Row]:
         row: Row = {"block": "run", "regime": spec.regime, "model": spec.model.name, "arm": cell.arm}
         row |= {"base_seed": spec.seed_of_base, "seed": spec.seed, "run_id": spec.run_id}
         numbers = {name: measure(runs, cell) for name, measure in measures.items()}
-        found.append(row | {name: number[WHOLE] for name, number in numbers.items() if WHOLE in number})
+        for name, parts in numbers.items():
+            row |= {name if part == WHOLE else f"{name}, {part}": value for part, value in parts.items()}
+        found.append(row)
     return found
 
 

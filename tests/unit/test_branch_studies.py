@@ -12,9 +12,10 @@ import scipy.stats
 import yaml
 
 from mcpo_cli.analysis import branching as tables
+from mcpo_cli.backends.local import checkpoint
 from mcpo_cli.config import branching
 from mcpo_cli.config.branching import Study
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.statistics import stats
 from mcpo_cli.statistics.step_size import difference_from_curve
 from tests.errors import refused
@@ -120,6 +121,12 @@ def rows() -> pd.DataFrame:
                 for tier, shift in (("easy", -0.01), ("hard", 0.01))
             ]
     return pd.DataFrame(found)
+
+
+def test_a_state_that_another_study_has_removed(tmp_path: Path) -> None:
+    """Two studies of one trunk at a time: the one that ends first drops the states."""
+    with pytest.raises(RunFailed, match=r"step_000010 was removed"):
+        checkpoint.load(tmp_path / "step_000010")
 
 
 def test_outcomes_are_means_of_a_trunks_points() -> None:

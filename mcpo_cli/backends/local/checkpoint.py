@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from mcpo_cli import samplers
+from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, read_json
@@ -100,9 +101,19 @@ def at(run_dir: Path, step: int) -> Path:
 
 
 def load(folder: Path) -> Checkpoint:
-    """Read a checkpoint that `kept` found."""
-    manifest = read_json(folder / folders.MANIFEST)
-    tensors = {name.removesuffix(".safetensors"): load_file(folder / name) for name in manifest["sha256"]}
+    """Read a checkpoint that `kept` found.
+
+    Raises:
+        RunFailed: another command removed it since.
+    """
+    try:
+        manifest = read_json(folder / folders.MANIFEST)
+        tensors = {name.removesuffix(".safetensors"): load_file(folder / name) for name in manifest["sha256"]}
+    except FileNotFoundError as error:
+        raise RunFailed(
+            f"{folder} was removed while this command used it: another one trains or measures the same run",
+            fix="wait until that one has ended, then repeat this one",
+        ) from error
     return Checkpoint(manifest["step"], manifest["cursor"], tensors)
 
 

@@ -207,6 +207,35 @@ def test_committed_verdicts_follow_the_registered_rule(name: str) -> None:
             assert (row["verdict"] in ("supported", "contradicted")) == decided, row["claim"]
 
 
+def test_committed_verdicts_follow_from_their_rows_per_run() -> None:
+    """Each verdict on the paper's claims, made anew from the committed number of each run."""
+    table = pd.read_csv(RESULTS / "claims.csv", low_memory=False)
+    tests, runs = table[table["block"] == "test"].set_index("claim"), table[table["block"] == "run"]
+    declared = claims.read(EXPERIMENTS / "claims.yaml")
+    again = judged([_from_rows(claim, runs[runs["suite"] == claim.suite]) for claim in declared])
+    assert len(again) == len(tests)
+    for one in again:
+        row = tests.loc[one.claim.id]
+        assert (one.verdict, one.holds, one.effect.n) == (row["verdict"], row["holds"] in (True, "True"), row["seeds"])
+        got, expected = (one.effect.mean, one.p, one.p_holm), (row["value"], row["p"], row["p_holm"])
+        assert got == pytest.approx(tuple(map(float, expected)), rel=1e-6, nan_ok=True), one.claim.id
+
+
+def _from_rows(claim: Claim, runs: pd.DataFrame) -> Outcome:
+    """The test of a claim, by the columns `STATISTIC` or `STATISTIC, PART` of the rows of one model and regime."""
+    by_arm = {arm: runs[runs["arm"] == arm].set_index(["base_seed", "seed"]) for arm in claim.arms}
+    values, seeds = {}, {}
+    for column in runs.columns:
+        if column == claim.statistic or column.startswith(f"{claim.statistic}, "):
+            contrast = sum(sign * by_arm[arm][column] for arm, sign in claim.weights.items()).dropna()
+            if len(contrast):
+                part = column.removeprefix(claim.statistic).removeprefix(", ")
+                values[part], seeds[part] = contrast.tolist(), contrast.index.tolist()
+    needed = claim.requires
+    met = needed is None or by_arm[claim.required_arm][needed.statistic].mean() > needed.above
+    return outcome(claim, "toy-s", "drift", values, seeds, "" if met else "it did not occur")
+
+
 @pytest.mark.parametrize(
     ("arm", "metric", "mean", "half"),
     [

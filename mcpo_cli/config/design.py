@@ -12,6 +12,9 @@ from mcpo_cli.errors import ConfigError
 DIGITS = 3
 """Significant digits of a value drawn from a range: enough to spread points, short enough to read."""
 
+UNIFORM = 12**-0.5
+"""Standard deviation of a place that is drawn evenly from 0..1."""
+
 
 @dataclass(frozen=True)
 class Factor:
@@ -42,6 +45,11 @@ class Factor:
             return self.levels.index(value) / max(1, len(self.levels) - 1)
         low, high = self._range()
         return math.log(value / low) / math.log(high / low) if self.log else (value - low) / (high - low)
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of its places over evenly drawn points."""
+        return float(np.std([self.place(level) for level in self.levels])) if self.levels else UNIFORM
 
     def check(self, key: str) -> None:
         """Raise ConfigError if it has neither levels nor a range, or both, or an invalid range."""
@@ -133,10 +141,12 @@ class Design:
         """By block, the number of the value that each point takes."""
         if self.assignment == "cyclic":
             return {key: [i % size for i in range(self.points)] for key, size in self._sizes().items()}
-        return balanced(self.places(points), self._sizes(), self.seed)
+        # In units of its spread: else a factor of two levels, the widest, is balanced at the cost of the others.
+        spread_F = np.array([one.spread or UNIFORM for one in self.factors.values()])
+        return balanced((self.places(points) - 0.5) / spread_F * UNIFORM, self._sizes(), self.seed)
 
 
-def balanced(place_PF: NDArray[np.float64], sizes: Mapping[str, int], seed: int) -> dict[str, list[int]]:
+def balanced(centred_PF: NDArray[np.float64], sizes: Mapping[str, int], seed: int) -> dict[str, list[int]]:
     """Which value of each block each point takes, so that no block goes along with a factor or with an earlier block.
 
     A Sobol sequence is regular: its points i, i + 8, i + 16, ... share a part of every range, so a block that takes its
@@ -146,7 +156,8 @@ def balanced(place_PF: NDArray[np.float64], sizes: Mapping[str, int], seed: int)
     SciPy). The first stratum's order is random and starts all others.
 
     Args:
-        place_PF: places of the points in 0..1, points x factors. Points beyond the last whole stratum get no value.
+        centred_PF: places of the points around 0 and equally spread, points x factors. Points beyond the last whole
+            stratum get no value.
         sizes: number of values of each block.
         seed: decides the order in the first stratum.
 
@@ -155,7 +166,7 @@ def balanced(place_PF: NDArray[np.float64], sizes: Mapping[str, int], seed: int)
     """
     from scipy.optimize import linear_sum_assignment
 
-    centred_PK = place_PF - 0.5
+    centred_PK = centred_PF
     chosen: dict[str, list[int]] = {}
     for block, (key, size) in enumerate(sizes.items()):
         total_VK = np.zeros((size, centred_PK.shape[1]))

@@ -47,6 +47,6 @@ def test_the_others_hold(file: str, statistic: str, arm: str, baseline: str, sig
 def test_what_the_hinge_forgets_less_is_the_difference_of_the_rows() -> None:
     rows = pd.read_csv(EXPERIMENTS / "results" / "retention-outcomes.csv")
     (row,) = rows[(rows["arm"] == "hinge") & (rows["statistic"] == "forgotten")].to_dict("records")
-    (said,) = re.findall(r"forgotten ([.\d]+) ± ([.\d]+) times less often", PAGE)
+    (said,) = re.findall(r"forgotten ([.\d]+) ± ([.\d]+) fewer times per run", PAGE)
     half = (row["difference_high"] - row["difference_low"]) / 2
     assert [float(number) for number in said] == pytest.approx([-row["difference"], half], abs=0.05)

@@ -11,6 +11,7 @@ import psutil
 
 from mcpo_cli import extras, pretrained
 from mcpo_cli.backends import Stop
+from mcpo_cli.backends.local import kept
 from mcpo_cli.config import workload
 from mcpo_cli.config.branching import Trunk
 from mcpo_cli.config.schema import RunSpec
@@ -97,9 +98,7 @@ class Local:
 
     def kept(self, run_dir: Path) -> list[int]:
         """The steps of the whole checkpoints."""
-        from mcpo_cli.backends.local import checkpoint
-
-        return [checkpoint.step_of(folder) for folder in checkpoint.kept(run_dir)]
+        return [kept.step_of(folder) for folder in kept.whole(run_dir)]
 
     def export(self, spec: RunSpec, run_dir: Path, step: int, target: Path) -> None:
         """Copy the final policy, which is kept in that form; those of earlier checkpoints are not."""

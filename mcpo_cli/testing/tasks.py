@@ -33,7 +33,7 @@ from mcpo_cli import tasks
 from mcpo_cli.config.schema import Eval, Train
 
 task = tasks.get(sys.argv[1], **json.loads(sys.argv[2]))
-problems = task.problems(Train(), lambda messages: True)
+problems = task.problems(Train(), lambda messages: 1)
 tiers = {tier: list(found) for tier, found in problems.tiers(Eval.problems).items()}
 print(problems.training(0, 0, int(sys.argv[3])), tiers)
 """
@@ -159,7 +159,7 @@ TASK_CHECKS = named(
 
 
 def _problems(task: Task) -> Problems:
-    return task.problems(Train(), lambda messages: True)
+    return task.problems(Train(), lambda messages: 1)
 
 
 def _training(task: Task, seed: int = 0) -> list[Problem]:

@@ -116,7 +116,7 @@ class Trainer:
         self.spec, self.attempt, self.policy, self.tokenizer = spec, attempt, policy, tokenizer
         closed = not spec.model.path
         self.language = Language(spec.task, tokenizer, stop_ids(policy.model, tokenizer), closed=closed)
-        self.problems = spec.task.problems(spec.train, partial(self.language.fits, limit=spec.train.max_prompt))
+        self.problems = spec.task.problems(spec.train, self.language.tokens)
         self.stream = TrainingStream(self.problems, spec.seed)
         self.updater = Updater(policy, spec.method, spec.train, spec.compute, spec.seed)
         self.method_state: State = {}

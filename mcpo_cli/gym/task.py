@@ -136,6 +136,11 @@ class Gym(TextTask, ClosedTask):
         self._problems(held=False)
 
     @property
+    def is_here(self) -> bool:
+        """See `Task`; false: a process of reasoning-gym draws the problems."""
+        return False
+
+    @property
     def repeats(self) -> bool:
         """See `Task`; a set has as many problems as were drawn."""
         return True

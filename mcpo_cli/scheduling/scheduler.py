@@ -116,6 +116,8 @@ def run(plan: Plan, display: Display, worker: Sequence[str] = ()) -> list[Outcom
     for spec in unfinished:
         backends.check(spec)
         check_limits(spec)
+    # Models that were fetched for that show whether prompts fit.
+    feasible.check(unfinished)
     if any(spec.cluster.launcher == "slurm" for spec in unfinished):
         extras.require("submitit", "cluster.launcher=slurm")
         from mcpo_cli.scheduling import slurm

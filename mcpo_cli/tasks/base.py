@@ -93,6 +93,11 @@ class Task(ABC):
         return ()
 
     @property
+    def is_here(self) -> bool:
+        """Whether its problems can be had at once: without network, and without minutes of work."""
+        return True
+
+    @property
     def distinct_problems(self) -> int:
         """Number of different training problems if the options fix it, else 0."""
         return 0

@@ -97,6 +97,11 @@ class Math(TextTask):
         return self.source, *(tier.name for tier in self.held_out_sets)
 
     @property
+    def is_here(self) -> bool:
+        """See `Task`; true of files. Published sets may have to be fetched."""
+        return all(map(self._is_own, (self.data, *self.benchmarks)))
+
+    @property
     def title(self) -> str:
         return self.training_set.title
 

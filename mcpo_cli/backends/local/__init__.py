@@ -62,21 +62,31 @@ def check_room(spec: RunSpec) -> None:
         )
 
 
+def _check_model(spec: RunSpec) -> None:
+    longest = spec.train.max_prompt + spec.train.max_response
+    pretrained.check(spec.model, longest=longest, chat=spec.task.needs_chat_template)
+
+
 class Local:
     """See `mcpo_cli.backends.Backend`. Heavy imports happen inside `run`."""
 
     preloads = "mcpo_cli.backends.local.train"
     grace = 6.0
 
-    def check(self, spec: RunSpec) -> None:
-        """torch, transformers, the device and the problems are there; task and model are ones it can train."""
+    def check_spec(self, spec: RunSpec) -> None:
+        """Task and model are ones it can train; a model that has to be fetched is checked then."""
         if not spec.model.path:
             closed(spec.task)
+        elif pretrained.is_here(spec.model):
+            _check_model(spec)
+
+    def check(self, spec: RunSpec) -> None:
+        """torch, transformers, the device and the problems are there; task and model are ones it can train."""
+        self.check_spec(spec)
         spec.task.check()
         if spec.model.path:
-            longest = spec.train.max_prompt + spec.train.max_response
             check_room(spec)
-            pretrained.check(spec.model, longest=longest, chat=spec.task.needs_chat_template)
+            _check_model(spec)
         for package in ("torch", "transformers"):
             if importlib.util.find_spec(package) is None:
                 raise ConfigError(f"backend=local needs {package}, which is not installed", fix="make setup")

@@ -44,7 +44,7 @@ def show_reach(named: Sequence[str], choice: Choice, *, as_json: bool) -> None:
     done = comparisons.headline(_done(whole), choice)
     found = [_about(one) | _reach(one["sd"], one["seeds"], smallest) for one in done if not _lacks(one)]
     relative = {seeds: power.detectable_effect(1.0, seeds) for seeds in SEEDS}
-    document = {
+    document: dict[str, Any] = {
         "suite": whole.suite,
         "power": POWER,
         "alpha": ALPHA,

@@ -125,7 +125,8 @@ class TextTask(Task):
         if self.template and QUESTION not in self.template:
             yield (
                 f"task.template='{self.template}' has no {QUESTION}: every prompt would be the same",
-                f"task.template='{self.template} {QUESTION}'",
+                # The outer quotes are for the shell, the inner ones for Hydra, whose grammar has braces.
+                f"'task.template=\"{self.template} {QUESTION}\"'",
             )
         if self.stop is not None and not all(self.stop):
             kept = ",".join(f"'{string}'" for string in self.stop if string)

@@ -2,6 +2,7 @@
 
 import math
 import re
+import shlex
 from collections import Counter
 
 import pytest
@@ -223,6 +224,13 @@ def test_prompts_must_fit() -> None:
         one.problems(
             load(["task=sums", f"train.max_prompt={int(setting.rpartition('=')[2]) - 1}"])[0].train, characters
         )
+
+
+def test_the_fix_of_a_template_without_the_question_can_be_pasted_into_a_shell() -> None:
+    with refused("contradiction") as raised:
+        load(["task=sums", "task.template=Sum"])
+    (spec,) = load(["task=sums", *shlex.split(raised.value.fix or "")])
+    assert vars(spec.task)["template"] == "Sum {question}"
 
 
 @pytest.mark.parametrize(

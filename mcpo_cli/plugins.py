@@ -18,6 +18,7 @@ import json
 import os
 import pkgutil
 import re
+import shlex
 import sys
 import threading
 import traceback
@@ -131,7 +132,9 @@ class Place:
             raise ImportError(f"the entry point {self.entry.value} must name a module, without '{self.entry.attr}'")
         if self.path:
             if self.source != str(self.path):
-                raise ImportError(f"{self.source} has the same name")
+                apart = self.path.with_stem(f"{self.path.stem}_{re.sub(r'[^A-Za-z0-9]', '_', self.path.parent.name)}")
+                fix = shlex.join(["mv", str(self.path), str(apart)])
+                raise ImportError(f"{self.source} has the same name (fix: {fix})")
             # Else its hash would not say what it does.
             if SIBLINGS.search(self.path.read_text(encoding="utf-8")):
                 raise ImportError(

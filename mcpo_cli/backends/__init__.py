@@ -35,8 +35,11 @@ class Backend(Protocol):
     grace: float | None
     """Seconds after which a run that was asked to stop is ended wherever it is; None: a checkpoint takes its time."""
 
+    def check_spec(self, spec: RunSpec) -> None:
+        """Raise ConfigError if no machine can train `spec` with this backend; fetches nothing. See `feasible.check`."""
+
     def check(self, spec: RunSpec) -> None:
-        """Raise ConfigError for whatever is missing. Quick: starts no process, imports no torch."""
+        """Raise ConfigError for whatever is missing here. Quick: starts no process, imports no torch."""
 
     def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:
         """What `run` would start below `home`, as plain data: `command` (list of words), `environment` and `config`.

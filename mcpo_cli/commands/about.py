@@ -121,17 +121,25 @@ def report_checks(
         console.print_json(document)
     if not as_json:
         demands = {name: (one.__doc__ or "").partition("\n")[0] for name, one in checks.items()}
-        rows = [["ok" if one.passed else "wrong", one.name, one.detail or demands[one.name]] for one in outcomes]
+        marks = {(True, True): "ok", (False, True): "wrong", (False, False): "-"}
+        rows = [[marks[one.passed, one.checked], one.name, one.detail or demands[one.name]] for one in outcomes]
         console.print_table(["", "check", "requirement, or what is wrong"], rows)
     if failed:
-        names = "; ".join(outcome.name for outcome in failed)
-        raise Findings(f"{kind} {name} fails {len(failed)} of {len(outcomes)} checks: {names}", data=document)
+        wrong = [outcome.name for outcome in failed if outcome.checked]
+        left = f"; {len(failed) - len(wrong)} are not checked" if len(wrong) < len(failed) else ""
+        message = f"{kind} {name} fails {len(wrong)} of {len(outcomes)} checks{left}: {'; '.join(wrong)}"
+        raise Findings(message, data=document)
 
 
 task_app = typer.Typer(cls=Family, help="List tasks, check one against the contract.", no_args_is_help=True)
 Task = Annotated[str, typer.Argument(metavar="TASK", help="A registered task.", autocompletion=complete_tasks)]
 TaskOptions = Annotated[
-    list[str] | None, typer.Argument(metavar="task.OPTION=VALUE", help="Its options.", show_default=False)
+    list[str] | None,
+    typer.Argument(
+        metavar="task.OPTION=VALUE",
+        help="Its options; eval.problems and train.prompts: how many problems its runs take.",
+        show_default=False,
+    ),
 ]
 
 
@@ -162,11 +170,23 @@ def check_task(name: Task, options: TaskOptions = None, as_json: Json = False, d
 
     Your own tests can run the same checks with `mcpo_cli.testing.check_task`.
     """
+    from mcpo_cli.config import load
+    from mcpo_cli.config.schema import Eval, Train
     from mcpo_cli.tasks import get
     from mcpo_cli.testing import TASK_CHECKS
     from mcpo_cli.testing import check_task as check
 
-    report_checks("task", name, name, check(with_options("task", get(name), options)), TASK_CHECKS, as_json=as_json)
+    held_out, prompts, own = list[str](), list[str](), list[str]()
+    for text in options or []:
+        key, _, value = text.partition("=")
+        part = {"eval.problems": held_out, "train.prompts": prompts}.get(key, own)
+        part.append(text if part is own else f"{key.partition('.')[2]}={value}")
+    sizes = {
+        "held_out": load.settings(Eval, held_out).problems,
+        "prompts": load.settings(Train, prompts).prompts,
+    }
+    found = check(with_options("task", get(name), own), **sizes)
+    report_checks("task", name, name, found, TASK_CHECKS, as_json=as_json)
 
 
 def _method(name: str, options: list[str] | None) -> "Method":

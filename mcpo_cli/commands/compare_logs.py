@@ -39,7 +39,7 @@ class Asked:
     k: Sequence[str] = ()
     """Numbers, or lists of them with commas."""
     columns: str = ""
-    """NAME=COLUMN,NAME=COLUMN."""
+    """NAME=COLUMN,NAME=COLUMN; of several columns of one name a file is read by the first that it has."""
     benchmark: str = ""
     reader: str = ""
     maj: Sequence[str] = ()
@@ -184,9 +184,9 @@ def _arms(given: Sequence[str]) -> dict[str, str]:
     return arms
 
 
-def _pairs(text: str, option: str, known: Sequence[str]) -> dict[str, str]:
-    """`a=b,c=d` as a mapping whose names are some of `known`."""
-    pairs = {}
+def _pairs(text: str, option: str, known: Sequence[str]) -> dict[str, list[str]]:
+    """`a=b,c=d,c=e` as a mapping whose names are some of `known`."""
+    pairs: dict[str, list[str]] = {}
     for word in filter(None, text.split(",")):
         name, equals, value = word.partition("=")
         if not (equals and value):
@@ -196,7 +196,7 @@ def _pairs(text: str, option: str, known: Sequence[str]) -> dict[str, str]:
                 f"{option} {word}: {nearest(name, known)}", fix=mend(f"{option} {{}}={value}", name, known),
                 code="unknown_name",
             )  # fmt: skip
-        pairs[name] = value
+        pairs.setdefault(name, []).append(value)
     return pairs
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mcpo_cli import backends
-from mcpo_cli.backends import local
+from mcpo_cli.backends import feasible, local
 from mcpo_cli.commands import console
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import Train
@@ -29,11 +29,13 @@ def show(plan: Plan, *, verbose: bool, as_json: bool, mean_response: float | Non
         mean_response: the mean length of a response in tokens; None means what each task assumes.
 
     Raises:
-        ConfigError: `model.path` names a folder that is not there, or a run's longest response is shorter than
-            `mean_response`.
+        ConfigError: `model.path` names a folder that is not there, a run's longest response is shorter than
+            `mean_response`, or a run could not be trained (see `feasible.check`).
     """
     home = location()
     expected = forecast(plan, home, mean_response)
+    states = {run["run_id"]: run["state"] for run in expected.runs}
+    feasible.check(cell.spec for cell in plan.cells if states[cell.spec.run_id] != "done")
     previews = {cell.spec.run_id: backends.get(cell.spec.backend).preview(cell.spec, home) for cell in plan.cells}
     previews = {run_id: preview for run_id, preview in previews.items() if preview}
     if as_json:

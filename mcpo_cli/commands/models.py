@@ -238,7 +238,8 @@ def export(
     if chosen not in steps:
         known = ", ".join(map(str, steps)) or "none"
         raise ConfigError(
-            f"{name} has no complete checkpoint of step {chosen}; complete ones: {known}", fix="mcpo runs list"
+            f"{name} has no complete checkpoint of step {chosen}; complete ones: {known}",
+            fix=f"mcpo {'export' if steps else 'runs show'} {name}",
         )
     target = paths.named(to or home() / "exports" / name / f"step_{chosen}")
     if target.exists():

@@ -147,7 +147,9 @@ Regrade = Annotated[
 Columns = Annotated[
     str,
     typer.Option(
-        metavar="NAME=COLUMN,...", help="Of logs: columns with other names, such as correct=exact_match,problem=doc_id."
+        metavar="NAME=COLUMN,...",
+        help="Of logs: columns with other names, such as correct=exact_match,problem=doc_id; of several for one NAME, "
+        "each file is read by the first that it has.",
     ),
 ]
 Benchmark = Annotated[

@@ -1,5 +1,6 @@
 """`mcpo runs samples`: the rollouts that a run kept, correct and incorrect ones side by side."""
 
+from collections import Counter
 from itertools import islice, zip_longest
 from textwrap import indent
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from mcpo_cli.errors import ConfigError
     from mcpo_cli.runs.catalog import Run
     from mcpo_cli.runs.rollouts import Group
+    from mcpo_cli.tasks import Task
 
 Step = Annotated[int | None, typer.Option(help="Only this global step (default: newest first).", show_default=False)]
 Least = Annotated[float, typer.Option("--min-accuracy", min=0, max=1, help="Only groups with at least this accuracy.")]
@@ -66,7 +68,7 @@ def samples(
     for group in shown:
         _show(group)
     if not shown:
-        console.talk(f"no such group; {run.spec.run_id} kept rollouts of the steps {', '.join(map(str, steps))}")
+        console.talk(f"no such group; {run.spec.run_id} kept {_kept(task, list(rollouts.groups(journal)))}")
 
 
 def _check_tier(tier: str, tiers: "Sequence[str]") -> None:
@@ -74,6 +76,15 @@ def _check_tier(tier: str, tiers: "Sequence[str]") -> None:
 
     if tier and tier not in tiers:
         raise ConfigError(f"--tier {tier}: {nearest(tier, tiers)}", fix=mend("--tier {}", tier, tiers))
+
+
+def _kept(task: "Task", groups: "Sequence[Group]") -> str:
+    """What there is to ask for, in words."""
+    steps = ", ".join(map(str, sorted({group.step for group in groups})))
+    accuracies = ", ".join(f"{accuracy:g}" for accuracy in sorted({group.accuracy for group in groups}))
+    tiers = Counter(filter(None, (task.tier_of(group.prompt) for group in groups)))
+    listed = ", ".join(f"{count} of {tier}" for tier, count in sorted(tiers.items()))
+    return f"{len(groups)} groups{f' ({listed})' if listed else ''}, of the steps {steps}, with accuracies {accuracies}"
 
 
 def _kept_none(run: "Run") -> "ConfigError":

@@ -18,41 +18,74 @@ from mcpo_cli.statistics import power, sequential, stats
 from mcpo_cli.statistics.power import ALPHA, POWER
 
 SEEDS = (3, 5, 6, 8, 10, 12, 20, 40)
+SPREAD = f"their spread takes {stats.LEAST} seeds or more"
+TWO_ARMS = "mcpo compare method=dapo,mcpo seed=0,1,2 --plan"
 
 
-def show_reach(words: Sequence[str], choice: Choice, *, as_json: bool) -> None:
+def show_reach(named: Sequence[str], choice: Choice, *, as_json: bool) -> None:
     """Print, for each model and arm, the smallest difference that each of SEEDS finds with probability POWER.
 
-    Where at least `stats.LEAST` seeds of all arms are done, it is in units of the metric, with the 80 % interval that
-    these seeds leave to the standard deviation; else in standard deviations. words: see `comparisons.plan_of`.
+    It is in standard deviations; where `stats.LEAST` seeds of all arms are done and their differences vary, also in
+    units of the metric, with the 80 % interval that these seeds leave to the standard deviation. Where not, it says
+    why. named: see `comparisons.plan_of`.
 
     Raises:
         ConfigError: no such suite, setting or run, or the suite has a design.
     """
-    named, _ = comparisons.parted(words, "mcpo compare")
-    suite = named[0] if named and plan.is_suite(named[0]) else ""
+    names, _ = comparisons.parted(named, "mcpo compare")
+    suite = names[0] if names and plan.is_suite(names[0]) else ""
     if suite:
         comparisons.refuse_design(suite)
         choice = comparisons.chosen(suite, choice)
     smallest = plan.read(suite).smallest_effect if suite else plan.SMALLEST_EFFECT
-    whole, choice = comparisons.plan_of(words, "mcpo compare"), replace(choice, at=choice.at or ("steps",))
-    found = [
-        {key: one[key] for key in ("regime", "at", "model", "arm")} | _reach(one["sd"], one["seeds"], smallest)
-        for one in comparisons.headline(_done(whole), choice)
-        if one["seeds"] >= stats.LEAST and one["sd"] > stats.ROUNDING
-    ]
+    whole, choice = comparisons.plan_of(named, "mcpo compare"), replace(choice, at=choice.at or ("steps",))
+    if len({cell.arm for cell in whole.cells}) < 2:
+        raise ConfigError("a plan of seeds is about the difference of two arms; here is one", fix=TWO_ARMS)
+    done = comparisons.headline(_done(whole), choice)
+    found = [_about(one) | _reach(one["sd"], one["seeds"], smallest) for one in done if not _lacks(one)]
     relative = {seeds: power.detectable_effect(1.0, seeds) for seeds in SEEDS}
-    document = {
+    document: dict[str, Any] = {
         "suite": whole.suite,
         "power": POWER,
         "alpha": ALPHA,
         "smallest_effect": smallest,
         "in_standard_deviations": relative,
         "differences": found,
+        "without_spread": [_about(one) | {"seeds": one["seeds"], "why": why} for one in done if (why := _lacks(one))],
     }
     if as_json:
         console.print_json(document)
         return
+    _print_reach(document)
+    for lacking in document["without_spread"]:
+        console.print_text(f"{_place(lacking)}: {lacking['why']}")
+    if not done:
+        trained_by = "" if names and not suite else f": {whole.command}"
+        console.print_text(f"no seed is done in all arms; {SPREAD}{trained_by}")
+    stages = ", ".join(map(str, sequential.STAGES))
+    in_stages = f" Seeds in stages of {stages} that stop at a verdict: mcpo ablate {suite} --until decided"
+    console.talk(
+        f"Differences that a paired t-test finds with probability {POWER:g} at level {ALPHA:g}. The standard deviation "
+        f"is that of arm minus baseline over seeds.{in_stages if suite else ''}"
+    )
+
+
+def _about(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: one[key] for key in ("regime", "at", "model", "arm")}
+
+
+def _lacks(one: Mapping[str, Any]) -> str:
+    """Why a difference of the headline says nothing about the spread over seeds; empty if it does."""
+    if one["seeds"] < stats.LEAST:
+        return f"{one['seeds']} seeds are done in all arms; {SPREAD}"
+    if one["sd"] <= stats.ROUNDING:
+        return f"all {one['seeds']} seeds have the same difference, {one['mean']:+.3f}, so no spread can be estimated"
+    return ""
+
+
+def _print_reach(document: Mapping[str, Any]) -> None:
+    """Print the table of what SEEDS find, and the seeds that the smallest effect of interest takes."""
+    relative, found = document["in_standard_deviations"], document["differences"]
     header = ["difference found by", *(f"{seeds} seeds" for seeds in SEEDS)]
     rows = [["in standard deviations", *(f"{value:.2f}" for value in relative.values())]]
     for seen in found:
@@ -62,14 +95,8 @@ def show_reach(words: Sequence[str], choice: Choice, *, as_json: bool) -> None:
     console.print_table(header, rows)
     for seen in found:
         low, high = (words.count(seen[end]) for end in ("fewest", "most"))
-        console.print_text(f"{_place(seen)}: a difference of {smallest:g} takes {low} to {high} seeds")
-    stages = ", ".join(map(str, sequential.STAGES))
-    in_stages = f" Seeds in stages of {stages} that stop at a verdict: mcpo ablate {suite} --until decided"
-    console.talk(
-        f"Differences that a paired t-test finds with probability {POWER:g} at level {ALPHA:g}. The standard deviation "
-        f"is that of arm minus baseline over seeds{'' if found else f'; fewer than {stats.LEAST} seeds are done'}."
-        f"{in_stages if suite else ''}"
-    )
+        seeds = low if low == high else f"{low} to {high}"
+        console.print_text(f"{_place(seen)}: a difference of {document['smallest_effect']:g} takes {seeds} seeds")
 
 
 def _place(seen: Mapping[str, Any]) -> str:

@@ -126,7 +126,7 @@ def fork(
     document = start_runs.run_plan(chosen)
     built = build_artifacts.build_forks(chosen, words)
     if as_json:
-        console.print_json({**document, **built.to_json()})
+        console.print_json({**built.to_json(), **document})
     else:
         build_artifacts.show(built, full=True)
 

@@ -63,12 +63,6 @@ def check(parent: RunSpec, fork: RunSpec) -> None:
             f"fork={fork.fork}: the run differs from {run_id} in {foreign[0]}, which they share",
             fix=f"mcpo fork {run_id} --at {step} method={fork.method.name}",
         )
-    if step >= min(parent.train.steps, fork.train.steps):
-        raise ConfigError(
-            f"--at {step}: {run_id} has {parent.train.steps} global steps, the fork {fork.train.steps}; both must have "
-            "later ones",
-            fix=f"--at {max(1, min(parent.train.steps, fork.train.steps) - 1)}",
-        )
     if "previous_policy" in fork.method.needs and "previous_policy" not in parent.method.needs:
         raise ConfigError(
             f"method={fork.method.name} needs the policy before the last gradient step, which {run_id} did not keep",

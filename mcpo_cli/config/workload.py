@@ -69,6 +69,10 @@ CACHE_BYTES = 4 * GIB
 """Most memory of the keys and values of the prompts that are sampled at a time."""
 START_SECONDS = 5.0
 """Start-up time of a worker on an AMD EPYC with two cores (imports)."""
+LEAST_STEP_SECONDS = 0.15
+"""Time of a global step, however few its tokens: records, evaluation and checkpoint (`scale=smoke` beside other work
+on that machine: 0.16 to 0.25). Otherwise what smoke's steps take would be taken for the speed of the machine, and its
+warm-ups be estimated five times too long."""
 WARMUP_STEPS = 450
 """Typical number of steps until a warm-up reaches its target accuracy."""
 UPDATE = 1
@@ -189,7 +193,8 @@ def training_seconds(spec: RunSpec, mean_response: float | None = None) -> float
     if not existing_on_local(spec):
         batch, probed = train.prompts * train.rollouts * response, resampled_prompts(spec) * train.rollouts * response
         evaluated = evaluations(spec) * eval_problems(spec) * spec.eval.samples * response
-        return _seconds_per_token(spec) * (train.steps * batch * (rounds(spec) + UPDATE) + probed + evaluated)
+        tokens = train.steps * batch * (rounds(spec) + UPDATE) + probed + evaluated
+        return max(_seconds_per_token(spec) * tokens, train.steps * LEAST_STEP_SECONDS)
     # A prompt is computed once per group, and an update takes 6 operations per weight and token.
     group = prompt + train.rollouts * response
     evaluated = evaluations(spec) * eval_problems(spec) * (prompt + spec.eval.samples * response)

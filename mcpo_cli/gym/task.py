@@ -21,7 +21,7 @@ from mcpo_cli.gym import sets as gym
 from mcpo_cli.records import DataSource
 from mcpo_cli.seeds import stream
 from mcpo_cli.settings import identity, later
-from mcpo_cli.tasks.base import BLANK, ClosedTask, Fits, Limits, Problems
+from mcpo_cli.tasks.base import BLANK, ClosedTask, Limits, Problems, Tokens
 from mcpo_cli.tasks.drawn import HELD_OUT_RULE, from_pool
 from mcpo_cli.tasks.text import QUESTION, Example, TextTask, fitting
 
@@ -127,13 +127,18 @@ class Gym(TextTask, ClosedTask):
                     yield f"task.{option}={value} has no effect with task.form=characters", "task.form=words"
         yield from super().contradictions(train)
 
-    def problems(self, train: Limits, fits: Fits) -> Problems:
+    def problems(self, train: Limits, tokens: Tokens) -> Problems:
         """See `Task`; with `form=words`, training has the problems whose prompts fit."""
-        return Asked(self, train, fits) if self.in_words else self
+        return Asked(self, train, tokens) if self.in_words else self
 
     def check(self) -> None:
         """Draws the problems, unless they have been; raises ConfigError if there are none."""
         self._problems(held=False)
+
+    @property
+    def is_here(self) -> bool:
+        """See `Task`; false: a process of reasoning-gym draws the problems."""
+        return False
 
     @property
     def repeats(self) -> bool:
@@ -190,7 +195,7 @@ class Asked:
 
     task: Gym
     train: Limits
-    fits: Fits
+    tokens: Tokens
 
     @cached_property
     def pool(self) -> Sequence[Problem]:
@@ -199,7 +204,7 @@ class Asked:
         Raises:
             ConfigError: too few fit to fill one batch.
         """
-        return fitting(self.task, self.task.data, self.task._problems(held=False), self.train, self.fits)
+        return fitting(self.task, self.task.data, self.task._problems(held=False), self.train, self.tokens)
 
     @property
     def distinct(self) -> int:

@@ -174,8 +174,14 @@ def folder(home: Path, wanted: str) -> Path:
     return known[matching(wanted, known, home)]
 
 
-def matching(wanted: str, known: Iterable[str], place: Path) -> str:
-    """The run id of `known` that is `wanted`, or the only one that begins with it. place: where these runs are.
+def matching(wanted: str, known: Mapping[str, Path], place: Path) -> str:
+    """The run id that is `wanted`, or the only one that begins with it; of several, the only one that is no fork.
+
+    A fork that keeps its trunk's method begins as its trunk does, and whoever named the trunk before means it after.
+
+    Args:
+        known: the folders of runs, by id.
+        place: where these runs are.
 
     Raises:
         ConfigError: none matches, or several do.
@@ -183,14 +189,26 @@ def matching(wanted: str, known: Iterable[str], place: Path) -> str:
     ids = list(known)
     matches = [wanted] if wanted in ids else [name for name in ids if name.startswith(wanted)]
     if len(matches) > 1:
+        whole = [name for name in matches if not _is_fork(known[name])]
+        matches = whole if len(whole) == 1 else matches
+    if len(matches) > 1:
         raise ConfigError(
-            f"'{wanted}' is the beginning of {len(matches)} run ids: {', '.join(matches)}", code="duplicate_name"
+            f"'{wanted}' is the beginning of {len(matches)} run ids: {', '.join(matches)}",
+            fix=f"{matches[0]}, or another of these, in place of {wanted}  (mcpo runs list says how they differ)",
+            code="duplicate_name",
         )
     if not matches:
         raise ConfigError(
             f"no run '{wanted}' in {place}: {nearest(wanted, ids)}", fix="mcpo runs list", code="unknown_name"
         )
     return matches[0]
+
+
+def _is_fork(folder: Path) -> bool:
+    """Whether the run in `folder` is a fork; False if its settings cannot be read."""
+    with suppress(RunFailed, OSError):
+        return bool(read_json(folder / "spec.json").get("fork"))
+    return False
 
 
 def plan_of(home: Path, ids: Sequence[str], command: str) -> Plan:

@@ -1,5 +1,7 @@
 """The attempt that begins a fork: the records and the state of the run that it is forked from, up to the fork."""
 
+import math
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,32 +16,58 @@ from mcpo_cli.runs import catalog
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, Kind
 
+Kept = Callable[[Path], list[int]]
+"""The global steps whose states a run's folder keeps."""
 CopyState = Callable[[Path, int, Attempt], None]
 """Copies the state that a run's folder keeps of a step into an attempt."""
 
 
-def begin(folder: Path, spec: RunSpec, kept: Callable[[Path], list[int]], copy_state: CopyState) -> int:
+def origin(spec: RunSpec, kept: Kept) -> catalog.Run:
+    """The run that the fork `spec` begins from, which has kept the state that it begins with.
+
+    Raises:
+        ConfigError: that run is not there, has no such state, or is not one that `spec` can continue.
+    """
+    run_id, step = forking.place(spec.fork)
+    parent = catalog.find(location(), run_id)
+    forking.check(parent.spec, spec)
+    steps, others = parent.spec.train.steps, spec.train.steps
+    # Both have steps after the fork.
+    usable = [one for one in kept(parent.folder) if 0 < one < min(steps, others)]
+    if step in usable:
+        return parent
+    why = f"{run_id} has kept no state of step {step}"
+    if step >= min(steps, others):
+        why = f"{run_id} has {steps} global steps, the fork {others}; both must have steps after the fork"
+    raise ConfigError(
+        f"--at {step}: {why}; steps whose states are kept: {', '.join(map(str, usable)) or 'none'}",
+        fix=f"--at {min(usable, key=lambda one: abs(one - step))}" if usable else _kept_again(parent, step),
+    )
+
+
+def _kept_again(parent: catalog.Run, step: int) -> str | None:
+    """The commands that train a run once more, so that it keeps states up to `step`; None if it has a single step."""
+    steps = parent.spec.train.steps
+    if steps == 1 or not (command := parent.origin.get("command")):
+        return None
+    every = min(step, steps - 1)
+    count = math.ceil(steps / every) + 1
+    others = shlex.join(word for word in shlex.split(command) if not word.startswith("compute.checkpoint"))
+    keeping = f"compute.checkpoint_every={every} compute.checkpoints={count} compute.checkpoints_after={count}"
+    return f"mcpo runs delete {parent.spec.run_id} && {others} {keeping}"
+
+
+def begin(folder: Path, spec: RunSpec, kept: Kept, copy_state: CopyState) -> int:
     """Make an attempt of the fork `spec` in `folder` that begins it; returns the step that the next one goes on from.
 
     Attempts before it are void. The caller holds the fork's lock.
 
     Raises:
-        ConfigError: the other run is not there, has no state of that step, or is not one that `spec` can continue.
-        RunFailed: its records are damaged.
+        ConfigError: see `origin`.
+        RunFailed: the other run's records are damaged.
     """
-    run_id, step = forking.place(spec.fork)
-    parent = catalog.find(location(), run_id)
-    forking.check(parent.spec, spec)
-    if step not in (steps := kept(parent.folder)):
-        listed = ", ".join(map(str, steps)) or "none"
-        raise ConfigError(
-            f"{run_id} has kept no state of step {step} (kept: {listed})",
-            fix=f"--at {max(steps)}"
-            if steps
-            else f"rm -r {parent.folder}  (then train it with "
-            f"compute.checkpoint_every={step} compute.checkpoints=1000 compute.checkpoints_after=1000)",
-        )
-    copy(parent.folder, step, Attempt(folder, spec, 0), copy_state)
+    step = forking.place(spec.fork)[1]
+    copy(origin(spec, kept).folder, step, Attempt(folder, spec, 0), copy_state)
     return step
 
 

@@ -20,6 +20,19 @@ class Limit:
     most: float
     says: str
     """The message if `metric` exceeds `most`."""
+    of_rollouts: bool = False
+    """Whether `metric` is a share of a step's rollouts, which exceeds `most` by chance where these are few."""
+
+    def exceeded(self, row: StepRow) -> bool:
+        """Whether a step is above the limit, by more than CHANCE standard errors of as many rollouts at the limit."""
+        error, rollouts = 0.0, row["metrics"].get("cost/rollouts", 0.0) / row["step"]
+        if self.of_rollouts and rollouts:
+            error = math.sqrt(self.most * (1 - self.most) / rollouts)
+        return row["metrics"][self.metric] > self.most + CHANCE * error
+
+
+CHANCE = 3.0
+"""Standard errors that a share has to be above its limit: at scale=smoke with its 32 rollouts a step, 0.23."""
 
 
 LIMITS = (
@@ -32,7 +45,12 @@ LIMITS = (
     ),
     # Our choice: beyond it accuracy depends on the length limit as much as on the policy. Base policies of the toy
     # tasks, which never saw the longest prompts, stay below 0.2.
-    Limit("sanity/truncated", 0.25, "many responses are cut; do they never end, or is train.max_response too small?"),
+    Limit(
+        "sanity/truncated",
+        0.25,
+        "many responses are cut; do they never end, or is train.max_response too small?",
+        of_rollouts=True,
+    ),
     # Its exp is NeMo RL's token_mult_prob_error; a value above 1.05 points to a faulty engine
     # (https://github.com/NVIDIA-NeMo/RL, docs/guides/dtensor-tp-accuracy.md). vLLM against an unquantised trainer in
     # bfloat16 shows about 0.011 (https://github.com/vllm-project/vime/issues/64), the local engine 1e-6.
@@ -90,8 +108,8 @@ def warnings(rows: Iterable[StepRow]) -> list[Warned]:
     """The limits that `rows`, in the order of their steps, exceed."""
     steps, exceeded = list(rows), list[Warned]()
     for limit in LIMITS:
-        values = {row["step"]: row["metrics"][limit.metric] for row in steps if limit.metric in row["metrics"]}
-        if above := {step: value for step, value in values.items() if value > limit.most}:
+        seen = [row for row in steps if limit.metric in row["metrics"] and limit.exceeded(row)]
+        if above := {row["step"]: row["metrics"][limit.metric] for row in seen}:
             worst = max(above, key=lambda step: above[step])
             exceeded.append(
                 Warned(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mcpo_cli import backends, extras
+from mcpo_cli.backends import feasible
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
@@ -111,9 +112,12 @@ def run(plan: Plan, display: Display, worker: Sequence[str] = ()) -> list[Outcom
     scheduler = _Scheduler(plan, folder, display, worker)
     # Completed runs are not checked: tables of a cluster's runs can be built on any machine.
     unfinished = [job.cell.spec for job in scheduler.jobs if job.waits]
+    feasible.check(unfinished)
     for spec in unfinished:
         backends.check(spec)
         check_limits(spec)
+    # Models that were fetched for that show whether prompts fit.
+    feasible.check(unfinished)
     if any(spec.cluster.launcher == "slurm" for spec in unfinished):
         extras.require("submitit", "cluster.launcher=slurm")
         from mcpo_cli.scheduling import slurm

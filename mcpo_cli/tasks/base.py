@@ -23,8 +23,8 @@ EOS, BLANK = "<eos>", "_"
 """The first words of every closed vocabulary: the end of a response, and the padding and unknown word."""
 Messages = Sequence[Mapping[str, str]]
 """A prompt: `role` and `content` of each message, see `tokenization.prompt_ids`."""
-Fits = Callable[[Messages], bool]
-"""Tells whether a prompt is short enough to train on."""
+Tokens = Callable[[Messages], int]
+"""Tells how many tokens a prompt has."""
 
 
 class Limits(Protocol):
@@ -93,6 +93,11 @@ class Task(ABC):
         return ()
 
     @property
+    def is_here(self) -> bool:
+        """Whether its problems can be had at once: without network, and without minutes of work."""
+        return True
+
+    @property
     def distinct_problems(self) -> int:
         """Number of different training problems if the options fix it, else 0."""
         return 0
@@ -117,8 +122,8 @@ class Task(ABC):
         """The `data_source` of verl's training rows; held-out rows name their tier there."""
 
     @abstractmethod
-    def problems(self, train: Limits, fits: Fits) -> Problems:
-        """The problems of one run.
+    def problems(self, train: Limits, tokens: Tokens) -> Problems:
+        """The problems of one run, whose prompts have at most `train.max_prompt` tokens.
 
         Raises:
             ConfigError: the problems cannot be read, or too few fit to fill one batch.
@@ -202,7 +207,7 @@ class GeneratedTask(Task):
     def tiers(self, count: int) -> Mapping[str, Sequence[Problem]]:
         """See `Problems`; one tier for each of `tier_names`."""
 
-    def problems(self, train: Limits, fits: Fits) -> Problems:
+    def problems(self, train: Limits, tokens: Tokens) -> Problems:
         """The task itself: `contradictions` ensures that all prompts fit."""
         return self
 

@@ -24,7 +24,7 @@ from mcpo_cli.errors import ConfigError, bad_data, nearest, no_room
 from mcpo_cli.grading import functions
 from mcpo_cli.records import DataSource
 from mcpo_cli.settings import identity, later, runtime
-from mcpo_cli.tasks.base import Fits, Limits
+from mcpo_cli.tasks.base import Limits, Tokens
 from mcpo_cli.tasks.drawn import from_pool
 from mcpo_cli.tasks.text import QUESTION, Example, TextTask, fitting
 
@@ -97,6 +97,11 @@ class Math(TextTask):
         return self.source, *(tier.name for tier in self.held_out_sets)
 
     @property
+    def is_here(self) -> bool:
+        """See `Task`; true of files. Published sets may have to be fetched."""
+        return all(map(self._is_own, (self.data, *self.benchmarks)))
+
+    @property
     def title(self) -> str:
         return self.training_set.title
 
@@ -139,9 +144,9 @@ class Math(TextTask):
         tiers = {tier.name: tier for tier in self.held_out_sets}
         return tiers.get(source, self.training_set).grader
 
-    def problems(self, train: Limits, fits: Fits) -> "Published":
+    def problems(self, train: Limits, tokens: Tokens) -> "Published":
         """See `Task`; the files are read on first use."""
-        return Published(self, train, fits)
+        return Published(self, train, tokens)
 
     def tier_sizes(self, count: int) -> dict[str, int]:
         """See `Task`; the sizes as published, or of the files."""
@@ -256,7 +261,7 @@ class Published:
 
     task: Math
     train: Limits
-    fits: Fits
+    tokens: Tokens
 
     @cached_property
     def loaded(self) -> dict[str, Loaded]:
@@ -279,7 +284,7 @@ class Published:
         if files.is_name(task.data):
             held_out = {problem.text for problems in self.tiers(0).values() for problem in problems}
             every = tuple(problem for problem in every if problem.text not in held_out)
-        return fitting(task, task.source, every, self.train, self.fits)
+        return fitting(task, task.source, every, self.train, self.tokens)
 
     @property
     def distinct(self) -> int:

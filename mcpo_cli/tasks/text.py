@@ -21,7 +21,7 @@ from typing import ClassVar, Literal
 from mcpo_cli.data.base import HELD_OUT_SHARE, Problem
 from mcpo_cli.errors import no_room
 from mcpo_cli.settings import identity, later
-from mcpo_cli.tasks.base import Fits, Limits, Problems, Task
+from mcpo_cli.tasks.base import Limits, Problems, Task, Tokens
 from mcpo_cli.tasks.drawn import DrawnTask
 from mcpo_cli.tokenization import TEXT
 
@@ -125,7 +125,8 @@ class TextTask(Task):
         if self.template and QUESTION not in self.template:
             yield (
                 f"task.template='{self.template}' has no {QUESTION}: every prompt would be the same",
-                f"task.template='{self.template} {QUESTION}'",
+                # The outer quotes are for the shell, the inner ones for Hydra, whose grammar has braces.
+                f"'task.template=\"{self.template} {QUESTION}\"'",
             )
         if self.stop is not None and not all(self.stop):
             kept = ",".join(f"'{string}'" for string in self.stop if string)
@@ -159,16 +160,18 @@ class DrawnTextTask(TextTask, DrawnTask):
         """See `DrawnTask`. By SHA-256: CRC-32 maps short texts that differ in one digit to few residues."""
         return problem.number % HELD_OUT_SHARE == 0
 
-    def problems(self, train: Limits, fits: Fits) -> Problems:
+    def problems(self, train: Limits, tokens: Tokens) -> Problems:
         """See `Task`.
 
         Raises:
             ConfigError: prompts are longer than `train.max_prompt`.
         """
-        if not all(fits(self.messages(problem)) for problem in self.training(0, 0, SAMPLE)):
+        longest = max(tokens(self.messages(problem)) for problem in self.training(0, 0, SAMPLE))
+        if longest > train.max_prompt:
             raise no_room(
-                f"train.max_prompt={train.max_prompt} cannot hold the prompts of task={self.name}",
-                fix=f"train.max_prompt={2 * train.max_prompt}" + (", or fewer task.examples" if self.examples else ""),
+                f"train.max_prompt={train.max_prompt} cannot hold the prompts of task={self.name}, of up to {longest} "
+                "tokens",
+                fix=f"train.max_prompt={longest}" + (", or fewer task.examples" if self.examples else ""),
             )
         return self
 
@@ -192,18 +195,26 @@ class DrawnTextTask(TextTask, DrawnTask):
             yield f"task.shares={shares}: no share may be negative, and one must be positive", f"task.shares=[{equal}]"
 
 
-def fitting(task: TextTask, source: str, every: Sequence[Problem], train: Limits, fits: Fits) -> list[Problem]:
+def fitting(task: TextTask, source: str, every: Sequence[Problem], train: Limits, tokens: Tokens) -> list[Problem]:
     """Those of the training problems `every` of `source` whose prompts fit.
 
     Raises:
         ConfigError: they are too few to fill one batch.
     """
-    pool = [problem for problem in every if fits(task.messages(problem))]
+    if len(every) < train.prompts:
+        raise no_room(
+            f"{source} has {len(every)} training problems; a batch has {train.prompts}",
+            fix=f"train.prompts={len(every)} train.mini_batch={len(every)}, or more problems" if every else None,
+        )
+    lengths = [tokens(task.messages(problem)) for problem in every]
+    pool = [problem for problem, length in zip(every, lengths, strict=True) if length <= train.max_prompt]
     if len(pool) < train.prompts:
+        enough, all_of_them = sorted(lengths)[train.prompts - 1], max(lengths)
         raise no_room(
             f"{source}: {len(pool)} of {len(every)} problems fit into train.max_prompt={train.max_prompt} tokens; "
             f"a batch has {train.prompts}",
-            fix=f"train.max_prompt={2 * train.max_prompt}",
+            fix=f"train.max_prompt={all_of_them}"
+            + (f"  (for all problems; {enough} is enough for a batch)" if enough < all_of_them else ""),
         )
     return pool
 

@@ -15,6 +15,8 @@ class Outcome:
     passed: bool
     detail: str
     """Why it failed, empty where it passed."""
+    checked: bool = True
+    """False where an earlier check failed for the same reason, so that nothing is known of this one."""
 
 
 def named(*checks: Callable[[T], None]) -> dict[str, Callable[[T], None]]:
@@ -24,7 +26,13 @@ def named(*checks: Callable[[T], None]) -> dict[str, Callable[[T], None]]:
 
 def outcomes(checks: Mapping[str, Callable[[T], None]], subject: T) -> list[Outcome]:
     """Every check on `subject`, in order; a check that fails stops none of the others."""
-    return [_outcome(name, one, subject) for name, one in checks.items()]
+    found, causes = list[Outcome](), dict[str, str]()
+    for name, one in checks.items():
+        outcome = _outcome(name, one, subject)
+        if not outcome.passed and (first := causes.setdefault(outcome.detail, name)) != name:
+            outcome = Outcome(name, False, f"not checked, for the same reason as '{first}'", checked=False)
+        found.append(outcome)
+    return found
 
 
 def _outcome(name: str, one: Callable[[T], None], subject: T) -> Outcome:

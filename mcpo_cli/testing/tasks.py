@@ -12,6 +12,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from mcpo_cli.config.schema import Eval, Train
 from mcpo_cli.data.base import Problem
@@ -30,59 +32,94 @@ ODD = ("", "\n", "no answer", "?" * 5000, "\\boxed{" * 300, "1e999", "\u00e9\u4e
 TELL = """
 import json, sys
 from mcpo_cli import tasks
-from mcpo_cli.config.schema import Eval, Train
+from mcpo_cli.config.schema import Train
 
 task = tasks.get(sys.argv[1], **json.loads(sys.argv[2]))
-problems = task.problems(Train(), lambda messages: True)
-tiers = {tier: list(found) for tier, found in problems.tiers(Eval.problems).items()}
-print(problems.training(0, 0, int(sys.argv[3])), tiers)
+problems = task.problems(Train(), lambda messages: 1)
+tiers = {tier: list(found) for tier, found in problems.tiers(int(sys.argv[3])).items()}
+print(problems.training(0, 0, int(sys.argv[4])), tiers)
 """
 """Prints the problems of a task, in a process that imports no more than it needs."""
 
 
-def check_task(task: Task) -> list[Outcome]:
-    """Every check on `task`, in order; a check that fails stops none of the others."""
-    return outcomes(TASK_CHECKS, task)
+@dataclass(frozen=True)
+class Checked:
+    """A task, with the settings of the runs that are to train on it."""
+
+    task: Task
+    held_out: int = Eval.problems
+    """`eval.problems`: problems of each tier."""
+    prompts: int = Train.prompts
+    """`train.prompts`: problems of a batch."""
+
+    @property
+    def problems(self) -> Problems:
+        """Its problems, as a run has them whose prompts all fit."""
+        return self.task.problems(Train(), lambda messages: 1)
+
+    def training(self, seed: int = 0) -> list[Problem]:
+        """The first DRAWN training problems of a seed."""
+        return self.problems.training(seed, 0, DRAWN)
+
+    @cached_property
+    def tiers(self) -> dict[str, Sequence[Problem]]:
+        """The held-out problems of each tier."""
+        return dict(self.problems.tiers(self.held_out))
 
 
-def names_and_settings(task: Task) -> None:
+def check_task(task: Task, *, held_out: int = Eval.problems, prompts: int = Train.prompts) -> list[Outcome]:
+    """Every check on `task`, in order; a check that fails stops none of the others.
+
+    Args:
+        task: with its options.
+        held_out: problems that each tier has to have (`eval.problems`).
+        prompts: different training problems that there have to be (`train.prompts`).
+    """
+    return outcomes(TASK_CHECKS, Checked(task, held_out, prompts))
+
+
+def names_and_settings(checked: Checked) -> None:
     """Tiers have names that metrics can have, and the options agree with each other and with the default lengths."""
-    for tier in task.tier_sizes(Eval.problems):
+    for tier in checked.task.tier_sizes(Eval.problems):
         assert NAME.fullmatch(tier), f"tier {tier!r}: only letters, digits, '_', '-', '.' and blanks"
-    assert task.title.strip(), "the title is empty"
+    assert checked.task.title.strip(), "the title is empty"
     lengths = dataclasses.replace(Train(), max_prompt=2**20, max_response=2**20)
-    for message, _ in task.contradictions(lengths):
+    for message, _ in checked.task.contradictions(lengths):
         raise AssertionError(message)
 
 
-def enough_different_problems(task: Task) -> None:
+def enough_different_problems(checked: Checked) -> None:
     """Training has a batch of different problems or more, and each tier has as many as it says, all different."""
-    found = len({problem.text for problem in _training(task)})
-    assert found >= Train.prompts, f"{found} different training problems in {DRAWN}; a batch has {Train.prompts}"
-    for tier, size in task.tier_sizes(Eval.problems).items():
-        texts = [problem.text for problem in _tiers(task)[tier]]
+    found = len({problem.text for problem in checked.training()})
+    enough = (
+        f"{found} different training problems in {DRAWN}; a batch has {checked.prompts}\n  fix: train.prompts={found}"
+    )
+    assert found >= checked.prompts, enough
+    for tier, size in checked.task.tier_sizes(checked.held_out).items():
+        texts = [problem.text for problem in checked.tiers[tier]]
         assert len(texts) == size > 0, f"tier {tier} has {len(texts)} problems, and tier_sizes says {size}"
         assert len(set(texts)) == size, f"tier {tier} repeats a problem: {_first_twice(texts)!r}"
 
 
-def training_and_held_out_problems_are_apart(task: Task) -> None:
+def training_and_held_out_problems_are_apart(checked: Checked) -> None:
     """No held-out problem is among the training problems, of two seeds."""
-    trained = {problem.text for seed in (0, 1) for problem in _training(task, seed)}
-    for tier, problems in _tiers(task).items():
+    trained = {problem.text for seed in (0, 1) for problem in checked.training(seed)}
+    for tier, problems in checked.tiers.items():
         shared = [problem.text for problem in problems if problem.text in trained]
         assert not shared, f"{len(shared)} problems of tier {tier} are trained on, such as {shared[0]!r}"
 
 
-def the_same_seed_gives_the_same_problems(task: Task) -> None:
+def the_same_seed_gives_the_same_problems(checked: Checked) -> None:
     """Problems depend on the seed and their place alone: not on what was drawn before, nor on the process."""
-    stream, other = _problems(task), _training(task, 1)
-    assert stream.training(0, 100, 50) == _training(task)[100:150], "a problem depends on which were drawn with it"
-    assert other != _training(task), "two seeds give the same training problems"
-    options = json.dumps(dataclasses.asdict(task))
+    stream, other = checked.problems, checked.training(1)
+    assert stream.training(0, 100, 50) == checked.training()[100:150], "a problem depends on which were drawn with it"
+    assert other != checked.training(), "two seeds give the same training problems"
+    options, held_out = json.dumps(dataclasses.asdict(checked.task)), sum(map(len, checked.tiers.values()))
+    assert held_out, "no problem is held out"
     # Hashes of texts differ between processes, and with them the order of sets.
     printed = {
         subprocess.run(
-            [sys.executable, "-c", TELL, task.name, options, str(JUDGED)],
+            [sys.executable, "-c", TELL, checked.task.name, options, str(checked.held_out), str(JUDGED)],
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,
@@ -93,13 +130,13 @@ def the_same_seed_gives_the_same_problems(task: Task) -> None:
     assert len(printed) == 1, "two processes draw different problems: is the order of a set, or a clock, used?"
 
 
-def prompts_tell_problems_apart(task: Task) -> None:
+def prompts_tell_problems_apart(checked: Checked) -> None:
     """Each problem has its own prompt, of messages; a closed task's words are in its vocabulary."""
-    for problems in (_training(task)[:JUDGED], *_tiers(task).values()):
-        prompts = {json.dumps(task.messages(problem)) for problem in problems}
+    for problems in (checked.training()[:JUDGED], *checked.tiers.values()):
+        prompts = {json.dumps(checked.task.messages(problem)) for problem in problems}
         texts = {problem.text for problem in problems}
         assert len(prompts) == len(texts), f"{len(texts)} problems have {len(prompts)} different prompts"
-        if isinstance(task, ClosedTask) and task.vocabulary:
+        if isinstance(task := checked.task, ClosedTask) and task.vocabulary:
             for problem in problems:
                 _check_words(task, problem.text)
 
@@ -111,33 +148,33 @@ def _check_words(task: ClosedTask, text: str) -> None:
     assert len(words) == task.prompt_length, f"{text!r} has {len(words)} words, not {task.prompt_length}"
 
 
-def correct_answers_are_graded_correct(task: Task) -> None:
+def correct_answers_are_graded_correct(checked: Checked) -> None:
     """`solution` of each problem, by default its gold, is graded correct: as a response, or bare."""
-    for grader, problems in _to_judge(task):
-        asked = [(problem, task.solution(problem)) for problem in problems]
+    for grader, problems in _to_judge(checked):
+        asked = [(problem, checked.task.solution(problem)) for problem in problems]
         whole, bare = (_judge(grader, asked, extracted=extracted) for extracted in (False, True))
         for (problem, solution), one, other in zip(asked, whole, bare, strict=True):
             found = f"{one.status} {one.detail}".strip()
             assert "correct" in (one.status, other.status), f"{grader}: {found}: {solution!r}, to {problem.text!r}"
 
 
-def wrong_answers_are_graded_wrong(task: Task) -> None:
+def wrong_answers_are_graded_wrong(checked: Checked) -> None:
     """Nothing, the prompt itself, and the solution of another problem are not graded correct."""
-    for grader, problems in _to_judge(task):
+    for grader, problems in _to_judge(checked):
         asked = [(problem, text) for problem in problems[:4] for text in ("", problem.text)]
         pairs = zip(problems, [*problems[1:], problems[0]], strict=True)
         # A problem with several answers may have that of another by chance; half of them is no chance.
-        others = [(one, task.solution(two)) for one, two in pairs if one.gold != two.gold]
+        others = [(one, checked.task.solution(two)) for one, two in pairs if one.gold != two.gold]
         verdicts = _judge(grader, [*asked, *others])
         right = [one for one, verdict in zip([*asked, *others], verdicts, strict=True) if verdict.status == "correct"]
-        allowed = 0 if getattr(task, "one_right_response", True) else len(others) / 2
+        allowed = 0 if getattr(checked.task, "one_right_response", True) else len(others) / 2
         is_wrong = len(right) <= allowed and not any(one in asked for one in right)
         assert is_wrong, f"{grader}: correct: {right[0][1]!r}, to {right[0][0].text!r}"
 
 
-def every_response_gets_a_verdict(task: Task) -> None:
+def every_response_gets_a_verdict(checked: Checked) -> None:
     """Grading ends within the limits and raises nothing, whatever the response; the same twice gives the same."""
-    for grader, problems in _to_judge(task):
+    for grader, problems in _to_judge(checked):
         first, again = (_judge(grader, [(problems[0], text) for text in ODD]) for _ in range(2))
         for text, verdict in zip(ODD, first, strict=True):
             is_wrong = verdict.status in ("wrong", "unparsable", "unevaluated")
@@ -158,22 +195,10 @@ TASK_CHECKS = named(
 """Each check by its name in words; its docstring says what it demands."""
 
 
-def _problems(task: Task) -> Problems:
-    return task.problems(Train(), lambda messages: True)
-
-
-def _training(task: Task, seed: int = 0) -> list[Problem]:
-    return _problems(task).training(seed, 0, DRAWN)
-
-
-def _tiers(task: Task) -> dict[str, Sequence[Problem]]:
-    return dict(_problems(task).tiers(Eval.problems))
-
-
-def _to_judge(task: Task) -> list[tuple[str, list[Problem]]]:
+def _to_judge(checked: Checked) -> list[tuple[str, list[Problem]]]:
     """Graders with the problems that they judge: some of training and of each tier."""
-    found: dict[str, list[Problem]] = {}
-    for source, problems in {task.source: _training(task), **_tiers(task)}.items():
+    task, found = checked.task, dict[str, list[Problem]]()
+    for source, problems in {task.source: checked.training(), **checked.tiers}.items():
         found.setdefault(task.grader_of(source), []).extend(problems[:JUDGED])
     return list(found.items())
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from mcpo_cli.commands import results, verbs
-from mcpo_cli.config.plan import Plan, from_suite
+from mcpo_cli.config.plan import Plan, from_overrides, from_suite
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import write_json
 from mcpo_cli.statistics.sequential import LEVELS, STAGES
@@ -105,7 +105,21 @@ def test_plan_says_what_seeds_find_in_units_of_the_spread_and_of_the_metric(here
     assert (found["arm"], found["at"], found["seeds"]) == ("MCPO", "steps", 3)
     assert found["sd_low"] < found["sd"] < found["sd_high"]
     shown = here("compare", "table1", "scale=smoke", "model=toy-s", "--plan").stdout
-    assert "a difference of 0.02 takes" in shown
+    assert f"a difference of 0.02 takes {found['fewest']} to {found['most']} seeds" in shown
+    assert 1 < found["fewest"] < found["most"]
+
+
+def test_plan_of_a_sweep_says_why_its_seeds_give_no_spread(here: InProcess) -> None:
+    """The arms of made-up runs with one method have the same numbers; an arm alone has no difference."""
+    sweep = ("method.delta=0.01,0.05", "seed=0,1,2", "scale=smoke")
+    assert "no seed is done in all arms" in here("compare", *sweep, "--plan").stdout
+    write_runs(from_overrides(sweep))
+    shown = here("compare", *sweep, "--plan").stdout
+    assert "all 3 seeds have the same difference, +0.000" in shown
+    assert "takes 0" not in shown
+    (lacking,) = here.json("compare", sweep[0], "seed=1,2", sweep[2], "--plan")["without_spread"]
+    assert (lacking["arm"], lacking["seeds"]) == ("mcpo delta=0.05", 2)
+    here.refused("bad_input", "compare", "seed=0,1,2", "--plan")
 
 
 @pytest.mark.parametrize("compared", [pytest.param({"hinged"}, marks=pytest.mark.slow), set()], ids=["others", "alone"])

@@ -239,6 +239,21 @@ def test_python_gets_frames_and_a_verdict_in_a_line(folder: Path) -> None:
     assert by_glob.differences["p"].tolist() == found.differences["p"].tolist()
 
 
+def test_sides_whose_columns_differ(here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fix names the column of each side, and gives the comparison of files that agree."""
+    monkeypatch.chdir(tmp_path)
+    right = [place % 2 for place in range(12)]
+    old, _ = table(tmp_path / "old.jsonl", right), table(tmp_path / "new.jsonl", [1, *right[1:]])
+    words = ("compare", "old.jsonl", "new.jsonl")
+    expected = here.json(*words)["differences"]
+    old.write_text(old.read_text().replace('"correct"', '"acc"'))
+    refused = here.refused("bad_data", *words, "--columns", "correct=acc")
+    assert "new.jsonl: it has no column 'acc'" in refused
+    option, columns = refused.partition("fix: ")[2].split()[:2]
+    assert here.json(*words, option, columns)["differences"] == expected
+    assert "--columns correct=correct,correct=NAME" in here.refused("bad_data", *words, option, "correct=correct")
+
+
 def test_a_terminal_of_80_columns_wraps_names_and_breaks_no_number(
     here: InProcess, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_policy_is_exported_evaluated_and_pushed(cli: Cli, warm_home: Path, tm
     assert (again.returncode, "is not overwritten" in again.stderr) == (2, True)
     unknown = cli("export", run["run_id"], "--step", "99")
     assert (unknown.returncode, "no complete checkpoint of step 99" in unknown.stderr) == (2, True)
+    assert "fix: mcpo export " in unknown.stderr
     denied = cli("export", run["run_id"], "--to", str(tmp_path / "other"), "--push", "a/b", HF_TOKEN="wrong")
     assert (denied.returncode, "was not uploaded" in denied.stderr) == (2, True), denied.stderr
     assert (tmp_path / "other" / "model.safetensors").is_file()

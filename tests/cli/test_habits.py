@@ -1,13 +1,16 @@
 """Words that people type by habit are taken, or answered with one line that can be typed."""
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from mcpo_cli import __version__
+from mcpo_cli.analysis.verdicts import TESTED
 from mcpo_cli.config import reference
 from mcpo_cli.config.plan import expanded, from_overrides
 from mcpo_cli.errors import mend, similar
+from mcpo_cli.results.verdicts import Word
 from tests.cli.conftest import InProcess
 from tests.cli.test_arms import SMALL, done
 
@@ -108,3 +111,8 @@ def test_numbers_that_would_take_for_ever_are_refused(here: InProcess, words: st
     done = here(*words.split())
     assert done.returncode == 2
     assert "Input should be less than or equal to" in done.stderr
+
+
+@pytest.mark.parametrize("word", [*get_args(Word), *TESTED])
+def test_help_finds_the_words_of_verdicts(here: InProcess, word: str) -> None:
+    assert here.json("help", word)["words"]

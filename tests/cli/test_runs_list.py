@@ -5,10 +5,12 @@ import json
 import pytest
 
 from mcpo_cli import api
+from mcpo_cli.config import forking
+from mcpo_cli.config.load import from_dict
 from mcpo_cli.config.plan import from_overrides
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs import attempts
-from mcpo_cli.runs.journal import write_json
+from mcpo_cli.runs.journal import read_json, write_json
 from tests.cli.conftest import InProcess
 from tests.cli.test_arms import SMALL, done
 
@@ -49,6 +51,19 @@ def test_runs_are_chosen_and_sorted(here: InProcess, ids: list[str]) -> None:
     message = here.refused("unknown_key", "runs", "list", "--where", "lr=1e-3")
     assert "train.lr" in message
     assert "cluster" not in message
+
+
+def test_a_fork_does_not_take_its_trunks_short_name(here: InProcess, ids: list[str]) -> None:
+    """Of two runs that are no forks neither is meant, and the fix names one that is found."""
+    (trunk,) = done(from_overrides(["seed=2", *SMALL]))
+    (fork,) = done(forking.plan(from_dict(read_json(run_dir(trunk) / "spec.json")), 1, ["train.lr=1e-4"], "mcpo fork"))
+    assert fork.startswith("mcpo-toy-s-s2")
+    assert here.json("runs", "show", "mcpo-toy-s-s2")["run_id"] == trunk
+    assert here.json("runs", "show", fork[:-1])["run_id"] == fork
+    refused = here.refused("duplicate_name", "runs", "show", "mcpo-toy-s-s1")
+    assert all(run_id in refused for run_id in (ids[1], ids[3]))
+    meant = refused.partition("fix: ")[2].partition(",")[0]
+    assert here.json("runs", "show", meant)["run_id"] in ids
 
 
 def test_tags_find_runs_and_change_none(here: InProcess, ids: list[str]) -> None:

@@ -1,6 +1,8 @@
 """`mcpo runs samples`: which recorded rollouts are shown, and how."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,10 +100,10 @@ def test_a_tier_has_the_prompts_that_are_like_its_problems(here: InProcess) -> N
     assert here.refused("bad_input", "runs", "samples", RUN, "--tier", "k2").endswith("fix: --tier k2-3")
 
 
-def test_no_match_names_the_steps_that_there_are(kept: InProcess) -> None:
+def test_no_match_names_what_there_is(kept: InProcess) -> None:
     result = kept("runs", "samples", RUN, "--step", "3")
     assert (result.returncode, result.stdout) == (0, "")
-    assert "kept rollouts of the steps 2, 4" in result.stderr
+    assert f"{RUN} kept 4 groups, of the steps 2, 4, with accuracies 0, 0.25, 0.5, 1" in result.stderr
 
 
 def test_a_run_that_kept_none_names_the_setting_that_keeps_them(here: InProcess) -> None:
@@ -112,3 +114,11 @@ def test_a_run_that_kept_none_names_the_setting_that_keeps_them(here: InProcess)
 def test_a_run_that_has_none_yet_says_so(here: InProcess) -> None:
     begin(spec())
     assert RUN in here.refused("bad_input", "runs", "samples", RUN)
+
+
+@pytest.mark.slow
+def test_the_example_of_the_page_shows_answers_of_the_run_that_it_trains(here: InProcess, warm_home: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    train, samples = (re.findall(rf"`mcpo ({words}[^`]*)`", page)[0] for words in ("train", "runs samples"))
+    (run,) = here.json(*train.split())["runs"]
+    assert here.json(*samples.replace("RUN_ID", run["run_id"]).split())["groups"]

@@ -1,5 +1,6 @@
 """Forks of real runs: without a change they are the run that they left; with one they meet the same prompts."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.probes import get
 from mcpo_cli.runs.attempts import Attempt, state
 from mcpo_cli.runs.journal import Journal, read_json
+from tests.cli.conftest import Cli
 
 pytestmark = pytest.mark.slow
 PARENT = (
@@ -117,8 +119,6 @@ def test_another_methods_state_stays_behind(parent: RunSpec) -> None:
     [
         (2, ["seed=1"], "seed decides what the forks share"),
         (2, ["train.prompts=16"], "train.prompts decides"),
-        (4, [], "both must have later ones"),
-        (2, ["train.steps=2"], "both must have later ones"),
         (2, ["method=mcpo", "method.anchor=previous_step"], "did not keep"),
     ],
 )
@@ -128,11 +128,36 @@ def test_forks_that_cannot_be_meant(parent: RunSpec, step: int, overrides: list[
     assert caught.value.fix
 
 
-def test_a_state_that_was_not_kept_is_named(home: Path) -> None:
-    (spec,) = load.load([*PARENT.split()[:-3], "seed=1", "compute.checkpoint_every=4"])
-    start_runs.finish(Plan("train", "mcpo train", forking_cells([spec])))
-    with pytest.raises(McpoError, match="has kept no state of step 2"):
-        forked(spec, 2)
+@pytest.mark.parametrize(
+    ("step", "overrides", "nearest"),
+    [(4, [], 3), (2, ["train.steps=2"], 1), (9, ["train.steps=20"], 3)],
+)
+def test_a_step_without_steps_after_it_is_refused(
+    parent: RunSpec, step: int, overrides: list[str], nearest: int
+) -> None:
+    """With a step that both runs can go on from."""
+    with pytest.raises(ConfigError, match="both must have steps after the fork") as caught:
+        forked(parent, step, *overrides)
+    assert caught.value.fix == f"--at {nearest}"
+    fork = forked(parent, nearest, *overrides)
+    assert state(run_dir(fork.run_id), fork) == "done"
+
+
+def test_a_state_that_was_not_kept_is_refused_before_anything_starts(home: Path) -> None:
+    """By a dry run, too; the commands of the fix make the state, and the fork can be made."""
+    cli = Cli(home)
+    words = [*PARENT.split()[:-3], "seed=1"]
+    (run,) = cli.json("train", *words, "compute.checkpoint_every=4")["runs"]
+    fork = ("fork", run["run_id"], "--at", "2", "train.lr=2e-3")
+    before = sorted((home / "runs").iterdir())
+    refused = cli.refused("bad_input", *fork)
+    assert "has kept no state of step 2; steps whose states are kept: none" in refused
+    assert cli.refused("bad_input", *fork, "--dry-run") == refused
+    assert sorted((home / "runs").iterdir()) == before
+    for command in refused.partition("fix: ")[2].split(" && "):
+        done = cli(*shlex.split(command)[1:])
+        assert done.returncode == 0, done.stderr
+    assert cli.json(*fork)["runs"][0]["state"] == "done"
 
 
 def test_a_run_that_is_no_fork_has_no_such_finding(parent: RunSpec) -> None:

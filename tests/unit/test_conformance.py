@@ -23,6 +23,7 @@ from mcpo_cli.methods import (
     registry,
 )
 from mcpo_cli.testing import CHECKS, check
+from mcpo_cli.testing.batches import step
 from tests.methods import Centred, Remembering
 
 VARIANTS = [
@@ -180,3 +181,15 @@ def test_patching_detach_leaves_torch_as_it_was() -> None:
     check(get("cispo"))
     assert Tensor.detach is original
     assert torch.ones(1, requires_grad=True).detach().requires_grad is False
+
+
+@pytest.mark.parametrize(
+    ("name", "alone"), [("grpo", True), ("rloo", True), ("mcpo", True), ("bnpo", False), ("reinforce_pp", False)]
+)
+def test_whether_a_rollout_is_compared_with_its_own_group_alone(name: str, alone: bool) -> None:
+    """What docs/write-a-method.md says of shipped methods, which is why the kit does not ask."""
+    method, whole = get(name), step()
+    half = len(whole.correct_PG) // 2
+    tensors = {field: value[:half] for field, value in vars(whole).items() if isinstance(value, Tensor)}
+    found, expected = (method.signals(of, {})[0].advantage for of in (dataclasses.replace(whole, **tensors), whole))
+    assert torch.allclose(found, expected[:half]) is alone

@@ -77,6 +77,13 @@ def test_a_run_is_estimated_by_its_own_steps_others_by_all_of_their_kind(home: P
     assert left(home, waiting) == pytest.approx(40)
 
 
+def test_small_steps_say_nothing_of_how_long_a_warm_up_takes(home: Path) -> None:
+    """A step at scale=smoke takes the time of its files, not of its tokens."""
+    quick, cold = load(list(WARM))[0], load(["task=countdown", "scale=smoke"])[0]
+    recorded(quick, {step: 0.16 * step for step in range(1, 5)})
+    assert left(home, cold) == pytest.approx(workload.warmup_seconds(cold), rel=0.1)
+
+
 def test_a_budget_counts_only_the_steps_that_are_left(home: Path) -> None:
     plan = plans.from_overrides([*WARM, "seed=0,1,2", "compute.parallel=1"])
     recorded(plan.cells[0].spec, {step: 10.0 * step for step in range(1, 9)})

@@ -313,7 +313,7 @@ def test_settings_that_contradict_each_other() -> None:
 
 def test_an_existing_model_is_asked_in_the_set_s_own_words() -> None:
     task = words(form="words", examples=2)
-    asked = task.problems(load(["train.prompts=4", "train.mini_batch=4"])[0].train, lambda messages: True)
+    asked = task.problems(load(["train.prompts=4", "train.mini_batch=4"])[0].train, lambda messages: 1)
     drawn = gym.drawn(WORDS, SHORT, COUNT)
     trained = [problem for problem in drawn if not held_out(problem)]
     assert {problem.text for problem in asked.training(0, 0, COUNT)} == {problem.text for problem in trained[2:]}
@@ -335,10 +335,10 @@ def test_an_existing_model_is_asked_in_the_set_s_own_words() -> None:
 def test_only_questions_that_fit_are_trained_on() -> None:
     task, train = words(form="words"), load(["train.prompts=4", "train.mini_batch=4"])[0].train
     shortest = min(len(problem.text) for problem in gym.drawn(WORDS, SHORT, COUNT))
-    asked = task.problems(train, lambda messages: len(messages[0]["content"]) == shortest)
+    asked = task.problems(train, lambda messages: train.max_prompt + (len(messages[0]["content"]) > shortest))
     assert {len(problem.text) for problem in asked.training(0, 0, 20)} == {shortest}
     with refused("no_room", "train.max_prompt"):
-        task.problems(train, lambda messages: False).training(0, 0, 1)
+        task.problems(train, lambda messages: train.max_prompt + 1).training(0, 0, 1)
 
 
 def test_a_model_from_scratch_needs_characters() -> None:

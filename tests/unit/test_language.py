@@ -92,8 +92,7 @@ def test_prompts_of_different_lengths_are_filled_up(tokenizer: PreTrainedTokeniz
     for prompt_S, problem in zip(prompt_PS, problems, strict=True):
         text = tokenizer.decode(prompt_S[prompt_S != trees.NO_TOKEN].tolist())
         assert text == f"2 + 5 = 7\n13 + 4 = 17\n{problem.text} ="
-    assert language.fits(task.messages(problems[0]), limit=prompt_PS.shape[1] - 1)
-    assert not language.fits(task.messages(problems[1]), limit=prompt_PS.shape[1] - 1)
+    assert [language.tokens(task.messages(problem)) for problem in problems] == trees.lengths(prompt_PS).tolist()
 
 
 def test_a_chat_is_asked_in_the_models_template(tmp_path: Path) -> None:

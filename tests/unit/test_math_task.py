@@ -98,7 +98,7 @@ def test_gsm8k_is_trained_on_and_evaluated(tmp_path: Path) -> None:
     write("gsm8k", 1319, 8000)
     words = ["task=math", "task.data=gsm8k_train", "task.benchmarks=[gsm8k]", f"task.data_path={tmp_path}"]
     (spec,) = load([*words, *SIZES])
-    problems = spec.task.problems(spec.train, lambda messages: True)
+    problems = spec.task.problems(spec.train, lambda messages: 1)
     assert spec.task.tier_sizes(5) == {"gsm8k": 1319}
     assert len(problems.tiers(5)["gsm8k"]) == 1319
     (problem,) = problems.training(0, 0, 1)
@@ -115,7 +115,7 @@ def test_own_files(files: tuple[Path, Path]) -> None:
     assert (task.source, task.published) == ("problems", ("problems", "held_out"))
     assert task.grader_of("held_out") == task.grader_of("problems") == "math_verify"
     task.check()
-    problems = task.problems(spec.train, lambda messages: True)
+    problems = task.problems(spec.train, lambda messages: 1)
     assert [problem.gold for problem in sorted(problems.tiers(1)["held_out"], key=lambda one: one.gold)] == [
         "6",
         "7",
@@ -136,7 +136,7 @@ def test_the_content_of_own_files_is_part_of_a_run(files: tuple[Path, Path]) -> 
     assert changed.run_id != spec.run_id
     again = from_dict(json.loads(json.dumps(spec.to_dict())))
     assert again.run_id == spec.run_id
-    for use in (again.task.check, lambda: again.task.problems(again.train, lambda messages: True).training(0, 0, 1)):
+    for use in (again.task.check, lambda: again.task.problems(again.train, lambda messages: 1).training(0, 0, 1)):
         with refused("changed", "problems.jsonl"):
             use()
     # A record of the run can be read where the files are not.

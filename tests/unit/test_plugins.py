@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -187,10 +188,14 @@ def test_two_folders_with_a_file_of_one_name(plugin_folder: Path, monkeypatch: p
     monkeypatch.setattr("mcpo_cli.plugin_files.__path__", [str(plugin_folder), str(other), "/nowhere/at/all"])
     assert "soft" in methods.registry()
     assert "softer" not in methods.registry()
+    fix = f"mv {other / 'soft.py'} {other / 'soft_other.py'}"
     assert plugins.problems() == [
         "MCPO_PLUGINS: there is no folder /nowhere/at/all",
-        f"plug-in {other / 'soft.py'}: ImportError: {first} has the same name; it is left out",
+        f"plug-in {other / 'soft.py'}: ImportError: {first} has the same name (fix: {fix}); it is left out",
     ]
+    subprocess.run(shlex.split(fix), check=True)
+    forget_plugins()
+    assert {"soft", "softer"} <= methods.registry().keys()
 
 
 def test_the_identity_of_a_run_names_the_plug_ins_that_decide_it(plugin_folder: Path) -> None:

@@ -101,7 +101,7 @@ def test_a_plug_in_that_fails_at_a_file_leaves_it_to_the_others(
 def test_a_reader_can_be_named_and_a_table_is_read_where_no_tool_wrote_it(tmp_path: Path) -> None:
     file = lines(tmp_path / "20.jsonl", [verl(number) for number in range(3)])
     (found,) = read(file, Options())
-    (table,) = read(file, Options({"problem": "input", "correct": "score"}), "table")
+    (table,) = read(file, Options({"problem": ["input"], "correct": ["score"]}), "table")
     assert found.facts["validation"]["step"] == "20"
     assert table.samples["problem"].tolist() == found.samples["prompt"].tolist()
     with refused("unknown_name", "verll"):
@@ -132,7 +132,7 @@ def test_of_trl_the_last_step_counts_and_the_only_reward(tmp_path: Path) -> None
     several = trl(tmp_path / "two", 1, [("a", 1.0)], length=0.25)
     with refused("bad_data", "right", "length"):
         read(several, Options())
-    assert read(several, Options({"correct": "length"}))[0].samples["correct"].tolist() == [0.25]
+    assert read(several, Options({"correct": ["length"]}))[0].samples["correct"].tolist() == [0.25]
 
 
 def test_of_lighteval_the_newest_details_count_with_the_settings_beside_them(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_table_has_a_log_per_model_and_its_seeds(tmp_path: Path) -> None:
         {"id": ["p", "p", "q"], "model": ["a", "b", "a"], "seed": [3, 3, 4], "ok": [True, False, True], "prompt": "x"}
     )
     table.to_csv(tmp_path / "t.csv", index=False)
-    first, second = read(tmp_path / "t.csv", Options({"problem": "id", "correct": "ok"}, "mine"))
+    first, second = read(tmp_path / "t.csv", Options({"problem": ["id"], "correct": ["ok"]}, "mine"))
     assert (first.model, first.samples["correct"].tolist(), first.samples["seed"].tolist()) == ("a", [1, 1], ["3", "4"])
     assert (second.model, second.samples["correct"].tolist(), set(second.facts)) == ("b", [0], {"mine"})
 

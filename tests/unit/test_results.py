@@ -329,7 +329,7 @@ def written(folder: Path, kind: str, frame: pd.DataFrame) -> Path:
 def test_tables_of_samples_are_read_with_the_columns_that_were_named(tmp_path: Path, kind: str) -> None:
     frame = pd.DataFrame({"id": ["a", "a", "b"], "exact": [True, False, True], "seed": [1, 1, 1], "other": [1, 2, 3]})
     path = written(tmp_path, kind, frame)
-    (found,) = tabular.read(path, Options({"problem": "id", "correct": "exact"}, "mine"))
+    (found,) = tabular.read(path, Options({"problem": ["id"], "correct": ["exact"]}, "mine"))
     assert found.samples[["benchmark", "problem", "seed", "correct"]].to_numpy().tolist() == [
         ["mine", "a", "1", 1.0],
         ["mine", "a", "1", 0.0],
@@ -347,14 +347,14 @@ def test_a_table_of_several_models_is_a_log_for_each(tmp_path: Path) -> None:
     ("frame", "columns", "words"),
     [
         ({"problem": ["a"], "score": [1]}, {}, "no column 'correct'"),
-        ({"problem": ["a"], "correct": [1]}, {"correct": "corect"}, "did you mean 'correct'"),
+        ({"problem": ["a"], "correct": [1]}, {"correct": ["corect"]}, "did you mean 'correct'"),
         ({"problem": ["a", "a"], "correct": [1, 1], "sample": [0, 0]}, {}, "holds a sample twice"),
         ({"correct": [1]}, {}, "problem is missing"),
         ({"problem": ["a"], "correct": ["good"]}, {}, "not a number"),
     ],
 )
 def test_tables_that_do_not_say_enough_are_refused(
-    tmp_path: Path, frame: dict[str, list[object]], columns: dict[str, str], words: str
+    tmp_path: Path, frame: dict[str, list[object]], columns: dict[str, list[str]], words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words):
         tabular.read(written(tmp_path, "csv", pd.DataFrame(frame)), Options(columns))

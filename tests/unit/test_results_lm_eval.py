@@ -80,9 +80,9 @@ def test_the_newest_file_of_a_task_counts_and_each_model_is_a_log(tmp_path: Path
 @pytest.mark.parametrize(
     ("rows", "options", "words"),
     [
-        ([row(0, 1.0)], Options({"correct": "exact_macth"}), "did you mean 'exact_match'"),
+        ([row(0, 1.0)], Options({"correct": ["exact_macth"]}), "did you mean 'exact_match'"),
         ([row(0, 1.0)], Options(benchmark="smus"), "did you mean 'sums'"),
-        ([row(0, 1.0, metrics=["perplexity"], perplexity=3.1)], Options({"correct": "perplexity"}), "3.1"),
+        ([row(0, 1.0, metrics=["perplexity"], perplexity=3.1)], Options({"correct": ["perplexity"]}), "3.1"),
     ],
 )
 def test_a_name_that_is_not_there_is_refused_with_the_nearest(

@@ -202,7 +202,7 @@ def test_a_stream_by_positions_is_the_stream() -> None:
     for pool in (0, 10):
         task = tasks.get("arithmetic", pool=pool)
         stream, plain = (
-            TrainingStream(task.problems(Train(prompts=4), lambda messages: True), 3),
+            TrainingStream(task.problems(Train(prompts=4), lambda messages: 1), 3),
             task.training(3, 0, 30),
         )
         places = [7, 8, 25, 0, 26]

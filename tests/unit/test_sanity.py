@@ -132,6 +132,14 @@ def test_warnings_say_when_and_how_often() -> None:
     assert sanity.line(warned) == f"{limit.says} (sanity/truncated 0.4 at step 4, above 0.25)"
 
 
+@pytest.mark.parametrize(("rollouts", "told"), [(32, False), (2048, True)])
+def test_few_rollouts_exceed_a_share_by_chance(rollouts: int, told: bool) -> None:
+    """12 of 32, where a quarter is the limit, are no sign of anything; 768 of 2048 are."""
+    (row,) = rows(0.375)
+    row["metrics"]["cost/rollouts"] = float(rollouts)
+    assert bool(sanity.warnings([row])) is told
+
+
 def test_a_run_is_told_of_each_limit_once(tmp_path: Path) -> None:
     attempt, tracker = Attempt(tmp_path, spec(), 0), Tracker(tmp_path, spec())
     told = []

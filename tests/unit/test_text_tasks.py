@@ -2,6 +2,7 @@
 
 import math
 import re
+import shlex
 from collections import Counter
 
 import pytest
@@ -12,8 +13,9 @@ from mcpo_cli import grading, tasks
 from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem
 from mcpo_cli.grading.simple import ANSWER, INTEGER
+from mcpo_cli.tasks.base import Messages
 from mcpo_cli.tasks.sums import WORKED, Sums
-from mcpo_cli.tasks.text import DrawnTextTask, unescaped
+from mcpo_cli.tasks.text import DrawnTextTask, fitting, unescaped
 from mcpo_cli.tasks.word_problems import TEMPLATES, WordProblems
 from tests.errors import refused
 
@@ -208,11 +210,44 @@ def test_graders_take_any_text_and_any_gold(text: str, value: int) -> None:
 def test_prompts_must_fit() -> None:
     one = task("sums")
     (spec,) = load(["task=sums", "train.max_prompt=20"])
-    problems = one.problems(spec.train, lambda messages: len(messages[0]["content"]) < 50)
-    assert problems.training(0, 0, 2) == one.training(0, 0, 2)
+    assert one.problems(spec.train, lambda messages: 20).training(0, 0, 2) == one.training(0, 0, 2)
+
+    def characters(messages: Messages) -> int:
+        return len(messages[0]["content"])
+
     with refused("no_room", "train.max_prompt=20", "task=sums") as raised:
-        one.problems(spec.train, lambda messages: False)
-    assert raised.value.fix == "train.max_prompt=40, or fewer task.examples"
+        one.problems(spec.train, characters)
+    setting, _, rest = (raised.value.fix or "").partition(",")
+    assert rest == " or fewer task.examples"
+    one.problems(load(["task=sums", setting])[0].train, characters)
+    with refused("no_room"):
+        one.problems(
+            load(["task=sums", f"train.max_prompt={int(setting.rpartition('=')[2]) - 1}"])[0].train, characters
+        )
+
+
+def test_the_fix_of_a_template_without_the_question_can_be_pasted_into_a_shell() -> None:
+    with refused("contradiction") as raised:
+        load(["task=sums", "task.template=Sum"])
+    (spec,) = load(["task=sums", *shlex.split(raised.value.fix or "")])
+    assert vars(spec.task)["template"] == "Sum {question}"
+
+
+@pytest.mark.parametrize(
+    ("lengths", "fix"),
+    [
+        ([9, 5, 7, 6], "train.max_prompt=9  (for all problems; 6 is enough for a batch)"),
+        ([9, 9, 9], "train.max_prompt=9"),
+        ([1], "train.prompts=1 train.mini_batch=1, or more problems"),
+        ([], None),
+    ],
+)
+def test_too_few_problems_that_fit_name_what_suffices(lengths: list[int], fix: str | None) -> None:
+    (spec,) = load(["task=sums", "train.prompts=2", "train.mini_batch=2", "train.max_prompt=4"])
+    problems = [Problem(str(place), "0") for place in range(len(lengths))]
+    with refused("no_room") as raised:
+        fitting(task("sums"), "mine", problems, spec.train, lambda messages: lengths[int(messages[0]["content"][-3])])
+    assert raised.value.fix == fix
 
 
 def test_estimates_of_lengths() -> None:

@@ -83,4 +83,4 @@ def test_validation_dumps(tmp_path: Path) -> None:
     assert set(found["problems"]) == {PROBLEMS}
     # The score of a reward is no score of correctness.
     with refused("bad_data", "-1"):
-        read(tmp_path / "good", Options({"correct": "score"}))
+        read(tmp_path / "good", Options({"correct": ["score"]}))

@@ -11,6 +11,7 @@ import psutil
 
 from mcpo_cli import extras, pretrained
 from mcpo_cli.backends import Stop
+from mcpo_cli.backends.local import kept
 from mcpo_cli.config import workload
 from mcpo_cli.config.branching import Trunk
 from mcpo_cli.config.schema import RunSpec
@@ -61,21 +62,31 @@ def check_room(spec: RunSpec) -> None:
         )
 
 
+def _check_model(spec: RunSpec) -> None:
+    longest = spec.train.max_prompt + spec.train.max_response
+    pretrained.check(spec.model, longest=longest, chat=spec.task.needs_chat_template)
+
+
 class Local:
     """See `mcpo_cli.backends.Backend`. Heavy imports happen inside `run`."""
 
     preloads = "mcpo_cli.backends.local.train"
     grace = 6.0
 
-    def check(self, spec: RunSpec) -> None:
-        """torch, transformers, the device and the problems are there; task and model are ones it can train."""
+    def check_spec(self, spec: RunSpec) -> None:
+        """Task and model are ones it can train; a model that has to be fetched is checked then."""
         if not spec.model.path:
             closed(spec.task)
+        elif pretrained.is_here(spec.model):
+            _check_model(spec)
+
+    def check(self, spec: RunSpec) -> None:
+        """torch, transformers, the device and the problems are there; task and model are ones it can train."""
+        self.check_spec(spec)
         spec.task.check()
         if spec.model.path:
-            longest = spec.train.max_prompt + spec.train.max_response
             check_room(spec)
-            pretrained.check(spec.model, longest=longest, chat=spec.task.needs_chat_template)
+            _check_model(spec)
         for package in ("torch", "transformers"):
             if importlib.util.find_spec(package) is None:
                 raise ConfigError(f"backend=local needs {package}, which is not installed", fix="make setup")
@@ -97,9 +108,7 @@ class Local:
 
     def kept(self, run_dir: Path) -> list[int]:
         """The steps of the whole checkpoints."""
-        from mcpo_cli.backends.local import checkpoint
-
-        return [checkpoint.step_of(folder) for folder in checkpoint.kept(run_dir)]
+        return [kept.step_of(folder) for folder in kept.whole(run_dir)]
 
     def export(self, spec: RunSpec, run_dir: Path, step: int, target: Path) -> None:
         """Copy the final policy, which is kept in that form; those of earlier checkpoints are not."""

@@ -6,7 +6,6 @@ was damaged after it was written is passed over, and the one before it is taken.
 
 import hashlib
 import shutil
-import sys
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,10 +16,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from mcpo_cli import samplers
+from mcpo_cli.backends.local.kept import at
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.runs.journal import read_json
 
 
 @dataclass(frozen=True)
@@ -82,26 +82,8 @@ def prune(attempt_dir: Path, kept: int) -> None:
         shutil.rmtree(old)
 
 
-def kept(run_dir: Path) -> list[Path]:
-    """The folders of all whole checkpoints of the run, one a step, oldest first.
-
-    Those that a later attempt began before are void, as the rows up to them are.
-    """
-    found: dict[int, Path] = {}
-    for attempt, last in Journal(run_dir).spans():
-        for path in (attempt / "checkpoints").glob("step_*"):
-            if (step := int(path.name.removeprefix("step_"))) <= last and _is_whole(path, run_dir.name):
-                found[step] = path
-    return [found[step] for step in sorted(found)]
-
-
-def at(run_dir: Path, step: int) -> Path:
-    """The folder of the checkpoint of `step`, one of those `kept`."""
-    return next(folder for folder in kept(run_dir) if step_of(folder) == step)
-
-
 def load(folder: Path) -> Checkpoint:
-    """Read a checkpoint that `kept` found.
+    """Read a checkpoint that `kept.whole` found.
 
     Raises:
         RunFailed: another command removed it since.
@@ -131,7 +113,7 @@ def as_columns(tensors: Mapping[str, Tensor]) -> samplers.State:
 
 
 def copy(run_dir: Path, step: int, attempt_dir: Path) -> None:
-    """Write the checkpoint of `step`, one of those `kept` of the run in `run_dir`, as one of another run's attempt.
+    """Write the checkpoint of `step`, one of those kept of the run in `run_dir`, as one of another run's attempt.
 
     The memory of a method, or a sampler, stays behind where the other run has another one.
     """
@@ -152,17 +134,3 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
         total.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         total.update(value.flatten().view(torch.uint8).numpy().data)
     return total.hexdigest()
-
-
-def step_of(folder: Path) -> int:
-    """The global step that a checkpoint was written after."""
-    return int(read_json(folder / folders.MANIFEST)["step"])
-
-
-def _is_whole(folder: Path, run_id: str) -> bool:
-    problem = folders.damage(folder)
-    if not problem and (other := read_json(folder / folders.MANIFEST).get("run_id", run_id)) != run_id:
-        problem = f"{folder} is a checkpoint of {other}"
-    if problem:
-        print(f"{problem}; this checkpoint is skipped", file=sys.stderr)
-    return not problem

@@ -70,9 +70,9 @@ class Language:
         ids = [torch.tensor(prompt_ids(self.tokenizer, self.task.messages(problem))) for problem in problems]
         return torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=trees.NO_TOKEN)
 
-    def fits(self, messages: Messages, limit: int) -> bool:
-        """Whether a prompt has at most `limit` tokens."""
-        return len(prompt_ids(self.tokenizer, messages)) <= limit
+    def tokens(self, messages: Messages) -> int:
+        """How many tokens a prompt has."""
+        return len(prompt_ids(self.tokenizer, messages))
 
     def shown(self, rollouts: Rollouts) -> list[list[str]]:
         """The text of each response with whatever ends it, a list a group."""

@@ -8,7 +8,7 @@ import transformers
 from torch import Tensor
 
 from mcpo_cli.backends import Stop
-from mcpo_cli.backends.local import checkpoint
+from mcpo_cli.backends.local import checkpoint, kept
 from mcpo_cli.backends.local.policy import product_precision
 from mcpo_cli.backends.local.train import begin
 from mcpo_cli.config.schema import RunSpec
@@ -38,7 +38,7 @@ def compare_states(recorded: Path, repeated: Path, step: int, *, exactly: bool) 
     Args:
         exactly: bit by bit; else two numbers agree if they differ by TOLERANCE of their tensor's largest at most.
     """
-    ours, theirs = (checkpoint.load(checkpoint.at(folder, step)) for folder in (recorded, repeated))
+    ours, theirs = (checkpoint.load(kept.at(folder, step)) for folder in (recorded, repeated))
     tensors = [_flat(one) for one in (ours, theirs)]
     values, differing = 1, list[Difference]()
     if ours.cursor != theirs.cursor:

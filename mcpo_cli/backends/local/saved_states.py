@@ -23,7 +23,7 @@ import transformers
 from torch import Tensor
 
 from mcpo_cli.backends import checks
-from mcpo_cli.backends.local import checkpoint
+from mcpo_cli.backends.local import kept
 from mcpo_cli.backends.local.policy import Policy, product_precision
 from mcpo_cli.backends.local.sampler import Rollouts, sample
 from mcpo_cli.backends.local.start import start_policy
@@ -58,7 +58,7 @@ def branch(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
     torch.set_num_threads(trunk.spec.compute.threads)
     transformers.utils.logging.disable_progress_bar()
     policy, tokenizer = start_policy(trunk.spec, attempt, stop=lambda: False)
-    saved = checkpoint.at(run_dir, step)
+    saved = kept.at(run_dir, step)
 
     def at_point(spec: RunSpec) -> Trainer:
         trainer = Trainer(spec, attempt, policy, tokenizer)
@@ -171,9 +171,9 @@ def observe(spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], pr
     transformers.utils.logging.disable_progress_bar()  # it is somebody's terminal that this runs in
     policy, tokenizer = start_policy(spec, attempt, stop=lambda: False)
     trainer = Trainer(_looking(spec, steps, prompts), attempt, policy, tokenizer)
-    for folder in checkpoint.kept(run_dir):
-        if checkpoint.step_of(folder) in steps:
-            attempt.phase(f"sampling {prompts} prompts under the policy after step {checkpoint.step_of(folder)}")
+    for folder in kept.whole(run_dir):
+        if kept.step_of(folder) in steps:
+            attempt.phase(f"sampling {prompts} prompts under the policy after step {kept.step_of(folder)}")
             trainer.restore(folder)
             with product_precision(policy):
                 trainer.observe()

@@ -17,7 +17,7 @@ from mcpo_cli import samplers
 from mcpo_cli.backends import Stop, checks, corrections, measure
 from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
-from mcpo_cli.backends.local import checkpoint, gradients
+from mcpo_cli.backends.local import checkpoint, gradients, kept
 from mcpo_cli.backends.local.encoding import Judged, Language
 from mcpo_cli.backends.local.policy import Policy, product_precision
 from mcpo_cli.backends.local.rewarding import greedy_rewards, rewarded
@@ -116,7 +116,7 @@ class Trainer:
         self.spec, self.attempt, self.policy, self.tokenizer = spec, attempt, policy, tokenizer
         closed = not spec.model.path
         self.language = Language(spec.task, tokenizer, stop_ids(policy.model, tokenizer), closed=closed)
-        self.problems = spec.task.problems(spec.train, partial(self.language.fits, limit=spec.train.max_prompt))
+        self.problems = spec.task.problems(spec.train, self.language.tokens)
         self.stream = TrainingStream(self.problems, spec.seed)
         self.updater = Updater(policy, spec.method, spec.train, spec.compute, spec.seed)
         self.method_state: State = {}
@@ -376,7 +376,7 @@ def begin(spec: RunSpec, attempt: Attempt, stop: Stop) -> Trainer:
     if sources := trainer.problems.sources():
         write_atomic(attempt.folder.parent / SOURCES, json.dumps(sources, indent=2))
     if start := attempt.status["start_step"]:
-        trainer.restore(checkpoint.at(attempt.folder.parent, start))
+        trainer.restore(kept.at(attempt.folder.parent, start))
     return trainer
 
 

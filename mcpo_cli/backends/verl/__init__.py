@@ -19,13 +19,16 @@ class Verl:
     preloads = ""
     grace = None
 
+    def check_spec(self, spec: RunSpec) -> None:
+        """Raise ConfigError unless verl trains this task, this method, and takes its own settings."""
+        checks.check_spec(spec)
+
     def check(self, spec: RunSpec) -> None:
         """Raise ConfigError unless verl, GPUs, model, data and disk space are there."""
         checks.check(spec)
 
     def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:
         """The command, the environment and verl's settings."""
-        checks.own_settings(spec)
         return overrides.preview(spec, home)
 
     def run(self, spec: RunSpec, attempt: Attempt, stop: Stop) -> None:

@@ -68,11 +68,18 @@ def fits(version: str, wanted: str) -> bool:
 
 def check(spec: RunSpec) -> None:
     """Raise ConfigError for the first thing missing; imports neither verl nor torch, starts no process."""
-    own_settings(spec)
-    parts = (_task, _method, _versions, _device, _address, _slots, _room, _model)
+    check_spec(spec)
+    parts = (_versions, _device, _address, _slots, _room, _model)
     for message, fix in chain.from_iterable(part(spec) for part in parts):
         raise ConfigError(message, fix=fix)
     spec.task.check()
+
+
+def check_spec(spec: RunSpec) -> None:
+    """Raise ConfigError for the first thing that no machine can train with verl."""
+    own_settings(spec)
+    for message, fix in chain(_task(spec), _method(spec)):
+        raise ConfigError(message, fix=fix)
 
 
 def own_settings(spec: RunSpec) -> None:

@@ -18,7 +18,7 @@ from mcpo_cli.grading import functions
 from mcpo_cli.records import SOURCES
 from mcpo_cli.runs.journal import write_atomic
 from mcpo_cli.samplers import Refill, is_of_option
-from mcpo_cli.tasks.base import Fits
+from mcpo_cli.tasks.base import Tokens
 from mcpo_cli.tokenization import prompt_ids
 
 ROWS = 8192
@@ -56,14 +56,14 @@ def stream_length(spec: RunSpec) -> int:
     return max(steps * spec.train.prompts * rounds, spec.probe.panel)
 
 
-def write(spec: RunSpec, fits: Fits, paths: Paths) -> None:
+def write(spec: RunSpec, tokens: Tokens, paths: Paths) -> None:
     """Write both files and the record of their sources, unless an earlier attempt did.
 
-    fits: whether a prompt is short enough to be trained on. Raises ConfigError if the data cannot be read.
+    tokens: how many tokens a prompt has. Raises ConfigError if the data cannot be read.
     """
     if paths.train.exists() and paths.held_out.exists():
         return
-    problems, count = spec.task.problems(spec.train, fits), stream_length(spec)
+    problems, count = spec.task.problems(spec.train, tokens), stream_length(spec)
     stream = (
         problem
         for start in range(0, count, ROWS)
@@ -75,12 +75,12 @@ def write(spec: RunSpec, fits: Fits, paths: Paths) -> None:
     _write(paths.held_out, _rows(spec, "held_out", problems.tiers(spec.eval.problems)))
 
 
-def fits(spec: RunSpec, folder: Path) -> Fits:
-    """A test whether a prompt, formatted for the model in `folder`, has at most `train.max_prompt` tokens."""
+def tokens(folder: Path) -> Tokens:
+    """Counts the tokens of a prompt, formatted for the model in `folder`."""
     from transformers import AutoTokenizer
 
     reader = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    return lambda messages: len(prompt_ids(reader, messages)) <= spec.train.max_prompt
+    return lambda messages: len(prompt_ids(reader, messages))
 
 
 def _rows(spec: RunSpec, split: str, sources: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -32,7 +32,7 @@ class Rounds(Buffer):
     def restore(self, checkpoint: Path) -> None:
         """Go on after the step whose checkpoint is in this folder, or from the beginning if it holds no such file."""
         spec, model = self._trainer.spec, Path(self._trainer.config.actor_rollout_ref.model.path)
-        self._stream = TrainingStream(spec.task.problems(spec.train, data.fits(spec, model)), spec.seed)
+        self._stream = TrainingStream(spec.task.problems(spec.train, data.tokens(model)), spec.seed)
         path = checkpoint / FILE
         found: dict[str, Any] = read_json(path) if path.exists() else {"cursor": 0, "state": {}}
         self._cursor: int = found["cursor"]

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pandas as pd
 
-from mcpo_cli.errors import ConfigError, bad_data, nearest
+from mcpo_cli.errors import ConfigError, bad_data, nearest, similar
 from mcpo_cli.results.log import Log
 
 Row = dict[str, Any]
@@ -21,14 +21,27 @@ Row = dict[str, Any]
 class Options:
     """What a user says about a log that it does not say itself."""
 
-    columns: Mapping[str, str] = field(default_factory=dict)
-    """Names in the file by the names of `results.log`: correct=exact_match, problem=doc_id, ..."""
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Names in the file by the names of `results.log`: correct=exact_match, problem=doc_id, ...
+
+    Of several, which logs of several tools may have, a file is read by the first that it has.
+    """
     benchmark: str = ""
     """Read this benchmark only, or name the only one of a file that names none."""
 
-    def column(self, name: str) -> str:
-        """The file's name of a column."""
-        return self.columns.get(name, name)
+    def column(self, name: str, known: Collection[str]) -> str:
+        """The name of a column in a file with the columns `known`."""
+        return next((one for one in self.columns.get(name, ()) if one in known), name)
+
+    def lacking(self, name: str, known: Collection[str]) -> str:
+        """The name that a column was said to have, if it is none of the columns `known`; empty if it is one."""
+        asked = self.columns.get(name, ())
+        return "" if any(one in known for one in asked) else "".join(asked[:1])
+
+    def among(self, name: str, asked: str, known: Collection[str]) -> str:
+        """The fix of a file that has no column `asked`: a second name, which this file has."""
+        other = name if name in known else similar(asked, known) or "NAME"
+        return f"--columns {name}={asked},{name}={other}  (each file is read by the one that it has)"
 
 
 @dataclass(frozen=True)
@@ -129,12 +142,13 @@ def score_name(path: Path, known: Sequence[str], options: Options, preferred: It
     Raises:
         ConfigError: there is no such score, or several and none is preferred.
     """
-    wanted = options.columns.get("correct", "")
-    if wanted and wanted not in known:
+    if wanted := options.lacking("correct", known):
         raise bad_data(
-            f"{path}: it has no score {wanted!r}: {nearest(wanted, known)}" if known else f"{path}: it has no scores"
+            f"{path}: it has no score {wanted!r}: {nearest(wanted, known)}" if known else f"{path}: it has no scores",
+            fix=options.among("correct", wanted, known) if known else None,
         )
-    for name in (wanted, *preferred):
+    asked = [options.column("correct", known)] if "correct" in options.columns else []
+    for name in (*asked, *preferred):
         if name in known:
             return name
     raise bad_data(

@@ -26,10 +26,13 @@ def read(path: Path, options: Options) -> list[Log]:
         ConfigError: it is damaged, lacks a column, or names a sample twice.
     """
     table = load(path)
-    names = {options.column(name): name for name in OWN if options.column(name) in table.column_names}
-    for asked in options.columns.values():
-        if asked not in table.column_names:
-            raise bad_data(f"{path}: it has no column {asked!r}: {nearest(asked, table.column_names)}")
+    known = table.column_names
+    names = {column: name for name in OWN if (column := options.column(name, known)) in known}
+    for name in options.columns:
+        if asked := options.lacking(name, known):
+            raise bad_data(
+                f"{path}: it has no column {asked!r}: {nearest(asked, known)}", fix=options.among(name, asked, known)
+            )
     samples = table.select(list(names)).rename_columns(list(names.values())).to_pandas()
     if "benchmark" not in samples:
         samples["benchmark"] = options.benchmark or "results"

@@ -65,8 +65,8 @@ def _log(file: Path, named: Path, options: Options) -> Log:
         }
     )
     for name in ("gold", "answer"):
-        if options.column(name) in table.column_names:
-            samples[name] = [text(one) for one in table[options.column(name)].to_pylist()]
+        if (column := options.column(name, table.column_names)) in table.column_names:
+            samples[name] = [text(one) for one in table[column].to_pylist()]
     facts = said({"metric": score, "step": _step(file)})
     return checked(named, samples, {str(samples["benchmark"].iloc[0]) if len(samples) else "": facts})
 

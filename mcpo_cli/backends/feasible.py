@@ -1,0 +1,72 @@
+"""What no machine can train of a plan: asked before a start and by a dry run, which say the same."""
+
+import functools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from mcpo_cli import backends, pretrained
+from mcpo_cli.config import forking
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.home import location
+from mcpo_cli.runs import forks
+from mcpo_cli.tasks.base import Messages, Tokens
+from mcpo_cli.tokenization import TEXT, prompt_ids
+
+ADDED_TOKENS = 8
+"""More than a tokenizer adds to a text without a chat template, such as one for its beginning."""
+
+
+def check(specs: Iterable[RunSpec]) -> None:
+    """Raise ConfigError for the first of `specs` that could not do its first step on any machine.
+
+    Writes and fetches nothing: problems and models that are not here are checked when they are fetched.
+    """
+    seen = set[str]()
+    for spec in specs:
+        backends.get(spec.backend).check_spec(spec)
+        if spec.fork:
+            _check_fork(spec)
+        # Seeds and methods share their problems.
+        if (key := repr((spec.task, spec.train, spec.eval.problems, spec.model))) not in seen:
+            seen.add(key)
+            _check_problems(spec)
+
+
+def _check_fork(spec: RunSpec) -> None:
+    """A fork has a state to begin from, its own or one that the other run kept."""
+    kept = backends.get(spec.backend).kept
+    if max(kept(location() / "runs" / spec.run_id), default=0) < forking.place(spec.fork)[1]:
+        forks.origin(spec, kept)
+
+
+def _check_problems(spec: RunSpec) -> None:
+    """There are a batch of training problems whose prompts fit, and as many held-out ones as are asked for."""
+    if spec.task.is_here:
+        problems = spec.task.problems(spec.train, _tokens(spec))
+        problems.training(spec.seed, 0, spec.train.prompts)
+        problems.tiers(spec.eval.problems)
+
+
+def _tokens(spec: RunSpec) -> Tokens:
+    """How many tokens a prompt has, or at most has where that already fits; 0 where the model is not here.
+
+    No text has more tokens than bytes: so most tasks need no tokenizer, whose import takes seconds.
+    """
+    if not spec.model.path or not pretrained.is_here(spec.model):
+        return lambda messages: 0
+    folder, limit = pretrained.folder(spec.model), spec.train.max_prompt
+
+    def count(messages: Messages) -> int:
+        most = ADDED_TOKENS + sum(len(message["content"].encode()) for message in messages)
+        is_text = all(message["role"] == TEXT for message in messages)
+        return most if is_text and most <= limit else len(prompt_ids(_tokenizer(folder), messages))
+
+    return count
+
+
+@functools.lru_cache(maxsize=1)
+def _tokenizer(folder: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)

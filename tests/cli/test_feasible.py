@@ -1,0 +1,54 @@
+"""What no machine can train is refused by `--dry-run` with the words of `train`, and before anything is written."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import InProcess
+from tests.models import wordy
+from tests.unit.test_write_a_task import told
+
+
+@pytest.fixture
+def words(plugin_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """The settings of a run of each kind that cannot be trained."""
+    letters = told()["letters"]
+    (plugin_folder / "letters.py").write_text(letters, encoding="utf-8")
+    # Of two letters there are some hundred short strings.
+    few = letters.replace('choices("abcde"', 'choices("ab"').replace('"letters"', '"few"')
+    (plugin_folder / "few.py").write_text(few, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    lines = [f'{{"problem": "What is {one} and {one + 1} and {one + 2}?", "answer": "{one}"}}\n' for one in range(60)]
+    (tmp_path / "mine.jsonl").write_text("".join(lines), encoding="utf-8")
+    model = f"model.path={wordy(tmp_path / 'model')}"
+    own = ["data=./mine.jsonl", "scale=smoke", "task.style=plain", 'task.template="{question}"']
+    return {
+        "a task without words of its own": ["task=letters"],
+        "too few problems": ["task=few", model],
+        "own data without a model": own,
+        "prompts that are too long": [*own, model, "train.max_prompt=2"],
+        "too few of one's own problems": [*own, model, "train.prompts=64", "train.mini_batch=64"],
+    }
+
+
+KINDS = {
+    "a task without words of its own": "contradiction",
+    "too few problems": "no_room",
+    "own data without a model": "contradiction",
+    "prompts that are too long": "no_room",
+    "too few of one's own problems": "no_room",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_dry_run_refuses_what_train_refuses(kind: str, here: InProcess, words: dict[str, list[str]]) -> None:
+    refused = here.refused(KINDS[kind], "train", *words[kind])
+    assert here.refused(KINDS[kind], "train", *words[kind], "--dry-run") == refused
+    assert here.untouched()
+
+
+def test_the_fix_of_long_prompts_suffices(here: InProcess, words: dict[str, list[str]]) -> None:
+    *rest, _ = words["prompts that are too long"]
+    fix = here.refused("no_room", "train", *rest, "train.max_prompt=2", "--dry-run").partition("fix: ")[2]
+    (run,) = here.json("train", *rest, fix.split()[0], "--dry-run")["runs"]
+    assert run["state"] == "planned"

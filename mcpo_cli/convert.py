@@ -14,6 +14,8 @@ from mcpo_cli.errors import ConfigError, mend, nearest
 T = TypeVar("T")
 SWITCH = {"on": True, "yes": True, "off": False, "no": False}
 """Words that YAML reads as true or false but Hydra's grammar reads as text."""
+CALLED = {"gpu": "cuda"}
+"""Choices as users call them, and what they are called here: `gpu` is spelled like `cpu`, its opposite."""
 LARGEST_INT, LARGEST_FLOAT = 2**31 - 1, 3.4e38
 """The largest 32-bit values, because computations use settings as 32-bit numbers."""
 BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
@@ -67,7 +69,9 @@ def _typed(hint: Any, value: Any, path: str) -> Any:
     origin = get_origin(hint)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         if not isinstance(value, Mapping):
-            raise _wrong_type(path, value, "a group of settings")
+            names = [field.name for field in dataclasses.fields(hint)]
+            fix = f"{path}.{names[0]}=VALUE  (its settings: {', '.join(names)})"
+            raise _wrong_type(path, value, "a group of settings", fix)
         return convert(hint, value, path)
     if origin in (Union, types.UnionType):
         if value is None and type(None) in get_args(hint):
@@ -78,9 +82,10 @@ def _typed(hint: Any, value: Any, path: str) -> Any:
         # The types must match too, because True == 1.
         if not any(type(value) is type(choice) and value == choice for choice in get_args(hint)):
             choices = [str(choice) for choice in get_args(hint)]
+            meant = CALLED.get(str(value).lower(), str(value))
             raise ConfigError(
-                f"{path}={value}: {nearest(str(value), choices)}",
-                fix=mend(path + "={}", str(value), choices),
+                f"{path}={value}: {nearest(meant, choices)}",
+                fix=mend(path + "={}", meant, choices),
                 code="out_of_bounds",
             )
         return value
@@ -106,14 +111,14 @@ def _several(inner: tuple[Any, ...], value: Any, path: str, *, named: bool) -> A
 def _scalar(hint: type, value: Any, path: str) -> Any:
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         if not abs(value) <= LARGEST_FLOAT:
-            raise ConfigError(f"{path}={value}: must be a finite number that fits into 32 bits")
+            raise ConfigError(f"{path}={value}: must be a finite number, at most {LARGEST_FLOAT:g}")
         return float(value)
     if hint is int and isinstance(value, float) and math.isfinite(value):
         raise ConfigError(f"{path}={value}: must be an integer", fix=f"{path}={round(value)}")
     if hint is bool and str(value).lower() in SWITCH:
         return SWITCH[str(value).lower()]
     if hint is int and type(value) is int and abs(value) > LARGEST_INT:
-        raise ConfigError(f"{path}={value}: must be an integer that fits into 32 bits", fix=f"{path}={LARGEST_INT}")
+        raise ConfigError(f"{path}={value}: must be an integer of at most {LARGEST_INT}")
     if hint is str and isinstance(value, str) and any(unicodedata.category(sign) in ("Cc", "Cs") for sign in value):
         raise ConfigError(f"{path}={value!r}: must be text without control characters")
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):

@@ -19,6 +19,7 @@ Only `mcpo_cli.main` turns an exception into an exit code; everything else raise
 import difflib
 from collections.abc import Iterable, Mapping
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 UNEXPECTED = 70
@@ -141,17 +142,34 @@ no_room = partial(ConfigError, code="no_room")
 
 
 def nearest(wanted: str, known: Iterable[str]) -> str:
-    """A hint "did you mean 'x'?", or all `known` names if none is close."""
+    """A hint "did you mean 'x'?", with two names if they are equally near, or all `known` names if none is close."""
     names = sorted(set(known))
-    meant = similar(wanted, names)
-    return f"did you mean '{meant}'?" if meant else "one of: " + ", ".join(names)
+    meant = _alike(wanted, names)
+    return f"did you mean {' or '.join(map(repr, meant))}?" if meant else "one of: " + ", ".join(names)
 
 
 def similar(wanted: str, known: Iterable[str]) -> str:
     """The known name that is spelled much like `wanted`, whatever its case; empty if none is."""
+    return next(iter(_alike(wanted, known)), "")
+
+
+def _alike(wanted: str, known: Iterable[str]) -> list[str]:
+    """The known names that are spelled most like `wanted`, several if they are equally near.
+
+    Of these, the one that begins most like it comes first: `dappo` is as near to `dapo` as to `dppo`, but few slips are
+    at the beginning of a word.
+    """
     spelled = {name.lower(): name for name in sorted(known, reverse=True)}
-    close = difflib.get_close_matches(wanted.lower(), spelled, n=1, cutoff=SIMILAR)
-    return spelled[close[0]] if close else ""
+    word = wanted.lower()
+    close = difflib.get_close_matches(word, spelled, n=max(1, len(spelled)), cutoff=SIMILAR)
+    likeness = {name: difflib.SequenceMatcher(None, name, word).ratio() for name in close}
+    equal = [name for name in close if likeness[name] == max(likeness.values())]
+    return [spelled[name] for name in sorted(equal, key=lambda name: (-_same_beginning(name, word), name))]
+
+
+def _same_beginning(one: str, other: str) -> int:
+    """The number of letters that two words begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def mend(form: str, wanted: str, known: Iterable[str], otherwise: str | None = None) -> str | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import paths, safetensors_header
-from mcpo_cli.errors import ConfigError, bad_model, first_line, nearest
+from mcpo_cli.errors import ConfigError, bad_model, first_line, nearest, similar
 
 TOKENIZER = (
     "tokenizer.json",
@@ -326,7 +326,7 @@ def _weights(name: str, folder: Path) -> list[Path]:
         if pickled := sorted(path.name for kind in ("*.bin", "*.pth", "*.pt") for path in folder.glob(kind)):
             fix = "https://huggingface.co/spaces/safetensors/convert converts a hub model to safetensors"
             raise bad_model(f"{what}; {pickled[0]} is a pickle, which can run code and is never loaded", fix=fix)
-        raise bad_model(what)
+        raise bad_model(what, fix=f"copy {absent[0]} into {name}")
     return [folder / file for file in names]
 
 
@@ -396,4 +396,5 @@ def _neighbour(path: Path) -> str:
     if not path.parent.is_dir():
         return f"{path.parent} does not exist either; a model on the Hugging Face Hub is named OWNER/NAME"
     names = [entry.name for entry in path.parent.iterdir() if entry.is_dir()]
-    return nearest(path.name, names) if names else f"{path.parent} has no folders"
+    listed = f"{path.parent} has {', '.join(sorted(names)) or 'no folders'}"
+    return nearest(path.name, names) if similar(path.name, names) else listed

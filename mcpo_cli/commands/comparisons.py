@@ -142,7 +142,8 @@ def refuse_design(name: str) -> None:
     """Raise ConfigError if the suite has a design: seeds at one place of its space are no pairs to compare."""
     if plan.read(name).design:
         raise ConfigError(
-            f"{name} has a design: its arms are compared over a space of settings, with the suite's own baseline",
+            f"{name} has a design: its arms are compared over a space of settings, with the suite's own baseline; "
+            "options about metric, baseline or seeds do not apply",
             fix=f"mcpo compare {shlex.quote(name)}",
         )
 

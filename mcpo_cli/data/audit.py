@@ -130,14 +130,14 @@ def audit(
         talk: receives one line of progress.
     """
     texts = list(reading.problems)
-    talk(f"{len(texts)} problems: near-duplicates")
+    talk(f"problems compared for near-duplicates: {len(texts)}")
     near = near_duplicates(texts)
     overlaps = []
     for other, its in others:
         talk(f"overlap with {other.name}")
         overlaps.append(_overlap(dataset, reading, other, its))
     golds = list(dict.fromkeys(gold for counts in reading.problems.values() for gold in counts))
-    talk(f"{len(golds)} different golds, each graded against itself")
+    talk(f"different golds graded as answers to themselves: {len(golds)}")
     statuses = dict(zip(golds, self_grade(golds), strict=True))
     document = {
         "name": dataset.name,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.data.base import Dataset, Defect, Reading, integer, strip
-from mcpo_cli.errors import ConfigError, bad_data, nearest
+from mcpo_cli.errors import ConfigError, bad_data, mend, nearest
 
 FORMATS = (".jsonl", ".jsonl.gz", ".json", ".parquet")
 VERL = ("prompt", "reward_model")
@@ -54,7 +54,8 @@ def locate(path: Path, name: str) -> Path:
     if not path.is_file():
         present = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
         hint = nearest(path.name, present) if present else f"there is nothing in {path.parent}"
-        raise ConfigError(f"no such file: {path}; {hint}", fix=USE, code="not_found")
+        fix = mend(str(path.parent / "{}"), path.name, present, USE)
+        raise ConfigError(f"no such file: {path}; {hint}", fix=fix, code="not_found")
     if not _suffix(path):
         raise bad_data(f"{path}: unknown format '{path.suffix}'; known: {', '.join(FORMATS)}", fix=USE)
     return path
@@ -239,7 +240,7 @@ def _parse(content: bytes, where: str) -> Any:
     except UnicodeDecodeError as error:
         raise bad_data(f"{where}: not UTF-8 (byte {error.start})", fix="iconv -t UTF-8 -f CHARSET FILE") from error
     except (ValueError, RecursionError) as error:  # broken, nested too deep, or a number with thousands of digits
-        raise bad_data(f"{where}: broken JSON: {error}", fix=USE) from error
+        raise bad_data(f"{where}: broken JSON: {error}", fix="correct it, or write one JSON object a line") from error
 
 
 def _object(row: Any, where: str) -> Mapping[str, Any]:

@@ -41,9 +41,9 @@ def read(path: Path) -> list[Answer]:
     """
     read_answers = []
     for number, row in objects(path):
-        missing = "gold" if "gold" not in row else "" if {"response", "prediction"} & set(row) else "response"
-        if missing:
-            raise bad_data(f"{path}, line {number}: no '{missing}'; it has {', '.join(row) or 'nothing'}", fix=FORM)
+        texts = "" if {"response", "prediction"} & set(row) else "'response' or 'prediction'"
+        if missing := texts if "gold" in row else "'gold'":
+            raise bad_data(f"{path}, line {number}: no {missing}; it has {', '.join(row) or 'nothing'}", fix=FORM)
         kind = "response" if "response" in row else "prediction"
         for key in ("gold", kind):
             value = row[key]

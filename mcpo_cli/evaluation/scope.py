@@ -45,7 +45,9 @@ def subject(model: str, revision: str) -> Subject:
             facts = resolve(model, revision or None)
         except ConfigError as error:
             hint = "" if "/" in model or not runs else f"; no run of {location()} has that prefix either"
-            raise ConfigError(f"{error.message}{hint}", fix=error.fix or "mcpo runs list", code=error.code) from error
+            # A path can be no run's id.
+            fix = error.fix or (None if "/" in model else "mcpo runs list")
+            raise ConfigError(f"{error.message}{hint}", fix=fix, code=error.code) from error
         if is_folder:
             facts = replace(facts, name=facts.folder.name)
         spec_file = facts.folder.parent / "spec.json"

@@ -48,7 +48,9 @@ def folder(model: Model) -> Path:
         return fetch.folder(model)
     if not model.path:
         raise ConfigError(
-            f"model={model.name} is built from scratch: it has no files", fix="mcpo model list", code="contradiction"
+            f"model={model.name} is built from scratch: it has no files to fetch",
+            fix=f"mcpo train model={model.name}",
+            code="contradiction",
         )
     if not is_here(model):
         amount = fetch.gigabytes(2 * workload.model_parameters(model))

@@ -146,7 +146,7 @@ def read(what: str) -> Claim:
             raise ConfigError(f"there is no file {path}", fix=EXAMPLE, code="not_found")
         from mcpo_cli.config.reading import read_yaml
 
-        return claim(convert(Document, read_yaml(path), ""), what)
+        return claim(_stated(read_yaml(path), what), what)
     return claim(_document(what), "the claim")
 
 
@@ -169,7 +169,19 @@ def _document(line: str) -> Document:
     digits = max(len(side[""].partition(".")[2]) for side in sides)
     percent = True if "%" in line else None
     rest = {name: float(value) if name == "margin" else value for name, value in said.items()}
-    return convert(Document, {"rows": [{"a": a, "b": b}], "digits": digits, "percent": percent, **rest}, "")
+    return _stated({"rows": [{"a": a, "b": b}], "digits": digits, "percent": percent, **rest}, f"'{line}'")
+
+
+def _stated(said: Mapping[str, Any], where: str) -> Document:
+    """The document of what is `said`; its numbers are facts, so the nearest valid number corrects none of them."""
+    try:
+        return convert(Document, said, "")
+    except ConfigError as error:
+        if error.code != "out_of_bounds":
+            raise
+        raise ConfigError(
+            f"{where}: {error.message}", fix="give the number behind the scores", code=error.code
+        ) from error
 
 
 def _clauses(clause: str) -> Iterator[tuple[str, Any]]:
@@ -178,7 +190,8 @@ def _clauses(clause: str) -> Iterator[tuple[str, Any]]:
     while rest:
         name, found = next(((name, hit) for name, form in CLAUSES.items() if (hit := form.match(rest))), ("", None))
         if found is None:
-            raise ConfigError(f"'{clause}' is not understood: a clause says one of {', '.join(CLAUSES)}", fix=EXAMPLE)
+            known = ", ".join(name for name in CLAUSES if name != "numbers")
+            raise ConfigError(f"'{rest}' is not understood: the scores are A vs B, other clauses {known}", fix=EXAMPLE)
         groups = found.groups()
         match name:
             case "paired":
@@ -254,7 +267,10 @@ def _pair(row: Row, document: Document, scale: float, where: str) -> Pair:
     name = said["metric"] or (named[0] if named else f"avg@{said['samples'] or 1}")
     metric = _metric(name)
     if said["problems"] is None:
-        raise ConfigError(f"{where}: the number of problems is missing", fix="n=30, or problems: 30 in a file")
+        raise ConfigError(
+            f"{where}: the number of problems is missing",
+            fix="add the number of problems behind the scores: n=NUMBER, or problems: NUMBER in a file",
+        )
     samples = said["samples"] or metric.k
     a, b = (_number(side, metric, samples, said["seeds"] or 1, scale, where) for side in (row.a, row.b))
     against = row.against or document.names[1]
@@ -281,14 +297,14 @@ def _number(side: Any, metric: Metric, samples: int, seeds: int, scale: float, w
     found = Number(value, second, sd, se, more.samples or samples, more.seeds or seeds)
     if found.sd is not None and found.seeds < 2:
         raise ConfigError(
-            f"{where}: a standard deviation over runs needs at least 2 seeds",
-            fix="3 seeds, or seeds: 3 in a file",
+            f"{where}: sd is over seeds, and there must be at least 2, not {found.seeds}",
+            fix="give the number of seeds behind the scores, or leave sd out",
             code="contradiction",
         )
     if metric.k > found.samples:
         raise ConfigError(
             f"{where}: {metric} needs {metric.k} samples per problem, not {found.samples}",
-            fix=f"{metric.k} samples",
+            fix="give the number of samples behind the scores, or leave the metric out",
             code="contradiction",
         )
     return found

@@ -148,8 +148,8 @@ def _pairs(side: Side, baseline: Side, question: Question, warnings: list[str]) 
         common = [problem for problem in one.problems if problem in theirs]
         if len(common) < 2:
             raise ConfigError(
-                f"{side.name} and {baseline.name} share {len(common)} problems of {name}: nothing pairs "
-                f"({_some(one.problems)} against {_some(other.problems)})",
+                f"{side.name} and {baseline.name} have {len(common) or 'no'} problem of {name} in common, "
+                f"too few to pair: {side.name} has {_some(one.problems)}, {baseline.name} has {_some(other.problems)}",
                 fix="name the column that identifies a problem in both: --columns problem=NAME",
                 code="nothing_pairs",
             )

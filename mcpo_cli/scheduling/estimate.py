@@ -129,9 +129,9 @@ def within(plan: Plan, seconds: float, home: Path) -> Plan:
         more = [_planned(cell, home, estimator)[0]["seconds_left"] for cell in group]
         if (needed := makespan([*left, *more], parallel)) > seconds:
             if not taken:
-                raise ConfigError(
-                    f"the first {len(group)} runs take about {needed:.0f} s", fix=f"--budget {needed:.0f}s"
-                )
+                first = f"the first {len(group)} runs take" if len(group) > 1 else "the first run takes"
+                why = f"--budget of {seconds:.0f} s: {first} about {math.ceil(needed)} s"
+                raise ConfigError(why, fix=f"--budget {math.ceil(needed)}s")
             break
         taken, left = [*taken, *group], [*left, *more]
     return replace(plan, cells=tuple(taken))
@@ -165,9 +165,10 @@ def forecast(plan: Plan, home: Path, mean_response: float | None = None) -> Fore
     specs = [cell.spec for cell in plan.cells]
     limit = min(spec.train.max_response for spec in specs)
     if mean_response is not None and not 1 <= mean_response <= limit:
+        longer = f", or train.max_response={math.ceil(mean_response)}" if mean_response > limit else ""
         raise ConfigError(
             f"--mean-length {mean_response:g}: responses have 1 to train.max_response={limit} tokens",
-            fix=f"--mean-length {limit // 4 or 1}, or train.max_response={max(2, math.ceil(mean_response))}",
+            fix=f"--mean-length {limit // 4 or 1}{longer}",
         )
     estimator, parallel = Estimator(home, mean_response), slots(plan)
     basis, planned = estimator.basis(specs), [_planned(cell, home, estimator) for cell in plan.cells]

@@ -46,7 +46,7 @@ def closed(task: Task) -> ClosedTask:
         return task
     names = ", ".join(closed_registry())
     raise ConfigError(
-        f"task={task.name} has no vocabulary of its own to build a model for, as {names} have",
+        f"task={task.name} needs an existing model: one is built from scratch only for {names}",
         fix="model=smollm2-135m, or model.path=FOLDER",
         code="contradiction",
     )

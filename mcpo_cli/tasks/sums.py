@@ -84,7 +84,7 @@ class Sums(DrawnTextTask):
         fix = f"task.sorts=[{','.join(Sums.sorts)}]"
         for sort in self.sorts:
             if not SORT.fullmatch(sort):
-                yield f"task.sorts: '{sort}' is not digits of operands with + - * between them, such as 2+1", fix
+                yield f"task.sorts: '{sort}' must give each operand's number of digits, from 1, as 2+1 for 47+5", fix
         if len(set(self.sorts)) < max(1, len(self.sorts)):
             yield f"task.sorts={list(self.sorts)} {'repeats a sort' if self.sorts else 'is empty'}", fix
         yield from super().contradictions(train)

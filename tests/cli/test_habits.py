@@ -9,7 +9,7 @@ from mcpo_cli import __version__
 from mcpo_cli.analysis.verdicts import TESTED
 from mcpo_cli.config import reference
 from mcpo_cli.config.plan import expanded, from_overrides
-from mcpo_cli.errors import mend, similar
+from mcpo_cli.errors import mend, nearest, similar
 from mcpo_cli.results.verdicts import Word
 from tests.cli.conftest import InProcess
 from tests.cli.test_arms import SMALL, done
@@ -99,11 +99,17 @@ def test_settings_that_cannot_be_meant_are_warned_of(here: InProcess) -> None:
         ("GRPO", ["grpo", "vespo"], "grpo"),
         ("nope", ["hinge", "mastery"], ""),
         ("tabel1", ["table1", "table2"], "table1"),
+        ("dappo", ["dppo", "dapo"], "dapo"),  # as near to both, and begins like the second
     ],
 )
 def test_a_name_is_offered_only_where_it_is_similar(wanted: str, known: list[str], meant: str) -> None:
     assert similar(wanted, known) == meant
     assert mend("mcpo {}", wanted, known) == (f"mcpo {meant}" if meant else None)
+
+
+def test_names_that_are_equally_near_are_all_offered() -> None:
+    assert nearest("dappo", ["dppo", "mcpo", "dapo"]) == "did you mean 'dapo' or 'dppo'?"
+    assert nearest("tabel1", ["table1", "table2"]) == "did you mean 'table1'?"
 
 
 @pytest.mark.parametrize("words", ["method show mcpo --rollouts 1000000000", f"evaluate x --limit {10**30}"])

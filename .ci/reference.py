@@ -47,8 +47,22 @@ chosen decides on that option.
 Each is deterministic, and a killed run draws what an uninterrupted one draws. Rollouts that are thrown away count as
 costs. All of them run on both backends. Under `backend=verl`, `uniform` and `refill` use verl's own data loader and
 its refilling of single groups while others are sampled, so that `refill` may throw away other groups than on the local
-engine; every other sampler draws its rounds there as it does here. `mcpo sampler check NAME` runs the checks that all
-of these pass in CI; [your own](write-a-sampler.md) can be in a folder.
+engine; every other sampler draws its rounds there as it does here.
+
+All of these pass the same checks in CI; [your own](write-a-sampler.md) can be in a folder (the right column is cut):
+
+```console
+$ mcpo sampler check greso
+    check                          requirement, or what is wrong
+ok  name and options               The name can stand in settings, and the options agree ...
+ok  every step gets a batch        Each step gets a whole batch; a sampler without a filter ...
+ok  budgets are kept               Where no group is wanted, a step ends once it has rolled ...
+ok  no prompt is twice in a batch  No problem is in a batch twice, unless the stream itself ...
+ok  draws are deterministic        The same draws every time, whatever other code does ...
+ok  nothing is changed in place    `draw` and `after` leave the state that they get as it is.
+ok  only declared state            The state is columns of numbers with the same names ...
+ok  a resumed run draws the same   From the checkpoint of any step, written and read ...
+```
 """
 ABSENT = """\
 ## Not here

@@ -41,7 +41,7 @@ MCPO = [command for command in commands() if command.startswith("mcpo ")]
 
 def test_the_readme_shows_what_to_type() -> None:
     kinds = {command.split()[0] for command in commands()}
-    assert kinds == {"make", "mcpo", "pip", "docker", ".", "python"}
+    assert kinds == {"make", "mcpo", "pip", "docker", ".", "python", "export"}
     assert len(MCPO) > 30
 
 

@@ -14,6 +14,7 @@ from tests.cli.conftest import InProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHERS = (
+    "tutorial.md",
     "verbs.md",
     "settings.md",
     "samplers.md",

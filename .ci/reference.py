@@ -31,6 +31,8 @@ listed here; `mcpo help` has them.
 | page | its settings |
 |---|---|
 """
+LONG = 100
+"""Settings of a group above which a phone would show its table on a page of more than 15 000 pixels."""
 VERB = re.compile(r"^## (?=`mcpo ([\w-]+)`$)", re.MULTILINE)
 LISTED = re.compile(r"^\* `([a-z]+)`: .*$", re.MULTILINE)
 """A verb in the list of all verbs, where typer cuts its description."""
@@ -97,16 +99,21 @@ def _console(examples: re.Match[str]) -> str:
 
 
 def settings() -> dict[str, str]:
-    """All keys by group, and a page for each group with a table."""
+    """All keys by group, and a page for each group with a table; of a long one, another with options of one owner."""
     index, pages = SETTINGS, {}
     for group, found in groupby(reference.entries(), key=lambda entry: entry.key.partition(".")[0]):
         entries = list(found)
-        keys = ", ".join(dict.fromkeys(f"`{entry.key}`" for entry in entries))
-        index += f"| [{group}](settings/{group}.md) | {keys} |\n"
-        # Without the empty column of headings the table has its place.
-        head = f"---\nhide: [toc]\n---\n# Settings: {group}\n\n"
-        head += "| setting | default | allowed | meaning | kind |\n|---|---|---|---|---|"
-        pages[f"settings/{group}.md"] = head + "".join(map(_row, entries)) + "\n"
+        own = [entry for entry in entries if len(entry.owners) == 1] if len(entries) > LONG else []
+        parts = {group: [entry for entry in entries if entry not in own], f"{group}-own": own}
+        for name, part in parts.items():
+            if part:
+                title = group if name == group else f"{group}, options of a single one"
+                keys = ", ".join(dict.fromkeys(f"`{entry.key}`" for entry in part))
+                index += f"| [{title}](settings/{name}.md) | {keys} |\n"
+                # Without the empty column of headings the table has its place.
+                head = f"---\nhide: [toc]\n---\n# Settings: {title}\n\n"
+                head += "| setting | default | allowed | meaning | kind |\n|---|---|---|---|---|"
+                pages[f"settings/{name}.md"] = head + "".join(map(_row, part)) + "\n"
     return {"settings.md": index, **pages}
 
 

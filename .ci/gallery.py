@@ -36,11 +36,16 @@ ABREAST, WIDEST = 4, 25
 """Panels side by side, and characters of a line above one."""
 HEAD = """# Methods
 
-Every method that `mcpo train method=NAME` takes, then what they do with a prompt and a token, and what was checked.
-`mcpo method show NAME` prints the page of a method with all options. `python .ci/gallery.py` writes these pages and
-their pictures from the methods themselves.
+Every method that `mcpo train method=NAME` takes. [Weights and checks](methods-compared.md) has what they do with a
+prompt and a token, and what was checked; [what gradients estimate](methods-atlas.md) compares each with the exact
+gradient. `mcpo method show NAME` prints the page of a method with all options. `python .ci/gallery.py` writes these
+pages and their pictures from the methods themselves.
 
 {index}
+"""
+COMPARED = """# Methods: weights and checks
+
+What the [methods](methods.md) do with a prompt and with a token, and what they were compared with.
 
 ## How much a prompt weighs
 
@@ -229,8 +234,8 @@ def pages() -> dict[str, str]:
     kinds, curves, up, down = dict(sorted(registry().items())), weights(), clipping(1), clipping(-1)
     without, undrawn = (", ".join(f"`{name}`" for name in kinds if name not in drawn) for drawn in (curves, up))
     rows = estimates()
-    head = HEAD.format(
-        index="\n".join(index()),
+    head = HEAD.format(index="\n".join(index()))
+    compared = COMPARED.format(
         without=without,
         undrawn=undrawn,
         references="\n".join(references()) + "\n",
@@ -243,7 +248,8 @@ def pages() -> dict[str, str]:
     )
     of_atlas = hashlib.sha256(ATLAS.read_bytes()).hexdigest()[:12]
     return {
-        PAGE.name: f"{head}\n<!-- curves {digest(curves, up, down)} -->\n",
+        PAGE.name: head,
+        "methods-compared.md": f"{compared}\n<!-- curves {digest(curves, up, down)} -->\n",
         "methods-atlas.md": f"{estimated}\n<!-- atlas {of_atlas} -->\n",
         **{f"methods/{name}.md": described(name) for name in kinds},
     }

@@ -31,6 +31,8 @@ listed here; `mcpo help` has them.
 | page | its settings |
 |---|---|
 """
+LONG = 100
+"""Settings of a group above which a phone would show its table on a page of more than 15 000 pixels."""
 VERB = re.compile(r"^## (?=`mcpo ([\w-]+)`$)", re.MULTILINE)
 LISTED = re.compile(r"^\* `([a-z]+)`: .*$", re.MULTILINE)
 """A verb in the list of all verbs, where typer cuts its description."""
@@ -47,8 +49,22 @@ chosen decides on that option.
 Each is deterministic, and a killed run draws what an uninterrupted one draws. Rollouts that are thrown away count as
 costs. All of them run on both backends. Under `backend=verl`, `uniform` and `refill` use verl's own data loader and
 its refilling of single groups while others are sampled, so that `refill` may throw away other groups than on the local
-engine; every other sampler draws its rounds there as it does here. `mcpo sampler check NAME` runs the checks that all
-of these pass in CI; [your own](write-a-sampler.md) can be in a folder.
+engine; every other sampler draws its rounds there as it does here.
+
+All of these pass the same checks in CI; [your own](write-a-sampler.md) can be in a folder (the right column is cut):
+
+```console
+$ mcpo sampler check greso
+    check                          requirement, or what is wrong
+ok  name and options               The name can stand in settings, and the options agree ...
+ok  every step gets a batch        Each step gets a whole batch; a sampler without a filter ...
+ok  budgets are kept               Where no group is wanted, a step ends once it has rolled ...
+ok  no prompt is twice in a batch  No problem is in a batch twice, unless the stream itself ...
+ok  draws are deterministic        The same draws every time, whatever other code does ...
+ok  nothing is changed in place    `draw` and `after` leave the state that they get as it is.
+ok  only declared state            The state is columns of numbers with the same names ...
+ok  a resumed run draws the same   From the checkpoint of any step, written and read ...
+```
 """
 ABSENT = """\
 ## Not here
@@ -83,16 +99,21 @@ def _console(examples: re.Match[str]) -> str:
 
 
 def settings() -> dict[str, str]:
-    """All keys by group, and a page for each group with a table."""
+    """All keys by group, and a page for each group with a table; of a long one, another with options of one owner."""
     index, pages = SETTINGS, {}
     for group, found in groupby(reference.entries(), key=lambda entry: entry.key.partition(".")[0]):
         entries = list(found)
-        keys = ", ".join(dict.fromkeys(f"`{entry.key}`" for entry in entries))
-        index += f"| [{group}](settings/{group}.md) | {keys} |\n"
-        # Without the empty column of headings the table has its place.
-        head = f"---\nhide: [toc]\n---\n# Settings: {group}\n\n"
-        head += "| setting | default | allowed | meaning | kind |\n|---|---|---|---|---|"
-        pages[f"settings/{group}.md"] = head + "".join(map(_row, entries)) + "\n"
+        own = [entry for entry in entries if len(entry.owners) == 1] if len(entries) > LONG else []
+        parts = {group: [entry for entry in entries if entry not in own], f"{group}-own": own}
+        for name, part in parts.items():
+            if part:
+                title = group if name == group else f"{group}, options of a single one"
+                keys = ", ".join(dict.fromkeys(f"`{entry.key}`" for entry in part))
+                index += f"| [{title}](settings/{name}.md) | {keys} |\n"
+                # Without the empty column of headings the table has its place.
+                head = f"---\nhide: [toc]\n---\n# Settings: {title}\n\n"
+                head += "| setting | default | allowed | meaning | kind |\n|---|---|---|---|---|"
+                pages[f"settings/{name}.md"] = head + "".join(map(_row, part)) + "\n"
     return {"settings.md": index, **pages}
 
 

@@ -70,6 +70,7 @@ def evaluate(
     from mcpo_cli.config.evaluation import Evaluation
     from mcpo_cli.errors import Interrupted
     from mcpo_cli.evaluation import asking, protocol, run, scope
+    from mcpo_cli.results import evaluation_page
 
     chosen = load.settings(Evaluation, settings or [])
     subject = scope.subject(model, chosen.revision)
@@ -96,7 +97,9 @@ def evaluate(
             results = run.evaluate(plan, loaded, console.progress)
     except KeyboardInterrupt as error:
         raise Interrupted("stopped; all samples so far are kept", fix="the same command continues") from error
+    written = evaluation_page.write(run.folder(plan.eval_id), results)
     publish(run.folder(plan.eval_id))
+    console.talk(f"metrics and samples: {written}")
     if as_json:
         console.print_json(results)
     else:
@@ -170,6 +173,7 @@ def grade(
     from mcpo_cli.evaluation import regrade
     from mcpo_cli.evaluation.gradings import Graders
     from mcpo_cli.grading import tally
+    from mcpo_cli.results import evaluation_page
 
     others = [name.strip() for name in compare.split(",") if name.strip()]
     regrade.check_graders([*([grader] if grader else []), *others])
@@ -183,6 +187,7 @@ def grade(
             publish = evaluation_publisher("", console.talk)
             document["results"] = regrade.grade_again(folder, drawn, grader, pools, console.progress)
             verdicts = regrade.verdicts(folder, document["results"])
+            evaluation_page.write(folder, document["results"])
             publish(folder)
         else:
             with console.progress(grader or "math_verify", len(answers), "answers") as advance:

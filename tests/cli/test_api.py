@@ -10,6 +10,7 @@ import pytest
 from mcpo_cli import api
 from mcpo_cli.config.plan import from_suite
 from tests.cli.conftest import InProcess
+from tests.pages import shows
 from tests.store_runs import made_up
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
@@ -25,10 +26,15 @@ def trained(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> InProcess:
 
 def test_the_page_does_what_it_says(trained: InProcess, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 5
-    for block in blocks:
-        exec(block, names)
+    blocks = re.findall(r"```(python|text)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert [kind for kind, _ in blocks].count("python") == 7
+    printed = ""
+    for kind, block in blocks:
+        if kind == "text":  # below the block that printed it
+            assert shows(block, printed, numbers=False)
+        else:
+            exec(block, names)
+            printed = capsys.readouterr().out
     ids = {cell.spec.run_id for cell in names["plan"].cells}
     assert names["same"].plan_id == names["plan"].plan_id
     assert len(names["sweep"].cells) == 4
@@ -36,9 +42,6 @@ def test_the_page_does_what_it_says(trained: InProcess, capsys: pytest.CaptureFi
     for frame in ("steps", "problems", "scores", "groups", "settings"):
         assert set(names[frame]["run_id"]) == ids
     assert set(names["curve"].index.get_level_values("arm")) == {"DAPO", "MCPO"}
-    printed = capsys.readouterr().out
-    assert "12 of 18 runs are not done" in printed
-    assert "mcpo ablate table2 scale=smoke" in printed
 
 
 def test_comparisons_and_findings_are_those_of_the_verbs(trained: InProcess) -> None:

@@ -14,6 +14,7 @@ from tests.cli.conftest import InProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHERS = (
+    "tutorial.md",
     "verbs.md",
     "settings.md",
     "samplers.md",
@@ -41,7 +42,7 @@ MCPO = [command for command in commands() if command.startswith("mcpo ")]
 
 def test_the_readme_shows_what_to_type() -> None:
     kinds = {command.split()[0] for command in commands()}
-    assert kinds == {"make", "mcpo", "pip", "docker", ".", "python"}
+    assert kinds == {"make", "mcpo", "pip", "docker", ".", "python", "export"}
     assert len(MCPO) > 30
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import ROOT
+from tests.pages import sessions, shows
 
 pytestmark = pytest.mark.slow
 ELSEWHERE = ("pip ", "make ")
@@ -52,11 +53,11 @@ class Reader:
         return shown
 
 
-def lines(text: str, prompt: str = "") -> Iterator[str]:
+def lines(text: str) -> Iterator[str]:
     """The commands of a block."""
     for line in text.splitlines():
-        if line.strip() and line.startswith(prompt):
-            yield line.removeprefix(prompt)
+        if line.startswith("$ "):
+            yield line.removeprefix("$ ")
 
 
 def estimate(dry_run: str) -> int:
@@ -80,7 +81,7 @@ def test_the_readme(installed: Path, tmp_path: Path) -> None:
         if kind == "python":
             (tmp_path / "snippet.py").write_text(text, encoding="utf-8")
             assert "mcpo" in reader.types("python snippet.py").lower()
-        for command in lines(text, "$ ") if kind == "console" else ():
+        for command in lines(text) if kind == "console" else ():
             if command.startswith(ELSEWHERE):
                 continue
             before = of_children()
@@ -102,13 +103,15 @@ def test_the_tutorial(installed: Path, tmp_path: Path) -> None:
     blocks = BLOCK.findall(page)
     for name, suite in zip(suites, [text for kind, text in blocks if kind == "yaml"], strict=True):
         (tmp_path / name).write_text(suite, encoding="utf-8")
-    typed = [command for kind, text in blocks if kind == "bash" for command in lines(text)]
+    typed = [command for kind, text in blocks if kind == "console" for command in lines(text)]
     assert len(typed) >= 9
     shown, used = dict[str, str](), dict[str, float]()
     for command in typed:
         before = of_children()
         shown[command] = reader.types(command)
         used[command.partition("#")[0].strip()] = of_children() - before
+    for command, printed in (line for session in sessions(page) for line in session if line[1]):
+        assert shows(printed, shown[command], numbers=False), f"{command}\n{shown[command]}"
     (planned,) = [text for command, text in shown.items() if command.startswith("mcpo train hinge.yaml --dry-run")]
     assert used["mcpo ablate hinge.yaml"] < 2 * estimate(planned)
     assert list((tmp_path / "mcpo-results" / "reports").rglob("hinge*.csv"))

@@ -11,7 +11,9 @@ from mcpo_cli.config import plan
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 OVERRIDES = ["scale=smoke", "model=toy-s", "seed=0,1", "probe.panel_every=1", "compute.tracking_uri=offline"]
-FIGURES = {"01_quickstart": 2, "02_mastery_and_forgetting": 2, "03_add_your_method": 1}
+FIGURES = {"01_quickstart": 2, "02_mastery_and_forgetting": 2, "03_add_your_method": 1, "04_mcpo_with_smollm2": 1}
+TRAINS = {"04_mcpo_with_smollm2": "scale=smoke model=toy-s compute.tracking_uri=offline"}
+"""What a notebook trains here in place of SmolLM2, which has to be fetched."""
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -43,7 +45,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, base_policies: Path) -> Path:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs_and_draws_its_figures(path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCPO_HOME", str(home))
-    monkeypatch.setenv("MCPO_OVERRIDES", " ".join(OVERRIDES))
+    monkeypatch.setenv("MCPO_OVERRIDES", TRAINS.get(path.stem, " ".join(OVERRIDES)))
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(home)}}).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]

@@ -195,15 +195,6 @@ def test_the_command_prints_a_table_or_json(capsys: pytest.CaptureFixture[str], 
     assert "note: 1.4 is not a share" in capsys.readouterr().out
 
 
-def test_the_session_of_the_page_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    from mcpo_cli.commands.claim import claim
-
-    page = (Path(__file__).parents[2] / "docs" / "claims-of-others.md").read_text(encoding="utf-8")
-    session = page.partition("```console\n")[2].partition("\n```")[0].splitlines()
-    claim(session[0].split('"')[1])
-    assert session[1:] == [line.rstrip() for line in capsys.readouterr().out.rstrip().splitlines()]
-
-
 def test_all_right_and_all_wrong_have_a_variance_and_a_sentence() -> None:
     found = support(read("1 vs 0, n=30"))
     assert len(found.notes) == 2

@@ -244,6 +244,16 @@ def test_hard_prompts_gain_from_the_second_roll_on(runs: Runs) -> None:
     assert _of(product.data, arm="MCPO", group="never right at the first roll")["accuracy"].tolist() == [0, 1, 1]
 
 
+@pytest.mark.parametrize(("steps", "ticks"), [([1], [1]), ([1, 2], [1, 2]), ([0, 10, 20], [0, 5, 10, 15, 20])])
+def test_an_axis_of_steps_has_integers_alone(steps: list[int], ticks: list[int]) -> None:
+    data = pd.DataFrame([{"model": "toy-s", "arm": "a", "seed": 0, "base_seed": 0, "step": x, "y": 0.5} for x in steps])
+    figure = base.grid(data, "arm", lines("y", "y"))
+    figure.canvas.draw()
+    (low, high), axis = figure.axes[0].get_xlim(), figure.axes[0].xaxis
+    assert [place for place in axis.get_majorticklocs() if low <= place <= high] == ticks
+    assert {label.get_text() for label in axis.get_majorticklabels()} >= {str(tick) for tick in ticks}
+
+
 def test_many_panels_are_broken_into_rows_and_every_column_names_its_axis() -> None:
     arms = [f"arm {i}" for i in range(5)]
     data = pd.DataFrame([{"model": "toy-s", "arm": arm, "y": 1.0} for arm in arms])

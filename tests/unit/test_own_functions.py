@@ -227,8 +227,8 @@ def test_the_page_s_function_and_commands(tmp_path: Path, problems: Path, monkey
     assert judged("./mine.py:score", "2 + 3\nmakes 5").score == 1.1
     assert judged("./mine.py:score", "5\n" * 200 + "six").score == 0.0
     plans = [planned(*words.split()) for words in re.findall(r"^\$ mcpo train (.*)$", page, re.MULTILINE)]
-    rewarded, graded = plans
-    assert list(rewarded.plugins) == ["reward mine.py:score"]
+    rewarded, toy, graded = plans
+    assert list(rewarded.plugins) == list(toy.plugins) == ["reward mine.py:score"]
     assert list(graded.plugins) == ["grader mine.py:is_right"]
     assert list(rewarded.task.tier_sizes(1)) == list(graded.task.tier_sizes(1)) == ["held_out"]
 

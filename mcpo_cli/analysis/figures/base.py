@@ -313,7 +313,8 @@ def points(axes: Axes, axis: str = "y") -> None:
 
 def integer_ticks(axes: Axes) -> None:
     """Put few ticks, at integers, on the x-axis; `20k` is 20 000."""
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=True))
+    # With its default of two ticks the locator gives up integers where all data is at one step.
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
     axes.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k" if x >= 10_000 else f"{x:g}")
 
 

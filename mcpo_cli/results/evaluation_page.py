@@ -1,0 +1,99 @@
+"""A grading of an evaluation as a page: every metric with its standard error, and the samples with their verdicts.
+
+`report.html` loads nothing and has no JavaScript: the filters are CSS. `report.md` has the tables alone.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mcpo_cli.analysis import render
+from mcpo_cli.analysis.render import Grid
+from mcpo_cli.evaluation import gradings
+from mcpo_cli.evaluation.gradings import Samples
+from mcpo_cli.records import GradeRow, Results
+from mcpo_cli.runs.journal import write_atomic
+
+PROBLEMS = 200
+"""Most problems of a benchmark that are shown with their samples."""
+CHARACTERS = 6000
+"""Of a response; of a longer one the first and the last half of them are shown."""
+HEADER = ("benchmark", "metric", "value", "stderr", "shots", "version")
+FILTERS = {"all": "all", "some": "some correct, some not", "none": "none correct", "every": "all correct"}
+
+
+def write(folder: Path, results: Results) -> Path:
+    """Write `report.html` and `report.md` beside the grading `results` of the evaluation in `folder`.
+
+    Returns:
+        The path of `report.html`.
+    """
+    target = folder / "gradings" / str(results["grading"])
+    rows = {name: gradings.rows(folder, results["grading"], name) for name in results["benchmarks"]}
+    found = grid(results, rows)
+    write_atomic(target / "report.md", f"# {results['eval_id']}\n\n{results['label']}\n\n{render.pipes(found)}\n")
+    page = render.templates(Path(__file__).parent, html=True).get_template("evaluation.html.jinja").render(
+        results=results,
+        grid=found,
+        filters=FILTERS,
+        benchmarks={name: list(_problems(folder, name, graded)) for name, graded in rows.items()},
+        total={name: len(graded) for name, graded in rows.items()},
+        most=PROBLEMS,
+    )  # fmt: skip
+    write_atomic(target / "report.html", page)
+    return target / "report.html"
+
+
+def grid(results: Results, rows: Mapping[str, Sequence[GradeRow]]) -> Grid:
+    """One row per benchmark and metric.
+
+    The standard error of pass@1 is over problems: the deviation of their shares of correct samples, by the square root
+    of their number, which lm-evaluation-harness prints as well. The other metrics have none.
+    """
+    shots = "in the prompt" if results["protocol"].get("tasks") else "0"
+    lines = []
+    for name, one in results["benchmarks"].items():
+        version = f"{one['digest']}, graded by {one['grader']}"
+        for metric, value in one["metrics"].items():
+            if metric.endswith(("_low", "_high")) or math.isnan(value):
+                continue
+            error = f"{standard_error(rows[name]):.4f}" if metric == "pass_at_1" else "-"
+            lines.append([name, metric.replace("_at_", "@"), f"{value:.4f}", error, shots, version])
+    return Grid("Metrics", HEADER, lines, labels=2)
+
+
+def standard_error(rows: Sequence[GradeRow]) -> float:
+    """Of the mean over problems of the share of correct samples; NaN for fewer than two problems."""
+    shares = [row["c"] / row["n"] for row in rows if row["n"]]
+    if len(shares) < 2:
+        return math.nan
+    mean = sum(shares) / len(shares)
+    return math.sqrt(sum((share - mean) ** 2 for share in shares) / (len(shares) - 1) / len(shares))
+
+
+def _problems(folder: Path, benchmark: str, rows: Sequence[GradeRow]) -> Iterator[dict[str, Any]]:
+    """The first problems with what was answered: equal responses once, with their number."""
+    samples = Samples(folder / "samples" / benchmark)
+    for row in rows[:PROBLEMS]:
+        if (drawn := samples.read(row["problem"])) is None:
+            continue
+        texts = [sample.text for sample in drawn.samples]
+        answers = list(zip(texts, row["statuses"], row["answers"], row["finishes"], strict=True))
+        kind = "none" if not row["c"] else "every" if row["c"] == row["n"] else "some"
+        yield {
+            "text": drawn.problem.text,
+            "gold": row["gold"],
+            "correct": f"{row['c']} of {row['n']}",
+            "kind": kind,
+            "answers": [
+                {"count": count, "text": _cut(text), "status": status, "answer": answer, "finish": finish}
+                for (text, status, answer, finish), count in Counter(answers).items()
+            ],
+        }
+
+
+def _cut(text: str) -> str:
+    half = CHARACTERS // 2
+    return text if len(text) <= CHARACTERS else f"{text[:half]}\n[...]\n{text[-half:]}"

@@ -48,7 +48,9 @@ def recorded(spec: RunSpec, rows: Sequence[GroupRow]) -> tuple[Step, torch.Tenso
     length_PG = torch.tensor([[round(row["mean_length"])] * G for row in rows])
     words = tokenizer.build(closed(spec.task).vocabulary)
     prompt_PS = encoding.prompts(words, [Problem(row["prompt"], "") for row in rows])
-    step = Step(correct_PG.double(), correct_PG, length_PG, torch.arange(len(rows)), limit=spec.train.max_response)
+    step = Step(
+        correct_PG.double(), correct_PG, length_PG, torch.arange(len(rows)), max_response=spec.train.max_response
+    )
     return step, length_PG + prompt_PS.shape[1]
 
 

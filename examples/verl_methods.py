@@ -24,7 +24,7 @@ def fits(method: Method) -> bool:
     """Whether verl's registries can carry what the method needs."""
     if method.columns or method.token_columns or method.needs or method.dynamic_sampling:
         return False
-    step = Step(*(torch.tensor(value) for value in ([[0.0, 1.0]], [[False, True]], [[1, 1]], [0])), limit=1)
+    step = Step(*(torch.tensor(value) for value in ([[0.0, 1.0]], [[False, True]], [[1, 1]], [0])), max_response=1)
     signals, memory = method.signals(step, {})
     return not memory and signals.counts_PG is None and not (isinstance(method, AdvancedMethod) and method.prepares)
 
@@ -51,7 +51,7 @@ def register(method: Method, name: str = "") -> None:
             correct_PG=(reward_B > CORRECT).view(shape),
             length_PG=response_mask.sum(-1)[order_B].long().view(shape),
             prompt_P=torch.arange(len(groups), device=reward_B.device),
-            limit=response_mask.shape[1],
+            max_response=response_mask.shape[1],
         )
         advantage = method.signals(step, {})[0].advantage.flatten(0, 1)[order_B.argsort()].view(len(reward_B), -1)
         width = response_mask.shape[1] - advantage.shape[1]
@@ -75,8 +75,8 @@ def register(method: Method, name: str = "") -> None:
                 f"{name}: no correction of the rollout engine: algorithm.rollout_correction.rollout_is=null"
             )
         mask_BT, whole = response_mask.bool(), config.global_batch_info
-        limit = whole["loss_scale_factor"] or response_mask.shape[1]
-        total = MiniBatch(int(whole["global_batch_size"]), int(whole["batch_num_tokens"]), 0, int(limit))
+        max_response = whole["loss_scale_factor"] or response_mask.shape[1]
+        total = MiniBatch(int(whole["global_batch_size"]), int(whole["batch_num_tokens"]), 0, int(max_response))
         logp_BT, old_BT = (value.where(mask_BT, 0.0) for value in (log_prob, old_log_prob))
         group_B = torch.arange(len(mask_BT), device=mask_BT.device)
         tokens = TokenBatch(logp_BT, old_BT, mask_BT, advantages, group_B, total)

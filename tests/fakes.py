@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from mcpo_cli.analysis.artifacts import Built, Workshop
+from mcpo_cli.analysis.artifacts import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.workload import eval_steps
@@ -21,9 +21,9 @@ from mcpo_cli.runs.journal import JournalWriter, write_atomic
 TIERS = {"k2-3": 0.7, "k5-6": 0.4, "k7-8": 0.1}
 
 
-def build(name: str, plan: Plan, home: Path) -> Built:
+def build(name: str, plan: Plan, home: Path) -> BuiltArtifact:
     """The artifact `name` from the runs of `plan`, below `home`."""
-    return Workshop({plan.suite: plan}, home / "reports", plan.cells[0].spec.scale).build(name)
+    return ArtifactBuilder({plan.suite: plan}, home / "reports", plan.cells[0].spec.scale).build(name)
 
 
 def table1(*overrides: str) -> Plan:

@@ -25,7 +25,7 @@ from loky import ProcessPoolExecutor
 from mcpo_cli import plugins
 from mcpo_cli.analysis import own, render
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.frames import Runs, Shelf
+from mcpo_cli.analysis.frames import Cache, Runs
 from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.sources import reached
@@ -135,7 +135,7 @@ def check_axes(plan: Plan, *, by_regime: bool = False) -> None:
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltArtifact:
     """An artifact on disk."""
 
     name: str
@@ -173,7 +173,7 @@ class Built:
         return {**self.record, "rows": json.loads(rows.to_json(orient="records", double_precision=15))}
 
 
-def _write(name: str, folder: Path, product: Product, record: Mapping[str, Any]) -> Built:
+def _write(name: str, folder: Path, product: Product, record: Mapping[str, Any]) -> BuiltArtifact:
     """Draw and write the files of an artifact, then its record with their checksums.
 
     Raises:
@@ -186,10 +186,10 @@ def _write(name: str, folder: Path, product: Product, record: Mapping[str, Any])
     whole = {**record, "files": {file: _sha256(content) for file, content in files.items()}}
     write_atomic(path, json.dumps(whole, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     # Reading the record back turns tuples into lists, so that it equals what a later process reads.
-    return Built(name, folder, read_json(path), fresh=False)
+    return BuiltArtifact(name, folder, read_json(path), fresh=False)
 
 
-class Workshop:
+class ArtifactBuilder:
     """Builds the artifacts of one scale; reads the runs of each suite once."""
 
     def __init__(self, plans: Mapping[str, Plan], reports: Path, scale: str, overrides: Sequence[str] = ()) -> None:
@@ -209,7 +209,7 @@ class Workshop:
         self.scale = scale
         self.folder = reports / scale
         self._overrides = overrides
-        self._shelf = Shelf()
+        self._cache = Cache()
         self._runs: dict[tuple[str, bool], Runs] = {}
         self._missing: dict[tuple[str, bool], MissingCells] = {}
         self._digest = cache(lambda run_id: Journal(run_dir(run_id)).digest())
@@ -219,7 +219,7 @@ class Workshop:
         for suite in artifact.needs:
             check_axes(self.plans[suite], by_regime=artifact.by_regime)
 
-    def build(self, name: str) -> Built:
+    def build(self, name: str) -> BuiltArtifact:
         """The artifact `name`; it is rebuilt only if an input has changed.
 
         Raises:
@@ -227,12 +227,12 @@ class Workshop:
         """
         return self.make(get(name), self.command(name))
 
-    def make(self, artifact: Artifact, command: str) -> Built:
+    def make(self, artifact: Artifact, command: str) -> BuiltArtifact:
         """Like `build`, for an artifact without a name on the command line. command: rebuilds it."""
         found = self._compute(artifact, command)
-        return found if isinstance(found, Built) else found()
+        return found if isinstance(found, BuiltArtifact) else found()
 
-    def build_all(self, names: Sequence[str]) -> list[Built | McpoError]:
+    def build_all(self, names: Sequence[str]) -> list[BuiltArtifact | McpoError]:
         """Several artifacts in the order given; an artifact that cannot be built is replaced by its error.
 
         Helper processes draw and write artifacts while this process computes the next.
@@ -241,17 +241,17 @@ class Workshop:
             begun = [_outcome(partial(self._begin, name, pool)) for name in names]
             return [_outcome(one.result) if isinstance(one, Future) else one for one in begun]
 
-    def _begin(self, name: str, pool: Executor) -> Built | Future[Built]:
+    def _begin(self, name: str, pool: Executor) -> BuiltArtifact | Future[BuiltArtifact]:
         found = self._compute(get(name), self.command(name))
-        return found if isinstance(found, Built) else pool.submit(found)
+        return found if isinstance(found, BuiltArtifact) else pool.submit(found)
 
-    def _compute(self, artifact: Artifact, command: str) -> Built | Callable[[], Built]:
+    def _compute(self, artifact: Artifact, command: str) -> BuiltArtifact | Callable[[], BuiltArtifact]:
         """The artifact from disk if it is up to date; else what draws and writes it, computed from its runs."""
         self.check(artifact)
         runs = {suite: self.runs(suite, failed_too=artifact.failed_too) for suite in artifact.needs}
         inputs = self._hash(command, artifact)
         if (record := _fresh(self.folder / f"{artifact.name}.json", inputs)) is not None:
-            return Built(artifact.name, self.folder, record, fresh=True)
+            return BuiltArtifact(artifact.name, self.folder, record, fresh=True)
         product = artifact.build(runs)
         marks = dict.fromkeys(mark for one in runs.values() for mark in one.marks())
         suites = ", ".join(f"{one.plan.suite} {one.plan.plan_id}" for one in runs.values())
@@ -292,7 +292,7 @@ class Workshop:
         key = suite, failed_too
         if key not in self._runs and key not in self._missing:
             try:
-                self._runs[key] = Runs(self.plans[suite], self._shelf, failed_too=failed_too)
+                self._runs[key] = Runs(self.plans[suite], self._cache, failed_too=failed_too)
             except MissingCells as error:
                 self._missing[key] = error
         return self._missing.get(key)

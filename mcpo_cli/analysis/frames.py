@@ -65,7 +65,7 @@ def _dtype(hint: Any) -> str:
     return DTYPES.get(hint, "object")
 
 
-class Shelf:
+class Cache:
     """Cache of per-run results, shared by plans and artifacts."""
 
     def __init__(self) -> None:
@@ -84,19 +84,19 @@ class LoadedJournal(Journal):
 
     def __init__(self, run_dir: Path) -> None:
         super().__init__(run_dir)
-        self._shelf = Shelf()
+        self._cache = Cache()
 
     def steps(self) -> list[StepRow]:
         """One row per global step, in order."""
-        return self._shelf.once("steps", partial(_to_stay, super().steps))
+        return self._cache.once("steps", partial(_to_stay, super().steps))
 
     def rows(self, kind: Kind) -> list[dict[str, Any]]:
         """The rows of `kind` from all steps, as plain data."""
-        return self._shelf.once(kind, partial(_to_stay, partial(super().rows, kind)))
+        return self._cache.once(kind, partial(_to_stay, partial(super().rows, kind)))
 
     def files(self, kind: Kind) -> dict[int, Path]:
         """The file of each step with rows of `kind`, in order."""
-        return self._shelf.once(("files", kind), partial(super().files, kind))
+        return self._cache.once(("files", kind), partial(super().files, kind))
 
 
 def _to_stay(make: Callable[[], Made]) -> Made:
@@ -120,22 +120,22 @@ class Runs:
     order of the plan and of the journal, so that tiers appear from easy to hard.
     """
 
-    def __init__(self, plan: Plan, shelf: Shelf | None = None, *, failed_too: bool = False) -> None:
+    def __init__(self, plan: Plan, cache: Cache | None = None, *, failed_too: bool = False) -> None:
         """Find out which runs are done; `cells` are these.
 
         Args:
-            shelf: cache of single runs; plans that share a cache read their common runs once.
+            cache: cache of single runs; plans that share a cache read their common runs once.
             failed_too: accept runs that ended in an error; they are in `failed`, and no frame has rows of them.
 
         Raises:
             MissingCells: a run is not done; the message names each, what it lacks, and the command that completes it.
         """
         self.plan = plan
-        self._shelf, self._own = shelf or Shelf(), Shelf()
+        self._cache, self._own = cache or Cache(), Cache()
         self.failed = tuple(_failed(plan)) if failed_too else ()
         without = {one.cell.spec.run_id for one in self.failed}
         self.cells = tuple(cell for cell in plan.cells if cell.spec.run_id not in without)
-        _check_done(plan, self.cells, self._shelf)
+        _check_done(plan, self.cells, self._cache)
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
         """The result of `make`, computed from these runs at the first call for a key."""
@@ -143,11 +143,11 @@ class Runs:
 
     def of(self, arms: Sequence[str]) -> "Runs":
         """The completed runs of these arms alone."""
-        return Runs(replace(self.plan, cells=tuple(cell for cell in self.cells if cell.arm in arms)), self._shelf)
+        return Runs(replace(self.plan, cells=tuple(cell for cell in self.cells if cell.arm in arms)), self._cache)
 
     def journal(self, cell: PlannedRun) -> LoadedJournal:
         """The journal of one run."""
-        return _journal(self._shelf, cell)
+        return _journal(self._cache, cell)
 
     def rows(self, kind: Kind) -> pd.DataFrame:
         """All runs' rows of one kind, with the columns and dtypes of `dtypes(kind)`; possibly no rows."""
@@ -221,7 +221,7 @@ class Runs:
         return pd.DataFrame(rows).astype(RUN | {"setting": "string", "value": "string"})
 
     def _read_steps(self) -> pd.DataFrame:
-        blocks = [self._shelf.once(("steps", cell.spec.run_id), partial(self._block, cell)) for cell in self.cells]
+        blocks = [self._cache.once(("steps", cell.spec.run_id), partial(self._block, cell)) for cell in self.cells]
         metrics = pd.concat(blocks, ignore_index=True)
         sizes = [len(block) for block in blocks]
         about = pd.DataFrame([_about(cell) for cell in self.cells]).astype(RUN)
@@ -241,7 +241,7 @@ class Runs:
         Raises:
             RunFailed: the run lacks the rows that the probe reads.
         """
-        return self._shelf.once(
+        return self._cache.once(
             ("finding", probe, cell.spec.run_id),
             lambda: probe_run.measure(probes.get(probe), cell, self.journal(cell)).finding,
         )
@@ -279,7 +279,7 @@ class Runs:
         return [
             mark
             for cell in self.cells
-            for mark in self._shelf.once(
+            for mark in self._cache.once(
                 ("not finite", cell.spec.run_id), partial(_not_finite, cell, self.journal(cell))
             )
         ]
@@ -291,12 +291,12 @@ def _failed(plan: Plan) -> Iterator[Failed]:
             yield Failed(cell, error)
 
 
-def _check_done(plan: Plan, cells: Sequence[PlannedRun], shelf: Shelf) -> None:
+def _check_done(plan: Plan, cells: Sequence[PlannedRun], cache: Cache) -> None:
     """Raise MissingCells unless the runs of `cells`, which are those of `plan` or some of them, are done."""
     gaps = [
         f"{cell.arm}, {cell.spec.model.name}, {cell.spec.seeds} ({cell.spec.run_id}): {gap}"
         for cell in cells
-        if (gap := shelf.once(("gap", cell.spec.run_id), partial(_gap, cell, _journal(shelf, cell))))
+        if (gap := cache.once(("gap", cell.spec.run_id), partial(_gap, cell, _journal(cache, cell))))
     ]
     if gaps:
         head = f"{plan.suite}: {len(gaps)} of {len(plan.cells)} runs are not done"
@@ -314,9 +314,9 @@ def tree(cell: PlannedRun) -> Tree:
     return "unknown" if None in states else "clean"
 
 
-def _journal(shelf: Shelf, cell: PlannedRun) -> LoadedJournal:
+def _journal(cache: Cache, cell: PlannedRun) -> LoadedJournal:
     run_id = cell.spec.run_id
-    return shelf.once(("journal", run_id), lambda: LoadedJournal(run_dir(run_id)))
+    return cache.once(("journal", run_id), lambda: LoadedJournal(run_dir(run_id)))
 
 
 def _gap(cell: PlannedRun, journal: Journal) -> str | None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from mcpo_cli import __version__
 from mcpo_cli.analysis import artifacts, frames, render, report_settings
-from mcpo_cli.analysis.artifacts import Built, Workshop
+from mcpo_cli.analysis.artifacts import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.report_settings import DEVIATES
@@ -79,7 +79,7 @@ class Piece:
     artifact: Artifact
     command: str
     """The command that builds it."""
-    built: Built | None = None
+    built: BuiltArtifact | None = None
     """None if it could not be built."""
     errors: Sequence[McpoError] = ()
     """Why it could not be built."""
@@ -162,23 +162,23 @@ class Content:
         }
 
 
-def gather(workshop: Workshop, names: Sequence[str], links: Mapping[str, str] | None = None) -> Content:
+def gather(builder: ArtifactBuilder, names: Sequence[str], links: Mapping[str, str] | None = None) -> Content:
     """Build the artifacts `names` as far as possible and collect the content of the report.
 
     Diagnostic artifacts whose runs are not done are left out, because they are optional. links: see `Content`.
     """
-    pieces = list(_pieces_of(workshop, names))
-    plans = {suite: workshop.plans[suite] for piece in pieces for suite in piece.artifact.needs}
-    done = [suite for suite in plans if workshop.missing(suite, failed_too=True) is None]
-    shown = {suite: workshop.runs(suite, failed_too=True).cells for suite in done}
+    pieces = list(_pieces_of(builder, names))
+    plans = {suite: builder.plans[suite] for piece in pieces for suite in piece.artifact.needs}
+    done = [suite for suite in plans if builder.missing(suite, failed_too=True) is None]
+    shown = {suite: builder.runs(suite, failed_too=True).cells for suite in done}
     cells = {cell.spec.run_id: cell for suite in reversed(done) for cell in shown[suite]}
     runs = [cells[run_id] for run_id in sorted(cells)]
     settings, software = report_settings.grid(plans), _software(runs)
     return Content(
-        scale=workshop.scale,
-        statement=_statement(workshop.scale, plans),
+        scale=builder.scale,
+        statement=_statement(builder.scale, plans),
         facts=_facts(runs, settings, pieces),
-        marks=[*_caution(workshop.scale), *frames.code_marks(runs), *_marks(pieces)],
+        marks=[*_caution(builder.scale), *frames.code_marks(runs), *_marks(pieces)],
         summary=[piece for piece in pieces if piece.artifact.section == "summary"],
         sections={
             heading: here
@@ -193,15 +193,15 @@ def gather(workshop: Workshop, names: Sequence[str], links: Mapping[str, str] | 
     )
 
 
-def _pieces_of(workshop: Workshop, names: Sequence[str]) -> Iterator[Piece]:
+def _pieces_of(builder: ArtifactBuilder, names: Sequence[str]) -> Iterator[Piece]:
     known = artifacts.registry()
-    missing = {name: list(_missing(workshop, known[name])) for name in names}
+    missing = {name: list(_missing(builder, known[name])) for name in names}
     complete = [name for name in names if not missing[name]]
-    outcomes = dict(zip(complete, workshop.build_all(complete), strict=True))
+    outcomes = dict(zip(complete, builder.build_all(complete), strict=True))
     for name in names:
-        piece = partial(Piece, name, known[name], workshop.command(name))
+        piece = partial(Piece, name, known[name], builder.command(name))
         built = outcomes.get(name)
-        if isinstance(built, Built):
+        if isinstance(built, BuiltArtifact):
             yield piece(built)
         elif built:
             # An artifact that fails does not stop the others.
@@ -210,9 +210,9 @@ def _pieces_of(workshop: Workshop, names: Sequence[str]) -> Iterator[Piece]:
             yield piece(errors=missing[name])
 
 
-def _missing(workshop: Workshop, artifact: Artifact) -> Iterator[MissingCells]:
+def _missing(builder: ArtifactBuilder, artifact: Artifact) -> Iterator[MissingCells]:
     for suite in artifact.needs:
-        if error := workshop.missing(suite, failed_too=artifact.failed_too):
+        if error := builder.missing(suite, failed_too=artifact.failed_too):
             yield error
 
 

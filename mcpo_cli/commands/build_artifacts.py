@@ -13,7 +13,7 @@ from mcpo_cli.analysis import atlas as atlas_tables
 from mcpo_cli.analysis import branching as branch_tables
 from mcpo_cli.analysis import forking as fork_tables
 from mcpo_cli.analysis import report as report_files
-from mcpo_cli.analysis.artifacts import Built, Workshop
+from mcpo_cli.analysis.artifacts import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.commands import console
 from mcpo_cli.commands.publish import publish_artifacts, run_pages
 from mcpo_cli.commands.start_runs import run_plan
@@ -52,14 +52,14 @@ def merged(plans: Mapping[str, Plan]) -> Plan:
     return Plan(" + ".join(plans), command, tuple(cells.values()))
 
 
-def workshop(plans: Mapping[str, Plan], overrides: Sequence[str]) -> Workshop:
-    """The workshop that builds the artifacts of these plans, in `reports/<scale>` of MCPO_HOME.
+def builder(plans: Mapping[str, Plan], overrides: Sequence[str]) -> ArtifactBuilder:
+    """Builds the artifacts of these plans, in `reports/<scale>` of MCPO_HOME.
 
     The scale is that of the runs where all have the same, else the one that `overrides` choose.
     """
     scales = {cell.spec.scale for one in plans.values() for cell in one.cells}
     scale = scales.pop() if len(scales) == 1 else load.chosen("scale", overrides)
-    return Workshop(plans, home() / "reports", scale, overrides)
+    return ArtifactBuilder(plans, home() / "reports", scale, overrides)
 
 
 def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -73,7 +73,7 @@ def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[
             report is written and says so.
     """
     command, names = "mcpo reproduce all", _of_suites_that_take(overrides)
-    made = workshop(plans(names, overrides, command), overrides)
+    made = builder(plans(names, overrides, command), overrides)
     console.talk(f"building {len(names)} tables and figures")
     content = report_files.gather(made, names, run_pages(made.plans.values()))
     files = report_files.write(content, made.folder)
@@ -103,21 +103,21 @@ def _of_suites_that_take(overrides: Sequence[str]) -> list[str]:
     return [name for name in known if name not in left]
 
 
-def publish(plans: Mapping[str, Plan], built: Mapping[str, Built], report: Sequence[Path] = ()) -> None:
+def publish(plans: Mapping[str, Plan], built: Mapping[str, BuiltArtifact], report: Sequence[Path] = ()) -> None:
     """Log artifacts, and the report that contains them, to the parent runs of their suites in MLflow."""
-    made: dict[str, list[Built]] = {}
+    made: dict[str, list[BuiltArtifact]] = {}
     for name, one in built.items():
         for suite in artifacts.get(name).needs:
             made.setdefault(suite, []).append(one)
     publish_artifacts([(plans[suite], here) for suite, here in made.items()], report)
 
 
-def publish_suite(plan: Plan, built: Sequence[Built]) -> None:
+def publish_suite(plan: Plan, built: Sequence[BuiltArtifact]) -> None:
     """Log the artifacts of one plan to its parent run in MLflow."""
     publish_artifacts([(plan, built)])
 
 
-def show(built: Built, *, full: bool) -> None:
+def show(built: BuiltArtifact, *, full: bool) -> None:
     """Print an artifact: its sentence, its first table and what that needs to be read; all of it with `full`."""
     page, brief = built.page, built.record["brief"]
     is_short = brief is not None and not full
@@ -141,7 +141,7 @@ def show(built: Built, *, full: bool) -> None:
         console.talk(f"{more}; mcpo ui shows the curves")
 
 
-def show_sentence(built: Built) -> None:
+def show_sentence(built: BuiltArtifact) -> None:
     """Print an artifact's sentence, in a list of artifacts."""
     console.print_text(f"{built.name}: {built.record['sentence']}")
 
@@ -167,17 +167,17 @@ def measure_branches(study: str, trunk: Trunk, command: str) -> None:
 
 def build_branches(
     study: str, content: Study, trunks: Sequence[Trunk], overrides: Sequence[str], command: str
-) -> Built:
+) -> BuiltArtifact:
     """Write the rows of all points to a CSV file beside the report; build tables and figures from them."""
     name, scale = f"branch-{load.stem(study)}", trunks[0].spec.scale
     rows = [row for trunk in trunks for row in branches.rows(trunk, run_dir(trunk.spec.run_id))]
-    workshop = Workshop({}, home() / "reports", scale, overrides)
-    path = _write_rows(workshop.folder, name, pd.DataFrame(rows))
-    built, _ = (workshop.make(one, command) for one in branch_tables.artifacts(name, content, path))
+    builder = ArtifactBuilder({}, home() / "reports", scale, overrides)
+    path = _write_rows(builder.folder, name, pd.DataFrame(rows))
+    built, _ = (builder.make(one, command) for one in branch_tables.artifacts(name, content, path))
     return built
 
 
-def build_forks(chosen: Plan, overrides: Sequence[str]) -> Built:
+def build_forks(chosen: Plan, overrides: Sequence[str]) -> BuiltArtifact:
     """Write what the forks of a plan changed to a CSV file beside the report; build table and figure from it."""
     probe, first = probes.get("fork"), chosen.cells[0].spec
     findings = {
@@ -186,21 +186,21 @@ def build_forks(chosen: Plan, overrides: Sequence[str]) -> Built:
     }
     run_id, step = forking.place(first.fork)
     name = f"fork-{run_id}-{step}"
-    workshop = Workshop({}, home() / "reports", first.scale, overrides)
-    path = _write_rows(workshop.folder, name, fork_tables.rows(findings))
-    return workshop.make(fork_tables.artifact(name, run_id, step, path), chosen.command)
+    builder = ArtifactBuilder({}, home() / "reports", first.scale, overrides)
+    path = _write_rows(builder.folder, name, fork_tables.rows(findings))
+    return builder.make(fork_tables.artifact(name, run_id, step, path), chosen.command)
 
 
-def build_atlas(measured: Sequence[Measured], words: Sequence[str]) -> Built | None:
+def build_atlas(measured: Sequence[Measured], words: Sequence[str]) -> BuiltArtifact | None:
     """Write the rows of the probe `atlas` to a CSV file beside the report; build table and figure. None without any."""
     found = [(one.cell.arm, one.finding) for one in measured if atlas_tables.TABLE in one.finding.tables]
     if not found:
         return None
     suite, _ = plan.split_suite(words)
     name = "-".join(["probe-atlas", *([load.stem(suite)] if suite else [])])
-    workshop = Workshop({}, home() / "reports", measured[0].cell.spec.scale, words)
-    path = _write_rows(workshop.folder, name, atlas_tables.rows(found))
-    return workshop.make(atlas_tables.artifact(name, path), shlex.join(["mcpo", "probe", "atlas", *words]))
+    builder = ArtifactBuilder({}, home() / "reports", measured[0].cell.spec.scale, words)
+    path = _write_rows(builder.folder, name, atlas_tables.rows(found))
+    return builder.make(atlas_tables.artifact(name, path), shlex.join(["mcpo", "probe", "atlas", *words]))
 
 
 def _write_rows(folder: Path, name: str, rows: pd.DataFrame) -> Path:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mcpo_cli.analysis import artifacts
 from mcpo_cli.analysis import step_sizes as step_size_tables
-from mcpo_cli.analysis.artifacts import Built, Workshop
+from mcpo_cli.analysis.artifacts import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.analysis.comparison import Choice, Row, compare, records
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact
@@ -68,7 +68,7 @@ def parted(words: Sequence[str], command: str) -> tuple[list[str], list[str]]:
     return named, overrides
 
 
-def of_words(words: Sequence[str], choice: Choice) -> list[Built]:
+def of_words(words: Sequence[str], choice: Choice) -> list[BuiltArtifact]:
     """Build and publish the comparison of the arms that the words name, one for each regime; of a design, its map.
 
     Raises:
@@ -87,7 +87,7 @@ def of_words(words: Sequence[str], choice: Choice) -> list[Built]:
     ]
 
 
-def step_sizes(words: Sequence[str], choice: Choice) -> list[Built]:
+def step_sizes(words: Sequence[str], choice: Choice) -> list[BuiltArtifact]:
     """Build the effects of the arms that the words name as learning rates of the baseline, one for each regime.
 
     Raises:
@@ -110,7 +110,7 @@ def step_sizes(words: Sequence[str], choice: Choice) -> list[Built]:
     ]
 
 
-def suite(name: str, overrides: Sequence[str], choice: Choice) -> list[Built]:
+def suite(name: str, overrides: Sequence[str], choice: Choice) -> list[BuiltArtifact]:
     """Build and publish the comparison of the suite's arms, one for each regime; of a design, its map.
 
     Raises:
@@ -129,10 +129,10 @@ def suite(name: str, overrides: Sequence[str], choice: Choice) -> list[Built]:
     return built
 
 
-def _map(name: str, whole: Plan, overrides: Sequence[str], choice: Choice) -> Built:
+def _map(name: str, whole: Plan, overrides: Sequence[str], choice: Choice) -> BuiltArtifact:
     if choice != Choice():
         refuse_design(name)
-    made = Workshop({name: whole}, home() / "reports", whole.cells[0].spec.scale, overrides)
+    made = ArtifactBuilder({name: whole}, home() / "reports", whole.cells[0].spec.scale, overrides)
     built = made.build(name)
     build_artifacts.publish_suite(whole, [built])
     return built
@@ -184,9 +184,11 @@ def _named(name: str, choice: Choice, regime: str) -> Artifact:
     return comparison.comparison(name, choice, _slug("compare", stem, *_words(choice), regime))
 
 
-def _make(artifact: Artifact, whole: Plan, overrides: Sequence[str], words: Sequence[str], choice: Choice) -> Built:
+def _make(
+    artifact: Artifact, whole: Plan, overrides: Sequence[str], words: Sequence[str], choice: Choice
+) -> BuiltArtifact:
     plans = {artifact.needs[0]: whole}
-    made = Workshop(plans, home() / "reports", whole.cells[0].spec.scale, overrides)
+    made = ArtifactBuilder(plans, home() / "reports", whole.cells[0].spec.scale, overrides)
     if artifact.name == load.stem(artifact.needs[0]):
         return made.build(artifact.needs[0])
     return made.make(artifact, shlex.join(["mcpo", "compare", *words, *_options(choice)]))

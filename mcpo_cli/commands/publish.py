@@ -14,7 +14,7 @@ from mcpo_cli.home import home
 from mcpo_cli.store import resolve
 
 if TYPE_CHECKING:
-    from mcpo_cli.analysis.artifacts import Built
+    from mcpo_cli.analysis.artifacts import BuiltArtifact
     from mcpo_cli.config.plan import Plan
     from mcpo_cli.probes.base import Probe
     from mcpo_cli.probes.run import Measured
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcpo_cli.store.mlflow import Store
 
 
-def publish_artifacts(built: "Sequence[tuple[Plan, Sequence[Built]]]", report: Sequence[Path] = ()) -> None:
+def publish_artifacts(built: "Sequence[tuple[Plan, Sequence[BuiltArtifact]]]", report: Sequence[Path] = ()) -> None:
     """Log the artifacts of each plan, with the report, to its parent run in the store that the first plan names.
 
     The headline differences of comparisons become metrics of that run.
@@ -145,7 +145,7 @@ def _connected(uri: str) -> "Store":
     return store
 
 
-def _headlines(built: "Built") -> dict[str, float]:
+def _headlines(built: "BuiltArtifact") -> dict[str, float]:
     """A comparison's headline differences as far as they are known: `difference/<metric>/<equal>/<model>/<arm>`.
 
     MLflow makes a chart of one bar of each metric, so all other numbers are in the tables alone.
@@ -163,7 +163,7 @@ def _with_interval(name: str, row: Mapping[str, Any]) -> dict[str, float | None]
     return {name: row["mean"], f"{name}/low": row["low"], f"{name}/high": row["high"]}
 
 
-def _results(table: "Built") -> str:
+def _results(table: "BuiltArtifact") -> str:
     """A comparison's sentence and first table as Markdown."""
     from mcpo_cli.analysis import render
 

@@ -307,14 +307,14 @@ def reproduce(
     if dry_run:
         shown.show(build_artifacts.merged(plans), as_json=as_json, verbose=verbose)
         return
-    workshop = build_artifacts.workshop(plans, overrides or [])
+    builder = build_artifacts.builder(plans, overrides or [])
     for name in names:
-        workshop.check(artifacts.get(name))
+        builder.check(artifacts.get(name))
     documents = [run_plan(planned) for planned in plans.values()]
     if artifact == artifacts.ALL:
         build_artifacts.report(overrides or [], as_json=as_json, suites=documents)
         return
-    made = {name: workshop.build(name) for name in names}
+    made = {name: builder.build(name) for name in names}
     build_artifacts.publish(plans, made)
     built = list(made.values())
     if as_json:

@@ -62,7 +62,7 @@ class Step:
     """Tokens of each response, the end token included."""
     prompt_P: Tensor
     """int64, the same number for the same problem at every step and on every backend."""
-    limit: int
+    max_response: int
     """The longest response that sampling allows (`train.max_response`)."""
     _: KW_ONLY
     logp_PGT: Tensor | None = None
@@ -145,17 +145,17 @@ class MiniBatch:
     """Response tokens of the rollouts that count."""
     prompts: int
     """Prompt groups."""
-    limit: int
+    max_response: int
     """The longest response that sampling allows."""
     sums: Mapping[str, float] = field(default_factory=dict)
     """The sum of each PG column of the signals over the rollouts of the mini-batch."""
 
     @classmethod
-    def of(cls, length_PG: Tensor, signals: Signals, limit: int) -> MiniBatch:
+    def of(cls, length_PG: Tensor, signals: Signals, max_response: int) -> MiniBatch:
         """The totals of a mini-batch from the lengths and signals of all its prompts."""
         counted = length_PG if signals.counts_PG is None else length_PG[signals.counts_PG]
         sums = {name: float(column.sum()) for name, column in signals.columns.items() if column.ndim == 2}
-        return cls(counted.numel(), int(counted.sum()), len(length_PG), limit, sums)
+        return cls(counted.numel(), int(counted.sum()), len(length_PG), max_response, sums)
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def _measured(method: Method, rollouts: int) -> list[float]:
         correct_PG = torch.arange(rollouts) < torch.tensor(right)[:, None]
         c_PG = correct_PG.double()
         length_PG = torch.ones(correct_PG.shape, dtype=torch.long)
-        step = Step(c_PG, correct_PG, length_PG, torch.arange(len(right)), limit=1)
+        step = Step(c_PG, correct_PG, length_PG, torch.arange(len(right)), max_response=1)
         advantage_PG = method.signals(step, {})[0].advantage_PG
         weight_P = ((c_PG - c_PG.mean(-1, keepdim=True)) * advantage_PG).mean(-1)
         return [float(weight) for weight in weight_P]

@@ -48,7 +48,7 @@ class PolicyGradient(Method):
             return length_B * 0 + 1 / total.tokens
         if self.aggregation == "seq-mean-token-mean":
             return 1 / (total.sequences * length_B)
-        tokens = total.limit if self.aggregation == "constant" else 1
+        tokens = total.max_response if self.aggregation == "constant" else 1
         return length_B * 0 + 1 / (total.sequences * tokens)
 
     def report(self, batch: TokenBatch) -> Report:

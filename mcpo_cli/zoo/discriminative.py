@@ -140,7 +140,7 @@ class Drpo(Disco):
 
     def right_share(self, step: Step) -> Tensor:
         """A softmax of brevity over the correct rollouts of each group."""
-        short_PG = -step.length_PG.double() / (step.limit * self.brevity)
+        short_PG = -step.length_PG.double() / (step.max_response * self.brevity)
         return short_PG.where(step.correct_PG.bool(), -1e9).softmax(-1) * step.correct_PG
 
 

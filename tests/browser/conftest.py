@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from mcpo_cli.analysis.artifacts import Built
+from mcpo_cli.analysis.artifacts import BuiltArtifact
 from mcpo_cli.commands.publish import publish_artifacts
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
@@ -48,7 +48,7 @@ def plan(home: Path) -> Plan:
 
 
 @pytest.fixture(scope="session")
-def built(plan: Plan, home: Path) -> dict[str, Built]:
+def built(plan: Plan, home: Path) -> dict[str, BuiltArtifact]:
     """The table and a figure of it, in the store."""
     found = {name: fakes.build(name, plan, home) for name in ("table1", "fig5a")}
     publish_artifacts([(plan, list(found.values()))])
@@ -56,7 +56,7 @@ def built(plan: Plan, home: Path) -> dict[str, Built]:
 
 
 @pytest.fixture(scope="session")
-def ui(plan: Plan, built: dict[str, Built]) -> Iterator[str]:
+def ui(plan: Plan, built: dict[str, BuiltArtifact]) -> Iterator[str]:
     """The address that `mcpo ui` prints, over the store with `plan` and `built` in it."""
     command = [sys.executable, "-m", "mcpo_cli.main", "ui", "--json", "--port", str(free_port())]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ) as server:

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from mcpo_cli.analysis import report
-from mcpo_cli.analysis.artifacts import Workshop
+from mcpo_cli.analysis.artifacts import ArtifactBuilder
 from mcpo_cli.config.plan import Plan
 
 pytestmark = pytest.mark.browser
@@ -17,7 +17,7 @@ NAMES = ["overview", "table1", "fig5a"]
 @pytest.fixture(scope="module")
 def address(plan: Plan, home: Path) -> str:
     folder = home / "reports" / "smoke"
-    report.write(report.gather(Workshop({"table1": plan}, home / "reports", "smoke"), NAMES), folder)
+    report.write(report.gather(ArtifactBuilder({"table1": plan}, home / "reports", "smoke"), NAMES), folder)
     return (folder / "report.html").as_uri()
 
 

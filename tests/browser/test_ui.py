@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from mcpo_cli.analysis.artifacts import Built
+from mcpo_cli.analysis.artifacts import BuiltArtifact
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.store import descriptions, resolve
@@ -66,7 +66,7 @@ def test_the_address_that_a_plan_ends_with_shows_the_charts_of_its_runs(page: Pa
     assert points(page.locator(".js-plotly-plot").first) >= 1
 
 
-def test_results_are_displayed_beside_their_runs(parent: Page, built: dict[str, Built]) -> None:
+def test_results_are_displayed_beside_their_runs(parent: Page, built: dict[str, BuiltArtifact]) -> None:
     parent.get_by_role("tab", name="Artifacts").click()
     parent.get_by_text("reports", exact=True).click()
     parent.get_by_text("table1.md", exact=True).click()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mcpo_cli.analysis import report
-from mcpo_cli.analysis.artifacts import Workshop
+from mcpo_cli.analysis.artifacts import ArtifactBuilder
 from mcpo_cli.config.plan import from_suite
 from mcpo_cli.home import run_dir
 from tests.cli.conftest import InProcess
@@ -85,7 +85,7 @@ def test_a_report_of_runs_that_somebody_else_trained(
         path = run_dir(cell.spec.run_id) / "attempt_1" / "provenance.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), **recorded(text)}))
     assert len(plan.cells) >= len(ODD)
-    workshop = Workshop({ARTIFACT: plan}, mcpo_home / "reports", "smoke", words)
-    report.write(report.gather(workshop, [ARTIFACT]), workshop.folder)
+    builder = ArtifactBuilder({ARTIFACT: plan}, mcpo_home / "reports", "smoke", words)
+    report.write(report.gather(builder, [ARTIFACT]), builder.folder)
     ours = re.compile(r"report\.md: </?(a|details|summary)\b")
-    assert [what for what in acting(workshop.folder) if not ours.match(what)] == []
+    assert [what for what in acting(builder.folder) if not ours.match(what)] == []

@@ -56,7 +56,7 @@ def graded(rollouts: Rollouts, method: Method, right: int, reward_G: list[float]
     """One group whose first `right` rollouts are correct."""
     correct_PG = torch.arange(rollouts.token_PGT.shape[1])[None] < right
     reward_PG = correct_PG.double() if reward_G is None else torch.tensor([reward_G], dtype=torch.float64)
-    step = Step(reward_PG, correct_PG, rollouts.length_PG, torch.zeros(1, dtype=torch.long), limit=9)
+    step = Step(reward_PG, correct_PG, rollouts.length_PG, torch.zeros(1, dtype=torch.long), max_response=9)
     signals, _ = method.signals(step, {})
     return GradedBatch(rollouts, correct_PG, signals, torch.zeros(1, dtype=torch.long))
 

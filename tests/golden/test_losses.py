@@ -184,7 +184,7 @@ def test_clipping_is_asymmetric() -> None:
             mask_BT=one.bool(),
             advantage_BT=torch.tensor([[advantage]]),
             group_B=torch.tensor([0]),
-            total=MiniBatch(sequences=1, tokens=1, prompts=1, limit=1),
+            total=MiniBatch(sequences=1, tokens=1, prompts=1, max_response=1),
         )
         return float(reduce(method.token_loss(batch), batch.mask_BT))
 

@@ -31,7 +31,7 @@ def test_it_holds_as_many_prompts_as_are_mastered_whatever_their_order(right: li
     of = of_accuracies(right, length)
     found = held(of)
     assert sum(found) == right.count(4)
-    back = Step(of.reward_PG.flip(0), of.correct_PG.flip(0), of.length_PG.flip(0), of.prompt_P.flip(0), of.limit)
+    back = Step(of.reward_PG.flip(0), of.correct_PG.flip(0), of.length_PG.flip(0), of.prompt_P.flip(0), of.max_response)
     assert held(back) == found[::-1]
 
 

@@ -17,7 +17,7 @@ from matplotlib import image
 from matplotlib.figure import Figure
 
 from mcpo_cli.analysis import artifacts, report
-from mcpo_cli.analysis.artifacts import Workshop
+from mcpo_cli.analysis.artifacts import ArtifactBuilder
 from mcpo_cli.analysis.product import Product
 from mcpo_cli.analysis.report import Content
 from mcpo_cli.config.plan import Plan, PlannedRun, from_suite
@@ -67,7 +67,7 @@ def plans(names: list[str] = NAMES) -> dict[str, Plan]:
 
 
 def gathered(home: Path, found: dict[str, Plan], names: list[str] = NAMES, folder: str = "reports") -> Content:
-    return report.gather(Workshop(found, home / folder, "smoke", OVERRIDES), names)
+    return report.gather(ArtifactBuilder(found, home / folder, "smoke", OVERRIDES), names)
 
 
 @pytest.fixture(scope="module")
@@ -214,9 +214,9 @@ def test_two_builds_from_nothing_differ_in_the_date_line_alone(folder: Path, hom
 
 @pytest.mark.slow
 def test_what_is_drawn_beside_is_what_is_drawn_here(content: Content, folder: Path, home: Path) -> None:
-    workshop = Workshop(plans(), home / "one by one", "smoke", OVERRIDES)
+    builder = ArtifactBuilder(plans(), home / "one by one", "smoke", OVERRIDES)
     for name in ("table1", "fig1", "fig5a"):
-        for path in workshop.build(name).paths:
+        for path in builder.build(name).paths:
             assert path.read_bytes() == (folder / path.name).read_bytes()
 
 

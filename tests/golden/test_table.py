@@ -31,7 +31,7 @@ def _plan(name: str, *overrides: str) -> Plan:
     return from_suite(name, ["scale=smoke", *overrides], f"mcpo reproduce {name}")
 
 
-def _built(home: Path, name: str, *overrides: str, dirty: bool | None = False) -> artifacts.Built:
+def _built(home: Path, name: str, *overrides: str, dirty: bool | None = False) -> artifacts.BuiltArtifact:
     plan = _plan(name, *overrides)
     write_runs(plan, dirty)
     return build(name, plan, home)
@@ -46,7 +46,7 @@ def shared_home(module_home: Path) -> Path:
 
 
 @pytest.fixture(scope="module", params=["table1", "table2"])
-def table(shared_home: Path, request: pytest.FixtureRequest) -> tuple[str, artifacts.Built]:
+def table(shared_home: Path, request: pytest.FixtureRequest) -> tuple[str, artifacts.BuiltArtifact]:
     return request.param, build(request.param, _plan(request.param), shared_home)
 
 
@@ -71,7 +71,9 @@ def _per_seed(values: dict[tuple[int, str], float]) -> list[float]:
     return [mean(value for (seed, _), value in values.items() if seed == wanted) for wanted in (0, 1, 2)]
 
 
-def test_numbers_agree_with_an_independent_computation(table: tuple[str, artifacts.Built], shared_home: Path) -> None:
+def test_numbers_agree_with_an_independent_computation(
+    table: tuple[str, artifacts.BuiltArtifact], shared_home: Path
+) -> None:
     name, built = table
     baseline = {"table1": "DAPO", "table2": "MCPO"}[name]
     rows = [row for row in built.to_json()["rows"] if row["at"] == "steps"]
@@ -109,7 +111,7 @@ def test_numbers_agree_with_an_independent_computation(table: tuple[str, artifac
         _check_holm([(row["p"], row["p_holm"]) for row in at_both if row["at"] == at])
 
 
-def test_aggregates_are_those_of_rliable(table: tuple[str, artifacts.Built], shared_home: Path) -> None:
+def test_aggregates_are_those_of_rliable(table: tuple[str, artifacts.BuiltArtifact], shared_home: Path) -> None:
     name, built = table
     raw = _raw(shared_home, _plan(name))
     baseline = {"table1": "DAPO", "table2": "MCPO"}[name]
@@ -146,7 +148,7 @@ def _check_holm(pairs: list[tuple[float, float]]) -> None:
 
 
 def test_files_hold_the_same_numbers_and_a_rebuild_changes_no_byte(
-    table: tuple[str, artifacts.Built], shared_home: Path
+    table: tuple[str, artifacts.BuiltArtifact], shared_home: Path
 ) -> None:
     name, built = table
     assert built.paths == tuple(
@@ -175,7 +177,9 @@ def test_files_hold_the_same_numbers_and_a_rebuild_changes_no_byte(
     assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 
-def test_text_fits_a_wide_terminal_and_cuts_no_number_on_narrow_terminals(table: tuple[str, artifacts.Built]) -> None:
+def test_text_fits_a_wide_terminal_and_cuts_no_number_on_narrow_terminals(
+    table: tuple[str, artifacts.BuiltArtifact],
+) -> None:
     _, built = table
     for width in (60, 80, 100):
         text = built.text(width)
@@ -191,7 +195,7 @@ def test_text_fits_a_wide_terminal_and_cuts_no_number_on_narrow_terminals(table:
     assert "3 seeds x 6 problems per tier x 8 samples" in built.text()
 
 
-def test_tex_rows_have_as_many_cells_as_columns(table: tuple[str, artifacts.Built]) -> None:
+def test_tex_rows_have_as_many_cells_as_columns(table: tuple[str, artifacts.BuiltArtifact]) -> None:
     tables = table[1].paths[2].read_text().split(r"\begin{tabular}{")[1:]
     # The headline, and the scores of each model.
     assert len(tables) == 1 + len({cell.spec.model.name for cell in _plan(table[0]).cells})
@@ -202,7 +206,7 @@ def test_tex_rows_have_as_many_cells_as_columns(table: tuple[str, artifacts.Buil
         assert {line.count(" & ") + 1 for line in rows} == {columns}
 
 
-def test_published_numbers_stand_in_a_block_of_their_own(table: tuple[str, artifacts.Built]) -> None:
+def test_published_numbers_stand_in_a_block_of_their_own(table: tuple[str, artifacts.BuiltArtifact]) -> None:
     name, built = table
     label = f"published (arXiv 2604.16972, Table {name[-1]}), not measured here"
     published = [row for row in built.to_json()["rows"] if row["block"] == label]
@@ -272,7 +276,7 @@ def test_fewer_samples_than_eight_give_a_smaller_k_and_say_so(mcpo_home: Path) -
 
 
 def test_the_short_form_has_one_table_whose_verdicts_are_those_of_the_adjusted_p(
-    table: tuple[str, artifacts.Built],
+    table: tuple[str, artifacts.BuiltArtifact],
 ) -> None:
     """As many steps are as many rollouts in these runs, so there is one row for each model and arm."""
     name, built = table

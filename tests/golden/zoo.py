@@ -30,7 +30,7 @@ def step(
         correct_PG=correct_PG == 1,
         length_PG=fields.pop("length_PG", torch.full(shape, 2)),
         prompt_P=fields.pop("prompt_P", torch.arange(shape[0])),
-        limit=LIMIT,
+        max_response=LIMIT,
         **fields,
     )
 

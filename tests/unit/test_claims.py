@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from mcpo_cli.analysis import claims, verdicts
-from mcpo_cli.analysis.artifacts import Workshop, registry
+from mcpo_cli.analysis.artifacts import ArtifactBuilder, registry
 from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS
@@ -319,7 +319,7 @@ def test_the_artifact_says_what_it_tested_on_what(mcpo_home: Path) -> None:
     }
     for plan in plans.values():
         write_runs(Plan("", "", tuple(cell for cell in plan.cells if not run_dir(cell.spec.run_id).exists())))
-    built = Workshop(plans, mcpo_home / "reports", "smoke").build("claims")
+    built = ArtifactBuilder(plans, mcpo_home / "reports", "smoke").build("claims")
     found = {(row["claim"], row["model"]): row for row in built.to_json()["rows"]}
     assert found["policy-shift", "toy-s"]["why"] == "no such records"
     assert found["pass@1", "toy-m"]["seeds"] == 3

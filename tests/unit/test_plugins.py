@@ -13,7 +13,7 @@ import pytest
 
 from mcpo_cli import data, grading, methods, plugins, probes, tasks
 from mcpo_cli.analysis import artifacts
-from mcpo_cli.analysis.artifacts import Workshop
+from mcpo_cli.analysis.artifacts import ArtifactBuilder
 from mcpo_cli.config import load, plan
 from mcpo_cli.grading import Pool, Verdict
 from mcpo_cli.plugins import Plugin
@@ -318,7 +318,7 @@ def test_claims_by_path(plugin_folder: Path, tmp_path: Path, mcpo_home: Path) ->
     path = str(write(tmp_path / "verdicts.yaml", CLAIMS))
     planned = plan.from_suite("mine", ["scale=smoke"], "")
     fakes.write_runs(planned)
-    shop = Workshop({"mine": planned}, mcpo_home / "reports", "smoke")
+    shop = ArtifactBuilder({"mine": planned}, mcpo_home / "reports", "smoke")
     first = shop.build(path)
     assert first.record["title"].startswith("Claims of verdicts.yaml")
     assert [row["claim"] for row in first.to_json()["rows"]] == ["b"]

@@ -27,8 +27,8 @@ from mcpo_cli.config.plan import from_suite
 
 names, settings, folder = json.loads(sys.argv[1])
 plans = {suite: from_suite(suite, settings, "") for suite in artifacts.suites(names)}
-workshop = artifacts.Workshop(plans, Path(folder), "smoke")
-built = {name: workshop.build(name).fresh for name in names}
+builder = artifacts.ArtifactBuilder(plans, Path(folder), "smoke")
+built = {name: builder.build(name).fresh for name in names}
 print(json.dumps([built, {name: getattr(sys.modules[name], "__file__", "") for name in sys.modules}]))
 """
 

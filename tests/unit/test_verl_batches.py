@@ -35,9 +35,9 @@ def test_a_hinge_has_no_gradient_before_the_first_gradient_step_and_is_reported(
     method = get("mcpo")
     correct_PG = torch.tensor([[False, False], [True, True], [True, False], [True, True]])
     length_PG = torch.tensor([[1, 2], [3, 1], [2, 2], [2, 3]])
-    step = Step(correct_PG.double(), correct_PG, length_PG, torch.arange(4), limit=4)
+    step = Step(correct_PG.double(), correct_PG, length_PG, torch.arange(4), max_response=4)
     signals, _ = method.signals(step, {})
-    first = MiniBatch.of(length_PG[:2], signals.map(lambda tensor: tensor[:2]), limit=4)
+    first = MiniBatch.of(length_PG[:2], signals.map(lambda tensor: tensor[:2]), max_response=4)
     logp_PGT = torch.linspace(-2, 0, 24).view(4, 2, 3)
     has_gradient_PG, reported = batches.screen(method, step, signals, lambda: logp_PGT, first)
     assert has_gradient_PG.tolist() == [[False, False], [False, False], [True, True], [True, True]]

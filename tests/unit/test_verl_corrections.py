@@ -59,7 +59,7 @@ def case(train: Train) -> tuple[TokenBatch, Data]:
     sampler_BT = (batch.logp_old_BT + 0.05 * noise_BT) * batch.mask_BT
     columns = corrections.columns(train, batch.logp_old_BT, sampler_BT, batch.mask_BT)
     length_B = of.length_PG.flatten()
-    total = MiniBatch.of(of.length_PG, signals, of.limit)
+    total = MiniBatch.of(of.length_PG, signals, of.max_response)
     places = [(prompt, rollout) for prompt in range(len(of.length_PG)) for rollout in range(of.length_PG.shape[1])]
     data = Data(
         {

@@ -12,17 +12,17 @@ from mcpo_cli.backends.verl.loss import FACTS
 from mcpo_cli.methods import Method, Step
 
 
-def graded(rollouts: Rollouts, method: Method, right_P: Sequence[int], limit: int) -> GradedBatch:
+def graded(rollouts: Rollouts, method: Method, right_P: Sequence[int], max_response: int) -> GradedBatch:
     """The rollouts with made-up verdicts and a shaped reward.
 
-    right_P: how many of each prompt's rollouts are right. limit: the longest response that sampling allows.
+    right_P: how many of each prompt's rollouts are right. max_response: the longest response that sampling allows.
     """
     device, G = rollouts.length_PG.device, rollouts.length_PG.shape[1]
     correct_PG = torch.arange(G, device=device) < torch.tensor(right_P, device=device)[:, None]
     reward_PG = correct_PG.double() - rollouts.length_PG.double() / 40
     place_P = torch.arange(len(right_P), device=device)
     tokens = {"logp_PGT": rollouts.logp_PGT, "entropy_PGT": rollouts.entropy_PGT}
-    step = Step(reward_PG, correct_PG, rollouts.length_PG, place_P, limit=limit, **tokens)
+    step = Step(reward_PG, correct_PG, rollouts.length_PG, place_P, max_response=max_response, **tokens)
     signals, _ = method.signals(step, {})
     return GradedBatch(rollouts, correct_PG, signals, place_P)
 
@@ -39,13 +39,13 @@ def sequences(rollouts: Rollouts) -> dict[str, list[torch.Tensor]]:
     return {"prompts": prompts, "responses": cut(rollouts.token_PGT), "old_log_probs": cut(rollouts.logp_PGT)}
 
 
-def through_the_queue(batch: GradedBatch, method: Method, limit: int) -> dict[str, Any]:
+def through_the_queue(batch: GradedBatch, method: Method, max_response: int) -> dict[str, Any]:
     """What verl's trainer puts into its queue for the loss, and which sequences bear a gradient."""
     from mcpo_cli.backends.verl import queue
     from mcpo_cli.backends.verl.batch import MethodOutput
 
     (P, G), length_PG = batch.correct_PG.shape, batch.rollouts.length_PG.cpu()
-    signals, total = batch.signals.map(torch.Tensor.cpu), batch.total(limit)
+    signals, total = batch.signals.map(torch.Tensor.cpu), batch.total(max_response)
     indices = [(prompt, rollout) for prompt in range(P) for rollout in range(G)]
     output = MethodOutput(signals, length_PG, [total], signals.has_gradient_PG, MetricSums())
     fields = queue.fields(method, output, indices)

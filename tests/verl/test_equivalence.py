@@ -253,7 +253,7 @@ def test_what_is_prepared_is_what_the_local_backend_prepares(method: Method, rol
     batch, seed = graded(rollouts, method), stream(SPEC.seed, "method", 5, 0)
     updater = Updater(policy(), method, SPEC.train, SPEC.compute, SPEC.seed)
     expected = updater.prepared(method, batch, batch.total(LIMIT), seed, on_policy=True).signals
-    step = Step(batch.correct_PG.double(), batch.correct_PG, rollouts.length_PG, torch.arange(P), limit=LIMIT)
+    step = Step(batch.correct_PG.double(), batch.correct_PG, rollouts.length_PG, torch.arange(P), max_response=LIMIT)
     longest = int(rollouts.length_PG.max())
     logp_PGT = rollouts.logp_PGT[..., :longest]
     found = verl_batch.prepare(method, step, batch.signals, logp_PGT, batch.total(LIMIT), seed)

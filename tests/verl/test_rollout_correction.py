@@ -52,7 +52,7 @@ def test_the_policy_loss_of_each_token_is_weighted_and_the_hinge_is_not(corrects
     signals = Signals(
         torch.tensor([[1.0], [-1.0], [0.0]]).double(), mastered_PG | True, None, {"mastered": mastered_PG}
     )
-    total = MiniBatch.of(torch.tensor([[2], [1], [1]]), signals, limit=2)
+    total = MiniBatch.of(torch.tensor([[2], [1], [1]]), signals, max_response=2)
     old = ragged([[math.log(p) for p in row] for row in TRAINER])
     fields = {
         # One token of a prompt before each response.

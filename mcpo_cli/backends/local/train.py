@@ -76,7 +76,7 @@ class Sampled:
         """The rollouts that are trained on, padded to the longest of them, as `Step` has them."""
         return crop(self.rollouts.select(self.batch_index))
 
-    def for_method(self, needs: Collection[Need], limit: int) -> Step:
+    def for_method(self, needs: Collection[Need], max_response: int) -> Step:
         """The groups that are trained on, as methods see them."""
         chosen, rollouts = self.batch_index, self.batch
         problems, answers = [self.problems[index] for index in chosen], [self.answers[index] for index in chosen]
@@ -86,7 +86,7 @@ class Sampled:
             correct_PG=self.seen_PG[chosen],
             length_PG=rollouts.length_PG,
             prompt_P=tensor([problem.number for problem in problems]),
-            limit=limit,
+            max_response=max_response,
             logp_PGT=rollouts.logp_PGT if "logp" in needs else None,
             entropy_PGT=rollouts.entropy_PGT if "entropy" in needs else None,
             answer_PG=tensor(measure.answer_classes(answers)) if "answers" in needs else None,

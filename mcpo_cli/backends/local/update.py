@@ -48,9 +48,9 @@ class GradedBatch:
         signals = self.signals.map(lambda tensor: tensor[index])
         return GradedBatch(self.rollouts.select(index), self.correct_PG[index], signals, self.place_P[index])
 
-    def total(self, limit: int) -> MiniBatch:
-        """Its totals as one mini-batch; limit: the longest response that sampling allows."""
-        return MiniBatch.of(self.rollouts.length_PG, self.signals, limit)
+    def total(self, max_response: int) -> MiniBatch:
+        """Its totals as one mini-batch; max_response: the longest response that sampling allows."""
+        return MiniBatch.of(self.rollouts.length_PG, self.signals, max_response)
 
 
 def log_probs(policy: Policy, rollouts: Rollouts) -> Tensor:

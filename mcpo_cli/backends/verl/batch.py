@@ -168,7 +168,7 @@ def apply_method(
     method, size = spec.method, spec.train.mini_batch
     signals, state = checks.signals(method, step, state)
     totals = [
-        MiniBatch.of(step.length_PG[index_M], signals.map(operator.itemgetter(index_M)), step.limit)
+        MiniBatch.of(step.length_PG[index_M], signals.map(operator.itemgetter(index_M)), step.max_response)
         for index_M in torch.arange(len(step.length_PG)).split(size)
     ]
     if isinstance(method, AdvancedMethod) and method.prepares:

@@ -38,7 +38,7 @@ def column_field(name: str) -> str:
 
 def facts(method: Method, signals: Signals, index: tuple[int, int], total: MiniBatch) -> list[float]:
     """The row of FACTS for sequence `index` (prompt, rollout): prompt, mini-batch totals, columns and their sums."""
-    totals = (total.sequences, total.tokens, total.prompts, total.limit)
+    totals = (total.sequences, total.tokens, total.prompts, total.max_response)
     values = [float(signals.columns[name][index]) for name in method.columns]
     return [float(index[0]), *map(float, totals), *values, *(total.sums[name] for name in method.columns)]
 
@@ -84,7 +84,7 @@ def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
     # The queue may return FACTS as a ragged tensor.
     rows = data[FACTS]
     fact_BF = (rows.values() if rows.is_nested else rows).reshape(len(mask_BT), -1)
-    sequences, token_count, prompts, limit = fact_BF[0, 1:5].long().tolist()
+    sequences, token_count, prompts, max_response = fact_BF[0, 1:5].long().tolist()
     values_CB, sums_C = _halves(fact_BF[:, 5:])
     return TokenBatch(
         logp_BT=logp_BT.where(mask_BT, 0.0),
@@ -92,7 +92,7 @@ def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
         mask_BT=mask_BT,
         advantage_BT=padded["advantages"],
         group_B=fact_BF[:, 0].long(),
-        total=MiniBatch(sequences, token_count, prompts, limit, dict(zip(method.columns, sums_C, strict=True))),
+        total=MiniBatch(sequences, token_count, prompts, max_response, dict(zip(method.columns, sums_C, strict=True))),
         columns=dict(zip(method.columns, values_CB, strict=True)) | {name: padded[column_field(name)] for name in own},
         **{f"logp_{policy.removesuffix('_policy')}_BT": padded[KEPT[policy]].where(mask_BT, 0.0) for policy in kept},
         entropy_BT=None if entropy_BT is None else entropy_BT.where(mask_BT, 0.0),

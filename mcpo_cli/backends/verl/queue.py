@@ -153,7 +153,7 @@ def step(
         correct_PG=torch.tensor([group.seen for group in groups]),
         length_PG=graded.length_PG,
         prompt_P=torch.tensor([problem.number for problem in graded.problems]),
-        limit=spec.train.max_response,
+        max_response=spec.train.max_response,
         # The trainer's own log-probabilities: importance ratios use these.
         logp_PGT=tokens("old_log_probs") if "logp" in needs else None,
         entropy_PGT=tokens("entropy") if "entropy" in needs else None,

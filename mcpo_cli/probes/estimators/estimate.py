@@ -95,7 +95,7 @@ def compute(method: Method, where: Circumstances, drawn: Drawn, state: State, se
         correct_PG=correct_MG,
         length_PG=length_MG,
         prompt_P=drawn.prompt_M,
-        limit=LIMIT,
+        max_response=LIMIT,
         logp_PGT=_cropped(old_MGT, length_MG),
         entropy_PGT=_cropped(drawn.of(where.sampler.entropy_PRT), length_MG),
         collision_PGT=_cropped(drawn.of(base.collision_PRT), length_MG),

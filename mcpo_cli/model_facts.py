@@ -94,7 +94,7 @@ def local_folder(model: str) -> Path | None:
         return path.resolve()
     # runs/NAME is a path if the folder runs exists, else a hub model.
     if not HUB_ID.fullmatch(model) or path.parent.is_dir():
-        raise ConfigError(f"{model}: there is no such folder: {_neighbour(path)}", code="not_found")
+        raise ConfigError(f"{model}: there is no such folder; {_neighbour(path)}", code="not_found")
     return None
 
 
@@ -396,5 +396,5 @@ def _neighbour(path: Path) -> str:
     if not path.parent.is_dir():
         return f"{path.parent} does not exist either; a model on the Hugging Face Hub is named OWNER/NAME"
     names = [entry.name for entry in path.parent.iterdir() if entry.is_dir()]
-    listed = f"{path.parent} has {', '.join(sorted(names)) or 'no folders'}"
+    listed = f"folders there: {', '.join(sorted(names)) or 'none'}"
     return nearest(path.name, names) if similar(path.name, names) else listed

@@ -72,7 +72,6 @@ def test_the_method_follows_the_sampler() -> None:
         ("sampler=review train.reward=random train.overlong_cache=0", "sampler=uniform"),
         ("method=copo sampler=greso task.pool=512 train.overlong_cache=0", "sampler=uniform"),
         ("sampler=pools task.pool=512 sampler.hard=0.9", "sampler.hard=0.75"),
-        ("sampler=review sampler.easy=0.5 task.pool=512", "sampler=pools"),
     ],
 )
 def test_contradictions(words: str, fix: str) -> None:
@@ -82,6 +81,16 @@ def test_contradictions(words: str, fix: str) -> None:
     assert caught.value.fix == fix
     repaired = fix.partition(",")[0]
     load([*(word for word in words.split() if word.partition("=")[0] != repaired.partition("=")[0]), repaired])
+
+
+def test_an_option_of_another_sampler_is_left_out_or_its_sampler_is_chosen() -> None:
+    words = ["sampler=review", "task.pool=512", "sampler.easy=0.5"]
+    with pytest.raises(ConfigError) as caught:
+        load(words)
+    assert caught.value.code == "contradiction"
+    assert caught.value.fix == "leave out sampler.easy, or choose sampler=pools"
+    load(words[:-1])
+    load(["sampler=pools", *words[1:]])
 
 
 def test_a_record_whose_sampler_and_method_disagree_is_refused() -> None:

@@ -178,12 +178,10 @@ def check_task(name: Task, options: TaskOptions = None, as_json: Json = False, d
 
     held_out, prompts, own = list[str](), list[str](), list[str]()
     for text in options or []:
-        key, _, value = text.partition("=")
-        part = {"eval.problems": held_out, "train.prompts": prompts}.get(key, own)
-        part.append(text if part is own else f"{key.partition('.')[2]}={value}")
+        {"eval.problems": held_out, "train.prompts": prompts}.get(text.partition("=")[0], own).append(text)
     sizes = {
-        "held_out": load.settings(Eval, held_out).problems,
-        "prompts": load.settings(Train, prompts).prompts,
+        "held_out": load.settings(Eval, held_out, "eval").problems,
+        "prompts": load.settings(Train, prompts, "train").prompts,
     }
     found = check(with_options("task", get(name), own), **sizes)
     report_checks("task", name, name, found, TASK_CHECKS, as_json=as_json)
@@ -200,7 +198,7 @@ def with_options(kind: str, default: Chosen, options: list[str] | None) -> Chose
     """`default`, a method, sampler or task (`kind`), with options as typed: `method.beta=2`; raises ConfigError."""
     from mcpo_cli.config import load
 
-    return load.settings(type(default), [text.removeprefix(f"{kind}.") for text in options or []])
+    return load.settings(type(default), options or [], kind)
 
 
 Key = Annotated[

@@ -73,8 +73,11 @@ def from_dict(data: Mapping[str, Any]) -> RunSpec:
     )
 
 
-def settings(cls: type[T], overrides: Sequence[str]) -> T:
+def settings(cls: type[T], overrides: Sequence[str], group: str = "") -> T:
     """The dataclass `cls` with its defaults changed by `overrides` (Hydra's grammar without sweeps and presets).
+
+    Args:
+        group: the group whose settings these are, with which messages name them; they may be given with it, too.
 
     Raises:
         ConfigError: any mistake in the overrides.
@@ -82,7 +85,7 @@ def settings(cls: type[T], overrides: Sequence[str]) -> T:
     data: dict[str, Any] = {}
     for text in overrides:
         override = read(text)
-        *path, name = override.key_or_group.split(".")
+        *path, name = override.key_or_group.removeprefix(f"{group}.").split(".")
         if override.is_sweep_override():
             raise ConfigError(f"'{text}': takes one value, not a sweep", fix=f"{override.key_or_group}=VALUE")
         inner = data
@@ -93,7 +96,7 @@ def settings(cls: type[T], overrides: Sequence[str]) -> T:
         if name in inner:
             raise ConfigError(f"{override.key_or_group} is given twice", fix=f"{override.key_or_group}=VALUE")
         inner[name] = override.value()
-    return convert(cls, data, "")
+    return convert(cls, data, group)
 
 
 @functools.cache

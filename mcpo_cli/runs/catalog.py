@@ -170,7 +170,10 @@ def folder(home: Path, wanted: str) -> Path:
     """
     known = {path.name: path for path in folders(home)}
     if not known:
-        raise ConfigError(f"no runs in {home}", fix="mcpo train scale=smoke")
+        raise ConfigError(
+            f"there is no run '{wanted}': {home} has no runs",
+            fix="MCPO_HOME=FOLDER if your runs are elsewhere, or mcpo train scale=smoke",
+        )
     return known[matching(wanted, known, home)]
 
 

@@ -50,7 +50,10 @@ def label(arm: str, spec: RunSpec) -> str | None:
 
 
 def _varied(members: Sequence[Settings], columns: Sequence[str]) -> set[str]:
-    """The settings besides seeds in which runs differ that share `columns` and, of others than PRESETS, those too."""
+    """The settings besides seeds in which runs differ that share `columns` and, of others than PRESETS, those too.
+
+    The code of a plug-in is compared between runs that have it: whether they do is up to a setting that names it.
+    """
     presets = [key for key in PRESETS if key not in columns]
     rest = {key for own in members for key in own} - {*columns, *presets, *SEEDS}
     return {
@@ -58,7 +61,7 @@ def _varied(members: Sequence[Settings], columns: Sequence[str]) -> set[str]:
         for keys, shared in ((presets, columns), (rest, (*columns, *presets)))
         for group in _grouped(members, shared)
         for key in keys
-        if len({repr(own.get(key)) for own in group}) > 1
+        if len({repr(own.get(key)) for own in group if key in own or not key.startswith("plugins.")}) > 1
     }
 
 

@@ -1,6 +1,9 @@
 """Arms are named from what differs: the same runs have the same arms, whichever words name them."""
 
 import json
+import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +54,19 @@ def test_an_arm_has_the_method_and_the_swept_settings(words: tuple[str, ...], ex
     assert list(dict.fromkeys(cell.arm for cell in cells)) == expected
     for cell in cells:
         assert arms.label(cell.arm, cell.spec) is None
+
+
+def test_a_reward_of_ones_own_is_named_by_its_setting_and_changed_code_by_its_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text("def score(problem, response, gold):\n    return 1.0\n")
+    plain, own = (from_overrides([*words, *SMALL]).cells[0].spec for words in ([], ["train.reward=./mine.py:score"]))
+    assert arms.names([None, None], [plain, own]) == ["mcpo reward=verdict", "mcpo reward=./mine.py:score"]
+    other = {use: replace(plugin, sha256="0123456789abcdef" * 4) for use, plugin in own.plugins.items()}
+    first, second = arms.names([None, None], [own, replace(own, plugins=other)])
+    assert second == "mcpo sha256=01234567"
+    assert re.fullmatch("mcpo sha256=[0-9a-f]{8}", first)
 
 
 def test_a_sweep_in_a_suite_splits_its_arms_and_keeps_their_names() -> None:

@@ -43,5 +43,5 @@ def fresh_model(settings: RunSpec) -> tuple[Any, PreTrainedTokenizerBase]:
 def prompts(settings: RunSpec, step: int) -> list[Problem]:
     """The problems of global step `step`."""
     count = settings.train.prompts
-    problems = settings.task.problems(settings.train, fits=lambda _: True)
+    problems = settings.task.problems(settings.train, tokens=lambda messages: 0)
     return problems.training(settings.seed, step * count, count)

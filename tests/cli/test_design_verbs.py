@@ -79,7 +79,7 @@ def test_a_claim_along_a_quantity_is_a_rank_correlation_over_points(
     path = tmp_path / "mine-claims.yaml"
     path.write_text(yaml.safe_dump({"claims": entries}))
     rows = here.json("reproduce", str(path))["artifacts"]["mine-claims"]["rows"]
-    assert [row["verdict"] for row in rows] == ["supported", "contradicted"]
+    assert [row["verdict"] for row in rows if row["block"] == "test"] == ["supported", "contradicted"]
     assert rows[0]["value"] > 0.7
     # Points that share their seed are one cluster.
     assert (rows[0]["seeds"], rows[0]["values"]) == (3, POINTS)

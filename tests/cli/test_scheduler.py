@@ -263,11 +263,11 @@ def test_estimates_follow_the_runs_that_are_there(home: Path, monkeypatch: pytes
 
 
 def test_waiting_runs_are_estimated_by_the_steps_of_a_running_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_SECONDS", "0.1")
+    monkeypatch.setenv("FAKE_SECONDS", "0.2")
     monkeypatch.setattr(scheduler, "ESTIMATE_SECONDS", 0.0)
     one_at_a_time = (*OFFLINE[:-1], "compute.parallel=1", "warmup.target_accuracy=0")
     plan = plans.from_overrides([*one_at_a_time, "seed=0,1", "train.steps=20"])
-    waiting = START_SECONDS + 20 * 0.1
+    waiting = START_SECONDS + 20 * 0.2
     assert estimate.Estimator(home).seconds(plan.cells[1].spec) < waiting
     _, recorder = run(plan)
     late = [view for view in recorder.views if view.cells[1].state == "planned" and view.cells[0].progress.step > 10]

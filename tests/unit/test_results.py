@@ -236,7 +236,7 @@ def test_what_differs_besides_the_scores_is_said() -> None:
     ("other", "question", "words"),
     [
         ([("c", "p", 1)], Question(), "share no benchmark"),
-        ([("b", "q", 1), ("b", "r", 1)], Question(), "share 0 problems"),
+        ([("b", "q", 1), ("b", "r", 1)], Question(), "no problem of b in common"),
         ([("b", "p1", 1), ("b", "p2", 0)], Question(k=(2,)), "pass@2 needs 2 samples of every problem"),
         ([("b", "p1", 1), ("b", "p2", 0)], Question(baseline="bsae"), "did you mean 'base'"),
     ],

@@ -27,7 +27,8 @@ def _package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "  actor:\n    optim: {lr: 1.0e-6}\n    pad_to_length: false\n"
     )
     found = ModuleSpec("verl", None, origin=str(tmp_path / "verl" / "__init__.py"))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: found if name == "verl" else None)
+    others = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: found if name == "verl" else others(name))
 
 
 def run(*own: str) -> RunSpec:

@@ -42,7 +42,7 @@ def words(spec: RunSpec) -> list[str]:
 
 def complaint(*own: str) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
-        BACKEND.preview(run(*own), HOME)
+        BACKEND.check_spec(run(*own))
     return caught.value
 
 

@@ -1,11 +1,12 @@
 """Eq. 2-3 and 7-11: hinge-KL values and gradients, the clipped surrogate, and independence of the split."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -68,6 +69,7 @@ def test_hinge_gradient_by_finite_differences() -> None:
     assert torch.allclose(d.grad, numeric, atol=1e-8)
 
 
+@example(d=1.0, delta=0.99999)
 @given(st.floats(-5, 5), st.floats(0, 1))
 def test_hinge_is_never_negative_and_zero_only_inside_the_budget(d: float, delta: float) -> None:
     value = float(hinge_kl(torch.tensor(d, dtype=torch.float64), delta))
@@ -75,7 +77,9 @@ def test_hinge_is_never_negative_and_zero_only_inside_the_budget(d: float, delta
         assert value == 0
     else:
         edge = math.copysign(delta, d)
-        assert value == pytest.approx(math.expm1(d) - d - (math.expm1(edge) - edge), rel=1e-12, abs=1e-18)
+        # Near the edge the expected value is a difference of two nearly equal numbers, which rounding decides.
+        rounding = 8 * sys.float_info.epsilon * math.exp(abs(d))
+        assert value == pytest.approx(math.expm1(d) - d - (math.expm1(edge) - edge), rel=1e-12, abs=rounding)
         assert value >= 0
 
 

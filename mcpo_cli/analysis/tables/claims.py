@@ -1,6 +1,7 @@
 """The table of claims, those of the paper or of a plug-in, with the verdict of these runs on each."""
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -19,6 +20,7 @@ from mcpo_cli.analysis.tables import measured
 from mcpo_cli.analysis.tables.comparison import STANDS_FOR
 from mcpo_cli.analysis.tables.measured import Row
 from mcpo_cli.analysis.verdicts import APART, TESTED, Outcome, outcomes
+from mcpo_cli.errors import ConfigError
 from mcpo_cli.statistics.power import ALPHA, POWER
 from mcpo_cli.statistics.stats import LEAST
 
@@ -87,10 +89,21 @@ Test = tuple[str, str, str]
 
 
 def _larger(committed: Path) -> dict[Test, str]:
-    """The verdicts of committed runs, by test, with their number of seeds; empty without a file."""
+    """The verdicts of committed runs, by test, with their number of seeds; empty without a file.
+
+    Raises:
+        ConfigError: the file is no table of claims.
+    """
     if not committed.is_file():
         return {}
-    rows = pd.read_csv(committed, keep_default_na=False, dtype=str)
+    try:
+        rows = pd.read_csv(committed, keep_default_na=False, dtype=str)
+        rows[["claim", "model", "regime", "verdict", "seeds"]]
+    except (ValueError, KeyError) as error:
+        raise ConfigError(
+            f"{committed}: no table of claims, as mcpo reproduce writes it",
+            fix=shlex.join(["mv", str(committed), f"{committed}.other"]),
+        ) from error
     tests = rows[rows["block"] == "test"] if "block" in rows else rows
     found = {}
     for row in tests.to_dict("records"):

@@ -13,7 +13,7 @@ depend little on chance. Mastered prompts were selected by other rollouts, so se
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -54,7 +54,33 @@ class Cohort:
     """Its place among the cohorts, which decides its random streams."""
 
 
+@dataclass(frozen=True)
+class Point:
+    """One arm's global step from a saved state: the policies before and after it, and what is measured under both."""
+
+    arm: str
+    trainer: Trainer
+    """With the policy after the step."""
+    before: Policy
+    cohorts: Sequence[Cohort]
+
+
 def branch(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
+    rows = list[BranchRow]()
+
+    def measure(point: Point) -> None:
+        for cohort in point.cohorts:
+            rows.extend(_rows(point, cohort, trunk))
+
+    visit(trunk, attempt, run_dir, step, measure)
+    attempt.journal.rows("branches", step + 1, rows)
+
+
+def visit(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int, measure: Callable[[Point], None]) -> None:
+    """Let each arm take its step from the state after `step`, one after the other, and call `measure` after each.
+
+    A point is valid during its call only: the next arm gets the same policy with the weights before the step.
+    """
     torch.set_num_threads(trunk.spec.compute.threads)
     transformers.utils.logging.disable_progress_bar()
     policy, tokenizer = start_policy(trunk.spec, attempt, stop=lambda: False)
@@ -66,7 +92,6 @@ def branch(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
         trainer.step += 1
         return trainer
 
-    rows = list[BranchRow]()
     with product_precision(policy):
         attempt.phase(f"sampling at step {step + 1}")
         trainer = at_point(trunk.spec)
@@ -81,9 +106,7 @@ def branch(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
             with checks.at(name):
                 batch, trainer.method_state = trainer.batch(sampled)
                 trainer.updater.global_step(batch, trainer.step)
-                for cohort in cohorts:
-                    rows += _rows(name, trainer, before, cohort, trunk)
-    attempt.journal.rows("branches", step + 1, rows)
+                measure(Point(name, trainer, before, cohorts))
 
 
 def _cohorts(trainer: Trainer, sampled: Sampled, trunk: Trunk) -> Iterator[Cohort]:
@@ -115,31 +138,53 @@ def _sample(trainer: Trainer, tier: str, problems: Sequence[Problem], n: int, se
     return rollouts, language.judge(problems, rollouts, tier).correct_PG
 
 
-def _rows(arm: str, trainer: Trainer, before: Policy, cohort: Cohort, trunk: Trunk) -> Iterator[BranchRow]:
-    """A row for each prompt of the cohort, under the policy after the arm's step."""
-    at = trunk.spec.seed, trainer.step, cohort.number
-    n, tokens = cohort.correct_PG.shape[1], trunk.spec.compute.micro_batch_tokens
-    after, correct_after_PG = _sample(trainer, cohort.tier, cohort.problems, n, stream(at[0], "branch_after", *at[1:]))
-    moved_PGT = (_log_probs(trainer.policy, cohort.rollouts, tokens) - cohort.logp_PGT).double()
-    moved_after_PGT = (_log_probs(trainer.policy, after, tokens) - _log_probs(before, after, tokens)).double()
-    tilt_PN = torch.cat([moved_PGT.sum(-1), moved_after_PGT.sum(-1)], -1).div(2).tanh() * 2
+@dataclass(frozen=True)
+class Draws:
+    """A cohort's N rollouts per prompt before an arm's step and as many after it, in this order along 2N."""
+
+    after: Rollouts
+    correct_PN: Tensor
+    moved_PNT: tuple[Tensor, Tensor]
+    """What the step adds to the log-probability of each token, of the rollouts before it and of those after it."""
+
+    @property
+    def tilt_PN(self) -> Tensor:
+        """2 tanh(d / 2) of each response: the mean of its product with R estimates the change of accuracy."""
+        return torch.cat([moved.sum(-1) for moved in self.moved_PNT], -1).div(2).tanh() * 2
+
+
+def drawn(point: Point, cohort: Cohort) -> Draws:
+    """The cohort's rollouts after the step, which every arm draws at the same quantiles, beside those before it."""
+    trainer, n = point.trainer, cohort.correct_PG.shape[1]
+    tokens = trainer.spec.compute.micro_batch_tokens
+    seed = stream(trainer.spec.seed, "branch_after", trainer.step, cohort.number)
+    after, correct_after_PG = _sample(trainer, cohort.tier, cohort.problems, n, seed)
+    moved_PGT = _log_probs(trainer.policy, cohort.rollouts, tokens) - cohort.logp_PGT
+    moved_after_PGT = _log_probs(trainer.policy, after, tokens) - _log_probs(point.before, after, tokens)
     correct_PN = torch.cat([cohort.correct_PG, correct_after_PG], -1)
+    return Draws(after, correct_PN, (moved_PGT.double(), moved_after_PGT.double()))
+
+
+def _rows(point: Point, cohort: Cohort, trunk: Trunk) -> Iterator[BranchRow]:
+    """A row for each prompt of the cohort, under the policy after the arm's step."""
+    trainer, n, both = point.trainer, cohort.correct_PG.shape[1], drawn(point, cohort)
+    tilt_PN, (moved_PGT, _) = both.tilt_PN, both.moved_PNT
     drift_P = moved_PGT.abs().sum((-1, -2)) / cohort.rollouts.length_PG.sum(-1)
     resampled_PN = None
     if trunk.sizes.resampled:
-        seed = stream(at[0], "branch_check", *at[1:])
+        seed = stream(trunk.spec.seed, "branch_check", trainer.step, cohort.number)
         _, resampled_PN = _sample(trainer, cohort.tier, cohort.problems, trunk.sizes.resampled, seed)
     for index, problem in enumerate(cohort.problems):
         row = BranchRow(
             step=trainer.step,
-            arm=arm,
+            arm=point.arm,
             cohort=cohort.name,
             tier=cohort.tier,
             prompt=problem.text,
             n=n,
             c=int(cohort.correct_PG[index].sum()),
-            c_after=int(correct_after_PG[index].sum()),
-            change=float((tilt_PN[index] * correct_PN[index]).mean()),
+            c_after=int(both.correct_PN[index, n:].sum()),
+            change=float((tilt_PN[index] * both.correct_PN[index]).mean()),
             balance=float(tilt_PN[index].mean()),
             drift=float(drift_P[index]),
         )

@@ -1,0 +1,106 @@
+"""The exact change of accuracy that the estimate of branch studies is checked against: by hand and simulated."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks import branch_estimator
+from benchmarks.branch_estimator import Exact, Response
+from mcpo_cli.config.reading import read_yaml
+from mcpo_cli.convert import convert
+
+BEFORE = {"a": 0.5, "b": 0.2, "c": 0.1, "d": 0.1, "e": 0.1}
+AFTER = {"a": 0.6, "b": 0.1, "c": 0.05, "d": 0.15, "e": 0.1}
+CORRECT = "abd"
+CHANGE = 0.05
+"""Of the probability of a, b and d together."""
+
+
+def drawn(before: str, after: str) -> list[Response]:
+    """The distinct responses of both."""
+    return [
+        Response(
+            name in CORRECT,
+            BEFORE[name],
+            AFTER[name],
+            {pair for side in (before, after) for pair, other in enumerate(side) if other == name},
+            (before.count(name), after.count(name)),
+        )
+        for name in dict.fromkeys(before + after)
+    ]
+
+
+def test_by_hand() -> None:
+    """Pairs (a, a), (a, b), (c, a): b is new in the second, drawn once after the step."""
+    found = branch_estimator.exact(drawn("aac", "aba"), 3)
+    assert found.change == pytest.approx(0.1 - 0.1 + (1 + 0.1) / 3)
+    assert found.noise == pytest.approx(1 / 3)
+    assert found.covered == pytest.approx(0.8)
+
+
+def test_it_has_no_bias_and_the_noise_that_it_names() -> None:
+    rng, names = np.random.default_rng(0), list(BEFORE)
+    found = list[Exact]()
+    for _ in range(20_000):
+        before, after = ("".join(rng.choice(names, 4, p=[*table.values()])) for table in (BEFORE, AFTER))
+        found.append(branch_estimator.exact(drawn(before, after), 4))
+    change_N = np.array([one.change for one in found])
+    assert change_N.mean() == pytest.approx(CHANGE, abs=3.5 * change_N.std() / 20_000**0.5)
+    assert change_N.std() == pytest.approx(np.mean([one.noise**2 for one in found]) ** 0.5, rel=0.25)
+
+
+def table(rng: np.random.Generator, replicates: int, shift: float, spread: float) -> pd.DataFrame:
+    """Estimates of 10 groups of 5 problems, whose changes have standard deviation .1, in two tiers."""
+    rows = []
+    for tier in ("x", "y"):
+        change_P = rng.normal(0, 0.1, 50)
+        for group in range(10):
+            own = change_P[group * 5 : group * 5 + 5]
+            for replicate in range(replicates):
+                value = own + shift + rng.normal(0, 0.02, 5)
+                rows.append(
+                    {
+                        "step": 1,
+                        "arm": "none",
+                        "tier": tier,
+                        "group": group,
+                        "replicate": replicate,
+                        "prompts": 5,
+                        "change": value.mean(),
+                        "error": spread * value.std(ddof=1) / 5**0.5,
+                        "exact": own.mean(),
+                        "noise": 0.0,
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.01])
+def test_bias_is_what_replicates_agree_on(shift: float) -> None:
+    rng = np.random.default_rng(1)
+    found = [branch_estimator.bias(table(rng, 16, shift, 1.0)) for _ in range(60)]
+    assert sum(one.low < shift < one.high for one in found) >= 51, "95 % of 60, less 3.5 standard errors"
+    assert max(one.half_width for one in found) < 0.003, "0.02 / sqrt(16 replicates x 100 problems), times 2.13"
+
+
+def test_what_was_counted_widens_the_interval() -> None:
+    data = table(np.random.default_rng(1), 16, 0.0, 1.0)
+    noisy = branch_estimator.bias(data.assign(noise=0.01))
+    assert noisy.half_width == pytest.approx(2.131 * 0.01 / 20**0.5, rel=0.1)
+
+
+@pytest.mark.parametrize(("spread", "ratio"), [(1.0, 1.0), (0.5, 4.0)])
+def test_a_claimed_error_that_is_too_small_shows(spread: float, ratio: float) -> None:
+    rng = np.random.default_rng(2)
+    found = [branch_estimator.error(table(rng, 4, 0.0, spread)) for _ in range(40)]
+    assert np.mean([one.mean for one in found]) == pytest.approx(ratio, rel=0.15)
+    assert sum(one.low < ratio < one.high for one in found) >= 32
+
+
+def test_the_definition_is_read_and_every_number_is_tested() -> None:
+    definition = convert(branch_estimator.Definition, read_yaml(branch_estimator.FILE), "file")
+    assert {one.model for one in definition.hypotheses} == set(definition.models)
+    assert {one.number for one in definition.hypotheses} == set(branch_estimator.NUMBERS)
+    trunk = definition.trunk("toy-s")
+    assert trunk.sizes.controls == 32 * definition.replicates
+    assert trunk.at == (5, 15)

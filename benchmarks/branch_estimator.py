@@ -188,9 +188,11 @@ def error(data: pd.DataFrame) -> stats.Interval:
     """Mean square of the distance of a group's estimate from the tier's exact change, over what the estimate claims.
 
     A group is a share of the tier's problems, so its distance is smaller than that of a group of new problems by 1 -
-    share. The unit of the interval is the group; its replicates and arms are averaged first.
+    share; tiers of one group say nothing. The unit of the interval is the group; its replicates and arms are averaged
+    first.
     """
     at = ["step", "arm", "tier"]
+    data = data[data.groupby(at)["group"].transform("nunique") > 1]
     weighed = data.assign(product=data["exact"] * data["prompts"])
     sums = weighed.groupby([*at, "replicate"])[["product", "prompts"]].transform("sum")
     share = data["prompts"] / sums["prompts"]

@@ -97,6 +97,12 @@ def test_a_claimed_error_that_is_too_small_shows(spread: float, ratio: float) ->
     assert sum(one.low < ratio < one.high for one in found) >= 32
 
 
+def test_a_tier_of_one_group_says_nothing_about_the_error() -> None:
+    data = table(np.random.default_rng(3), 4, 0.0, 1.0)
+    alone = data[(data["tier"] == "y") & (data["group"] == 0)].assign(tier="z")
+    assert branch_estimator.error(pd.concat([data, alone])) == branch_estimator.error(data)
+
+
 def test_the_definition_is_read_and_every_number_is_tested() -> None:
     definition = convert(branch_estimator.Definition, read_yaml(branch_estimator.FILE), "file")
     assert {one.model for one in definition.hypotheses} == set(definition.models)

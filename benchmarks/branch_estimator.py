@@ -7,6 +7,7 @@ points, writes the rows to `results/branch-estimator.csv` (those of other models
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -215,6 +216,11 @@ def verdict(one: Hypothesis, found: stats.Interval) -> str:
     return "contradicted" if found.high < one.low or found.low > one.high else "open"
 
 
+def read(file: Path) -> pd.DataFrame:
+    """The rows of a file; tier is empty for mastered prompts."""
+    return pd.read_csv(file, keep_default_na=False, na_values=["nan"])
+
+
 def measured(definition: Definition, model: str) -> pd.DataFrame:
     """The rows of one model; its trunk run is trained if need be."""
     trunk = definition.trunk(model)
@@ -236,7 +242,7 @@ def main(words: Sequence[str]) -> None:
     definition = convert(Definition, read_yaml(FILE), str(FILE))
     parts = [measured(definition, model) for model in definition.models if not words or model in words]
     if ROWS.exists():
-        kept = pd.read_csv(ROWS, keep_default_na=False, na_values=["nan"])
+        kept = read(ROWS)
         parts = [kept[~kept["model"].isin([part["model"].iloc[0] for part in parts])], *parts]
     data = pd.concat(parts, ignore_index=True)
     data.to_csv(ROWS, index=False, float_format="%.6g", lineterminator="\n", na_rep="nan")

@@ -1,5 +1,8 @@
 """The exact change of accuracy that the estimate of branch studies is checked against: by hand and simulated."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -110,3 +113,27 @@ def test_the_definition_is_read_and_every_number_is_tested() -> None:
     trunk = definition.trunk("toy-s")
     assert trunk.sizes.controls == 32 * definition.replicates
     assert trunk.at == (5, 15)
+
+
+def test_the_page_has_the_numbers_of_the_committed_rows() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "branching.md").read_text(encoding="utf-8")
+    again = branch_estimator.ROWS.with_name("branch-estimator-again.csv")
+    for model, name, file in (
+        ("toy-s", "toy-s", branch_estimator.ROWS),
+        ("smollm2-135m", "SmolLM2-135M", branch_estimator.ROWS),
+        ("smollm2-135m", "SmolLM2-135M, again", again),
+    ):
+        rows = branch_estimator.read(file)
+        for cohort, own in rows[rows["model"] == model].groupby("cohort"):
+            prompts = own.groupby(["step", "tier", "group"])["prompts"].first().sum()
+            prefix = rf"^\| {name} \| {prompts} {str(cohort).replace('_', '-')}[^|]*\|"
+            (cells,) = re.findall(rf"{prefix} (.*) \| (?:yes|open) \|$", page, re.MULTILINE)
+            found = branch_estimator.bias(own)
+            quoted = [float(number) for number in re.findall(r"[-+][.\d]+", cells)]
+            assert quoted == pytest.approx([found.mean, found.low, found.high], abs=0.6e-5)
+            within = found.low > -0.002 and found.high < 0.002
+            assert re.search(rf"{prefix} {re.escape(cells)} \| {'yes' if within else 'open'} \|$", page, re.MULTILINE)
+    for model in ("toy-s", "smollm2-135m"):
+        rows = branch_estimator.read(branch_estimator.ROWS)
+        found = branch_estimator.error(rows[(rows["model"] == model) & (rows["cohort"] == "held_out")])
+        assert f"{found.mean:.2f} ± {found.half_width:.2f}".lstrip("0").replace("± 0", "± ") in page

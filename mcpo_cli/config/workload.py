@@ -364,7 +364,10 @@ def memory(spec: RunSpec) -> float:
 
 
 def disk(spec: RunSpec) -> float:
-    """Most bytes that such a run has on the disk at a time: its checkpoints, the one being written, and the policy."""
+    """Bytes that such a run has on the disk at a time: its checkpoints, the one being written, and the policy.
+
+    Records are left out: they are small beside these.
+    """
     trained = FLOAT * trained_parameters(spec)
     checkpoint = trained * (3 + policies_kept(spec))
     return (spec.compute.checkpoints + 1) * checkpoint + FLOAT * parameters(spec)

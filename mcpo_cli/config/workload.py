@@ -1,4 +1,4 @@
-"""The work of a run, from its settings alone: evaluations, tokens, operations, seconds, memory and disk.
+"""The work of a run, from its settings alone: evaluations, tokens, operations and seconds.
 
 The numbers for GPUs are not measured. A token costs 2 operations per weight forward and 4 backward (Kaplan et al.,
 arXiv 2001.08361), plus 4 x layers x heads x head_dim for each token it attends to. Time is operations divided by an
@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Any
 
 from mcpo_cli.config.schema import Model, RunSpec
-from mcpo_cli.machine import GIB
 
 KEPT_CHECKPOINTS = 2
 """Checkpoints that backend=verl keeps: the newest, and the one before it in case the newest is damaged."""
@@ -40,8 +39,6 @@ SAMPLING_ROUNDS = 3
 TRAINING_PASSES, LORA_PASSES = 5, 4
 """Cost of training on a token, in forward passes: one for its old log-probability, one forward, one recomputation of
 activations, and two for the backward pass; one with LoRA, which needs no gradients of most weights."""
-BYTES_TRAINED = 16
-"""Bytes per trained weight during training: weight, gradient and two moments, in float32."""
 BYTES_SAVED = 12
 """Bytes per trained weight in a checkpoint: weight and two moments, in float32."""
 BYTES_FROZEN = 4
@@ -57,16 +54,6 @@ EPYC with two cores. Rollouts of a group share prefixes, so a token costs less t
 OPERATIONS_PER_CORE = 6e10
 """Operations per second of one core in float32, in products of an existing model's sizes (an AMD EPYC with AVX-512: 5
 to 6; what rollouts of a group share is computed once)."""
-OVERHEAD_BYTES = 0.6e9
-"""Memory of a process that has loaded torch and transformers."""
-FLOAT = 4
-"""Bytes of a number in float32."""
-VOCABULARY_NUMBERS = 2**25
-"""Most numbers of a tensor with a column for each token of the vocabulary (128 MiB in float32)."""
-LOGITS_BYTES = 4 * FLOAT * VOCABULARY_NUMBERS
-"""Largest size of the tensors with a column for each token of the vocabulary, of which four exist at a time."""
-CACHE_BYTES = 4 * GIB
-"""Most memory of the keys and values of the prompts that are sampled at a time."""
 LOADING_SECONDS = 5.0
 """Time in which torch and transformers are loaded on an AMD EPYC with two cores, once for all runs of a plan."""
 START_SECONDS = 1.0
@@ -188,7 +175,7 @@ def on_gpus(spec: RunSpec) -> bool:
 
 
 def existing_on_local(spec: RunSpec) -> bool:
-    """Whether `spec` trains an existing model on the local engine, which `memory` and `disk` model."""
+    """Whether `spec` trains an existing model on the local engine, which `space` models."""
     return bool(spec.model.path) and spec.backend == "local"
 
 
@@ -249,7 +236,7 @@ def lengths(spec: RunSpec, mean_response: float | None) -> tuple[float, float]:
 
 
 def _forward_and_backward(spec: RunSpec, group: float) -> int:
-    """Cost of training on a token of an existing model, in forward passes; activations of long groups are recomputed."""
+    """Cost of training on a token of an existing model, in forward passes; long groups are computed twice."""
     return 3 if group <= spec.compute.micro_batch_tokens else 4
 
 
@@ -341,57 +328,6 @@ def kv_heads(model: Model) -> int:
 def vocabulary(spec: RunSpec) -> int:
     """Number of rows of the embedding."""
     return spec.model.vocabulary or len(spec.task.vocabulary)
-
-
-def memory(spec: RunSpec) -> float:
-    """Peak bytes of one run of an existing model on the local engine: the larger of two phases.
-
-    An update has weights, gradients, moments, activations and logits; sampling has weights, moments, keys and values.
-    """
-    train, model = spec.train, spec.model
-    weights, trained = FLOAT * parameters(spec), FLOAT * trained_parameters(spec)
-    state = weights + 2 * trained + trained * policies_kept(spec)
-    prompt, response = spec.task.expected_tokens(train.max_response)
-    group = prompt + train.rollouts * (train.max_response if response > train.max_response / 2 else 2 * response)
-    kept = min(spec.compute.micro_batch_tokens, min(train.mini_batch, spec.compute.micro_batch) * group)
-    query, key = model.heads * model.head_dim, kv_heads(model) * model.head_dim
-    a_row = FLOAT * model.layers * (8 * model.hidden + 5 * (query + 2 * key) // 2 + 4 * model.mlp)
-    updating = weights + kept * a_row + LOGITS_BYTES
-    a_slot = 2 * FLOAT * model.layers * key
-    # Room for keys and values doubles where it is too small.
-    sampling = 2 * min(CACHE_BYTES, train.prompts * (prompt + train.rollouts * train.max_response) * a_slot)
-    return OVERHEAD_BYTES + state + max(updating, sampling)
-
-
-def disk(spec: RunSpec) -> float:
-    """Bytes that such a run has on the disk at a time: its checkpoints, the one being written, and the policy.
-
-    Records are left out: they are small beside these.
-    """
-    trained = FLOAT * trained_parameters(spec)
-    checkpoint = trained * (3 + policies_kept(spec))
-    return (spec.compute.checkpoints + 1) * checkpoint + FLOAT * parameters(spec)
-
-
-def gpu_bytes(spec: RunSpec) -> dict[str, float]:
-    """The least memory in bytes that one GPU needs while it `trains` and while it `samples`.
-
-    Training: the GPU's share of the training state, plus one micro-batch's bfloat16 logits with their gradient (none
-    with `cluster.fused_kernels`) and its input to each layer. Sampling: the GPU's share of the weights and of one
-    sequence's key-value cache, which must fit into the fraction `cluster.gpu_memory` of the GPU.
-    """
-    model, cluster, train = spec.model, spec.cluster, spec.train
-    state = BYTES_TRAINED * trained_parameters(spec) + BYTES_FROZEN * frozen_parameters(spec)
-    shared = state / (cluster.nodes * cluster.gpus)
-    logits = 0 if cluster.fused_kernels else 2 * BYTES_SAMPLED * cluster.max_tokens_per_gpu * vocabulary(spec)
-    inputs = BYTES_SAMPLED * cluster.max_tokens_per_gpu * model.layers * model.hidden
-    # `sdpa` masks pairs of tokens of a pass: booleans, and torch's copy of them in bfloat16.
-    mask = (1 + BYTES_SAMPLED) * cluster.max_tokens_per_gpu**2 if cluster.attention == "sdpa" else 0
-    cache = 2 * BYTES_SAMPLED * model.layers * kv_heads(model) * model.head_dim
-    sampled = parameters(spec) + (trained_parameters(spec) if model.lora_rank else 0)
-    sampling = BYTES_SAMPLED * sampled + cache * (train.max_prompt + train.max_response)
-    samples = sampling / cluster.tensor_parallel / cluster.gpu_memory
-    return {"trains": shared + logits + inputs + mask, "samples": samples}
 
 
 def sdpa_factor(spec: RunSpec) -> float:

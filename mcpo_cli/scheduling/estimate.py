@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import machine
-from mcpo_cli.config import existing, workload
+from mcpo_cli.config import existing, space, workload
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, RunFailed
@@ -194,7 +194,7 @@ def _planned(cell: PlannedRun, home: Path, estimator: Estimator) -> tuple[dict[s
     about: dict[str, Any] = {"run_id": spec.run_id, "arm": cell.arm, **spec.about}
     about |= {"state": state, "seconds_left": round(left, 1)}
     if workload.existing_on_local(spec):
-        about |= {"memory_bytes": round(workload.memory(spec)), "disk_bytes": round(workload.disk(spec))}
+        about |= {"memory_bytes": round(space.memory(spec)), "disk_bytes": round(space.disk(spec))}
     about["spec"] = spec.to_dict()
     if workload.on_gpus(spec):
         cost = workload.cost(spec, mean).corrected(spec, factor, how)

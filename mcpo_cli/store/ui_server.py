@@ -34,7 +34,7 @@ _CALLS = re.compile(r"gateway|assistant", re.IGNORECASE)
 _FILES = "/static-files/"
 """Path of the pages' own files, whatever their names."""
 ANSWERS = {"/ajax-api/2.0/mlflow/gateway-proxy": b'{"endpoints": []}'}
-"""What the gate itself answers to a GET: that there is no gateway. A refusal would be shown as an error on every page."""
+"""What the gate itself answers to a GET: that there is no gateway. Pages would show a refusal as an error."""
 
 
 def allowed(method: str, path: str) -> bool:

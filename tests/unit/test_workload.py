@@ -7,7 +7,7 @@ import torch
 
 from mcpo_cli.backends.measure import Graded
 from mcpo_cli.backends.resampling import Resampler
-from mcpo_cli.config import workload
+from mcpo_cli.config import space, workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.workload import training_seconds
@@ -117,7 +117,7 @@ def test_more_gpus_take_less_time_and_as_many_gpu_hours() -> None:
 
 def test_memory_shrinks_with_what_is_shared() -> None:
     one, two, whole = (
-        workload.gpu_bytes(spec(*more)) for more in ([], ["cluster.nodes=2"], ["cluster.tensor_parallel=1"])
+        space.gpu_bytes(spec(*more)) for more in ([], ["cluster.nodes=2"], ["cluster.tensor_parallel=1"])
     )
     assert two["trains"] < one["trains"]
     assert two["samples"] == one["samples"]
@@ -131,7 +131,7 @@ def test_attention_between_all_tokens_of_a_pass_costs_operations_and_a_mask() ->
     weights = 36 * (4096 * 128 * (32 + 32 + 8 + 8) + 3 * 4096 * 12288) + 4096 * 151936
     packed, alone = (2 * weights + 4 * 36 * 32 * 128 * context for context in (24576, 200 + 2560))
     assert workload.sdpa_factor(spec()) == pytest.approx(packed / alone)
-    masked = workload.gpu_bytes(spec("cluster.attention=sdpa"))["trains"] - workload.gpu_bytes(spec())["trains"]
+    masked = space.gpu_bytes(spec("cluster.attention=sdpa"))["trains"] - space.gpu_bytes(spec())["trains"]
     assert masked == 24576**2 * 3
 
 

@@ -112,7 +112,7 @@ def makespan(seconds: Sequence[float], parallel: int) -> float:
 
 def until_the_end(seconds: Sequence[float], parallel: int, elapsed: float = 0.0) -> float:
     """`makespan` of runs whose libraries are loaded once, when the first of them starts; that was `elapsed` ago."""
-    loading = max(0.0, workload.LOADING_SECONDS - elapsed) if seconds else 0.0
+    loading = max(0.0, workload.LOADING_SECONDS - elapsed) if any(seconds) else 0.0
     return loading + makespan(seconds, parallel)
 
 

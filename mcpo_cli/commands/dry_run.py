@@ -88,7 +88,7 @@ def _print_needs(expected: Forecast) -> None:
     memory, disk = (max(run[key] for run in runs) / GIB for key in ("memory_bytes", "disk_bytes"))
     free = local.free()
     console.print_text(
-        f"a run needs about {memory:.1f} GiB of memory ({free.memory / GIB:.1f} GiB are free) and at most "
+        f"a run needs about {memory:.1f} GiB of memory ({free.memory / GIB:.1f} GiB are free) and about "
         f"{disk:.1f} GiB of disk ({free.disk / GIB:.1f} GiB are free in {free.folder})"
     )
 
@@ -103,9 +103,7 @@ def _print_costs(expected: Forecast) -> None:
         rows.append([run_id, least if least == most else f"{least} to {most}", *tokens, *sizes])
     if rows:
         console.print_text("")
-        console.print_table(
-            ["run_id", "GPU-hours", "tokens sampled", "trained", "per checkpoint", "disk at most"], rows
-        )
+        console.print_table(["run_id", "GPU-hours", "tokens sampled", "trained", "per checkpoint", "disk"], rows)
         console.print_text(
             "\n" + "\n".join(dict.fromkeys(line for cost in expected.costs.values() for line in cost.basis))
         )

@@ -1,4 +1,4 @@
-"""The work of a run, from its settings alone: evaluations, tokens, operations, seconds, memory and disk.
+"""The work of a run, from its settings alone: evaluations, tokens, operations and seconds.
 
 The numbers for GPUs are not measured. A token costs 2 operations per weight forward and 4 backward (Kaplan et al.,
 arXiv 2001.08361), plus 4 x layers x heads x head_dim for each token it attends to. Time is operations divided by an
@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Any
 
 from mcpo_cli.config.schema import Model, RunSpec
-from mcpo_cli.machine import GIB
 
 KEPT_CHECKPOINTS = 2
 """Checkpoints that backend=verl keeps: the newest, and the one before it in case the newest is damaged."""
@@ -40,8 +39,6 @@ SAMPLING_ROUNDS = 3
 TRAINING_PASSES, LORA_PASSES = 5, 4
 """Cost of training on a token, in forward passes: one for its old log-probability, one forward, one recomputation of
 activations, and two for the backward pass; one with LoRA, which needs no gradients of most weights."""
-BYTES_TRAINED = 16
-"""Bytes per trained weight during training: weight, gradient and two moments, in float32."""
 BYTES_SAVED = 12
 """Bytes per trained weight in a checkpoint: weight and two moments, in float32."""
 BYTES_FROZEN = 4
@@ -50,35 +47,33 @@ BYTES_PREVIOUS = 4
 """More per trained weight where the method needs the previous policy, too."""
 BYTES_SAMPLED = 2
 """Bytes per weight in the rollout engine, and per number in its key-value cache: bfloat16."""
-SECONDS_PER_TOKEN = 9.7e-6
-SECONDS_PER_TOKEN_AND_PARAMETER = 5.4e-11
-"""Sampling time: a linear fit through toy-s (65k tokens/s) and toy-m (30k), measured with two parallel runs of one
-thread each on an AMD EPYC with two cores."""
-OPERATIONS_PER_CORE = 5e10
+SECONDS_PER_TOKEN = 3.7e-6
+SECONDS_PER_TOKEN_AND_PARAMETER = 1.2e-11
+"""Sampling time: a linear fit through toy-s (200k tokens per CPU second) and toy-m (110k), one thread each on an AMD
+EPYC with two cores. Rollouts of a group share prefixes, so a token costs less than one forward pass of it."""
+OPERATIONS_PER_CORE = 6e10
 """Operations per second of one core in float32, in products of an existing model's sizes (an AMD EPYC with AVX-512: 5
-to 6)."""
-OVERHEAD_BYTES = 0.6e9
-"""Memory of a process that has loaded torch and transformers."""
-FLOAT = 4
-"""Bytes of a number in float32."""
-VOCABULARY_NUMBERS = 2**25
-"""Most numbers of a tensor with a column for each token of the vocabulary (128 MiB in float32)."""
-LOGITS_BYTES = 4 * FLOAT * VOCABULARY_NUMBERS
-"""Largest size of the tensors with a column for each token of the vocabulary, of which four exist at a time."""
-CACHE_BYTES = 4 * GIB
-"""Most memory of the keys and values of the prompts that are sampled at a time."""
-START_SECONDS = 5.0
-"""Start-up time of a worker on an AMD EPYC with two cores (imports)."""
+to 6; what rollouts of a group share is computed once)."""
+LOADING_SECONDS = 5.0
+"""Time in which torch and transformers are loaded on an AMD EPYC with two cores, once for all runs of a plan."""
+START_SECONDS = 1.0
+"""Time of a worker that is no global step: it loads its policy, and checks and closes its records."""
 LEAST_STEP_SECONDS = 0.15
 """Time of a global step, however few its tokens: records, evaluation and checkpoint (`scale=smoke` beside other work
 on that machine: 0.16 to 0.25). Otherwise what smoke's steps take would be taken for the speed of the machine, and its
 warm-ups be estimated five times too long."""
 WARMUP_STEPS = 450
 """Typical number of steps until a warm-up reaches its target accuracy."""
-UPDATE = 1
-"""Update cost relative to sampling one batch: half of the sequences have no gradient."""
-WARMUP_PASSES = 3.5
-"""Cost of a supervised training step, which is in double precision, relative to sampling its tokens."""
+GRADIENT_SHARE = 0.5
+"""Share of a batch's groups that have a gradient, where neither the sampler nor a penalty gives all of them one."""
+UPDATE = 1.7
+"""Update cost relative to sampling the groups that have a gradient (toy-s and toy-m)."""
+SINGLE_PASSES = 9
+"""Cost of a single prompt's gradient (`probe.gradients_every`), in forward passes of its group: a forward and a
+backward pass for its direction, a second time for products, and for the contrast of correct and incorrect rollouts."""
+WARMUP_PASSES = 11
+"""Cost of a supervised training step, which is in double precision and shares no prefixes, relative to sampling its
+tokens."""
 
 
 @dataclass(frozen=True)
@@ -152,8 +147,8 @@ def cost(spec: RunSpec, mean_response: float | None = None) -> Cost:
     prompt, response = lengths(spec, mean_response)
     batch = train.steps * train.prompts * train.rollouts
     evaluated = evaluations(spec) * eval_problems(spec) * spec.eval.samples
-    probed = resampled_prompts(spec) * train.rollouts
-    sampled, trained = (batch * rounds(spec) + evaluated + probed) * response, batch * (prompt + response)
+    beside = resampled_prompts(spec) * train.rollouts + train.steps * train.prompts * greedy(spec)
+    sampled, trained = (batch * rounds(spec) + evaluated + beside) * response, batch * (prompt + response)
     sampling = operations(spec, sampled, 0, mean_response) / PEAK
     training = operations(spec, 0, trained, mean_response) / PEAK / TRAINING_UTILISATION
     # A batch is not done before its longest response, and all GPUs wait for that one.
@@ -180,7 +175,7 @@ def on_gpus(spec: RunSpec) -> bool:
 
 
 def existing_on_local(spec: RunSpec) -> bool:
-    """Whether `spec` trains an existing model on the local engine, which `memory` and `disk` model."""
+    """Whether `spec` trains an existing model on the local engine, which `space` models."""
     return bool(spec.model.path) and spec.backend == "local"
 
 
@@ -188,18 +183,20 @@ def training_seconds(spec: RunSpec, mean_response: float | None = None) -> float
     """Modelled seconds of all global steps, resampling and evaluations."""
     if on_gpus(spec):
         return cost(spec, mean_response).gpu_seconds / (spec.cluster.nodes * spec.cluster.gpus)
-    train = spec.train
-    prompt, response = lengths(spec, mean_response)
-    if not existing_on_local(spec):
-        batch, probed = train.prompts * train.rollouts * response, resampled_prompts(spec) * train.rollouts * response
-        evaluated = evaluations(spec) * eval_problems(spec) * spec.eval.samples * response
-        tokens = train.steps * batch * (rounds(spec) + UPDATE) + probed + evaluated
-        return max(_seconds_per_token(spec) * tokens, train.steps * LEAST_STEP_SECONDS)
-    # A prompt is computed once per group, and an update takes 6 operations per weight and token.
-    group = prompt + train.rollouts * response
-    evaluated = evaluations(spec) * eval_problems(spec) * (prompt + spec.eval.samples * response)
-    tokens = train.steps * train.prompts * group * (rounds(spec) + 3) + resampled_prompts(spec) * group + evaluated
-    return tokens * 2.0 * parameters(spec) / (OPERATIONS_PER_CORE * spec.compute.threads)
+    train, existing = spec.train, existing_on_local(spec)
+    response = lengths(spec, mean_response)[1]
+    # A question is computed once per group. A small model's prompts are part of what its tokens take.
+    question = spec.task.question_tokens() if existing else 0.0
+    group = question + train.rollouts * response
+    sampled = rounds(spec) * group + greedy(spec) * (question + response)
+    update = _forward_and_backward(spec, group) if existing else UPDATE
+    trained = group * gradient_share(spec) * (update + policies_kept(spec))
+    evaluated = evaluations(spec) * eval_problems(spec) * (question + spec.eval.samples * response)
+    probed = (resampled_prompts(spec) + SINGLE_PASSES * single_gradients(spec)) * group
+    tokens = train.steps * train.prompts * (sampled + trained) + probed + evaluated
+    if existing:
+        return tokens * 2.0 * parameters(spec) / (OPERATIONS_PER_CORE * spec.compute.threads)
+    return max(_seconds_per_token(spec) * tokens, train.steps * LEAST_STEP_SECONDS)
 
 
 def seconds_left(
@@ -238,9 +235,24 @@ def lengths(spec: RunSpec, mean_response: float | None) -> tuple[float, float]:
     return prompt, response if mean_response is None else mean_response
 
 
+def _forward_and_backward(spec: RunSpec, group: float) -> int:
+    """Cost of training on a token of an existing model, in forward passes; long groups are computed twice."""
+    return 3 if group <= spec.compute.micro_batch_tokens else 4
+
+
+def gradient_share(spec: RunSpec) -> float:
+    """Share of a batch's groups that have a gradient: all that a filter kept, or that a penalty pulls at."""
+    return 1.0 if spec.method.dynamic_sampling or "reference_policy" in spec.method.needs else GRADIENT_SHARE
+
+
 def rounds(spec: RunSpec) -> int:
     """Batches that one global step samples."""
     return SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
+
+
+def greedy(spec: RunSpec) -> int:
+    """Rollouts that one prompt of a batch has beside its group, for the method's baseline (ReMax)."""
+    return int("greedy_reward" in spec.method.needs)
 
 
 def eval_problems(spec: RunSpec) -> int:
@@ -272,6 +284,13 @@ def resampled_prompts(spec: RunSpec) -> int:
     cohorts = sum(max(0, steps - lag) // probe.every for lag in probe.lags) if probe.every else 0
     panels = math.ceil(steps / probe.panel_every) if probe.panel_every else 0
     return cohorts * min(probe.prompts, spec.train.prompts) + panels * probe.panel
+
+
+def single_gradients(spec: RunSpec) -> int:
+    """Number of prompts whose own gradients probes measure, if as many groups are mixed and mastered as they take."""
+    probe, train = spec.probe, spec.train
+    due = math.ceil(train.steps / probe.gradients_every) if probe.gradients_every else 0
+    return due * min(2 * probe.gradient_prompts, train.prompts)
 
 
 def parameters(spec: RunSpec) -> int:
@@ -311,54 +330,6 @@ def vocabulary(spec: RunSpec) -> int:
     return spec.model.vocabulary or len(spec.task.vocabulary)
 
 
-def memory(spec: RunSpec) -> float:
-    """Peak bytes of one run of an existing model on the local engine: the larger of two phases.
-
-    An update has weights, gradients, moments, activations and logits; sampling has weights, moments, keys and values.
-    """
-    train, model = spec.train, spec.model
-    weights, trained = FLOAT * parameters(spec), FLOAT * trained_parameters(spec)
-    state = weights + 2 * trained + trained * policies_kept(spec)
-    prompt, response = spec.task.expected_tokens(train.max_response)
-    group = prompt + train.rollouts * (train.max_response if response > train.max_response / 2 else 2 * response)
-    kept = min(spec.compute.micro_batch_tokens, min(train.mini_batch, spec.compute.micro_batch) * group)
-    query, key = model.heads * model.head_dim, kv_heads(model) * model.head_dim
-    a_row = FLOAT * model.layers * (8 * model.hidden + 5 * (query + 2 * key) // 2 + 4 * model.mlp)
-    updating = weights + kept * a_row + LOGITS_BYTES
-    a_slot = 2 * FLOAT * model.layers * key
-    # Room for keys and values doubles where it is too small.
-    sampling = 2 * min(CACHE_BYTES, train.prompts * (prompt + train.rollouts * train.max_response) * a_slot)
-    return OVERHEAD_BYTES + state + max(updating, sampling)
-
-
-def disk(spec: RunSpec) -> float:
-    """Most bytes that such a run has on the disk at a time: its checkpoints, the one being written, and the policy."""
-    trained = FLOAT * trained_parameters(spec)
-    checkpoint = trained * (3 + policies_kept(spec))
-    return (spec.compute.checkpoints + 1) * checkpoint + FLOAT * parameters(spec)
-
-
-def gpu_bytes(spec: RunSpec) -> dict[str, float]:
-    """The least memory in bytes that one GPU needs while it `trains` and while it `samples`.
-
-    Training: the GPU's share of the training state, plus one micro-batch's bfloat16 logits with their gradient (none
-    with `cluster.fused_kernels`) and its input to each layer. Sampling: the GPU's share of the weights and of one
-    sequence's key-value cache, which must fit into the fraction `cluster.gpu_memory` of the GPU.
-    """
-    model, cluster, train = spec.model, spec.cluster, spec.train
-    state = BYTES_TRAINED * trained_parameters(spec) + BYTES_FROZEN * frozen_parameters(spec)
-    shared = state / (cluster.nodes * cluster.gpus)
-    logits = 0 if cluster.fused_kernels else 2 * BYTES_SAMPLED * cluster.max_tokens_per_gpu * vocabulary(spec)
-    inputs = BYTES_SAMPLED * cluster.max_tokens_per_gpu * model.layers * model.hidden
-    # `sdpa` masks pairs of tokens of a pass: booleans, and torch's copy of them in bfloat16.
-    mask = (1 + BYTES_SAMPLED) * cluster.max_tokens_per_gpu**2 if cluster.attention == "sdpa" else 0
-    cache = 2 * BYTES_SAMPLED * model.layers * kv_heads(model) * model.head_dim
-    sampled = parameters(spec) + (trained_parameters(spec) if model.lora_rank else 0)
-    sampling = BYTES_SAMPLED * sampled + cache * (train.max_prompt + train.max_response)
-    samples = sampling / cluster.tensor_parallel / cluster.gpu_memory
-    return {"trains": shared + logits + inputs + mask, "samples": samples}
-
-
 def sdpa_factor(spec: RunSpec) -> float:
     """How many times the operations of training `cluster.attention=sdpa` takes, if every pass is full.
 
@@ -370,7 +341,7 @@ def sdpa_factor(spec: RunSpec) -> float:
 
 
 def _passes(spec: RunSpec) -> int:
-    return LORA_PASSES if spec.model.lora_rank else TRAINING_PASSES
+    return (LORA_PASSES if spec.model.lora_rank else TRAINING_PASSES) + policies_kept(spec)
 
 
 def _operations(spec: RunSpec, context: float) -> float:

@@ -113,6 +113,10 @@ class Gym(TextTask, ClosedTask):
             return PROMPT_TOKENS * (1 + self.examples), RESPONSE_SHARE * max_response
         return self.prompt_length, self.answer_length
 
+    def question_tokens(self) -> float:
+        """See `Task`; assumed with `form=words`."""
+        return PROMPT_TOKENS if self.in_words else self.prompt_length
+
     def tier_of(self, prompt: str) -> str:
         """See `Task`; there is one."""
         return self.tier_names[0]

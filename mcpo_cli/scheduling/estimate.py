@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import machine
-from mcpo_cli.config import existing, workload
+from mcpo_cli.config import existing, space, workload
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, RunFailed
@@ -110,6 +110,12 @@ def makespan(seconds: Sequence[float], parallel: int) -> float:
     return max(workers)
 
 
+def until_the_end(seconds: Sequence[float], parallel: int, elapsed: float = 0.0) -> float:
+    """`makespan` of runs whose libraries are loaded once, when the first of them starts; that was `elapsed` ago."""
+    loading = max(0.0, workload.LOADING_SECONDS - elapsed) if any(seconds) else 0.0
+    return loading + makespan(seconds, parallel)
+
+
 def within(plan: Plan, seconds: float, home: Path) -> Plan:
     """The first runs of `plan` that are expected to end within `seconds`, those that are done included.
 
@@ -127,7 +133,7 @@ def within(plan: Plan, seconds: float, home: Path) -> Plan:
     estimator, parallel, taken, left = Estimator(home), slots(plan), list[PlannedRun](), list[float]()
     for group in groups.values():
         more = [_planned(cell, home, estimator)[0]["seconds_left"] for cell in group]
-        if (needed := makespan([*left, *more], parallel)) > seconds:
+        if (needed := until_the_end([*left, *more], parallel)) > seconds:
             if not taken:
                 first = f"the first {len(group)} runs take" if len(group) > 1 else "the first run takes"
                 why = f"--budget of {seconds:.0f} s: {first} about {math.ceil(needed)} s"
@@ -153,7 +159,7 @@ class Forecast:
     @property
     def seconds(self) -> float:
         """Seconds until the last run ends."""
-        return makespan([run["seconds_left"] for run in self.runs if run["seconds_left"]], self.parallel)
+        return until_the_end([run["seconds_left"] for run in self.runs if run["seconds_left"]], self.parallel)
 
 
 def forecast(plan: Plan, home: Path, mean_response: float | None = None) -> Forecast:
@@ -188,7 +194,7 @@ def _planned(cell: PlannedRun, home: Path, estimator: Estimator) -> tuple[dict[s
     about: dict[str, Any] = {"run_id": spec.run_id, "arm": cell.arm, **spec.about}
     about |= {"state": state, "seconds_left": round(left, 1)}
     if workload.existing_on_local(spec):
-        about |= {"memory_bytes": round(workload.memory(spec)), "disk_bytes": round(workload.disk(spec))}
+        about |= {"memory_bytes": round(space.memory(spec)), "disk_bytes": round(space.disk(spec))}
     about["spec"] = spec.to_dict()
     if workload.on_gpus(spec):
         cost = workload.cost(spec, mean).corrected(spec, factor, how)

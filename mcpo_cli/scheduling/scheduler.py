@@ -20,7 +20,7 @@ from mcpo_cli.home import home, writing
 from mcpo_cli.records import State
 from mcpo_cli.runs import attempts, sanity
 from mcpo_cli.runs.journal import Journal, read_json, write_json
-from mcpo_cli.scheduling.estimate import Estimator, makespan, slots
+from mcpo_cli.scheduling.estimate import Estimator, slots, until_the_end
 from mcpo_cli.scheduling.process import ForkServer, LocalWorker, Watch, Worker, check_limits
 from mcpo_cli.scheduling.progress import Progress, RunView, Tracker, View, final_metrics
 from mcpo_cli.scheduling.worker import BUSY
@@ -306,7 +306,8 @@ class _Scheduler:
             for job in self.jobs
         ]
         elapsed = time.monotonic() - self.began
-        return View(self.plan.suite, cells, elapsed, makespan([*left.values()], self.slots), stopping=self.stops > 0)
+        seconds = until_the_end([*left.values()], self.slots, elapsed)
+        return View(self.plan.suite, cells, elapsed, seconds, stopping=self.stops > 0)
 
     def _seconds_left(self, job: _Job) -> float:
         """By its own speed, or as estimated while that is unknown."""

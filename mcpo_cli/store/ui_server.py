@@ -31,12 +31,16 @@ EDITS = frozenset(
 _ROUTE = re.compile(r"/(?:ajax-)?api/[23]\.0/mlflow/([a-zA-Z/-]+)")
 _CALLS = re.compile(r"gateway|assistant", re.IGNORECASE)
 """In paths of what calls other machines or programs, even by GET."""
+_FILES = "/static-files/"
+"""Path of the pages' own files, whatever their names."""
+ANSWERS = {"/ajax-api/2.0/mlflow/gateway-proxy": b'{"endpoints": []}'}
+"""What the gate itself answers to a GET: that there is no gateway. Pages would show a refusal as an error."""
 
 
 def allowed(method: str, path: str) -> bool:
     """Whether a request may pass the gate."""
     if method in ("GET", "HEAD", "OPTIONS"):
-        return not _CALLS.search(path)
+        return path.startswith(_FILES) or not _CALLS.search(path)
     route = _ROUTE.fullmatch(path)
     # The mutations of /graphql only test it.
     return method == "POST" and (path == "/graphql" or (route is not None and route[1] in READS | EDITS))
@@ -49,15 +53,20 @@ class Gate:
         self.app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer one request, with 403 if it may not pass."""
+        """Answer one request, with 403 if it may not pass and has no entry in `ANSWERS`."""
         if scope["type"] == "lifespan" or (scope["type"] == "http" and allowed(scope["method"], scope["path"])):
             await self.app(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
+        elif scope["method"] == "GET" and (answer := ANSWERS.get(scope["path"])):
+            await _send(send, 200, b"application/json", answer)
         else:
-            kind = [(b"content-type", b"text/plain")]
-            await send({"type": "http.response.start", "status": 403, "headers": kind})
-            await send({"type": "http.response.body", "body": b"mcpo ui does not take this request\n"})
+            await _send(send, 403, b"text/plain", b"mcpo ui does not take this request\n")
+
+
+async def _send(send: Any, status: int, kind: bytes, body: bytes) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
+    await send({"type": "http.response.body", "body": body})
 
 
 def _end_with(caller: int) -> None:

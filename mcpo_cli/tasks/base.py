@@ -141,6 +141,10 @@ class Task(ABC):
     def expected_tokens(self, max_response: int) -> tuple[float, float]:
         """Mean tokens of a prompt and of a response, used for estimates."""
 
+    def question_tokens(self) -> float:
+        """Mean tokens of a prompt without what all prompts begin with, such as worked examples; for estimates."""
+        return self.expected_tokens(1)[0]
+
     @property
     def stops(self) -> tuple[str, ...]:
         """Strings that end a response, in addition to the model's own end tokens."""

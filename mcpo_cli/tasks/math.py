@@ -156,6 +156,10 @@ class Math(TextTask):
         """See `Task`; assumed, not measured."""
         return PROMPT_TOKENS, RESPONSE_SHARE * max_response
 
+    def question_tokens(self) -> float:
+        """See `Task`; assumed, not measured."""
+        return PROMPT_TOKENS
+
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
         sets = datasets.names("train")
         if not (datasets.is_one(self.data, "train") or files.is_name(self.data)):

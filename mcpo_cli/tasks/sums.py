@@ -37,6 +37,7 @@ class Sums(DrawnTextTask):
     grader = "integer"
     between = "\n"
     characters = 1.4
+    response_characters = 1.0
 
     style: Style = identity("plain")
     """Form of a prompt: turns of a chat template (`chat`), text without one (`plain`), or turns of a chat template

@@ -16,6 +16,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import fmean
 from typing import ClassVar, Literal
 
 from mcpo_cli.data.base import HELD_OUT_SHARE, Problem
@@ -42,7 +43,9 @@ class TextTask(Task):
     between: ClassVar[str] = "\n\n"
     """Ends each worked example in the style `plain`."""
     characters: ClassVar[float] = 4.0
-    """Mean characters of a token, assumed for estimates."""
+    """Mean characters of a token of a prompt, assumed for estimates."""
+    response_characters: ClassVar[float] = 4.0
+    """The same of a response."""
 
     style: Style = later("auto")
     """Form of a prompt: turns of a chat template (`chat`), text without one (`plain`), or turns of a chat template
@@ -109,11 +112,15 @@ class TextTask(Task):
 
     def expected_tokens(self, max_response: int) -> tuple[float, float]:
         """See `Task`; estimated from the worked examples."""
-        question, response = self.worked[0]
-        messages = self.messages(Problem(question, ""))
+        messages = self.messages(Problem(self.worked[0][0], ""))
         prompt = sum(len(message["content"]) for message in messages) / self.characters
         turns = 0 if self.is_plain else TURN_TOKENS * (len(messages) + 1)
-        return round(prompt) + turns, min(max_response, round(len(response) / self.characters) + 1)
+        response = fmean(len(response) for _, response in self.worked) / self.response_characters
+        return round(prompt) + turns, min(max_response, response + 1)
+
+    def question_tokens(self) -> float:
+        """See `Task`; estimated from the worked examples."""
+        return fmean(len(self.ask(question)) for question, _ in self.worked) / self.characters
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
         yield from super().contradictions(train)

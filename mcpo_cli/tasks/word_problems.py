@@ -203,6 +203,7 @@ class WordProblems(DrawnTextTask):
     name = "word_problems"
     grader = "answer_is"
     characters = 2.9
+    response_characters = 1.8
 
     style: Style = identity("plain")
     """Form of a prompt: turns of a chat template (`chat`), text without one (`plain`), or turns of a chat template

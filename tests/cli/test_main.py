@@ -56,7 +56,7 @@ def test_a_dry_run_says_what_memory_and_disk_an_existing_model_needs(here: InPro
     assert run["disk_bytes"] == pytest.approx((2 * 3 + 1) * weights, rel=0.001)
     text = " ".join(here(*words).stdout.split())
     assert re.search(
-        r"a run needs about \d\.\d GiB of memory \(\d+\.\d GiB are free\) and at most 3\.5 GiB of disk", text
+        r"a run needs about \d\.\d GiB of memory \(\d+\.\d GiB are free\) and about 3\.5 GiB of disk", text
     )
     assert "GiB of memory" not in here("train", "--dry-run").stdout
 

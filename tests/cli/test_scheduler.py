@@ -12,7 +12,7 @@ import pytest
 from mcpo_cli.config import load
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.config.workload import START_SECONDS
+from mcpo_cli.config.workload import LOADING_SECONDS, START_SECONDS
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import owned
@@ -242,6 +242,13 @@ def test_makespan_takes_runs_in_order() -> None:
     assert estimate.makespan([4, 3, 2, 1], 2) == 5
     assert estimate.makespan([4, 3, 2, 1], 1) == 10
     assert estimate.makespan([], 2) == 0
+
+
+def test_libraries_load_once_for_all_runs_of_a_plan() -> None:
+    assert estimate.until_the_end([4, 3, 2, 1], 2) == LOADING_SECONDS + 5
+    assert estimate.until_the_end([4, 3, 2, 1], 2, elapsed=LOADING_SECONDS - 1) == 1 + 5
+    assert estimate.until_the_end([4], 2, elapsed=100) == 4
+    assert estimate.until_the_end([0, 0], 2) == 0
 
 
 def test_estimates_follow_the_runs_that_are_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

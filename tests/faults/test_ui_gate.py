@@ -1,5 +1,6 @@
 """`mcpo ui` and the servers of verl: who can reach them, and which requests of a web page the UI refuses."""
 
+import asyncio
 import http.client
 import json
 import os
@@ -112,6 +113,28 @@ REFUSED = [
 @pytest.mark.parametrize(("method", "path"), REFUSED)
 def test_requests_that_are_refused(method: str, path: str) -> None:
     assert not ui_server.allowed(method, path)
+
+
+def test_the_pages_own_files_pass_whatever_their_names() -> None:
+    assert ui_server.allowed("GET", "/static-files/static/media/assistant-debug.11458b995f95dedcb985.svg")
+
+
+def test_pages_are_told_that_there_is_no_gateway_and_mlflow_is_not_asked() -> None:
+    """A refusal would be an error message on each of MLflow's pages; MLflow could ask another machine."""
+    sent = list[Any]()
+
+    async def never(*_: Any) -> None:
+        pytest.fail("MLflow was asked")
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    gate = ui_server.Gate(never)
+    asked_for = {"type": "http", "method": "GET", "path": "/ajax-api/2.0/mlflow/gateway-proxy"}
+    asyncio.run(gate(asked_for, None, send))
+    asyncio.run(gate({**asked_for, "method": "POST"}, None, send))
+    assert [message["status"] for message in sent if "status" in message] == [200, 403]
+    assert json.loads(sent[1]["body"]) == {"endpoints": []}
 
 
 def status(url: str, data: bytes) -> int:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from mcpo_cli.backends.verl import overrides
-from mcpo_cli.config import workload
+from mcpo_cli.config import space
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.attempts import Attempt, check_own
@@ -22,7 +22,7 @@ def test_gpus_that_share_a_sequence_hold_a_part_of_it_each() -> None:
     shared = paper("cluster.sequence_parallel=2", "cluster.max_tokens_per_gpu=11264")
     assert table(shared)["actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size"] == 2
     logits, inputs = 2 * 2 * 151936, 2 * 36 * 4096
-    saved = workload.gpu_bytes(paper())["trains"] - workload.gpu_bytes(shared)["trains"]
+    saved = space.gpu_bytes(paper())["trains"] - space.gpu_bytes(shared)["trains"]
     assert saved == (24576 - 11264) * (logits + inputs)
     # Four GPUs may share the eight heads of keys and values, and sixteen may have copies of them.
     assert paper("cluster.sequence_parallel=4").cluster.sequence_parallel == 4
@@ -31,7 +31,7 @@ def test_gpus_that_share_a_sequence_hold_a_part_of_it_each() -> None:
 
 def test_fused_kernels_store_no_logits() -> None:
     fused = paper("cluster.fused_kernels=true")
-    assert workload.gpu_bytes(paper())["trains"] - workload.gpu_bytes(fused)["trains"] == 2 * 2 * 24576 * 151936
+    assert space.gpu_bytes(paper())["trains"] - space.gpu_bytes(fused)["trains"] == 2 * 2 * 24576 * 151936
     rows = table(fused)
     assert rows["actor_rollout_ref.model.use_fused_kernels"] is True
     assert rows["actor_rollout_ref.model.fused_kernel_options.impl_backend"] == "triton"

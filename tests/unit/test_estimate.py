@@ -8,7 +8,7 @@ from mcpo_cli.config import plan as plans
 from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.config.workload import START_SECONDS, training_seconds
+from mcpo_cli.config.workload import LOADING_SECONDS, START_SECONDS, training_seconds
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt, owned
 from mcpo_cli.runs.journal import write_json
@@ -88,10 +88,10 @@ def test_a_budget_counts_only_the_steps_that_are_left(home: Path) -> None:
     plan = plans.from_overrides([*WARM, "seed=0,1,2", "compute.parallel=1"])
     recorded(plan.cells[0].spec, {step: 10.0 * step for step in range(1, 9)})
     # Ten seconds a step: 20 are left of the first run and 100 of each other; each worker takes its start-up.
-    needed = 120 + 2 * START_SECONDS
+    needed = 120 + 2 * START_SECONDS + LOADING_SECONDS
     assert within(plan, needed + 0.1, home).cells == plan.cells[:2]
     assert within(plan, needed - 0.1, home).cells == plan.cells[:1]
-    with refused("bad_input", "25 s"):
+    with refused("bad_input", "26 s"):
         within(plan, 24, home)
 
 

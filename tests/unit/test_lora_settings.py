@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mcpo_cli.backends.verl import lora, overrides
-from mcpo_cli.config import workload
+from mcpo_cli.config import space, workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model, RunSpec
 
@@ -56,10 +56,10 @@ def test_memory_and_disk_hold_gradients_and_moments_of_the_matrices_alone() -> N
         workload.cost(paper("model.lora_rank=16", "method.anchor=previous_step")).checkpoint
         == 4 * weights + 16 * matrices
     )
-    saved = workload.gpu_bytes(full)["trains"] - workload.gpu_bytes(spec)["trains"]
+    saved = space.gpu_bytes(full)["trains"] - space.gpu_bytes(spec)["trains"]
     assert saved == (12 * weights - 16 * matrices) / 8
     # The rollout engine has the matrices beside the weights.
-    more = workload.gpu_bytes(spec)["samples"] - workload.gpu_bytes(full)["samples"]
+    more = space.gpu_bytes(spec)["samples"] - space.gpu_bytes(full)["samples"]
     assert more == pytest.approx(2 * matrices / spec.cluster.tensor_parallel / spec.cluster.gpu_memory)
     # Five forward passes of training become four: most weights need no gradient.
     assert workload.operations(spec, 0, 100) == 0.8 * workload.operations(full, 0, 100)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcpo_cli.backends import local
-from mcpo_cli.config import workload
+from mcpo_cli.config import space, workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.machine import GIB
@@ -24,24 +24,24 @@ def spec(*words: str) -> RunSpec:
 
 def test_a_step_of_smollm2_fits_into_the_memory_that_was_measured() -> None:
     # Measured: 2.9 GB at its peak. State 12 bytes a weight, gradients 4.
-    needed = workload.memory(spec())
+    needed = space.memory(spec())
     assert 16 * WEIGHTS < needed < 4.5e9
 
 
 def test_memory_grows_with_what_it_depends_on() -> None:
-    base = workload.memory(spec())
+    base = space.memory(spec())
     anchored = spec("method=mcpo", "method.anchor=previous_step")
-    assert workload.memory(anchored) - workload.memory(spec("method=mcpo")) == 4 * WEIGHTS
-    assert workload.memory(spec("method=grpo_kl")) - workload.memory(spec("method=grpo")) == 4 * WEIGHTS
-    assert workload.memory(spec("model.lora_rank=8")) < base - 8 * WEIGHTS * 0.8
-    assert workload.memory(spec("train.max_response=512")) > base
+    assert space.memory(anchored) - space.memory(spec("method=mcpo")) == 4 * WEIGHTS
+    assert space.memory(spec("method=grpo_kl")) - space.memory(spec("method=grpo")) == 4 * WEIGHTS
+    assert space.memory(spec("model.lora_rank=8")) < base - 8 * WEIGHTS * 0.8
+    assert space.memory(spec("train.max_response=512")) > base
     long = "task=word_problems", "train.max_prompt=400", "train.max_response=100"
-    assert workload.memory(spec(*long, "compute.micro_batch_tokens=512")) < workload.memory(spec(*long))
+    assert space.memory(spec(*long, "compute.micro_batch_tokens=512")) < space.memory(spec(*long))
 
 
 def test_disk_is_checkpoints_and_the_policy() -> None:
-    assert workload.disk(spec()) == 4 * WEIGHTS * (2 * 3 + 1)
-    assert workload.disk(spec("compute.checkpoints=3")) == 4 * WEIGHTS * (4 * 3 + 1)
+    assert space.disk(spec()) == 4 * WEIGHTS * (2 * 3 + 1)
+    assert space.disk(spec("compute.checkpoints=3")) == 4 * WEIGHTS * (4 * 3 + 1)
 
 
 def test_time_is_proportional_to_steps_and_cores() -> None:

@@ -7,7 +7,7 @@ import torch
 
 from mcpo_cli.backends.measure import Graded
 from mcpo_cli.backends.resampling import Resampler
-from mcpo_cli.config import workload
+from mcpo_cli.config import space, workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.workload import training_seconds
@@ -117,7 +117,7 @@ def test_more_gpus_take_less_time_and_as_many_gpu_hours() -> None:
 
 def test_memory_shrinks_with_what_is_shared() -> None:
     one, two, whole = (
-        workload.gpu_bytes(spec(*more)) for more in ([], ["cluster.nodes=2"], ["cluster.tensor_parallel=1"])
+        space.gpu_bytes(spec(*more)) for more in ([], ["cluster.nodes=2"], ["cluster.tensor_parallel=1"])
     )
     assert two["trains"] < one["trains"]
     assert two["samples"] == one["samples"]
@@ -131,8 +131,49 @@ def test_attention_between_all_tokens_of_a_pass_costs_operations_and_a_mask() ->
     weights = 36 * (4096 * 128 * (32 + 32 + 8 + 8) + 3 * 4096 * 12288) + 4096 * 151936
     packed, alone = (2 * weights + 4 * 36 * 32 * 128 * context for context in (24576, 200 + 2560))
     assert workload.sdpa_factor(spec()) == pytest.approx(packed / alone)
-    masked = workload.gpu_bytes(spec("cluster.attention=sdpa"))["trains"] - workload.gpu_bytes(spec())["trains"]
+    masked = space.gpu_bytes(spec("cluster.attention=sdpa"))["trains"] - space.gpu_bytes(spec())["trains"]
     assert masked == 24576**2 * 3
+
+
+CPU = ("model=smollm2-135m", "train.steps=1", "eval.every=1", "probe.every=0", "probe.panel_every=0")
+
+
+def on_cpu(*overrides: str) -> float:
+    """Modelled seconds of one step of a pretrained model on two cores, with the two evaluations around it."""
+    return training_seconds(load([*CPU, *overrides])[0])
+
+
+def test_what_a_step_of_a_pretrained_model_takes_by_hand() -> None:
+    """16 prompts x 8 rollouts of sums: the worked examples, which all prompts share, are not counted."""
+    run = load(CPU)[0]
+    question, response = run.task.question_tokens(), run.task.expected_tokens(run.train.max_response)[1]
+    group = question + 8 * response
+    assert group < 40
+    tokens = 16 * group * (1 + 3 / 2) + 2 * workload.eval_problems(run) * group
+    assert on_cpu() == pytest.approx(tokens * 2 * workload.parameters(run) / (2 * workload.OPERATIONS_PER_CORE))
+
+
+def test_what_a_method_needs_beside_its_batch_is_counted() -> None:
+    run = load(CPU)[0]
+    question, response = run.task.question_tokens(), run.task.expected_tokens(run.train.max_response)[1]
+    of_a_token = 2 * workload.parameters(run) / (2 * workload.OPERATIONS_PER_CORE)
+    group = question + 8 * response
+    # One greedy rollout of each prompt.
+    assert on_cpu("method=remax") - on_cpu("method=grpo") == pytest.approx(16 * (question + response) * of_a_token)
+    # All groups are trained on instead of half of them, and once more passed through the reference policy.
+    assert on_cpu("method=grpo_kl") - on_cpu("method=grpo") == pytest.approx(16 * group * (4 - 3 / 2) * of_a_token)
+    # The gradients of up to 16 groups of the batch, nine passes each.
+    single = on_cpu("probe.gradients_every=1") - on_cpu()
+    assert single == pytest.approx(16 * 9 * group * of_a_token)
+
+
+def test_on_gpus_too() -> None:
+    plain, greedy, kept = (workload.cost(spec(f"method={name}")) for name in ("grpo", "remax", "grpo_kl"))
+    steps = spec().train.steps
+    assert greedy.sampled - plain.sampled == pytest.approx(steps * 128 * 5120)
+    assert greedy.trained == kept.trained == plain.trained
+    assert kept.gpu_seconds > plain.gpu_seconds
+    assert "2 to sample, 12 to train" in kept.basis[0]
 
 
 def test_a_model_that_exists_needs_no_warm_up(tmp_path: Path) -> None:

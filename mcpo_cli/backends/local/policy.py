@@ -30,7 +30,7 @@ from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.lora import Lora
 from mcpo_cli.backends.local.tree import Tree
 from mcpo_cli.config.schema import Model
-from mcpo_cli.config.workload import VOCABULARY_NUMBERS
+from mcpo_cli.config.space import VOCABULARY_NUMBERS
 from mcpo_cli.seeds import stream
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]

@@ -17,7 +17,7 @@ from packaging.specifiers import SpecifierSet
 
 from mcpo_cli import architecture, home, machine, pretrained
 from mcpo_cli.backends.verl import overrides
-from mcpo_cli.config import workload
+from mcpo_cli.config import space, workload
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.workload import KEPT_CHECKPOINTS
@@ -255,7 +255,7 @@ def _gpus(spec: RunSpec) -> Iterator[Problem]:
         "trains": "cluster.gpus or cluster.nodes, or cluster.sequence_parallel with a lower cluster.max_tokens_per_gpu",
         "samples": "cluster.tensor_parallel or cluster.gpu_memory",
     }
-    for doing, needed in workload.gpu_bytes(spec).items():
+    for doing, needed in space.gpu_bytes(spec).items():
         if needed > smallest.memory:
             share = f" ({cluster.gpu_memory:.0%} of it for sampling)" if doing == "samples" else ""
             yield (

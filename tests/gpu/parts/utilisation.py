@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from mcpo_cli.config import workload
+from mcpo_cli.config import space, workload
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.machine import GIB
 from tests.gpu import engines
@@ -99,14 +99,14 @@ def taken(spec: RunSpec, device: str, model: Path) -> Taken:
 
 def memory(notes: Notes, whole: RunSpec, found: Taken, how: str) -> None:
     """What one rank needs, and what each of a node's GPUs does."""
-    state = workload.BYTES_TRAINED * workload.parameters(whole) / GIB
+    state = space.BYTES_TRAINED * workload.parameters(whole) / GIB
     meaning = f"one rank with weights, gradients and moments ({state:.3g} GiB) in the middle of a gradient step; {how}"
     notes.figure("peak memory, one rank", found.peak, "GiB", meaning)
     meaning = "the rest: logits, activations, and weights that are gathered"
     notes.figure("peak memory of a pass", found.peak - state, "GiB", meaning)
     each = dataclasses.replace(whole, cluster=dataclasses.replace(whole.cluster, gpus=GPUS))
-    estimated = workload.gpu_bytes(each)["trains"] / GIB
-    guess = f"a pass, and the share of each of {GPUS} GPUs; workload.gpu_bytes says {estimated:.3g}"
+    estimated = space.gpu_bytes(each)["trains"] / GIB
+    guess = f"a pass, and the share of each of {GPUS} GPUs; space.gpu_bytes says {estimated:.3g}"
     notes.figure(f"peak memory, {GPUS} GPUs", found.peak - state + state / GPUS, "GiB", guess)
 
 

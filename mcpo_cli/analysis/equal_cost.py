@@ -8,7 +8,7 @@ from mcpo_cli import records
 from mcpo_cli.analysis.frames import PAIR
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import ConfigError, McpoError, mend, nearest
-from mcpo_cli.statistics.interpolate import at_cost
+from mcpo_cli.statistics.curves import at_cost
 
 AVERAGE = "average"
 """In the place of a tier: the mean over the tiers."""

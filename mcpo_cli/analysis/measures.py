@@ -20,7 +20,7 @@ from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.probes import mastery
 from mcpo_cli.probes.base import Finding
-from mcpo_cli.statistics import cohorts, stats
+from mcpo_cli.statistics import curves, stats
 from mcpo_cli.statistics.stats import Floats
 
 WHOLE = ""
@@ -221,13 +221,13 @@ def gap(cohort_TC2: Sequence[Floats]) -> float:
 
 
 def deepest(cohort_TC2: Sequence[Floats]) -> float:
-    """`cohorts.deepest` of the gap."""
-    return cohorts.deepest([np.subtract(*cohort_C2.T) for cohort_C2 in cohort_TC2])
+    """`curves.deepest` of the gap."""
+    return curves.deepest([np.subtract(*cohort_C2.T) for cohort_C2 in cohort_TC2])
 
 
 def swings(cohort_TC2: Sequence[Floats]) -> float:
-    """`cohorts.swings` of next-step accuracy."""
-    return cohorts.swings([cohort_C2[:, 1] for cohort_C2 in cohort_TC2])
+    """`curves.swings` of next-step accuracy."""
+    return curves.swings([cohort_C2[:, 1] for cohort_C2 in cohort_TC2])
 
 
 def _early_swings(cohort_TC2: Sequence[Floats]) -> float:

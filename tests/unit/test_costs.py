@@ -24,7 +24,7 @@ from mcpo_cli.data.base import Problem
 from mcpo_cli.records import AXES
 from mcpo_cli.runs.attempts import Attempt, missing
 from mcpo_cli.runs.journal import Journal
-from mcpo_cli.statistics.interpolate import at_cost
+from mcpo_cli.statistics.curves import at_cost
 from tests import fakes
 
 QUICK = ("scale=smoke", "warmup.target_accuracy=0", "train.rollouts=2", "train.temperature=1", "eval.samples=1")

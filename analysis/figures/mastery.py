@@ -15,7 +15,7 @@ from mcpo_cli.analysis.figures.base import KEYS
 from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure, left_out, nothing, published
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.analysis.words import share as shown_share
+from mcpo_cli.analysis.render import share as shown_share
 from mcpo_cli.statistics import stats
 
 from .curves import LATE

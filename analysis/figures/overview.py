@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis import words
+from mcpo_cli.analysis import render
 from mcpo_cli.analysis.comparison import Choice, Comparison, compare, records
 from mcpo_cli.analysis.equal_cost import UNITS
 from mcpo_cli.analysis.figures import base
@@ -42,7 +42,7 @@ def _sentence(compared: Comparison) -> str:
         )
         place = f"{one['model']} at equal {UNITS[one['at']]}{holds}"
         said = f"{one['arm']} {compared.in_words(one)}"
-        found.setdefault(said, []).append(f"{words.change(one['mean'], one['half_width'])} on {place}")
+        found.setdefault(said, []).append(f"{render.change(one['mean'], one['half_width'])} on {place}")
     parts = "; ".join(f"{said} ({', '.join(places)})" for said, places in found.items())
     gains = records(compared.gains, at=compared.axes[0], metric=compared.metric)
     below = " and ".join(f"{one['arm']} on {one['model']}" for one in gains if one["mark"])

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from mcpo_cli.analysis import comparison, measures, words
+from mcpo_cli.analysis import comparison, measures, render
 from mcpo_cli.analysis.comparison import Choice, Comparison, records
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import PAIR, Runs
@@ -58,16 +58,16 @@ def _rows(suite: str, runs: Runs, compared: Comparison) -> list[dict[str, Any]]:
     norms, found = _norms(runs), []
     for one in records(compared.aggregates, at="rollouts", metric=CHOICE.metric):
         (norm, cut), gain = norms[one["arm"]], compared.gain("rollouts", compared.models[0], one["arm"])
-        row = {"suite": suite, "arm": one["arm"], **words.columns("iqm", one["iqm"], one["iqm_low"], one["iqm_high"])}
+        row = {"suite": suite, "arm": one["arm"], **render.columns("iqm", one["iqm"], one["iqm_low"], one["iqm_high"])}
         if one["arm"] != compared.baseline:
             row |= {key: one[key] for key in ("better", "better_low", "better_high")}
-        row |= {"before": gain["before"], **words.columns("since", gain["mean"], gain["low"], gain["high"])}
+        row |= {"before": gain["before"], **render.columns("since", gain["mean"], gain["low"], gain["high"])}
         row |= {"mark": gain["mark"], "norm": norm / norms[compared.baseline][0], "cut": cut}
         found.append(row)
     for one in records(compared.aggregates, metric=CHOICE.metric):
         if one["arm"] != compared.baseline:
             (row,) = (row for row in found if row["arm"] == one["arm"])
-            row |= words.columns(one["at"], *(one[f"difference_{bound}"] for bound in ("mean", "low", "high")))
+            row |= render.columns(one["at"], *(one[f"difference_{bound}"] for bound in ("mean", "low", "high")))
     return sorted(found, key=lambda row: -row["iqm"])
 
 
@@ -167,11 +167,11 @@ def _below(row: Mapping[str, Any]) -> bool:
 
 COLUMNS: Columns = {
     "arm": lambda row: f"{row['arm']} {row['mark']}".rstrip(),
-    "IQM": words.bounded("iqm"),
-    "P(better)": words.bounded("better"),
-    "at equal rollouts": words.bounded("rollouts", "+.3f"),
-    "at equal steps": words.bounded("steps", "+.3f"),
-    "since then": words.bounded("since", "+.3f"),
+    "IQM": render.bounded("iqm"),
+    "P(better)": render.bounded("better"),
+    "at equal rollouts": render.bounded("rollouts", "+.3f"),
+    "at equal steps": render.bounded("steps", "+.3f"),
+    "since then": render.bounded("since", "+.3f"),
     "gradient norm": lambda row: f"{row['norm']:.2f}",
     "cut": lambda row: f"{row['cut']:.0%}",
 }

@@ -23,7 +23,7 @@ import pandas as pd
 from loky import ProcessPoolExecutor
 
 from mcpo_cli import plugins
-from mcpo_cli.analysis import own, render
+from mcpo_cli.analysis import render, user_artifacts
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Cache, Runs
 from mcpo_cli.analysis.product import Artifact, Product, Section
@@ -65,7 +65,7 @@ def declared() -> Found[Artifact]:
 def registry() -> dict[str, Artifact]:
     """All artifacts by name. Raises ConfigError when two share a name."""
     # A declared table replaces the usual one of its suite.
-    found = {**own.artifacts(), **declared()}
+    found = {**user_artifacts.artifacts(), **declared()}
     return dict(sorted(found.items(), key=_place_in_report))
 
 
@@ -85,8 +85,9 @@ def names(wanted: str) -> list[str]:
         ConfigError: `wanted` selects nothing.
     """
     known = registry()
-    if wanted in own.suites() and (made := [name for name, artifact in known.items() if wanted in artifact.needs]):
-        return made
+    of_suite = [name for name, artifact in known.items() if wanted in artifact.needs]
+    if wanted in user_artifacts.suites() and of_suite:
+        return of_suite
     if wanted in known or load.is_file(wanted):
         return [wanted]
     if wanted == ALL:
@@ -96,7 +97,7 @@ def names(wanted: str) -> list[str]:
     if parts := [name for name in known if name[:-1] == wanted and name.startswith("fig")]:
         return parts
     if wanted in plan.suites():
-        return [name for name, artifact in known.items() if wanted in artifact.needs] or [wanted]
+        return of_suite or [wanted]
     choices = [*known, *plan.suites(), ALL, "figures"]
     fix = mend("mcpo reproduce {}", wanted, choices, "mcpo reproduce --help")
     raise ConfigError(f"unknown artifact '{wanted}': {nearest(wanted, choices)}", fix=fix)
@@ -108,7 +109,7 @@ def get(name: str) -> Artifact:
     Raises:
         ConfigError: the file that it is given by cannot be read.
     """
-    return registry()[name] if name in registry() else own.of(name)
+    return registry()[name] if name in registry() else user_artifacts.of(name)
 
 
 def suites(chosen: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mcpo_cli.analysis import equal_cost, pairing
+from mcpo_cli.analysis import equal_cost
 from mcpo_cli.analysis.equal_cost import AVERAGE, AXES, at_equal, by_run
 from mcpo_cli.analysis.frames import PAIR, Runs, tree
 from mcpo_cli.config.plan import Plan
@@ -177,13 +177,13 @@ def compare(data: Runs, choice: Choice) -> Comparison:
     """
     arms = list(dict.fromkeys(cell.arm for cell in data.plan.cells))
     wanted = data.plan.same.get(choice.baseline, choice.baseline)
-    baseline = equal_cost.known("baseline", wanted or arms[0], arms)
-    pairing.check_failed(data, baseline)
+    baseline = equal_cost.check_name("baseline", wanted or arms[0], arms)
+    equal_cost.check_failed(data, baseline)
     last = _last(data)
     spec, k = data.cells[0].spec, min(K, int(last["n"].min()))
     metrics = list(dict.fromkeys(["pass@1", f"best@{k}", f"pass@{k}"]))
-    metric = equal_cost.known("metric", choice.metric or metrics[0], metrics)
-    pairing.check(last, data.plan)
+    metric = equal_cost.check_name("metric", choice.metric or metrics[0], metrics)
+    equal_cost.check_pairs(last, data.plan)
     scores = data.scores(k)
     axes = equal_cost.axes(choice.at, scores, data.plan)
     tables = {at: at_equal(scores, AXES[at], metrics) for at in axes}

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis import words
+from mcpo_cli.analysis import render
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Columns, Grid
@@ -57,9 +57,9 @@ def product(title: str, data: pd.DataFrame) -> Product:
     columns: Columns = {
         "arm": "arm",
         "run": "run_id",
-        "held out": lambda row: words.number(row["held_out"], "+.4f"),
+        "held out": lambda row: render.number(row["held_out"], "+.4f"),
         "95 % interval": lambda row: f"[{row['low']:+.4f}, {row['high']:+.4f}]",
-        "training": lambda row: words.number(row["training"], "+.4f"),
+        "training": lambda row: render.number(row["training"], "+.4f"),
         "changed": lambda row: f"{row['changed']:.0%}",
     }
     grid = Grid.of("Forks minus the run that they left", shown, columns, labels=2)

@@ -372,3 +372,23 @@ def _not_finite(cell: PlannedRun, journal: Journal) -> list[str]:
         f"{cell.spec.run_id}: {name} was NaN or infinite at {len(steps)} steps (first: {steps[0]})"
         for name, steps in lost.items()
     ]
+
+
+def tables(runs: Runs) -> dict[str, pd.DataFrame]:
+    """Name -> table: `settings`, `steps` and `scores` of `Runs`, and one for each kind of rows that the runs have.
+
+    A row is that of `records.py`; of `mini_batches` it is one metric of a mini-batch, `numerator / denominator`.
+    """
+    found = {"settings": runs.settings(), "steps": runs.steps(), "scores": runs.scores()}
+    found |= {kind: rows for kind in ROWS if len(rows := runs.rows(kind))}
+    if "mini_batches" in found:
+        found["mini_batches"] = _one_metric_per_row(found["mini_batches"])
+    return found
+
+
+def _one_metric_per_row(mini_batches: pd.DataFrame) -> pd.DataFrame:
+    keys = [*RUN, "step", "mini_batch"]
+    rows = mini_batches[keys].assign(sums=mini_batches["sums"].map(lambda sums: list(sums.items()))).explode("sums")
+    parts = [(metric, *map(float, sums)) for metric, sums in rows.pop("sums")]
+    names = pd.DataFrame(parts, columns=["metric", "numerator", "denominator"]).astype({"metric": "string"})
+    return pd.concat([rows.reset_index(drop=True), names], axis=1)

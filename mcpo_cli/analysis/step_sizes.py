@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis import words
+from mcpo_cli.analysis import render
 from mcpo_cli.analysis.comparison import Choice, Comparison, Row, compare, records
 from mcpo_cli.analysis.equal_cost import UNITS
 from mcpo_cli.analysis.figures import base
@@ -80,8 +80,8 @@ def product(title: str, compared: Comparison) -> Product:
         "model": "model",
         "at equal": lambda row: UNITS[row["at"]],
         "rate": lambda row: f"{row['rate']:g}",
-        "effect": lambda row: "-" if math.isnan(row["effect"]) else words.change(row["effect"], row["half_width"]),
-        "times the rate": lambda row: words.number(row["factor"], ".2f"),
+        "effect": lambda row: "-" if math.isnan(row["effect"]) else render.change(row["effect"], row["half_width"]),
+        "times the rate": lambda row: render.number(row["factor"], ".2f"),
         "95 % interval": _interval,
     }
     grids = [Grid.of(f"{compared.metric} of each arm as a learning rate of the baseline", rows, columns, labels=3)]
@@ -226,7 +226,7 @@ def _grid(found: Sequence[Curve], metric: str) -> Grid:
         "model": "model",
         "at equal": lambda row: UNITS[row["at"]],
         "rate": lambda row: f"{row['rate']:g}",
-        metric: lambda row: words.share(row["mean"], row["mean"] - row["half_width"], row["mean"] + row["half_width"]),
+        metric: lambda row: render.share(row["mean"], row["mean"] - row["half_width"], row["mean"] + row["half_width"]),
     }
     return Grid.of("The grid of the baseline's learning rates", rows, columns, labels=2, is_detail=True)
 

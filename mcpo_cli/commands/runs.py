@@ -112,23 +112,22 @@ def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
 @app.command(epilog=EXAMPLES)
 def export(to: To, what: Some = None, as_json: Json = False, debug: Debug = False) -> None:
     """Write done runs as tidy parquet files: settings, steps, scores, groups, eval, ...; one row per observation."""
-    from mcpo_cli.analysis import exports
-    from mcpo_cli.analysis.frames import Runs
+    from mcpo_cli.analysis.frames import Runs, tables
     from mcpo_cli.commands import comparisons, console
     from mcpo_cli.runs.folders import atomic_folder
 
     folder = _new(to)
     plan = comparisons.plan_of(what, "mcpo runs export") if what else comparisons.all_done("mcpo runs export")
-    tables = exports.tables(Runs(plan))
+    found = tables(Runs(plan))
     with atomic_folder(folder, {"command": plan.command, "runs": [cell.spec.run_id for cell in plan.cells]}) as part:
-        for name, table in tables.items():
+        for name, table in found.items():
             table.to_parquet(part / f"{name}.parquet", index=False)
     if as_json:
-        rows = {name: len(table) for name, table in tables.items()}
+        rows = {name: len(table) for name, table in found.items()}
         console.print_json({"folder": str(folder), "runs": len(plan.cells), "rows": rows})
     else:
         console.print_table(
-            ["file", "rows"], [[f"{folder / name}.parquet", str(len(table))] for name, table in tables.items()]
+            ["file", "rows"], [[f"{folder / name}.parquet", str(len(table))] for name, table in found.items()]
         )
 
 

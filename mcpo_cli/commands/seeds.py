@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mcpo_cli.analysis import words
+from mcpo_cli.analysis import render
 from mcpo_cli.analysis.comparison import Choice, Row
 from mcpo_cli.commands import comparisons, console
 from mcpo_cli.commands.start_runs import run_plan
@@ -94,7 +94,7 @@ def _print_reach(document: Mapping[str, Any]) -> None:
             rows.append([name, *(f"{seen[end] * value:.3f}" for value in relative.values())])
     console.print_table(header, rows)
     for seen in found:
-        low, high = (words.count(seen[end]) for end in ("fewest", "most"))
+        low, high = (power.seeds_text(seen[end]) for end in ("fewest", "most"))
         seeds = low if low == high else f"{low} to {high}"
         console.print_text(f"{_place(seen)}: a difference of {document['smallest_effect']:g} takes {seeds} seeds")
 
@@ -177,7 +177,7 @@ def show_decisions(decisions: Sequence[Mapping[str, Any]]) -> None:
         [
             *(str(one[name]) for name in ("regime", "model", "arm", "seeds")),
             f"{one['difference']:+.3f}",
-            words.p_value(one["p_holm"]),
+            render.p_value(one["p_holm"]),
             f"{one['level']:g}",
             {"above": "better", "below": "worse"}.get(one["verdict"], "undecided"),
         ]

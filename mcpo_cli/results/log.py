@@ -57,7 +57,7 @@ class Scores:
     square_SP: Floats
     """Sum of their squares."""
     majority: Mapping[int, Floats] = field(default_factory=dict)
-    """maj@k of each cell by k, where it was asked for (`results.majority`)."""
+    """maj@k of each cell by k, where it was asked for (`pairs.majority`)."""
 
     @cached_property
     def score_SP(self) -> Floats:

@@ -6,11 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.analysis import words
+from mcpo_cli.analysis import render
 from mcpo_cli.analysis.render import Columns, Grid, Page
 from mcpo_cli.results import verdicts
-from mcpo_cli.results.comparison import ALL, Comparison
-from mcpo_cli.results.flips import largest
+from mcpo_cli.results.comparison import ALL, Comparison, largest_flips
 from mcpo_cli.results.verdicts import MOST_NAMED, signed
 from mcpo_cli.statistics.power import ALPHA
 
@@ -77,7 +76,7 @@ def deciding(row: Row) -> float:
 
 def share(value: float) -> str:
     """`.512`; `-` where it is not known."""
-    return words.number(value).replace("0.", ".", 1)
+    return render.number(value).replace("0.", ".", 1)
 
 
 def _interval(row: Row) -> str:
@@ -164,5 +163,5 @@ def flips_grid(found: Comparison, most: int = MOST_FLIPS) -> Grid:
         found.baseline: lambda row: share(row["baseline_score"]),
         "arm's": lambda row: share(row["score"]),
     }
-    rows = largest(found.flips, most).to_dict("records")
+    rows = largest_flips(found.flips, most).to_dict("records")
     return Grid.of(f"Problems that changed most ({len(found.flips)} changed)", rows, columns, 3)

@@ -77,6 +77,11 @@ def seeds_needed(effect: float, sd: float, power: float = POWER) -> int | None:
     return fewest(1, MOST_SEEDS, enough)
 
 
+def seeds_text(seeds: int | None) -> str:
+    """A number of seeds, as `seeds_needed` gives it."""
+    return f">{MOST_SEEDS}" if seeds is None else str(seeds)
+
+
 def fewest(low: int, high: int, enough: Callable[[int], bool]) -> int | None:
     """The least number above `low`, up to `high`, that is enough; None if none is. A larger number is enough, too."""
     if not enough(high):

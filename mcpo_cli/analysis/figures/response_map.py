@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from mcpo_cli.analysis import words
+from mcpo_cli.analysis import render
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
@@ -86,7 +86,7 @@ def _effects(found: Sequence[Response], suite: Suite) -> Grid:
             [
                 one.arm,
                 one.metric,
-                words.change(mean.mean, mean.half_width),
+                render.change(mean.mean, mean.half_width),
                 f"{np.mean(one.value_N > 0):.0%}",
                 f"{one.surface.noise:.3f}",
                 f"{fit.explained:.2f}",
@@ -121,7 +121,7 @@ def baseline(suite: Suite) -> str:
 
 def _sentence(found: Sequence[Response], suite: Suite) -> str:
     parts = [
-        f"{one.arm} {words.change(one.mean.mean, one.mean.half_width)} in {one.metric}, surely above 0 in "
+        f"{one.arm} {render.change(one.mean.mean, one.mean.half_width)} in {one.metric}, surely above 0 in "
         f"{one.sure[0]:.0%} and surely below in {one.sure[1]:.0%} of the space"
         for one in found
     ]

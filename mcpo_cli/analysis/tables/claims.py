@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.analysis import claims, words
+from mcpo_cli.analysis import claims, render
 from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS
@@ -220,7 +220,7 @@ def _against(claim: Claim) -> str:
 
 def _number(value: float, claim: Claim) -> str:
     """The value as text, with a sign if the claim compares two arms."""
-    return words.number(value, "+.4f" if claim.baseline else ".4f")
+    return render.number(value, "+.4f" if claim.baseline else ".4f")
 
 
 def _interval(one: Outcome) -> str:
@@ -229,7 +229,7 @@ def _interval(one: Outcome) -> str:
 
 
 def _p(value: float) -> str:
-    return "<.0001" if value < 1e-4 else words.p_value(value)
+    return "<.0001" if value < 1e-4 else render.p_value(value)
 
 
 def _row(one: Outcome) -> dict[str, Any]:

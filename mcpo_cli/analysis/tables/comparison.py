@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.analysis import words
+from mcpo_cli.analysis import render
 from mcpo_cli.analysis.comparison import Choice, Comparison, Row, compare, in_a_word, records
 from mcpo_cli.analysis.equal_cost import AVERAGE, BEFORE, UNITS
 from mcpo_cli.analysis.figures import comparison as figures
@@ -146,7 +146,7 @@ def _found(compared: Comparison) -> str:
     if compared.headline.empty:
         scores = records(compared.scores, metric=compared.metric, at=compared.axes[0])
         means = [f"{_share(one)} on {one['tier']} ({one['model']})" for one in scores if one["tier"] != AVERAGE]
-        return words.caption(f"{compared.metric} of {compared.baseline}, 95% interval over seeds", means)
+        return f"{compared.metric} of {compared.baseline}, 95% interval over seeds: {'; '.join(means)}."
     parts = [
         f"at equal {_equal(compared, at)}: "
         + ", ".join(_in_words(compared, one) for one in records(compared.headline, at=at))
@@ -221,7 +221,7 @@ class _Grids:
             "before": lambda row: f"{gains[place(row)]['before']:.3f}",
             compared.metric: lambda row: f"{row['mean']:.3f} {gains[place(row)]['mark']}".rstrip(),
             f"minus {compared.baseline}": of(_change),
-            "p Holm": of(lambda one: words.p_value(one["p_holm"])),
+            "p Holm": of(lambda one: render.p_value(one["p_holm"])),
             "pairs": of(lambda one: str(one["seeds"])),
             "verdict": of(lambda one: in_a_word(one["verdict"])),
         }
@@ -301,7 +301,7 @@ class _Grids:
         target: float | None = self.smallest
         if paper:
             target = _published_difference(paper, self.compared, one["arm"], PAPERS.get(one["metric"], ""))
-        needed = "-".join(map(words.count, power.seeds_range(target, sd, int(seeds)))) if target else "-"
+        needed = "-".join(map(power.seeds_text, power.seeds_range(target, sd, int(seeds)))) if target else "-"
         return f"{power.detectable_effect(sd, int(seeds)):.3f}", needed
 
     def _components(self) -> Grid:
@@ -309,7 +309,7 @@ class _Grids:
         for (model, arm), found in self.compared.components.items():
             total = sum(found.parts.values())
             share = f"{found.parts[found.largest] / total:.0%} {found.largest}" if total else "-"
-            sds = [words.number(value) for value in (found.base, found.seed, found.problem, found.rest)]
+            sds = [render.number(value) for value in (found.base, found.seed, found.problem, found.rest)]
             rows.append([model, arm, *sds, share, ADVICE[found.largest] if total else "-"])
         header = ["model", "arm", "sd base", "sd seed", "sd problem", "sd rest", "largest share", "buy more"]
         title = f"Where the variance of {self.compared.metric} minus that of {self.compared.baseline} comes from"
@@ -361,12 +361,12 @@ def _equal(compared: Comparison, at: str) -> str:
 
 
 def _change(row: Row, prefix: str = "") -> str:
-    return words.change(row[f"{prefix}mean"], row[f"{prefix}half_width"])
+    return render.change(row[f"{prefix}mean"], row[f"{prefix}half_width"])
 
 
 def _share(row: Row, name: str = "") -> str:
     value, bounds = (row[name], f"{name}_") if name else (row["mean"], "")
-    return words.share(value, row[f"{bounds}low"], row[f"{bounds}high"])
+    return render.share(value, row[f"{bounds}low"], row[f"{bounds}high"])
 
 
 def _interval(row: Row) -> str:
@@ -379,8 +379,8 @@ DIFFERENCES: Columns = {
     "metric": "metric",
     "difference": lambda one: f"{one['mean']:+.3f}",
     "95% t": _interval,
-    "p": lambda one: words.p_value(one["p"]),
-    "p Holm": lambda one: words.p_value(one["p_holm"]),
+    "p": lambda one: render.p_value(one["p"]),
+    "p Holm": lambda one: render.p_value(one["p_holm"]),
     "seeds >0": lambda one: f"{one['above']}/{one['seeds']}",
 }
 RUNS: Columns = {

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mcpo_cli.analysis import words
+from mcpo_cli.analysis import render
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import WHOLE, Measure
 from mcpo_cli.analysis.render import Grid
@@ -49,7 +49,7 @@ def rows(of_runs: Sequence[Row], names: Iterable[str], baseline: str) -> list[Ro
         base = values.get((regime, model, baseline, name), {})
         if arm != baseline and (paired := [by_seed[seed] - base[seed] for seed in by_seed if seed in base]):
             difference = stats.t_interval(paired)
-            row |= words.columns("difference", difference.mean, difference.low, difference.high)
+            row |= render.columns("difference", difference.mean, difference.low, difference.high)
         found.append(row)
     return found
 
@@ -71,8 +71,8 @@ def grids(found: Sequence[Row], digits: int = 4) -> list[Grid]:
 def _shown(row: Row | None, digits: int) -> str:
     if row is None:
         return "-"
-    text = words.change(row["mean"], (row["high"] - row["low"]) / 2, digits).removeprefix("+")
+    text = render.change(row["mean"], (row["high"] - row["low"]) / 2, digits).removeprefix("+")
     if "difference" not in row:
         return text
     half = (row["difference_high"] - row["difference_low"]) / 2
-    return f"{text} ({words.change(row['difference'], half, digits)})"
+    return f"{text} ({render.change(row['difference'], half, digits)})"

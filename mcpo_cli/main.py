@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from mcpo_cli import __version__
-from mcpo_cli.commands import about, claim, data, models, results, runs, samplers, training, verify
+from mcpo_cli.commands import claim, components, data, models, reference, results, runs, training, verify
 from mcpo_cli.commands.ui import ui
 from mcpo_cli.commands.verbs import EXAMPLES, ErrorStyle, OverridesCommand, Verbs
 from mcpo_cli.errors import UNEXPECTED, ConfigError, McpoError, OutputLost, RunFailed, first_line
@@ -62,14 +62,14 @@ app.command()(models.grade)
 app.command()(models.export)
 app.add_typer(runs.app, name="runs")
 app.add_typer(data.app, name="data")
-app.add_typer(about.app, name="method")
-app.add_typer(samplers.app, name="sampler")
-app.add_typer(about.task_app, name="task")
+app.add_typer(components.method_app, name="method")
+app.add_typer(components.sampler_app, name="sampler")
+app.add_typer(components.task_app, name="task")
 app.add_typer(models.app, name="model")
 app.command()(ui)
-app.command()(about.doctor)
-app.command(epilog=about.SCHEMA_EXAMPLES)(about.schema)
-app.command("help")(about.help_)
+app.command()(reference.doctor)
+app.command(epilog=reference.SCHEMA_EXAMPLES)(reference.schema)
+app.command("help")(reference.help_)
 
 
 @app.callback(invoke_without_command=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mcpo_cli.commands.verbs import Debug, DryRun, Family, Json, RunId, starting_with
+from mcpo_cli.commands.verbs import Debug, DryRun, Family, Json, RunId, completing, starting_with
 
 app = typer.Typer(cls=Family, help="List and fetch models.", no_args_is_help=True)
 EVALUATE_SETTINGS = """\
@@ -259,16 +259,10 @@ def export(
         console.print_text("\n".join(filter(None, [str(target), address])))
 
 
-def _complete_presets(incomplete: str) -> list[str]:
-    from mcpo_cli.config import load
-
-    return starting_with(incomplete, load.groups()["model"])
-
-
 Preset = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="A model preset, or a YAML file in the same form.", autocompletion=_complete_presets
+        metavar="NAME", help="A model preset, or a YAML file in the same form.", autocompletion=completing("model")
     ),
 ]
 Wheel = Annotated[

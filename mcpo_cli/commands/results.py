@@ -13,7 +13,6 @@ from mcpo_cli.commands.verbs import (
     Json,
     Overrides,
     Verbose,
-    complete_artifacts,
     complete_suite_or_runs,
     starting_with,
 )
@@ -64,6 +63,13 @@ def _complete_graders(incomplete: str) -> list[str]:
     from mcpo_cli.grading.pool import registry
 
     return starting_with(incomplete, registry())
+
+
+def _complete_artifacts(incomplete: str) -> list[str]:
+    """Names of the artifacts that can be reproduced."""
+    from mcpo_cli.analysis import artifacts
+
+    return starting_with(incomplete, (artifacts.ALL, "figures", *artifacts.registry()))
 
 
 def _complete_compared(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -272,7 +278,7 @@ Artifact = Annotated[
     typer.Argument(
         metavar="ARTIFACT|SUITE|FILE",
         help="table1, fig2 (all its parts), ..., figures, all (and the report); a suite; a file of a suite or claims.",
-        autocompletion=complete_artifacts,
+        autocompletion=_complete_artifacts,
     ),
 ]
 Budget = Annotated[

@@ -7,9 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from mcpo_cli.commands import run_keeping, run_list
+from mcpo_cli.commands import run_list
 from mcpo_cli.commands.samples import samples
-from mcpo_cli.commands.verbs import Debug, Family, Json, RunId, What, complete_suite_or_runs
+from mcpo_cli.commands.verbs import (
+    Debug,
+    Family,
+    Json,
+    RunId,
+    What,
+    complete_run_id,
+    complete_suite_or_runs,
+    starting_with,
+)
 
 STEP = re.compile(r"step_\d+\.jsonl$")
 EXAMPLES = """\
@@ -27,9 +36,6 @@ app = typer.Typer(
 )
 app.command("list", epilog=run_list.EXAMPLES)(run_list.list_runs)
 app.command()(samples)
-for verb in (run_keeping.tag, run_keeping.delete, run_keeping.restore):
-    app.command()(verb)
-app.command("empty-trash")(run_keeping.empty_trash)
 
 Some = Annotated[
     list[str] | None,
@@ -43,6 +49,27 @@ Some = Annotated[
 To = Annotated[Path, typer.Option(help="The folder to write; it must not exist.", show_default=False)]
 NewFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")]
 Bundle = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `mcpo runs bundle` wrote.")]
+
+
+RunIds = Annotated[
+    list[str],
+    typer.Argument(metavar="RUN_ID...", help="Ids of runs, or the starts of them.", autocompletion=complete_run_id),
+]
+
+
+def _complete_trash(incomplete: str) -> list[str]:
+    """Ids of the runs in the trash."""
+    from mcpo_cli.home import location
+    from mcpo_cli.runs import trash
+
+    return starting_with(incomplete, (path.name for path in trash.contents(location())))
+
+
+Deleted = Annotated[
+    list[str],
+    typer.Argument(metavar="RUN_ID...", help="Ids of runs in the trash.", autocompletion=_complete_trash),
+]
+Tags = Annotated[list[str], typer.Argument(metavar="TAG...", help="Words of yours, such as keep.")]
 
 
 @app.command("show")
@@ -71,6 +98,70 @@ def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None
         console.print_json(document)
     else:
         console.print_text(_text(document))
+
+
+@app.command()
+def tag(
+    run_id: RunId,
+    words: Tags,
+    remove: Annotated[bool, typer.Option("--remove", help="Take these tags away.")] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Give a run tags, which `mcpo runs list --where tag=TAG` finds."""
+    from mcpo_cli.commands import console
+    from mcpo_cli.home import location
+    from mcpo_cli.runs import catalog, tags
+
+    name = catalog.folder(location(), run_id).name
+    now = tags.change(location(), name, words, remove=remove)
+    if as_json:
+        console.print_json({"run_id": name, "tags": now})
+    else:
+        console.print_text(f"{name}: {', '.join(now) or 'no tags'}")
+
+
+@app.command()
+def delete(run_ids: RunIds, as_json: Json = False, debug: Debug = False) -> None:
+    """Move runs to the trash of MCPO_HOME, from where `mcpo runs restore` brings them back; MLflow keeps its copy."""
+    from mcpo_cli.commands import console
+    from mcpo_cli.home import location
+    from mcpo_cli.runs import trash
+
+    moved = [path.name for path in trash.delete(location(), run_ids)]
+    if as_json:
+        console.print_json({"trash": str(location() / trash.TRASH), "runs": moved})
+    else:
+        then = f"back: mcpo runs restore {' '.join(moved)}; for good: mcpo runs empty-trash"
+        console.print_text("\n".join([*moved, f"{len(moved)} moved to {location() / trash.TRASH}", then]))
+
+
+@app.command()
+def restore(run_ids: Deleted, as_json: Json = False, debug: Debug = False) -> None:
+    """Bring runs back from the trash."""
+    from mcpo_cli.commands import console
+    from mcpo_cli.home import location
+    from mcpo_cli.runs import trash
+
+    back = [path.name for path in trash.restore(location(), run_ids)]
+    if as_json:
+        console.print_json({"home": str(location()), "runs": back})
+    else:
+        console.print_text("\n".join([*back, f"{len(back)} restored in {location()}"]))
+
+
+@app.command("empty-trash")
+def empty_trash(as_json: Json = False, debug: Debug = False) -> None:
+    """Remove the runs in the trash for good."""
+    from mcpo_cli.commands import console
+    from mcpo_cli.home import location
+    from mcpo_cli.runs import trash
+
+    removed = [path.name for path in trash.empty(location())]
+    if as_json:
+        console.print_json({"home": str(location()), "runs": removed})
+    else:
+        console.print_text(f"{len(removed)} removed for good from {location() / trash.TRASH}")
 
 
 @app.command("sync")

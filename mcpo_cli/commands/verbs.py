@@ -2,14 +2,13 @@
 
 import itertools
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from mcpo_cli.commands.habits import meant
 from mcpo_cli.errors import ConfigError
 
 EXAMPLES = {
@@ -49,9 +48,40 @@ Examples:
   mcpo report seed=0,1,2                 from these seeds only""",
 }
 """Epilogs of the commands that take overrides; click does not wrap what follows `\\b`."""
+MEANT = {
+    "version": ["--version"],
+    "-V": ["--version"],
+    "plan": ["train", "--dry-run"],
+    "list": ["runs", "list"],
+    "ls": ["runs", "list"],
+    "status": ["runs", "list"],
+    "show": ["runs", "show"],
+    "samples": ["runs", "samples"],
+    "delete": ["runs", "delete"],
+}
+"""A verb of habit and the words that it stands for."""
+REFUSED = {
+    "resume": ("the command that trained a run continues it: `mcpo runs show RUN_ID` names it", "mcpo runs list"),
+    "eval": ("the verb is evaluate", "mcpo evaluate --help"),
+    "run": ("the verb is train", "mcpo train --help"),
+}
+"""Verbs of habit that stand for none, with what is done instead and its fix."""
 SETTINGS = """\
 
 Settings, group.key=value: mcpo help lists them, mcpo help train explains a group."""
+
+
+def without_habits(words: Sequence[str]) -> list[str]:
+    """The words of a command line with a verb of habit replaced.
+
+    Raises:
+        ConfigError: mcpo has no such verb; the message says what is done instead.
+    """
+    first, rest = "".join(words[:1]), list(words[1:])
+    if first in REFUSED and not {"--help", "-h"} & set(rest):
+        instead, fix = REFUSED[first]
+        raise ConfigError(f"mcpo has no verb '{first}': {instead}", fix=fix, code="unknown_name")
+    return [*MEANT[first], *rest] if first in MEANT else list(words)
 
 
 def complete_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -80,32 +110,15 @@ def complete_suites(incomplete: str) -> list[str]:
     return starting_with(incomplete, plan.suites())
 
 
-def complete_artifacts(incomplete: str) -> list[str]:
-    """Names of the artifacts that can be reproduced."""
-    from mcpo_cli.analysis import artifacts
+def completing(group: str) -> Callable[[str], list[str]]:
+    """A function that completes the names of a group of presets, such as `method`."""
 
-    return starting_with(incomplete, (artifacts.ALL, "figures", *artifacts.registry()))
+    def complete(incomplete: str) -> list[str]:
+        from mcpo_cli.config import load
 
+        return starting_with(incomplete, load.groups()[group])
 
-def complete_methods(incomplete: str) -> list[str]:
-    """Names of the registered methods."""
-    from mcpo_cli.config import load
-
-    return starting_with(incomplete, load.groups()["method"])
-
-
-def complete_samplers(incomplete: str) -> list[str]:
-    """Names of the registered samplers."""
-    from mcpo_cli.config import load
-
-    return starting_with(incomplete, load.groups()["sampler"])
-
-
-def complete_tasks(incomplete: str) -> list[str]:
-    """Names of the registered tasks."""
-    from mcpo_cli.config import load
-
-    return starting_with(incomplete, load.groups()["task"])
+    return complete
 
 
 def complete_suite_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -176,7 +189,7 @@ class Verbs(Family):
         """See `TyperGroup`. Verbs of habit are replaced."""
         style = ctx.ensure_object(ErrorStyle)
         style.as_json, style.debug = "--json" in args, "--debug" in args
-        return super().parse_args(ctx, meant(args))
+        return super().parse_args(ctx, without_habits(args))
 
 
 Overrides = Annotated[

@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from mcpo_cli.analysis import comparison, measures, render
+from mcpo_cli.analysis import comparison, render, run_numbers
 from mcpo_cli.analysis.comparison import Choice, Comparison, records
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import PAIR, Runs
-from mcpo_cli.analysis.measures import WHOLE
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Columns, Grid
+from mcpo_cli.analysis.run_numbers import WHOLE
 from mcpo_cli.statistics import stats
 
 SUITES = tuple(
@@ -87,7 +87,7 @@ def _coins(suite: str, runs: Runs) -> Iterator[str]:
     gained: dict[str, list[float]] = {}
     for cell in runs.cells:
         if cell.spec.train.reward == "random":
-            gained.setdefault(cell.arm, []).append(measures.gained(runs, cell)[WHOLE])
+            gained.setdefault(cell.arm, []).append(run_numbers.gained(runs, cell)[WHOLE])
     for arm, values in gained.items():
         interval = stats.t_interval(values)
         if interval.low > 0:

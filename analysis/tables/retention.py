@@ -7,8 +7,9 @@ from matplotlib.figure import Figure
 
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import STATISTICS, WHOLE, Measure, Numbers, of_probe
+from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.run_numbers import WHOLE, Measure, Numbers, of_probe
 from mcpo_cli.analysis.tables import measured
 from mcpo_cli.config.plan import PlannedRun
 

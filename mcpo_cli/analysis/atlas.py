@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.product import Artifact, Product, from_csv
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.probes.atlas import CORRECTIONS, ROUNDING
 from mcpo_cli.probes.base import Finding
@@ -59,11 +59,7 @@ def rows(findings: Iterable[tuple[str, Finding]]) -> pd.DataFrame:
 def artifact(name: str, path: Path) -> Artifact:
     """The atlas of the CSV file of its rows."""
     title = "Estimates of the gradient of expected accuracy"
-
-    def build(_: object) -> Product:
-        return product(title, pd.read_csv(path, keep_default_na=False, na_values=["nan"]))
-
-    return Artifact(name, title, "diagnostic", (), build, source=path)
+    return from_csv(name, title, path, lambda data: product(title, data))
 
 
 def product(title: str, data: pd.DataFrame) -> Product:

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from mcpo_cli.analysis import render, verdicts
 from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.product import Artifact, Product, from_csv
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.analysis.tables import claims as claims_table
 from mcpo_cli.config.branching import Hypothesis, Study
@@ -56,13 +56,9 @@ class Outcome:
 def artifacts(name: str, study: Study, rows: Path) -> tuple[Artifact, Artifact]:
     """The tables of a study with their figure, and the figure of the trade-off; built from the CSV file of its rows."""
 
-    def declare(name: str, build: Callable[[Study, pd.DataFrame], Product]) -> Artifact:
-        def from_file(_: object) -> Product:
-            return build(study, pd.read_csv(rows, keep_default_na=False, na_values=["nan"]))
-
-        return Artifact(name, study.title or name, "diagnostic", (), from_file, source=rows)
-
-    return declare(name, product), declare(f"{name}-trade-off", trade_off)
+    title = study.title or name
+    tables = from_csv(name, title, rows, lambda data: product(study, data))
+    return tables, from_csv(f"{name}-trade-off", title, rows, lambda data: trade_off(study, data))
 
 
 def outcomes(rows: pd.DataFrame) -> list[Outcome]:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from mcpo_cli.analysis import render
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.product import Artifact, Product, from_csv
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.probes.base import Finding
 
@@ -44,11 +44,7 @@ def rows(findings: Mapping[str, tuple[str, Finding]]) -> pd.DataFrame:
 def artifact(name: str, parent: str, step: int, path: Path) -> Artifact:
     """The artifact of the forks of run `parent` after `step`, built from the CSV file of their rows."""
     title = f"Forks of {parent} after step {step}"
-
-    def build(_: object) -> Product:
-        return product(title, pd.read_csv(path))
-
-    return Artifact(name, title, "diagnostic", (), build, source=path)
+    return from_csv(name, title, path, lambda data: product(title, data))
 
 
 def product(title: str, data: pd.DataFrame) -> Product:

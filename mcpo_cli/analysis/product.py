@@ -65,3 +65,14 @@ class Artifact:
             raise ConfigError(
                 f"artifact '{self.name}', section='{self.section}': {nearest(self.section, get_args(Section))}"
             )
+
+
+def from_csv(name: str, title: str, path: Path, show: Callable[[pd.DataFrame], Product]) -> Artifact:
+    """The artifact that is made of a CSV file of rows, and of no runs; its name is not for `mcpo reproduce`."""
+
+    def build(_: object) -> Product:
+        import pandas as pd
+
+        return show(pd.read_csv(path, keep_default_na=False, na_values=["nan"]))
+
+    return Artifact(name, title, "diagnostic", (), build, source=path)

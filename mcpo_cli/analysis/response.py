@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy.stats import qmc
 
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import STATISTICS, WHOLE
+from mcpo_cli.analysis.measures import STATISTICS
+from mcpo_cli.analysis.run_numbers import WHOLE
 from mcpo_cli.config.design import Design
 from mcpo_cli.config.plan import Suite
 from mcpo_cli.errors import RunFailed

@@ -17,7 +17,8 @@ import numpy as np
 
 from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import STATISTICS, WHOLE, Numbers
+from mcpo_cli.analysis.measures import STATISTICS
+from mcpo_cli.analysis.run_numbers import WHOLE, Numbers
 from mcpo_cli.statistics import clusters, power, ranks, stats
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import Interval, Student

@@ -275,6 +275,8 @@ def test_statistics_by_hand(mcpo_home: Path) -> None:
     rows.journal(cell.spec, written, shares)
     runs = Runs(Plan("table1", "", (cell,)))
     found = {name: dict(STATISTICS[name].measure(runs, cell)) for name in BY_HAND}
+    # Claims and the rows of their table share what was measured.
+    assert STATISTICS["pass@1"].measure(runs, cell) is STATISTICS["pass@1"].measure(runs, cell)
     # Two cohorts are too few for five parts, or for swings before and after; only one of them has two prompts.
     assert not any(
         found.pop(name) for name in ("deepest next-step gap", "early minus later swings", "next-step swings")

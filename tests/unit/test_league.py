@@ -11,7 +11,8 @@ from mcpo_cli.study.analysis.tables import league
 from mcpo_cli.analysis import claims, frames, verdicts
 from mcpo_cli.analysis.comparison import compare
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import STATISTICS, WHOLE
+from mcpo_cli.analysis.measures import STATISTICS
+from mcpo_cli.analysis.run_numbers import WHOLE
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.home import run_dir
 from mcpo_cli.records import EvalRow, MiniBatchRow

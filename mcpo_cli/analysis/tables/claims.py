@@ -117,8 +117,8 @@ def _runs(declared: Sequence[Claim], data: Mapping[str, Runs]) -> Iterator[Row]:
     for suite, runs in data.items():
         of_suite = [claim for claim in declared if claim.suite == suite]
         names = dict.fromkeys(name for claim in of_suite for name in claim.statistics)
-        arms = dict.fromkeys(arm for claim in of_suite for arm in claim.arms)
-        for row in measured.per_run(runs.of(list(arms)), {name: STATISTICS[name].measure for name in names}):
+        arms = {arm for claim in of_suite for arm in claim.arms}
+        for row in measured.per_run(runs, {name: STATISTICS[name].measure for name in names}, arms):
             yield {**row, "suite": suite}
 
 

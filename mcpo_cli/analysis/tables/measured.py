@@ -1,24 +1,26 @@
 """Numbers of runs by arm: means over seeds with intervals, and paired differences to a baseline."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from mcpo_cli.analysis import render
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import WHOLE, Measure
 from mcpo_cli.analysis.render import Grid
+from mcpo_cli.analysis.run_numbers import WHOLE, Measure
 from mcpo_cli.statistics import stats
 
 Row = dict[str, Any]
 
 
-def per_run(runs: Runs, measures: Mapping[str, Measure]) -> list[Row]:
+def per_run(runs: Runs, measures: Mapping[str, Measure], arms: Collection[str] = ()) -> list[Row]:
     """One row per run: regime, model, arm, base_seed, seed, run_id, and a column for each measure that it has.
 
-    A measure of parts (tiers, thirds) has a column for each, `NAME, PART`.
+    A measure of parts (tiers, thirds) has a column for each, `NAME, PART`. arms: by default all.
     """
     found = []
     for cell in runs.cells:
+        if arms and cell.arm not in arms:
+            continue
         spec = cell.spec
         row: Row = {"block": "run", "regime": spec.regime, "model": spec.model.name, "arm": cell.arm}
         row |= {"base_seed": spec.seed_of_base, "seed": spec.seed, "run_id": spec.run_id}

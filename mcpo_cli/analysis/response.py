@@ -18,7 +18,7 @@ from mcpo_cli.config.plan import Suite
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.statistics import clusters, surface
 from mcpo_cli.statistics.stats import Floats, Interval
-from mcpo_cli.statistics.surface import Calibration, Sensitivity, Surface
+from mcpo_cli.statistics.surface import Calibration, Surface
 
 METRICS = ("pass@1", "next-step gap")
 """Statistics of `measures.py`; one that the runs did not record is left out."""
@@ -56,7 +56,7 @@ class Response:
         return surface.calibration(self.place_NF, self.value_N)
 
     @cached_property
-    def sensitivity(self) -> Sensitivity:
+    def sensitivity_F(self) -> Floats:
         """Which settings the response depends on."""
         return surface.sensitivity(self.surface)
 

@@ -65,7 +65,9 @@ def _imports(module: str, path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            source = resolve_name("." * node.level + (node.module or ""), module if is_package else _parent(module))
+            source = resolve_name(
+                "." * node.level + (node.module or ""), module if is_package else module.rpartition(".")[0]
+            )
             names.update([source, *(f"{source}.{alias.name}" for alias in node.names)])
     return names
 
@@ -83,7 +85,3 @@ def _modules(package: str, folders: Mapping[str, Path]) -> list[str]:
     path = _path(module, folders)
     own = [module] if path.with_suffix(".py").is_file() else []
     return [*own, *(f"{module}.{file.stem}" for file in path.glob("*.py") if file.stem != "__init__")]
-
-
-def _parent(module: str) -> str:
-    return module.rpartition(".")[0]

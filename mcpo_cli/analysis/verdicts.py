@@ -234,7 +234,10 @@ def outcome(
     if nan:
         why = f"{nan} of {sum(map(len, values.values()))} values are NaN"
         return Outcome(claim, model, regime, verdict="not computable", why=why)
-    found = {part: _mean(numbers, seeds[part] if seeds else None) for part, numbers in values.items()}
+    found = {
+        part: clusters.mean(numbers, [1.0] * len(numbers), _clusters(seeds[part]) if seeds else range(len(numbers)))
+        for part, numbers in values.items()
+    }
     parts = {part: _interval(mean) for part, mean in found.items()}
     fewest = min((mean.n for mean in found.values()), default=0)
     part = next(iter(parts), "")
@@ -262,10 +265,6 @@ def outcome(
         # NaN, where one part's values are all equal, stays NaN.
         p_equal=float(np.max([_equal(claim, mean) for mean in found.values()])) if claim.margin else math.nan,
     )
-
-
-def _mean(values: Sequence[float], seeds: Sequence[tuple[int, int]] | None) -> Student:
-    return clusters.mean(values, [1.0] * len(values), _clusters(seeds) if seeds else range(len(values)))
 
 
 def _clusters(seeds: Sequence[tuple[int, int]]) -> list[int]:

@@ -146,15 +146,15 @@ def _listed(words: Sequence[str]) -> str:
 
 def _needed(row: Mapping[Any, Any]) -> str:
     """What alone would find the difference, and how many problems would with more training runs."""
-    alone = [f"{row[f'needed_{name}']:.0f} {name}" for name in ("problems", "seeds", "samples") if _has(row, name)]
+    alone = [
+        f"{row[f'needed_{name}']:.0f} {name}"
+        for name in ("problems", "seeds", "samples")
+        if _known(row[f"needed_{name}"])
+    ]
     designs = {int(name.split("_")[2]): value for name, value in row.items() if str(name).startswith("problems_with")}
     both = [f"{value:.0f} with {seeds}" for seeds, value in designs.items() if _known(value) and seeds > row["seeds"]]
     first = f"{' or '.join(alone)}, all else equal" if alone else "neither problems, seeds nor samples alone"
     return first + (f"; problems with more training runs: {_listed(both)} seeds" if both else "")
-
-
-def _has(row: Mapping[Any, Any], name: str) -> bool:
-    return _known(row[f"needed_{name}"])
 
 
 def _assumptions(asked: "Claim") -> str:

@@ -40,7 +40,9 @@ def show(plan: Plan, *, verbose: bool, as_json: bool, mean_response: float | Non
     previews = {run_id: preview for run_id, preview in previews.items() if preview}
     if as_json:
         about = {"seconds_left": round(expected.seconds, 1), "parallel": expected.parallel, "basis": expected.basis}
-        runs = [{**run, **_preview(previews.get(run["run_id"]))} for run in expected.runs]
+        runs = [
+            run | ({"preview": previews[run["run_id"]]} if run["run_id"] in previews else {}) for run in expected.runs
+        ]
         head = {"suite": plan.suite, "home": str(home), "command": plan.command}
         console.print_json({**head, "estimate": about, "runs": runs})
         return
@@ -65,10 +67,6 @@ def cautions(plan: Plan, expected: Forecast) -> Iterator[str]:
             f"about {console.duration(expected.seconds)} left for {len(plan.cells)} runs, {expected.parallel} at a "
             "time; Ctrl-C stops them, and the same command continues"
         )
-
-
-def _preview(preview: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {"preview": preview} if preview else {}
 
 
 def _print_runs(plan: Plan, expected: Forecast) -> None:

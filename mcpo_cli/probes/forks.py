@@ -47,7 +47,12 @@ def _fork(spec: RunSpec, journal: Journal) -> Finding:
         last = evaluations[-1]
         values |= {"held_out": last["difference"], "held_out_low": last["low"], "held_out_high": last["high"]}
     table = [
-        {"step": step, "prompts": len(here), "difference": sum(here) / len(here), "changed": _changed(here)}
+        {
+            "step": step,
+            "prompts": len(here),
+            "difference": sum(here) / len(here),
+            "changed": sum(one != 0 for one in here) / len(here),
+        }
         for step, here in by_step.items()
     ]
     return Finding(without_nan(values), {"steps": table, "evaluations": evaluations})
@@ -86,10 +91,6 @@ def _by_place(rows: Sequence[tuple[int, str, str, float]]) -> dict[Place, float]
     """The accuracies by place."""
     places = numbered((step, tier, text) for step, tier, text, _ in rows)
     return {(*place, number): row[-1] for (place, number), row in zip(places, rows, strict=True)}
-
-
-def _changed(differences: Sequence[float]) -> float:
-    return sum(one != 0 for one in differences) / len(differences)
 
 
 FORK = Probe(

@@ -75,7 +75,8 @@ def _curves(axes: Axes, data: pd.DataFrame, looks: dict[str, base.Look]) -> None
             label=_short(arm),
         )  # fmt: skip
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_locator(FixedLocator(_ticks(sorted(data["k"].unique()))))
+    k = sorted(data["k"].unique())
+    axes.xaxis.set_major_locator(FixedLocator(k[:: (len(k) + 4) // 5]))  # at most five ticks
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda k, _: f"{k:g}")
     base.percent(axes)
@@ -85,11 +86,6 @@ def _curves(axes: Axes, data: pd.DataFrame, looks: dict[str, base.Look]) -> None
 def _looks(names: Sequence[str]) -> dict[str, base.Look]:
     """The look of each side, the baseline's in black."""
     return {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(names)}
-
-
-def _ticks(values: Sequence[int]) -> Sequence[int]:
-    """At most five of them."""
-    return values[:: (len(values) + 4) // 5]
 
 
 def _short(name: str) -> str:

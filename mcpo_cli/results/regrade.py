@@ -118,7 +118,7 @@ def _regraded(log: Log, pool: Pool) -> pd.DataFrame:
     )
     known = dict(zip(dict.fromkeys(pairs), pool.grade(dict.fromkeys(pairs)), strict=True))
     verdicts = pd.Series([known[pair] for pair in pairs], index=own.index, dtype=object).reindex(samples.index)
-    status = verdicts.map(_status)
+    status = verdicts.map(lambda one: one.status if isinstance(one, Verdict) else "")
     return samples.assign(
         before=samples["correct"],
         after=(status == "correct").astype(float),
@@ -127,10 +127,6 @@ def _regraded(log: Log, pool: Pool) -> pd.DataFrame:
         detail=verdicts.map(lambda one: one.detail if isinstance(one, Verdict) else ""),
         why=why.mask(status == "infra_error", FAILED),
     )
-
-
-def _status(verdict: object) -> str:
-    return verdict.status if isinstance(verdict, Verdict) else ""
 
 
 def _side(side: Side, logs: Sequence[pd.DataFrame], grader: str) -> Side:

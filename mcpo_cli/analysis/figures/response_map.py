@@ -73,7 +73,7 @@ def response_map(name: str) -> Artifact:
 def _most_telling(found: Sequence[Response]) -> tuple[int, int]:
     """The two settings on which the responses depend most, each response counted as far as it is predicted."""
     predicted = [max(one.calibration.explained, TRACE) for one in found]
-    total_F = np.nansum([one.sensitivity.total_F * much for one, much in zip(found, predicted, strict=True)], axis=0)
+    total_F = np.nansum([one.sensitivity_F * much for one, much in zip(found, predicted, strict=True)], axis=0)
     first, second = np.argsort(-total_F, kind="stable")[:2]
     return int(first), int(second)
 
@@ -99,7 +99,7 @@ def _effects(found: Sequence[Response], suite: Suite) -> Grid:
 
 
 def _sensitivities(found: Sequence[Response]) -> Grid:
-    rows = [[one.arm, one.metric, *(f"{share:.2f}" for share in one.sensitivity.total_F)] for one in found]
+    rows = [[one.arm, one.metric, *(f"{share:.2f}" for share in one.sensitivity_F)] for one in found]
     return Grid("Sensitivity: total Sobol indices", ["arm", "metric", *found[0].factors], rows, labels=2)
 
 

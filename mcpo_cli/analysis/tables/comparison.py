@@ -139,7 +139,11 @@ def _sentence(compared: Comparison) -> str:
     outcomes = list(compared.runs["outcome"])
     counts = [f"{outcomes.count(name)} {name}" for name in ("failed", "collapsed") if name in outcomes]
     ended = [f"Of {len(outcomes)} runs {' and '.join(counts)}."] if counts else []
-    return " ".join([_found(compared), *against_before(compared), *ended, *comparison_notes.same_runs(compared)])
+    same = [
+        f"{arm} and {first} have equal settings and are the same runs, so there is nothing to compare between them."
+        for arm, first in compared.plan.same.items()
+    ]
+    return " ".join([_found(compared), *against_before(compared), *ended, *same])
 
 
 def _found(compared: Comparison) -> str:
@@ -369,16 +373,12 @@ def _share(row: Row, name: str = "") -> str:
     return render.share(value, row[f"{bounds}low"], row[f"{bounds}high"])
 
 
-def _interval(row: Row) -> str:
-    return "-" if math.isnan(row["half_width"]) else f"[{row['low']:+.3f}, {row['high']:+.3f}]"
-
-
 DIFFERENCES: Columns = {
     "arm": "arm",
     "tier": "tier",
     "metric": "metric",
     "difference": lambda one: f"{one['mean']:+.3f}",
-    "95% t": _interval,
+    "95% t": lambda one: "-" if math.isnan(one["half_width"]) else f"[{one['low']:+.3f}, {one['high']:+.3f}]",
     "p": lambda one: render.p_value(one["p"]),
     "p Holm": lambda one: render.p_value(one["p_holm"]),
     "seeds >0": lambda one: f"{one['above']}/{one['seeds']}",

@@ -50,14 +50,6 @@ def _seeds(comparison: Comparison) -> str:
     return f"{most} seeds" if least == most else f"{least} to {most} seeds"
 
 
-def same_runs(comparison: Comparison) -> list[str]:
-    """One sentence for each arm whose settings are those of another."""
-    return [
-        f"{arm} and {first} have equal settings and are the same runs, so there is nothing to compare between them."
-        for arm, first in comparison.plan.same.items()
-    ]
-
-
 def _about_runs(comparison: Comparison) -> Iterator[str]:
     """What is unusual about the runs; last, at which costs they are compared."""
     failed, collapsed = (records(comparison.runs, outcome=name) for name in ("failed", "collapsed"))

@@ -258,12 +258,6 @@ def present() -> tuple[Plugin, ...]:
     return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.sha256)))
 
 
-def shipped() -> list[str]:
-    """The modules that mcpo's own entry points name, with those of the packages among them."""
-    places = [Place(entry.module, entry.name, entry) for entry in _declared() if _owner(entry) == OWN]
-    return [one.module for place in places for one in (place, *place.modules)]
-
-
 def _files(folder: Path, pattern: str) -> list[Path]:
     """The files of a plug-in folder, by name; reading anything else, such as a pipe, may never end."""
     return sorted(path for path in folder.glob(pattern) if path.is_file())

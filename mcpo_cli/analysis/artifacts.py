@@ -22,13 +22,12 @@ from typing import Any, TypeVar, get_args
 import pandas as pd
 from loky import ProcessPoolExecutor
 
-from mcpo_cli import plugins
+from mcpo_cli import plugins, study
 from mcpo_cli.analysis import render, user_artifacts
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Cache, Runs
 from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.analysis.sources import reached
 from mcpo_cli.config import load, plan, reading
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed, first_line, mend, nearest
@@ -37,10 +36,14 @@ from mcpo_cli.machine import cores
 from mcpo_cli.plugins import Found
 from mcpo_cli.runs.journal import Journal, read_json, write_atomic
 from mcpo_cli.runs.provenance import code_state
-from mcpo_cli.study import EXPERIMENTS
 
 LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")
 """Packages whose version can change a number or a picture."""
+INDEPENDENT = (
+    "backends/local", "backends/verl", "commands", "evaluation", "pretrained", "results", "scheduling", "store",
+    "testing",
+)  # fmt: skip
+"""Packages whose code no artifact depends on."""
 DIGITS = 10
 """Significant digits in CSV files; later ones vary with summation order."""
 ALL = "all"
@@ -372,15 +375,17 @@ def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:
 @cache
 def _code() -> list[str]:
     """Inputs of every artifact besides its runs: code, published numbers, claims, package versions, plug-ins."""
-    data = sorted([reading.PAPER, *EXPERIMENTS.glob("*.yaml"), *Path(__file__).parent.glob("*.mplstyle")])
+    data = sorted([reading.PAPER, *study.EXPERIMENTS.glob("*.yaml"), *Path(__file__).parent.glob("*.mplstyle")])
     hashes = [_sha256(path.read_bytes()) for path in (*code_files(), *data)]
     versions = [f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES]
     return [*hashes, *versions, *(plugin.sha256 for plugin in plugins.present())]
 
 
 def code_files() -> list[Path]:
-    """The source files that declare and build artifacts, and all that they import."""
-    return reached([__name__, *plugins.shipped()])
+    """The source files of mcpo and its study, but for the packages that no artifact depends on."""
+    package = Path(__file__).parents[1]
+    files = {*package.rglob("*.py"), *(study.ROOT / "analysis").rglob("*.py")}
+    return sorted(path for path in files if not any(path.is_relative_to(package / name) for name in INDEPENDENT))
 
 
 @cache

@@ -40,7 +40,7 @@ Results go to ./mcpo-results, or to the folder MCPO_HOME. More: mcpo --help, mcp
 LONGEST_LINE = 2000
 """The most characters of a line of a message."""
 NO_MEMORY = re.compile(r"^.*(failed to map segment|cannot allocate memory).*$", re.MULTILINE | re.IGNORECASE)
-"""How the system says so, of a library that cannot be loaded, too."""
+"""The system's message when memory runs out, also when a library cannot be loaded."""
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 """The base class of usage errors in the click that typer bundles; typer does not export it."""
 app = typer.Typer(

@@ -73,7 +73,7 @@ def build_schematic(_: Mapping[str, Runs]) -> Product:
 
 
 def _treatment(method: Method, group: str) -> str:
-    """What the method does with a prompt of the class `group`, in a few words."""
+    """The method's treatment of a prompt of the class `group`, in a few words."""
     if group in ("minority", "majority_correct"):
         weight = method.query_weight(np.arange(1, G) / G)
         inside = weight[: G // 2] if group == "minority" else weight[G // 2 :]
@@ -255,11 +255,11 @@ def gradients(runs: Runs) -> Content:
     steps = runs.steps().reindex(columns=[*KEYS, "run_id", "step", "train/grad_norm"])
     steps = steps.rename(columns={"train/grad_norm": "norm"}).dropna(subset="norm").assign(panel=UPDATE)
     prompts = runs.rows("gradients")
-    prompts = prompts.assign(place=[CLASSES.index(class_of(p)) for p in prompts["p"]])
-    groups = prompts.groupby([*KEYS, "run_id", "place"], sort=False)["norm"]
+    prompts = prompts.assign(class_index=[CLASSES.index(class_of(p)) for p in prompts["p"]])
+    groups = prompts.groupby([*KEYS, "run_id", "class_index"], sort=False)["norm"]
     quantiles = groups.quantile(np.array([*QUANTILES])).unstack().rename(columns=QUANTILES)
     table = quantiles.assign(prompts=groups.size()).reset_index()
-    table = table.assign(prompt_class=[CLASSES[place] for place in table.pop("place")], panel=PROMPT)
+    table = table.assign(prompt_class=[CLASSES[class_index] for class_index in table.pop("class_index")], panel=PROMPT)
     rows = pd.concat([steps, table], ignore_index=True)
     by_class = table.groupby("prompt_class", sort=False)
     words = caption(

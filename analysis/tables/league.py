@@ -113,7 +113,7 @@ def _draw(axes: Axes, here: pd.DataFrame) -> None:
     looks = base.looks(here["arm"].unique().tolist())
     for arm, runs in here.groupby("arm", sort=False):
         # Runs with refills differ in rollouts: their evaluations are averaged in order.
-        mean = runs.assign(place=runs.groupby(PAIR).cumcount()).groupby("place")[["x", "value"]].mean()
+        mean = runs.assign(evaluation=runs.groupby(PAIR).cumcount()).groupby("evaluation")[["x", "value"]].mean()
         look = looks[str(arm)]
         axes.plot(mean["x"], mean["value"], color=look.color, linestyle=look.linestyle, label=arm, linewidth=0.9)
     axes.set(xlabel="rollouts", ylabel="pass@1")

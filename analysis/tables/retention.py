@@ -1,4 +1,4 @@
-"""What each way to keep mastered prompts keeps, and at which price: suites `retention-again` and `opposite-weights`."""
+"""Benefit and price of each way to keep mastered prompts: suites `retention-again` and `opposite-weights`."""
 
 from collections.abc import Mapping, Sequence
 

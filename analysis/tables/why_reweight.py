@@ -1,4 +1,4 @@
-"""Why reweighting changes the speed of learning: compares the arms of the suite `why-reweight`."""
+"""The effect of reweighting on the speed of learning: compares the arms of the suite `why-reweight`."""
 
 import math
 from collections.abc import Mapping

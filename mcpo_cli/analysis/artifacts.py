@@ -1,7 +1,7 @@
 """Builds tables and figures from runs by name, and writes each with a record.
 
 An artifact's files are `<name>.csv`, `.md` and `.tex` for tables, `.png` and `.pdf` for figures. Its record,
-`<name>.json`, says what it shows, which runs and which commit made it, and holds a hash of all inputs and checksums of
+`<name>.json`, names its content, its runs and the commit that made it, and holds a hash of all inputs and checksums of
 the files. An artifact whose hash and checksums still match is not built again.
 """
 

@@ -77,7 +77,7 @@ def outcomes(rows: pd.DataFrame) -> list[Outcome]:
 
 
 def selection(rows: pd.DataFrame, arm: str) -> tuple[Floats, Floats]:
-    """What selection and the arm's step take from the batch's mastered prompts, one value each per trunk run.
+    """Accuracy that selection and the arm's step take from the batch's mastered prompts, one value each per trunk run.
 
     Their sum is the raw drop that a figure like the paper's Fig. 2b shows: mastered prompts were correct in all
     rollouts of the batch, and are correct in fewer when sampled after the step. Selection is the part that also appears
@@ -106,7 +106,7 @@ def product(study: Study, rows: pd.DataFrame) -> Product:
     }
     grids = [Grid.of("One global step of each arm", data.to_dict("records"), columns, labels=1)]
     if study.hypotheses:
-        grids.append(claims_table.verdict_grid(judged(study.hypotheses, rows, study.curve)))
+        grids.append(claims_table.verdict_grid(tested(study.hypotheses, rows, study.curve)))
         grids.append(
             Grid.of("What is tested", [vars(one) for one in study.hypotheses], {"id": "id", "claim": "claim"}, labels=2)
         )
@@ -118,7 +118,7 @@ def product(study: Study, rows: pd.DataFrame) -> Product:
 
 
 def trade_off(study: Study, rows: pd.DataFrame) -> Product:
-    """The figure of what is lost against what is gained; its numbers are those of `product`."""
+    """The figure of loss against gain; its numbers are those of `product`."""
     data = numbers(study.curve, rows)
     sentence = (
         "An arm below the grey curve keeps more of mastered prompts than a step of another size that gains as much; "
@@ -134,7 +134,7 @@ def numbers(curve: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([_numbers(one, found[0], steps) for one in found])
 
 
-def judged(hypotheses: Sequence[Hypothesis], rows: pd.DataFrame, curve: Sequence[str]) -> list[verdicts.Outcome]:
+def tested(hypotheses: Sequence[Hypothesis], rows: pd.DataFrame, curve: Sequence[str]) -> list[verdicts.Outcome]:
     """The hypotheses' tests as one family; the unit is the trunk run."""
     by_arm = {one.arm: one for one in outcomes(rows)}
     steps = _curve(curve, list(by_arm.values()))
@@ -157,7 +157,7 @@ def judged(hypotheses: Sequence[Hypothesis], rows: pd.DataFrame, curve: Sequence
         value_S = number(one.statistic, one.arm) - (number(one.statistic, one.baseline) if one.baseline else 0)
         return verdicts.outcome(Claim(suite="", **vars(one)), model, "-", {"": value_S.tolist()})
 
-    return verdicts.judged([test(one) for one in hypotheses])
+    return verdicts.decided([test(one) for one in hypotheses])
 
 
 def _curve(names: Sequence[str], found: Sequence[Outcome]) -> list[Outcome]:
@@ -219,7 +219,7 @@ def _mastered(rows: pd.DataFrame) -> str:
 
 
 def _resampled(rows: pd.DataFrame) -> list[str]:
-    """How far the estimates are from the accuracy of new rollouts, where the study sampled any."""
+    """A note on the distance of the estimates from the accuracy of new rollouts, where the study sampled any."""
     known = rows.dropna(subset=["resampled"])
     if known.empty:
         return []
@@ -252,9 +252,9 @@ def _forest(data: pd.DataFrame, runs: Mapping[str, Mapping[str, Floats]]) -> Fig
     with base.drawing():
         figure, axes = base.canvas(1, 2, width=base.PAGE, height=0.8 + ROW * len(arms), sharey=True)
         for panel, (effect, values) in zip(axes, runs.items(), strict=True):
-            for place, arm in enumerate(arms):
+            for row, arm in enumerate(arms):
                 own = values[arm]
-                panel.plot(own, np.full(len(own), place), ".", color=base.DAPO.color, alpha=0.45, markersize=4)
+                panel.plot(own, np.full(len(own), row), ".", color=base.DAPO.color, alpha=0.45, markersize=4)
             panel.errorbar(
                 data[effect], range(len(arms)), xerr=data[f"{effect}_half_width"],
                 color="black", marker="D", markersize=3, linestyle="none", elinewidth=0.9,
@@ -270,7 +270,7 @@ def _forest(data: pd.DataFrame, runs: Mapping[str, Mapping[str, Floats]]) -> Fig
 
 
 def _plane(data: pd.DataFrame, curve: Sequence[str]) -> Figure:
-    """What mastered prompts lose against what held-out problems gain, with the curve of the step size in each panel.
+    """Loss of mastered prompts against gain of held-out problems, with the curve of the step size in each panel.
 
     Args:
         data: as for `_forest`.
@@ -282,8 +282,8 @@ def _plane(data: pd.DataFrame, curve: Sequence[str]) -> Figure:
     with base.drawing(others["arm"].tolist()):
         width = base.COLUMN if count == 1 else base.PAGE
         figure, axes = base.canvas(1, count, width=width, height=3.2, sharex=True, sharey=True)
-        for panel, place in zip(axes, np.array_split(range(len(others)), count), strict=True):
-            _draw_arms(panel, others.iloc[place], line)
+        for panel, chosen in zip(axes, np.array_split(range(len(others)), count), strict=True):
+            _draw_arms(panel, others.iloc[chosen], line)
             panel.set_xlabel(LABELS["gained"])
             panel.legend(loc="upper center", bbox_to_anchor=(0.45, -0.22))
         axes[0].set_ylabel(LABELS["lost"])

@@ -1,4 +1,4 @@
-"""What a comparison takes of its runs: pairs, and scores before training and at equal cost.
+"""Pairs of runs, and their scores before training and at equal cost, for comparisons.
 
 A pair is one seed from one base policy, trained once by each arm. Costs are equal where the first run ends; scores are
 interpolated, never extrapolated.
@@ -15,9 +15,9 @@ from mcpo_cli.errors import ConfigError, McpoError, mend, nearest
 from mcpo_cli.statistics.curves import at_cost
 
 AVERAGE = "average"
-"""In the place of a tier: the mean over the tiers."""
+"""Used as a tier: the mean over the tiers."""
 BEFORE = "before training"
-"""In the place of an arm: the policies that its runs started from."""
+"""Used as an arm: the policies that its runs started from."""
 COLLAPSED = 0.5
 """A run collapsed if its pass@1, averaged over tiers, ends below this share of its base policy's."""
 AXES = {"steps": "step"} | {column.removeprefix("cost/"): column for column in records.AXES}

@@ -78,17 +78,17 @@ def _figure(data: pd.DataFrame) -> Figure:
     look = base.looks(list(dict.fromkeys(data["arm"])))
     with base.drawing():
         figure, axes = base.canvas(1, 2, width=base.PAGE, height=2.4, sharex=True)
-        for place, kind in zip(axes, ("training", "held_out"), strict=True):
-            place.axhline(0, color=base.GREY, linewidth=0.5)
+        for panel, kind in zip(axes, ("training", "held_out"), strict=True):
+            panel.axhline(0, color=base.GREY, linewidth=0.5)
             for (arm, _), own in data[data["kind"] == kind].groupby(["arm", "run_id"], sort=False):
                 style = look[str(arm)]
                 error = (own["high"] - own["low"]).to_numpy() / 2 if kind == "held_out" else None
-                place.errorbar(
+                panel.errorbar(
                     own["step"], own["difference"], yerr=error, color=style.color, marker=style.marker,
                     elinewidth=0.6, label=str(arm),
                 )  # fmt: skip
-            base.integer_ticks(place)
-            place.set(xlabel="global step", title=kind.replace("_", "-"))
+            base.integer_ticks(panel)
+            panel.set(xlabel="global step", title=kind.replace("_", "-"))
         axes[0].set_ylabel("fork minus the run\nthat it left")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
     return figure

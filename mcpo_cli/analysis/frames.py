@@ -155,7 +155,7 @@ class Runs:
         def read() -> pd.DataFrame:
             rows: list[dict[str, Any]] = []
             for cell in self.cells:
-                about = _about(cell)
+                about = _run_columns(cell)
                 rows += ({**about, **row} for row in self.journal(cell).rows(kind))
             return pd.DataFrame(rows, columns=list(dtypes(kind))).astype(dtypes(kind))
 
@@ -210,11 +210,11 @@ class Runs:
         wide: one row per run, and one column per setting, with its value.
         """
         if wide:
-            return pd.DataFrame([{**cell.spec.flat_identity(), **_about(cell)} for cell in self.cells]).set_index(
+            return pd.DataFrame([{**cell.spec.flat_identity(), **_run_columns(cell)} for cell in self.cells]).set_index(
                 "run_id"
             )
         rows = [
-            {**_about(cell), "setting": name, "value": str(value)}
+            {**_run_columns(cell), "setting": name, "value": str(value)}
             for cell in self.cells
             for name, value in cell.spec.flat_identity().items()
         ]
@@ -224,7 +224,7 @@ class Runs:
         blocks = [self._cache.once(("steps", cell.spec.run_id), partial(self._block, cell)) for cell in self.cells]
         metrics = pd.concat(blocks, ignore_index=True)
         sizes = [len(block) for block in blocks]
-        about = pd.DataFrame([_about(cell) for cell in self.cells]).astype(RUN)
+        about = pd.DataFrame([_run_columns(cell) for cell in self.cells]).astype(RUN)
         named = about.loc[about.index.repeat(sizes)].reset_index(drop=True)
         return pd.concat([named, metrics[["step", *sorted(metrics.columns.drop("step"))]]], axis=1)
 
@@ -263,7 +263,7 @@ class Runs:
         for cell in self.recorded(probe) if partial else self.cells:
             finding = self.finding(probe, cell)
             results = [finding.values] if table is None else finding.tables.get(table, ())
-            rows += [{**_about(cell), **row} for row in results]
+            rows += [{**_run_columns(cell), **row} for row in results]
         return pd.DataFrame(rows).astype(RUN) if rows else pd.DataFrame(columns=list(RUN)).astype(RUN)
 
     def trees(self) -> dict[str, Tree]:
@@ -320,7 +320,7 @@ def _journal(cache: Cache, cell: PlannedRun) -> LoadedJournal:
 
 
 def _gap(cell: PlannedRun, journal: Journal) -> str | None:
-    """Why a run is not done; None if it is."""
+    """The reason why a run is not done; None if it is."""
     state = attempts.state(journal.run_dir, cell.spec, journal)
     if state == "done":
         return None
@@ -328,7 +328,7 @@ def _gap(cell: PlannedRun, journal: Journal) -> str | None:
     return "; ".join([state, *lost])
 
 
-def _about(cell: PlannedRun) -> dict[str, Any]:
+def _run_columns(cell: PlannedRun) -> dict[str, Any]:
     """The columns that name a run."""
     spec = cell.spec
     about = {"run_id": spec.run_id, "arm": cell.arm, **spec.about}

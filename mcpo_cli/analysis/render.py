@@ -97,27 +97,27 @@ def tables(grid: Grid, width: int, styles: Mapping[str, str] = MappingProxyType(
 
     What does not fit side by side comes below, with the names again. styles: of cells, by their whole text.
     """
-    least, natural = ([_room(grid, place, wraps=wraps) for place in range(len(grid.header))] for wraps in (True, False))
+    least, natural = ([_room(grid, index, wraps=wraps) for index in range(len(grid.header))] for wraps in (True, False))
     names = list(range(grid.labels if grid.labels < len(grid.header) else 1))
     gap = 2 if sum(least) + 2 * (len(least) - 1) <= width else 1
-    for places in _side_by_side([one + gap for one in least], names, width + gap):
-        room = width - gap * (len(places) - 1)
-        widths = _widths([least[place] for place in places], [natural[place] for place in places], room)
+    for indices in _side_by_side([one + gap for one in least], names, width + gap):
+        room = width - gap * (len(indices) - 1)
+        widths = _widths([least[index] for index in indices], [natural[index] for index in indices], room)
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, gap, 0, 0))
-        for place, columns in zip(places, widths, strict=True):
-            justify: JustifyMethod = "left" if place < grid.labels else "right"
-            table.add_column(Text(visible(grid.header[place])), overflow="fold", justify=justify, width=columns)
+        for index, columns in zip(indices, widths, strict=True):
+            justify: JustifyMethod = "left" if index < grid.labels else "right"
+            table.add_column(Text(visible(grid.header[index])), overflow="fold", justify=justify, width=columns)
         for row in grid.rows:
-            table.add_row(*(Text(visible(row[place]), style=styles.get(row[place], "")) for place in places))
+            table.add_row(*(Text(visible(row[index]), style=styles.get(row[index], "")) for index in indices))
         yield table
 
 
-def _room(grid: Grid, place: int, *, wraps: bool) -> int:
+def _room(grid: Grid, index: int, *, wraps: bool) -> int:
     """The columns that a column of the grid takes; at least, where its heading and its names wrap at blanks."""
-    cells, heading = [visible(row[place]) for row in grid.rows], visible(grid.header[place])
+    cells, heading = [visible(row[index]) for row in grid.rows], visible(grid.header[index])
     if not wraps:
         return max(cell_len(line) for text in (heading, *cells) for line in (text.splitlines() or [""]))
-    if place >= grid.labels:
+    if index >= grid.labels:
         return max([_longest_word([heading], HEADING), *map(cell_len, cells)])
     return _longest_word([heading, *cells], LONGEST_WORD if grid.labels == len(grid.header) else BESIDE_NUMBERS)
 
@@ -127,22 +127,22 @@ def _longest_word(texts: Sequence[str], most: int) -> int:
 
 
 def _side_by_side(rooms: Sequence[int], names: Sequence[int], width: int) -> Iterator[list[int]]:
-    """The places of the columns of each table, the names in all of them. rooms: of each column, with its gap."""
-    places = list(names)
-    for place in range(len(names), len(rooms)):
-        if len(places) > len(names) and sum(rooms[one] for one in (*places, place)) > width:
-            yield places
-            places = list(names)
-        places.append(place)
-    yield places
+    """The indices of the columns of each table, the names in all of them. rooms: of each column, with its gap."""
+    indices = list(names)
+    for index in range(len(names), len(rooms)):
+        if len(indices) > len(names) and sum(rooms[one] for one in (*indices, index)) > width:
+            yield indices
+            indices = list(names)
+        indices.append(index)
+    yield indices
 
 
 def _widths(least: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
     """The width of each column: what the least widths leave of `room` goes to those whose text would wrap."""
     widths, left = list(least), room - sum(least)
-    while left > 0 and (short := [place for place, wide in enumerate(widths) if wide < natural[place]]):
-        for place in short[:left]:
-            widths[place] += 1
+    while left > 0 and (short := [index for index, wide in enumerate(widths) if wide < natural[index]]):
+        for index in short[:left]:
+            widths[index] += 1
         left -= min(left, len(short))
     return widths
 

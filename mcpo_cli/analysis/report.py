@@ -56,7 +56,7 @@ KINDS = {
 }
 """CSS class of table cells that begin with these words."""
 HOLDS = "(Holm)"
-"""What verdicts end with that hold for all tests together: they alone are bold."""
+"""The end of verdicts that hold for all tests together; only these are bold."""
 NOTHING = ("", "-")
 """Text of empty cells."""
 LONG = 40
@@ -86,7 +86,7 @@ class Piece:
     built: BuiltArtifact | None = None
     """None if it could not be built."""
     errors: Sequence[McpoError] = ()
-    """Why it could not be built."""
+    """The reasons why it could not be built."""
 
     @property
     def heading(self) -> str:
@@ -95,7 +95,7 @@ class Piece:
 
     @property
     def why(self) -> str:
-        """Why it is not built, in one line; empty if it is built."""
+        """The reason why it is not built, in one line; empty if it is built."""
         return "; ".join(error.message.partition("\n")[0] for error in self.errors)
 
 
@@ -105,7 +105,7 @@ class Content:
 
     scale: str
     statement: str
-    """How its experiment relates to the paper's."""
+    """The relation of its experiment to the paper's."""
     facts: Mapping[str, str]
     """Facts about the runs (number, models, seeds, ...) by name."""
     marks: Sequence[str]
@@ -122,7 +122,7 @@ class Content:
     """Runs, artifacts and software versions."""
     run_ids: Sequence[str]
     links: Mapping[str, str] = field(default_factory=dict)
-    """The address of a run's page in MLflow by run id, as far as the store has the run."""
+    """The address of a run's page in MLflow by run id, for the runs that the store has."""
 
     @property
     def title(self) -> str:
@@ -137,7 +137,7 @@ class Content:
 
     @property
     def limits(self) -> list[str]:
-        """What a reader needs to know before any number: the experiment, then warnings."""
+        """Facts that a reader needs before any number: the experiment, then warnings."""
         return [self.statement, *self.marks]
 
     @property
@@ -290,7 +290,7 @@ def _software(runs: Sequence[PlannedRun]) -> dict[str, str]:
 
 
 def _versions(software: Mapping[str, str]) -> Grid:
-    """Software versions and machines of the runs, and versions of what made the tables and figures."""
+    """Software versions and machines of the runs, and versions of the software that made the tables and figures."""
     built = {"mcpo": __version__, "Python": platform.python_version()}
     built |= {name: importlib.metadata.version(name) for name in artifacts.LIBRARIES}
     rows = [[name, versions, built.get(name, "")] for name, versions in software.items()]

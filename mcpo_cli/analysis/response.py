@@ -1,6 +1,5 @@
 """Differences of a design's arms from its baseline, as response surfaces over the design's settings."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -39,11 +38,11 @@ class Response:
     factors: tuple[str, ...]
     """The design's settings. Those that concern neither arm are a control: nothing may depend on them."""
     place_NF: Floats
-    """Where the points lie, in 0..1."""
+    """The points' settings, scaled to 0..1."""
     value_N: Floats
     """The arm's number minus the baseline's at each point."""
     cluster_N: NDArray[np.integer[Any]]
-    """Which points share base policy and seed."""
+    """Number of the base policy and seed of each point."""
 
     @cached_property
     def surface(self) -> Surface:
@@ -52,12 +51,12 @@ class Response:
 
     @cached_property
     def calibration(self) -> Calibration:
-        """How well points that were held out are predicted."""
+        """Quality of the predictions of points that were held out."""
         return surface.calibration(self.place_NF, self.value_N)
 
     @cached_property
     def sensitivity_F(self) -> Floats:
-        """Which settings the response depends on."""
+        """Dependence of the response on each setting."""
         return surface.sensitivity(self.surface)
 
     @property
@@ -78,7 +77,7 @@ def evenly(factors: int) -> Floats:
 
 
 def _places(design: Design) -> Floats:
-    """Where the design's points lie, by the number of the point."""
+    """The settings of the design's points, scaled to 0..1, by the number of the point."""
     return design.places(design.settings())
 
 
@@ -110,14 +109,14 @@ def frontier(rows: pd.DataFrame, suite: Suite, key: str) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
-def values(runs: Runs, suite: Suite, metrics: Sequence[str] = METRICS) -> pd.DataFrame:
-    """One row per run: point, arm, run id, the settings that the design varies, and the metrics that it recorded."""
+def values(runs: Runs, suite: Suite) -> pd.DataFrame:
+    """One row per run: point, arm, run id, the settings that the design varies, and the METRICS that it recorded."""
     assert suite.design is not None
     settings = suite.design.settings()
     rows = []
     for cell in runs.cells:
         assert cell.point is not None
-        numbers = {name: STATISTICS[name].measure(runs, cell).get(WHOLE, np.nan) for name in metrics}
+        numbers = {name: STATISTICS[name].measure(runs, cell).get(WHOLE, np.nan) for name in METRICS}
         seeds = {"base_seed": cell.spec.seed_of_base, "seed": cell.spec.seed}
         varied = {key: settings[cell.point][key] for key in suite.design.factors}
         rows.append({"point": cell.point, "arm": cell.arm, "run_id": cell.spec.run_id, **seeds, **varied, **numbers})

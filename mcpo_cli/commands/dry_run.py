@@ -14,9 +14,9 @@ from mcpo_cli.machine import GIB
 from mcpo_cli.scheduling.estimate import Forecast, forecast
 
 WILD = 0.05
-"""The least learning rate that nobody means."""
+"""The least learning rate that gets a warning."""
 LONG = 6 * 3600.0
-"""Seconds of a plan that is long enough to say so."""
+"""A plan that takes more seconds than this gets a warning."""
 
 
 def show(plan: Plan, *, verbose: bool, as_json: bool, mean_response: float | None = None) -> None:
@@ -56,7 +56,7 @@ def show(plan: Plan, *, verbose: bool, as_json: bool, mean_response: float | Non
 
 
 def cautions(plan: Plan, expected: Forecast) -> Iterator[str]:
-    """What of a plan is allowed and was hardly meant."""
+    """Warnings about settings that are allowed but probably not meant."""
     if wild := sorted({cell.spec.train.lr for cell in plan.cells if cell.spec.train.lr >= WILD}):
         yield (
             f"train.lr={wild[-1]:g}: AdamW changes every weight by about that much in a gradient step, which destroys "

@@ -191,13 +191,13 @@ def grade(
             publish(folder)
         else:
             with console.progress(grader or "math_verify", len(answers), "answers") as advance:
-                document["grader"], verdicts = regrade.judge(pools, grader or "math_verify", answers, advance)
+                document["grader"], verdicts = regrade.grade_answers(pools, grader or "math_verify", answers, advance)
             document["lines"] = regrade.lines(answers, verdicts)
         document["totals"] = Counter(verdict.status for verdict in verdicts)
         document["comparisons"] = {}
         for other in others:
             with console.progress(other, len(answers), "answers") as advance:
-                version, theirs = regrade.judge(pools, other, answers, advance)
+                version, theirs = regrade.grade_answers(pools, other, answers, advance)
             document["comparisons"][other] = regrade.comparison(answers, verdicts, version, theirs)
     if not as_json:
         print_evaluation.show_grading(document)

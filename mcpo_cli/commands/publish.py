@@ -54,7 +54,7 @@ def run_pages(plans: "Iterable[Plan]") -> dict[str, str]:
 
 
 def publish_comparison(title: str, key: str, found: "LogComparison", files: Sequence[Path]) -> None:
-    """Log a comparison of logs to a run of its own in the store: its differences as metrics, its files as artifacts.
+    """Log a comparison of logs to a separate run in the store: its differences as metrics, its files as artifacts.
 
     key: the same for the same question, which has one run.
     """
@@ -66,11 +66,11 @@ def publish_comparison(title: str, key: str, found: "LogComparison", files: Sequ
 
     values: dict[str, float | None] = {}
     for row in found.differences.to_dict("records"):
-        place = "/".join(metric_part(row[name]) for name in ("metric", "benchmark", "arm"))
+        key = "/".join(metric_part(row[name]) for name in ("metric", "benchmark", "arm"))
         values |= _with_interval(
-            f"difference/{place}", {"mean": row["difference"], "low": row["low"], "high": row["high"]}
+            f"difference/{key}", {"mean": row["difference"], "low": row["low"], "high": row["high"]}
         )
-        values[f"p_adjusted/{place}"] = row["p_adjusted"]
+        values[f"p_adjusted/{key}"] = row["p_adjusted"]
     known = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
     try:
         from mcpo_cli.store.results import log_comparison

@@ -73,7 +73,7 @@ def _complete_artifacts(incomplete: str) -> list[str]:
 
 
 def _complete_compared(ctx: typer.Context, incomplete: str) -> list[str]:
-    """What `complete_suite_or_runs` offers, and files and folders."""
+    """The completions of `complete_suite_or_runs`, and files and folders."""
     here = [str(path) for path in Path(incomplete or ".").parent.glob("*")]
     return complete_suite_or_runs(ctx, incomplete) + starting_with(incomplete, here)
 

@@ -77,7 +77,7 @@ def list_runs(
 
 
 def row(run: "Run", arm: str) -> dict[str, Any]:
-    """What is shown of a run."""
+    """The columns of a run."""
     from mcpo_cli.scheduling.progress import Tracker
 
     spec = run.spec

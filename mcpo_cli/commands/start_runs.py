@@ -27,7 +27,7 @@ def execute(
 
 
 def next_steps(plan: Plan) -> dict[str, str]:
-    """What to type once the runs of `plan` are done, by what it shows."""
+    """The commands that show the runs of `plan` once they are done, by what they show."""
     one = plan.cells[0].spec.run_id
     if len({cell.arm for cell in plan.cells}) > 1:
         first = {"comparison:": plan.command.replace("mcpo train", "mcpo compare", 1)}

@@ -260,7 +260,8 @@ def probe(
         return
     columns = ["regime", "model", "arm", "seeds"]
     rows = [
-        [*(str(row[column]) for column in columns), *probe_run.shown(row, chosen.shows)] for row in document["arms"]
+        [*(str(row[column]) for column in columns), *(probe_run.shown(row, name) for name in chosen.shows)]
+        for row in document["arms"]
     ]
     console.print_table([*columns, *chosen.shows], rows)
     console.talk(

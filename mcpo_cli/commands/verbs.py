@@ -59,23 +59,23 @@ MEANT = {
     "samples": ["runs", "samples"],
     "delete": ["runs", "delete"],
 }
-"""A verb of habit and the words that it stands for."""
+"""Verbs of other tools, and the words that replace them."""
 REFUSED = {
     "resume": ("the command that trained a run continues it: `mcpo runs show RUN_ID` names it", "mcpo runs list"),
     "eval": ("the verb is evaluate", "mcpo evaluate --help"),
     "run": ("the verb is train", "mcpo train --help"),
 }
-"""Verbs of habit that stand for none, with what is done instead and its fix."""
+"""Verbs of other tools without a counterpart: the explanation and its fix."""
 SETTINGS = """\
 
 Settings, group.key=value: mcpo help lists them, mcpo help train explains a group."""
 
 
 def without_habits(words: Sequence[str]) -> list[str]:
-    """The words of a command line with a verb of habit replaced.
+    """The words of a command line with a verb of another tool replaced.
 
     Raises:
-        ConfigError: mcpo has no such verb; the message says what is done instead.
+        ConfigError: mcpo has no such verb; the message names the alternative.
     """
     first, rest = "".join(words[:1]), list(words[1:])
     if first in REFUSED and not {"--help", "-h"} & set(rest):
@@ -128,7 +128,7 @@ def complete_suite_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_suite_or_runs(ctx: typer.Context, incomplete: str) -> list[str]:
-    """What `complete_suite_overrides` offers, and the runs if nothing is given yet."""
+    """The completions of `complete_suite_overrides`, and the runs if nothing is given yet."""
     runs = [] if ctx.params.get("what") else complete_run_id(incomplete)
     ctx.params["overrides"] = ctx.params.get("what")
     return complete_suite_overrides(ctx, incomplete) + runs
@@ -152,7 +152,7 @@ def complete_run_id(incomplete: str) -> list[str]:
 
 @dataclass
 class ErrorStyle:
-    """How `main` shows an error; the options set it through the parser's context."""
+    """The way in which `main` shows an error; the options set it through the parser's context."""
 
     as_json: bool = False
     """Also print one JSON document on stdout."""
@@ -186,7 +186,7 @@ class Verbs(Family):
     """The whole command line. Sets the error style from the raw words, for errors before options are parsed."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """See `TyperGroup`. Verbs of habit are replaced."""
+        """See `TyperGroup`. Verbs of other tools are replaced."""
         style = ctx.ensure_object(ErrorStyle)
         style.as_json, style.debug = "--json" in args, "--debug" in args
         return super().parse_args(ctx, without_habits(args))

@@ -1,4 +1,4 @@
-"""Sides against a baseline, benchmark by benchmark: means, differences, what they are made of, and flips."""
+"""Sides against a baseline, benchmark by benchmark: means, differences with their sources of variance, and flips."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -20,14 +20,14 @@ ALL = "all benchmarks"
 SHOWN = 50
 """Most problems of a pair of sides and a benchmark whose responses are given, those that changed most."""
 LONGEST = 4000
-"""Most characters of a text; what is longer loses its middle, as answers stand at the end."""
+"""Most characters of a text; a longer one loses its middle, as answers are at the end."""
 OF_PROBLEM = ("prompt", "gold")
 """Texts of a problem; the others are of a response, one for each side."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of the sides."""
+    """The question about the sides."""
 
     baseline: str = ""
     """Name of a side; empty for the first."""
@@ -71,7 +71,7 @@ class Comparison:
     """One row per problem whose mean score differs, largest first: benchmark, arm, problem, score, baseline_score; the
     first of each pair with a response of both sides (`with_texts`)."""
     curves: pd.DataFrame
-    """As `arms`, for k = 1, 2, 4, ... up to the fewest samples of a problem; empty where there is one sample."""
+    """The columns of `arms`, for k = 1, 2, 4, ... up to the fewest samples of a problem; empty with one sample."""
     level: float
     """Largest adjusted p-value that decided; intervals of differences cover 1 minus it."""
     warnings: tuple[str, ...]
@@ -168,7 +168,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _facts(side: Side, baseline: Side, benchmarks: Sequence[str]) -> Iterator[str]:
-    """How the samples of both were made, where it differs or only one side says so."""
+    """Settings of the samples that differ between both sides, or that only one side states."""
     differs: dict[str, list[str]] = {}
     silent: dict[str, dict[str, None]] = {}
     for benchmark in benchmarks:
@@ -334,7 +334,7 @@ def largest_flips(flips: pd.DataFrame, most: int) -> pd.DataFrame:
 
 
 def with_texts(flips: pd.DataFrame, side: Side, baseline: Side) -> pd.DataFrame:
-    """Add what the logs hold of `results.log.TEXTS` to the first SHOWN flips: of one benchmark, largest first.
+    """Add the columns `results.log.TEXTS` of the logs to the first SHOWN flips: of one benchmark, largest first.
 
     Of the side that scores more on a problem it is the first of its best samples, of the other the first of its worst:
     what separates them. Texts of `baseline` are in columns that begin with its word: `baseline_response`.
@@ -350,7 +350,7 @@ def with_texts(flips: pd.DataFrame, side: Side, baseline: Side) -> pd.DataFrame:
 
 
 def _texts(side: Side, shown: pd.DataFrame, best: pd.Series) -> pd.DataFrame:
-    """By problem: the texts of one sample, the best where `best` says so, else the worst."""
+    """By problem: the texts of one sample, the best where `best` is true, else the worst."""
     names = [name for name in TEXTS if name in side.samples]
     if not names:
         return pd.DataFrame(index=pd.Index([], name="problem"))

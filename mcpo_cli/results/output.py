@@ -23,7 +23,7 @@ DIGITS = "%.10g"
 """Significant digits in CSV files; later ones vary with summation order."""
 STEM = "comparison"
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""How formulas of spreadsheets begin (https://owasp.org/www-community/attacks/CSV_Injection)."""
+"""Beginnings of formulas of spreadsheets (https://owasp.org/www-community/attacks/CSV_Injection)."""
 MOST = 300
 """Most problems that are shown with their texts."""
 KINDS = {"better": "good", "worse": "bad", "equivalent": "good", "not worse": "good"}
@@ -104,7 +104,7 @@ def html(found: Comparison, sides: Sequence[Side], pictures: Mapping[str, bytes]
         warnings=found.warnings,
         grid=page.main_grid(found),
         sources=page.sources_grid(found),
-        sides=[_about(side) for side in sides],
+        sides=[_facts(side) for side in sides],
         flips=flips(found),
         panels=figures.MOST_PANELS,
         benchmarks=found.curves["benchmark"].nunique() if len(found.curves) else 0,
@@ -126,7 +126,7 @@ def flips(found: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def _about(side: Side) -> dict[str, Any]:
+def _facts(side: Side) -> dict[str, Any]:
     return {
         "name": side.name,
         "paths": [str(log.path) for log in side.logs],

@@ -88,7 +88,7 @@ def _p(value: float) -> str:
 
 
 def pairing(found: Comparison) -> list[str]:
-    """What is paired and what intervals are about, for each way in which it is so."""
+    """The pairing of samples and the scope of intervals, a sentence for each design."""
     rows = found.differences[found.differences["benchmark"] != ALL].drop_duplicates(["benchmark", "arm"])
     designs: dict[str, dict[str, dict[str, None]]] = {}
     for row in rows.to_dict("records"):
@@ -123,7 +123,7 @@ def _of(row: Row, found: Comparison) -> str:
 
 
 def settle(found: Comparison) -> list[str]:
-    """How many problems, seeds or samples would settle what is undecided; why something cannot be tested."""
+    """Problems, seeds or samples that would settle undecided differences; reasons why others cannot be tested."""
     return [line for row in found.differences.to_dict("records") for line in _settled(row, found)]
 
 
@@ -143,7 +143,7 @@ def _settled(row: Row, found: Comparison) -> Iterator[str]:
 
 
 def sources_grid(found: Comparison) -> Grid:
-    """What the variance of each difference is made of."""
+    """Sources of the variance of each difference."""
     columns: Columns = {
         "benchmark": "benchmark",
         "arm": "arm",
@@ -154,7 +154,7 @@ def sources_grid(found: Comparison) -> Grid:
     return Grid.of("Sources of variance of each difference", found.sources.to_dict("records"), columns, 3)
 
 
-def flips_grid(found: Comparison, most: int = MOST_FLIPS) -> Grid:
+def flips_grid(found: Comparison) -> Grid:
     """The problems whose score changed most."""
     columns: Columns = {
         "benchmark": "benchmark",
@@ -163,5 +163,5 @@ def flips_grid(found: Comparison, most: int = MOST_FLIPS) -> Grid:
         found.baseline: lambda row: share(row["baseline_score"]),
         "arm's": lambda row: share(row["score"]),
     }
-    rows = largest_flips(found.flips, most).to_dict("records")
+    rows = largest_flips(found.flips, MOST_FLIPS).to_dict("records")
     return Grid.of(f"Problems that changed most ({len(found.flips)} changed)", rows, columns, 3)

@@ -1,4 +1,4 @@
-"""Two sides on one benchmark, and what is measured of them: pass@k, or maj@k of the most frequent answer."""
+"""Two sides on one benchmark, and their metrics: pass@k, or maj@k of the most frequent answer."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -37,8 +37,8 @@ class Metric:
 
 
 FEW_SEEDS, FEW_SAMPLES, FEW_PROBLEMS = 4, 100, 10
-"""Up to so many seeds, samples of a side, or problems (with several seeds), and up to so many problems that differ
-between two sides, intervals do not cover 93 to 97 % (docs/coverage.md)."""
+"""Up to these numbers of seeds, samples of a side, or problems (with several seeds; or that differ between two sides),
+intervals do not cover 93 to 97 % (docs/coverage.md)."""
 MEAN = Metric("pass", 1)
 """The mean score, which is pass@1 where scores are 0 or 1."""
 
@@ -80,7 +80,7 @@ class Pair:
         return one, other
 
     def limits(self, found: Estimate) -> Iterator[str]:
-        """Where an interval of this pair covers more or less than it says, in a sentence each."""
+        """A sentence for each reason why an interval of this pair covers more or less than its level."""
         seeds = min(found.seeds)
         size = f"{seeds} seeds x {found.problems} problems x {self.samples:.3g} samples"
         few = seeds * found.problems * self.samples <= FEW_SAMPLES or found.problems <= FEW_PROBLEMS
@@ -100,7 +100,7 @@ class Pair:
             )
 
     def sources(self, found: Estimate) -> Sources:
-        """What the difference of pass@1 is made of."""
+        """Sources of the variance of the difference of pass@1."""
         sizes = np.concatenate([side.samples_SP[side.samples_SP > 0] for side in (self.one, self.other)])
         noise = [self.one.noise_SP, self.other.noise_SP]
         return crossed.sources(found, noise, float(len(sizes) / (1 / sizes).sum()))
@@ -137,7 +137,7 @@ def majority(side: Side, benchmark: str, scores: Scores, asked: Sequence[int]) -
 
 
 def _wrong(own: pd.DataFrame, scores: Scores) -> dict[tuple[int, ...], tuple[int, ...]]:
-    """How many samples of each cell gave each wrong answer, most frequent first; a cell without any has none."""
+    """Number of samples of each cell with each wrong answer, most frequent first."""
     chosen = own[(own["correct"] == 0) & own["answer"].notna()]
     seed_N, problem_N = (
         pd.Categorical(chosen[name], categories=list(known)).codes

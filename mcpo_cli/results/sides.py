@@ -1,4 +1,4 @@
-"""The sides of a comparison from what a user names: paths of logs, arms of several, runs and evaluations of mcpo."""
+"""The sides of a comparison by their names: paths of logs, arms of several, runs and evaluations of mcpo."""
 
 import difflib
 import glob
@@ -86,8 +86,8 @@ def names(paths: Iterable[Path]) -> list[str]:
     """
     given = list(paths)
     parts = [(*path.absolute().parts[:-1], path.stem if path.suffix in SUFFIXES else path.name) for path in given]
-    for place in range(1, min(map(len, parts), default=0) + 1):
-        found = [one[-place] for one in parts]
+    for depth in range(1, min(map(len, parts), default=0) + 1):
+        found = [one[-depth] for one in parts]
         if len(set(found)) == len(found):
             return found
     return list(map(str, given))

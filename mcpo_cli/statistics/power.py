@@ -92,23 +92,23 @@ def fewest(low: int, high: int, enough: Callable[[int], bool]) -> int | None:
     return high
 
 
-def sd_bounds(sd: float, seeds: int, level: float = 0.8) -> tuple[float, float]:
-    """The interval of the true standard deviation where `seeds` values gave `sd`; exact for normal values.
+def sd_bounds(sd: float, seeds: int) -> tuple[float, float]:
+    """The 80 % interval of the true standard deviation where `seeds` values gave `sd`; exact for normal values.
 
     Raises:
         ValueError: there are fewer than 2 seeds, or sd is not above 0.
     """
     _check(sd, seeds)
     df = seeds - 1
-    low, high = (sd * math.sqrt(df / special.chdtri(df, tail)) for tail in ((1 - level) / 2, (1 + level) / 2))
+    low, high = (sd * math.sqrt(df / special.chdtri(df, tail)) for tail in (0.1, 0.9))
     return low, high
 
 
 def seeds_range(effect: float, sd: float, seeds: int) -> tuple[int | None, int | None]:
     """`seeds_needed` at both ends of `sd_bounds`: the seeds that `effect` needs, given a deviation seen in `seeds`.
 
-    `effect` is a difference chosen beforehand: the smallest of interest, or a published one. The difference that the
-    same seeds happen to show is none: from 3 seeds, where 6 are needed, it asks for 4 to 39 (5 to 95 %).
+    `effect` is a difference chosen beforehand: the smallest of interest, or a published one. Do not use the
+    difference that the same seeds show: from 3 seeds, where 6 are needed, it asks for 4 to 39 (5 to 95 %).
     """
     low, high = sd_bounds(sd, seeds)
     return seeds_needed(effect, low), seeds_needed(effect, high)

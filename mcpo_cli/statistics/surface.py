@@ -109,7 +109,7 @@ def _above(mean_M: Floats, sd_M: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How well points that were held out were predicted."""
+    """Quality of the predictions of points that were held out."""
 
     z_N: Floats
     """Error of each prediction in its own standard deviations, noise included."""

@@ -36,7 +36,7 @@ class Components:
     base: float
     """NaN where base policy and seed cannot be distinguished: one base policy, or as many as runs."""
     seed: float
-    """Of a run, with its base policy where `base` is NaN; NaN for one run."""
+    """Deviation of a run, with its base policy where `base` is NaN; NaN for one run."""
     problem: float
     rest: float
     parts: dict[str, float]

@@ -140,14 +140,14 @@ def lines(
 
 
 class Content(NamedTuple):
-    """What a figure shows of its runs."""
+    """The content of a figure."""
 
     rows: pd.DataFrame
     """Tidy rows with KEYS, and `run_id` where a row belongs to one run; no rows if nothing was recorded."""
     words: str
     """The caption; not used if there are no rows."""
     notes: Sequence[str] = ()
-    """How to read it, besides bands and runs without rows."""
+    """Explanations, besides those of bands and of runs without rows."""
     drawn: pd.DataFrame | None = None
     """The rows that are drawn, if they differ from `rows`."""
 

@@ -26,7 +26,7 @@ TICKS = (0.0, 0.5, 1.0)
 """Places of the ticks along a range."""
 PROBABILITIES = (1 - SURE, 0.5, SURE)
 TRACE = 1e-6
-"""What a response counts that is not predicted at all."""
+"""Weight of a response that is not predicted at all."""
 NOTES = (
     "A point is one draw of all settings; the arms at a point share base policy and seed and differ in their method.",
     "Mean: over the points, with a 95 % t-interval clustered by base policy and seed (CR2), if there are three pairs. "
@@ -71,7 +71,7 @@ def response_map(name: str) -> Artifact:
 
 
 def _most_telling(found: Sequence[Response]) -> tuple[int, int]:
-    """The two settings on which the responses depend most, each response counted as far as it is predicted."""
+    """The two settings on which the responses depend most; a response counts by the share of it that is predicted."""
     predicted = [max(one.calibration.explained, TRACE) for one in found]
     total_F = np.nansum([one.sensitivity_F * much for one, much in zip(found, predicted, strict=True)], axis=0)
     first, second = np.argsort(-total_F, kind="stable")[:2]
@@ -161,14 +161,14 @@ def _figure(
 
 
 def _draw_frontier(axes: Axes, along: pd.DataFrame) -> None:
-    """What each arm learns against what it forgets, with the setting's values written at the baseline's points."""
+    """Learning of each arm against forgetting, with the setting's values written at the baseline's points."""
     key, (learned, forgotten) = along.columns[1], METRICS
-    for place, (arm, look) in enumerate(base.looks(along["arm"].unique().tolist()).items()):
+    for index, (arm, look) in enumerate(base.looks(along["arm"].unique().tolist()).items()):
         here = along[along["arm"] == arm]
         axes.plot(
             here[forgotten], here[learned], color=look.color, linestyle=look.linestyle, marker=look.marker, label=arm
         )
-        if place == 0:
+        if index == 0:
             for _, row in here.iloc[[0, -1]].iterrows():
                 words, at = f"{key} {row[key]:g}", (row[forgotten], row[learned])
                 axes.annotate(words, at, xytext=(0, 6), textcoords="offset points", size=6, ha="right")

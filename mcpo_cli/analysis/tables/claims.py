@@ -60,7 +60,7 @@ OPEN = ("unresolved", "too few runs", "not computable")
 def claims_table(path: Path, title: str = "", section: Section = "claims") -> Artifact:
     """The artifact of the claims in the file `path`: a row per test and one per run. title: else names the file.
 
-    Results of more runs than a reader trains can stand in `results/NAME.csv` beside `NAME.yaml`, as this artifact wrote
+    Results of more runs than a reader trains may be in `results/NAME.csv` beside `NAME.yaml`, as this artifact wrote
     them; their verdicts on the same model and regime are shown beside those of the reader's runs.
 
     Raises:

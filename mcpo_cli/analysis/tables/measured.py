@@ -10,6 +10,7 @@ from mcpo_cli.analysis.run_numbers import WHOLE, Measure
 from mcpo_cli.statistics import stats
 
 Row = dict[str, Any]
+DIGITS = 4
 
 
 def per_run(runs: Runs, measures: Mapping[str, Measure], arms: Collection[str] = ()) -> list[Row]:
@@ -56,7 +57,7 @@ def rows(of_runs: Sequence[Row], names: Iterable[str], baseline: str) -> list[Ro
     return found
 
 
-def grids(found: Sequence[Row], digits: int = 4) -> list[Grid]:
+def grids(found: Sequence[Row]) -> list[Grid]:
     """A grid per regime and model: a line per arm, a column per statistic, differences in brackets."""
     made = []
     for regime, model in dict.fromkeys((row["regime"], row["model"]) for row in found):
@@ -65,16 +66,16 @@ def grids(found: Sequence[Row], digits: int = 4) -> list[Grid]:
         }
         names = [*dict.fromkeys(name for _, name in here)]
         arms = dict.fromkeys(arm for arm, _ in here)
-        cells = [[arm, *(_shown(here.get((arm, name)), digits) for name in names)] for arm in arms]
+        cells = [[arm, *(_shown(here.get((arm, name))) for name in names)] for arm in arms]
         made.append(Grid(f"{regime}, {model}", ["arm", *names], cells, labels=1))
     return made
 
 
-def _shown(row: Row | None, digits: int) -> str:
+def _shown(row: Row | None) -> str:
     if row is None:
         return "-"
-    text = render.change(row["mean"], (row["high"] - row["low"]) / 2, digits).removeprefix("+")
+    text = render.change(row["mean"], (row["high"] - row["low"]) / 2, DIGITS).removeprefix("+")
     if "difference" not in row:
         return text
     half = (row["difference_high"] - row["difference_low"]) / 2
-    return f"{text} ({render.change(row['difference'], half, digits)})"
+    return f"{text} ({render.change(row['difference'], half, DIGITS)})"

@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 from mcpo_cli import architecture, model_facts
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.policy import Policy
-from mcpo_cli.backends.local.policy import device as place
+from mcpo_cli.backends.local.policy import device as torch_device
 from mcpo_cli.backends.local.sampler import at_quantile, drawn_by
 from mcpo_cli.backends.local.start import load
 from mcpo_cli.backends.local.tokenizer import Stops
@@ -46,7 +46,7 @@ class Local:
         torch.set_num_threads(threads)
         self.facts, self.sampling = model, sampling
         self.tokenizer = model_facts.tokenizer(model)
-        where = place(device)
+        where = torch_device(device)
         dtype = torch.bfloat16 if where.type == "cuda" else None
         self.policy = Policy(load(model.folder, model.name, "float32").eval(), where, dtype=dtype)
 

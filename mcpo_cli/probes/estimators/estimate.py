@@ -23,7 +23,7 @@ from mcpo_cli.probes.estimators.world import LIMIT, SYMBOLS, Policy, World, path
 
 @dataclass(frozen=True)
 class Circumstances:
-    """Where estimates are made: how many steps after sampling, and with which sampler."""
+    """The circumstances of estimates: the number of steps after sampling, and the sampler."""
 
     stale: int
     """k: gradient steps between the policy that was sampled from and the one whose gradient is wanted."""
@@ -65,7 +65,7 @@ class Drawn:
     response_MG: Tensor
 
     def of(self, table_PR: Tensor) -> Tensor:
-        """What `table_PR` (or PRT) has for each drawn response, MG (or MGT)."""
+        """The value of `table_PR` (or PRT) for each drawn response, MG (or MGT)."""
         found: Tensor = table_PR[self.prompt_M[:, None], self.response_MG]
         return found
 
@@ -76,7 +76,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Computed:
-    """What a method made of one global step that is one mini-batch."""
+    """A method's result for one global step that is one mini-batch."""
 
     coefficient_MGT: Tensor
     """Minus the derivative of the loss with respect to the log-probability of each token."""
@@ -88,7 +88,7 @@ def compute(method: Method, where: Circumstances, drawn: Drawn, state: State, se
     """The coefficients of all tokens of `drawn`. seed: of what the method draws itself.
 
     Raises:
-        RunFailed: the method returned something else than its contract says, or numbers that are not finite.
+        RunFailed: the method broke its contract, or returned numbers that are not finite.
     """
     every, base = responses(), where.world.base
     length_MG, mask_MGT = every.length_R[drawn.response_MG], every.mask_RT[drawn.response_MG]
@@ -179,7 +179,7 @@ def draw(where: Circumstances, batches: int, rollouts: int, seed: int) -> Drawn:
 
 @dataclass(frozen=True)
 class Moments:
-    """Of a random gradient x, in relation to the exact gradient g: what the measures need."""
+    """Moments of a random gradient x in relation to the exact gradient g, from which the measures follow."""
 
     along: float
     """E<x, g>."""

@@ -21,7 +21,7 @@ CHECKED = 4
 """Batches on which one call must equal single ones."""
 Divide = Callable[[MiniBatch], int]
 DIVISORS: tuple[Divide, ...] = (lambda total: total.sequences, lambda total: total.tokens)
-"""What a loss may divide by as a whole."""
+"""Divisors that a loss may have."""
 BLOCKS = 20
 """Parts of a sample that the jackknife leaves out one by one."""
 
@@ -42,7 +42,7 @@ class Sample:
         self._number_K += block_N.bincount(minlength=BLOCKS)
 
     def moments(self, without: int | None = None) -> Moments:
-        """Of all batches, or of those of the other blocks."""
+        """The moments of all batches, or of those of the other blocks."""
         kept_K = torch.arange(BLOCKS) != (-1 if without is None else without)
         number = float(self._number_K[kept_K].sum())
         mean_D, square = self._sum_KD[kept_K].sum(0) / number, float(self._square_K[kept_K].sum()) / number
@@ -69,8 +69,8 @@ class Sample:
 def sampled(method: Method, where: Circumstances, rollouts: int, seed: int = 0, effort: float = 1.0) -> Sample:
     """Estimates from drawn batches. The same seed draws the same responses for every method.
 
-    A method with a memory sees the batches one after another, as global steps under a policy that stands still; what it
-    makes of the first is left out.
+    A method with a memory sees the batches one after another, as global steps under a constant policy; the estimate
+    from the first is left out.
 
     Args:
         effort: multiplies the number of batches.
@@ -100,7 +100,7 @@ def _singly(method: Method, where: Circumstances, drawn: Drawn, sample: Sample) 
 
 
 def _divisor(method: Method, where: Circumstances, rollouts: int, seed: int) -> Divide | None:
-    """What turns one call for many batches into a call for each: their losses differ by a divisor. None: nothing."""
+    """The divisor by which the loss of many batches differs from the loss of each; None if there is no such divisor."""
     drawn = draw(where, CHECKED, rollouts, seed)
     single = [compute(method, where, _batch(drawn, number), {}, seed=number) for number in range(CHECKED)]
     if any(one.state for one in single):

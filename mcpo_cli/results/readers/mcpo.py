@@ -15,7 +15,7 @@ from mcpo_cli.evaluation.gradings import Samples
 from mcpo_cli.home import location
 from mcpo_cli.records import GradeRow, Results
 from mcpo_cli.results.log import Log, checked
-from mcpo_cli.results.readers.base import Options, Reader, only, said
+from mcpo_cli.results.readers.base import Options, Reader, only, stated
 from mcpo_cli.runs import catalog
 from mcpo_cli.runs.journal import Journal
 
@@ -94,7 +94,7 @@ def _of_run(folder: Path, spec: RunSpec, rows: Sequence[Mapping[str, Any]], mode
     )
     if options.benchmark:
         samples = only(folder, samples, options.benchmark)
-    facts = said(
+    facts = stated(
         {
             "task": spec.identity()["task"],
             "step": spec.train.steps,
@@ -123,7 +123,7 @@ def _of_evaluation(folder: Path, options: Options) -> Log:
     )
     if options.benchmark and len(samples):
         samples = only(folder, samples, options.benchmark)
-    facts = {name: said(_protocol(newest, name)) for name in newest["benchmarks"]}
+    facts = {name: stated(_protocol(newest, name)) for name in newest["benchmarks"]}
     return checked(folder, samples, facts, model=newest["protocol"].get("model_name", folder.name))
 
 
@@ -146,7 +146,7 @@ def _samples(folder: Path, benchmark: str, graded: GradeRow) -> Iterator[dict[st
 
 
 def _protocol(results: Results, benchmark: str) -> dict[str, Any]:
-    """How the samples of an evaluation were made; the model and its files are what a comparison is about."""
+    """The settings of the samples of an evaluation, without the model, in which sides differ."""
     protocol = results["protocol"]
     asked = {name: protocol.get(name) for name in ("temperature", "top_p", "max_tokens", "prompt", "chat", "tasks")}
     engines = ", ".join(results["engines"])

@@ -167,10 +167,6 @@ class BuiltArtifact:
         """Its file with this suffix, if it has one."""
         return next((path for path in self.paths if path.suffix == suffix), None)
 
-    def text(self, width: int = 100) -> str:
-        """Text for a terminal of `width` columns."""
-        return render.text(self.page, width)
-
     def to_json(self) -> dict[str, Any]:
         """The record and the rows of the CSV file; undefined numbers are None."""
         rows = pd.read_csv(self.folder / f"{self.name}.csv")

@@ -4,10 +4,8 @@ pandas would not make this shorter: `DataFrame.to_latex` does not escape `±`, `
 `DataFrame.to_markdown` needs the package tabulate in place of the three lines of `pipes`.
 """
 
-import io
 import math
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
-from rich.console import Console, JustifyMethod
+from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -75,21 +73,6 @@ class Page:
     grids: Sequence[Grid]
     notes: Sequence[str]
     """How to read it."""
-
-
-def text(page: Page, width: int) -> str:
-    """Plain text for a terminal of `width` columns."""
-    folded = [textwrap.fill(note, width, initial_indent="- ", subsequent_indent="  ") for note in page.notes]
-    sentence = textwrap.fill(page.sentence, width)
-    return "\n\n".join([page.title, sentence, *(_lines(grid, width) for grid in page.grids), "\n".join(folded)]) + "\n"
-
-
-def _lines(grid: Grid, width: int) -> str:
-    file = io.StringIO()
-    console = Console(file=file, width=width, color_system=None, force_terminal=False)
-    for table in tables(grid, width):
-        console.print(table)
-    return "\n".join([grid.title, *(line.rstrip() for line in file.getvalue().splitlines())])
 
 
 def tables(grid: Grid, width: int, styles: Mapping[str, str] = MappingProxyType({})) -> Iterator[Table]:

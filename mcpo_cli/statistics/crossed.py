@@ -71,8 +71,6 @@ class Effects:
     """NaN where a cell is missing."""
     weight_SP: Floats
     """Weights of the cells in the mean, which sum to 1."""
-    stratum_P: Ints
-    """The benchmark of each problem, 0 to B - 1."""
     problem_P: Floats
     seed_S: Floats
 
@@ -124,7 +122,7 @@ def effects(score_SP: Floats, stratum_P: Ints) -> Effects:
         if np.abs(seed_S - before).max() < ROUNDING or present.all():
             break
     problem_P = np.nanmean(score_SP - seed_S[:, None], axis=0)
-    return Effects(score_SP, weight_SP, stratum_P, problem_P, seed_S)
+    return Effects(score_SP, weight_SP, problem_P, seed_S)
 
 
 def mean(score_SP: Floats, stratum_P: Ints | None = None) -> Estimate:

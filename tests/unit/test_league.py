@@ -151,8 +151,8 @@ def test_controls_warn_where_coins_gain_and_twins_differ(mcpo_home: Path, monkey
     rows = rows_of("methods-weights", found)
     assert (rows["RLOO"]["norm"], rows["RLOO"]["cut"]) == (4, 0.5)
     # The same, if base policies tell the runs apart and not their seeds.
-    about = frames._about
-    monkeypatch.setattr(frames, "_about", lambda cell: about(cell) | {"seed": 0})
+    about = frames._run_columns
+    monkeypatch.setattr(frames, "_run_columns", lambda cell: about(cell) | {"seed": 0})
     assert list(league._twins("methods-weights", compare(Runs(plan), league.CHOICE))) == [warning]
 
 

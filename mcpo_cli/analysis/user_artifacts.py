@@ -3,8 +3,8 @@
 from functools import cache
 
 from mcpo_cli import paths, plugins
-from mcpo_cli.analysis.figures.response_map import response_map
 from mcpo_cli.analysis.product import Artifact
+from mcpo_cli.analysis.response import response_map
 from mcpo_cli.analysis.tables.claims import claims_table
 from mcpo_cli.analysis.tables.comparison import comparison
 from mcpo_cli.config import load, plan

@@ -16,7 +16,7 @@ import typer
 from mcpo_cli import __version__
 from mcpo_cli.commands import claim, components, data, models, reference, results, runs, training, verify
 from mcpo_cli.commands.ui import ui
-from mcpo_cli.commands.verbs import EXAMPLES, ErrorStyle, OverridesCommand, Verbs
+from mcpo_cli.commands.verbs import ErrorStyle, OverridesCommand, Verbs
 from mcpo_cli.errors import UNEXPECTED, ConfigError, McpoError, OutputLost, RunFailed, first_line
 from mcpo_cli.redaction import redact, visible
 
@@ -50,12 +50,13 @@ app = typer.Typer(
     rich_markup_mode=None,  # importing rich would take most of the time of --help
     context_settings={"help_option_names": ["--help", "-h"]},
 )
+EXAMPLES = training.EXAMPLES | results.EXAMPLES
 for verb in (training.train, training.ablate, training.probe, results.reproduce, results.report):
     app.command(cls=OverridesCommand, epilog=EXAMPLES[verb.__name__])(verb)
-app.command(epilog=results.COMPARE_EXAMPLES)(results.compare)
+app.command(epilog=EXAMPLES["compare"])(results.compare)
 app.command(epilog=claim.EXAMPLES)(claim.claim)
-app.command(epilog=training.FORK_EXAMPLES)(training.fork)
-app.command(epilog=training.BRANCH_EXAMPLES)(training.branch)
+app.command(epilog=EXAMPLES["fork"])(training.fork)
+app.command(epilog=EXAMPLES["branch"])(training.branch)
 app.command(epilog=verify.EXAMPLES)(verify.verify)
 app.command(epilog=models.EVALUATE_SETTINGS)(models.evaluate)
 app.command()(models.grade)

@@ -22,7 +22,7 @@ COLLAPSED = 0.5
 """A run collapsed if its pass@1, averaged over tiers, ends below this share of its base policy's."""
 AXES = {"steps": "step"} | {column.removeprefix("cost/"): column for column in records.AXES}
 """Budgets at which runs are compared, and the column of `Runs.scores` that counts each."""
-UNITS = {"steps": "global steps"} | {column.removeprefix("cost/"): words for column, words in records.AXES.items()}
+UNITS = {"steps": "global steps"} | {column.removeprefix("cost/"): unit for column, unit in records.AXES.items()}
 DEFAULT = ("steps", "rollouts")
 Pair = tuple[int, int]
 """Base seed and seed."""

@@ -312,8 +312,8 @@ def _draw_frontier(axes: Axes, along: pd.DataFrame) -> None:
         )
         if index == 0:
             for _, row in here.iloc[[0, -1]].iterrows():
-                words, at = f"{key} {row[key]:g}", (row[forgotten], row[learned])
-                axes.annotate(words, at, xytext=(0, 6), textcoords="offset points", size=6, ha="right")
+                label, at = f"{key} {row[key]:g}", (row[forgotten], row[learned])
+                axes.annotate(label, at, xytext=(0, 6), textcoords="offset points", size=6, ha="right")
     axes.set_xlabel(forgotten)
     axes.set_ylabel(learned)
     axes.legend()

@@ -18,7 +18,8 @@ from mcpo_cli.commands.verbs import (
 )
 from mcpo_cli.errors import ConfigError
 
-COMPARE_EXAMPLES = """\
+EXAMPLES = {
+    "compare": """\
 \b
 Examples:
   mcpo compare method.delta=0.01,0.05 seed=0,1,2           the arms of a sweep: the words that trained it
@@ -31,7 +32,20 @@ Examples:
   mcpo compare table2 --plan                               what N seeds can find, before training them
   mcpo compare base.jsonl new.jsonl                        samples of any tool: is new better?
   mcpo compare out_base/ out_new/ --margin 0.01            two folders of lm-eval; or new not worse by a point
-  mcpo compare --arm a='logs/a-s*' --arm b='logs/b-s*'     arms of several training seeds"""
+  mcpo compare --arm a='logs/a-s*' --arm b='logs/b-s*'     arms of several training seeds""",
+    "reproduce": """\
+\b
+Examples:
+  mcpo reproduce table1                  train what is missing, then print the table
+  mcpo reproduce figures seed=0,1,2      every figure from three seeds
+  mcpo reproduce ./mine.yaml             the table of a suite of your own""",
+    "report": """\
+\b
+Examples:
+  mcpo report                            every table, figure and verdict of the done runs
+  mcpo report seed=0,1,2                 from these seeds only""",
+}
+"""The end of the help of each verb; click does not wrap what follows `\\b`."""
 
 
 def _complete_arms(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -11,43 +11,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from mcpo_cli.errors import ConfigError
 
-EXAMPLES = {
-    "train": """\
-\b
-Examples:
-  mcpo train scale=smoke                               every stage once, in seconds
-  mcpo train method=mcpo model=toy-m seed=0,1,2        a sweep: one run per seed
-  mcpo train method=dapo,mcpo train.lr=5e-4 --dry-run  the planned runs and their time
-  mcpo train method.delta=0.02 regime=skills-drift     another drift budget and condition
-  mcpo train table1 --dry-run                          the runs of a suite
-  mcpo train table1 scale=paper --dry-run --mean-length 4000
-                                                       on GPUs, for responses of 4000 tokens on average""",
-    "ablate": """\
-\b
-Examples:
-  mcpo ablate                            the ablations of Table 2
-  mcpo ablate why-reweight seed=0,1      another suite, with two seeds
-  mcpo ablate ./mine.yaml --dry-run      the planned runs of a suite of your own""",
-    "probe": """\
-\b
-Examples:
-  mcpo probe                             the probes that there are
-  mcpo probe mastery                     mastered prompts in later steps, over its suite
-  mcpo probe hinge RUN_ID                the records of one run
-  mcpo probe atlas method=grpo,rloo      the gradients of methods, without a run""",
-    "reproduce": """\
-\b
-Examples:
-  mcpo reproduce table1                  train what is missing, then print the table
-  mcpo reproduce figures seed=0,1,2      every figure from three seeds
-  mcpo reproduce ./mine.yaml             the table of a suite of your own""",
-    "report": """\
-\b
-Examples:
-  mcpo report                            every table, figure and verdict of the done runs
-  mcpo report seed=0,1,2                 from these seeds only""",
-}
-"""Epilogs of the commands that take overrides; click does not wrap what follows `\\b`."""
 MEANT = {
     "version": ["--version"],
     "-V": ["--version"],

@@ -224,19 +224,19 @@ def legend(figure: Figure) -> None:
         figure.set_figheight(figure.get_figheight() + LINE * math.ceil(len(entries) / columns))
 
 
-def blank(words: str) -> Figure:
-    """A figure that contains only the text `words`."""
+def blank(text: str) -> Figure:
+    """A figure that contains only `text`."""
     with drawing():
         figure, (axes,) = canvas(height=1.2)
         axes.set_axis_off()
-        remark(axes, words)
+        remark(axes, text)
     return figure
 
 
-def remark(axes: Axes, words: str) -> None:
-    """Write `words` into the middle of a panel."""
-    text = axes.text(0.5, 0.5, words, ha="center", va="center", wrap=True, transform=axes.transAxes)
-    text.set_backgroundcolor("white")
+def remark(axes: Axes, text: str) -> None:
+    """Write `text` into the middle of a panel."""
+    shown = axes.text(0.5, 0.5, text, ha="center", va="center", wrap=True, transform=axes.transAxes)
+    shown.set_backgroundcolor("white")
 
 
 def curves(
@@ -297,7 +297,7 @@ def titled(title: str, runs: Runs) -> str:
         [f"{seeds} seed{'s' if seeds > 1 else ''}"],
         dict.fromkeys(f"{spec.train.prompts} prompts x {spec.train.rollouts} rollouts a step" for spec in specs),
     ]
-    return f"{title} ({', '.join(words for (words, *others) in facts if not others)})"
+    return f"{title} ({', '.join(first for (first, *others) in facts if not others)})"
 
 
 def percent(axes: Axes) -> None:

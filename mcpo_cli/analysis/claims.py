@@ -155,16 +155,13 @@ def _claim(entry: Mapping[str, Any]) -> Claim:
         raise ConfigError("beyond needs two arms and a baseline")
     if bool(claim.outside) != bool(claim.because):
         raise ConfigError("outside and because must be given together")
-    _check_name("statistic", claim.statistic, STATISTICS)
-    _check_name("statistic", claim.beside or claim.statistic, STATISTICS)
-    _check_name("statistic", claim.along or claim.statistic, STATISTICS)
+    for name in claim.statistics:
+        _check_name("statistic", name, STATISTICS)
     if claim.along and (claim.relation == "within" or claim.reference or claim.margin):
         raise ConfigError("along: a correlation is claimed to be greater or less than 0", fix="relation: greater")
     if claim.decide == "90% interval" and claim.relation != "within":
         raise ConfigError("decide: 90% interval: only a claim of `within` has such a rule", fix="decide: nominal")
-    if claim.requires:
-        _check_name("statistic", claim.requires.statistic, STATISTICS)
-        _check_name("arm", claim.required_arm, arms)
+    _check_name("arm", claim.required_arm, arms)
     return claim
 
 

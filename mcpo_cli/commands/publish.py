@@ -4,7 +4,7 @@ A failing store only causes a warning: the files and records on the disk have ev
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,10 +67,8 @@ def publish_comparison(title: str, key: str, found: "LogComparison", files: Sequ
     values: dict[str, float | None] = {}
     for row in found.differences.to_dict("records"):
         key = "/".join(metric_part(row[name]) for name in ("metric", "benchmark", "arm"))
-        values |= _with_interval(
-            f"difference/{key}", {"mean": row["difference"], "low": row["low"], "high": row["high"]}
-        )
-        values[f"p_adjusted/{key}"] = row["p_adjusted"]
+        values |= {f"difference/{key}": row["difference"], f"p_adjusted/{key}": row["p_adjusted"]}
+        values |= {f"difference/{key}/{end}": row[end] for end in ("low", "high")}
     known = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
     try:
         from mcpo_cli.store.results import log_comparison
@@ -157,10 +155,6 @@ def _headlines(built: "BuiltArtifact") -> dict[str, float]:
         for row in built.to_json()["rows"]
         if row.get("family") == "headline" and row["mean"] is not None
     }
-
-
-def _with_interval(name: str, row: Mapping[str, Any]) -> dict[str, float | None]:
-    return {name: row["mean"], f"{name}/low": row["low"], f"{name}/high": row["high"]}
 
 
 def _results(table: "BuiltArtifact") -> str:

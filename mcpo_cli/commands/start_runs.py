@@ -38,8 +38,7 @@ def next_steps(plan: Plan) -> dict[str, str]:
 
 def run_plan(plan: Plan) -> dict[str, Any]:
     """Run `plan` with a progress display; returns the document that `--json` prints."""
-    outcomes = finish(plan)
-    return scheduler.document(plan, outcomes)
+    return scheduler.document(plan, finish(plan))
 
 
 Callback = Callable[[RunView], None] | None

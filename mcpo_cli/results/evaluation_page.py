@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 from mcpo_cli.analysis import render
@@ -67,10 +68,7 @@ def grid(results: Results, rows: Mapping[str, Sequence[GradeRow]]) -> Grid:
 def standard_error(rows: Sequence[GradeRow]) -> float:
     """Standard error of the mean over problems of the share of correct samples; NaN for fewer than two problems."""
     shares = [row["c"] / row["n"] for row in rows if row["n"]]
-    if len(shares) < 2:
-        return math.nan
-    mean = sum(shares) / len(shares)
-    return math.sqrt(sum((share - mean) ** 2 for share in shares) / (len(shares) - 1) / len(shares))
+    return stdev(shares) / math.sqrt(len(shares)) if len(shares) > 1 else math.nan
 
 
 def _problems(folder: Path, benchmark: str, rows: Sequence[GradeRow]) -> Iterator[dict[str, Any]]:

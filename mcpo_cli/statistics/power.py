@@ -8,6 +8,7 @@ fit that may not converge, the sums of squares in `variance.py`. Tests compare w
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 
 import numpy as np
@@ -86,10 +87,7 @@ def fewest(low: int, high: int, enough: Callable[[int], bool]) -> int | None:
     """The least number above `low`, up to `high`, that is enough; None if none is. A larger number is enough, too."""
     if not enough(high):
         return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return low + 1 + bisect_left(range(low + 1, high), True, key=enough)
 
 
 def sd_bounds(sd: float, seeds: int) -> tuple[float, float]:

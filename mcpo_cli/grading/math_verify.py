@@ -54,7 +54,6 @@ from mcpo_cli.grading.reading import (
 )
 from mcpo_cli.grading.spelling import TEXT, WORDS, plain, sides_of, spelled, unnamed
 
-INTEGERS = True
 RULES = 4
 """Version of the rules here, in `reading`, `spelling` and `extract`; raise it with every change."""
 

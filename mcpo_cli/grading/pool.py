@@ -32,7 +32,6 @@ from mcpo_cli import machine, plugins
 from mcpo_cli.errors import ConfigError, RunFailed, mend, nearest
 from mcpo_cli.grading import functions
 from mcpo_cli.grading.base import Verdict
-from mcpo_cli.grading.integers import compare
 from mcpo_cli.plugins import Found, Place
 
 START_SECONDS = 120.0
@@ -319,7 +318,6 @@ class Pool:
             raise
         self._refuse = refuse_unevaluated
         self.version: str = self._workers[0].about["version"] + (" refusing unevaluated" if refuse_unevaluated else "")
-        self._integers: bool = self._workers[0].about["integers"]
         self._threads = [threading.Thread(target=self._run, args=(worker,), daemon=True) for worker in self._workers]
         for thread in self._threads:
             thread.start()
@@ -327,10 +325,7 @@ class Pool:
     def submit(self, gold: str, response: str, *, extracted: bool = False) -> Future[Verdict]:
         """Grade `response` against `gold`; extracted: whether `response` is already the bare answer."""
         item = _Item(gold, response, extracted)
-        if self._integers and (verdict := compare(gold, response, extracted)):
-            item.future.set_result(verdict)
-        else:
-            self._line.put(item)
+        self._line.put(item)
         return item.future
 
     def grade(self, pairs: Iterable[tuple[str, str]], *, extracted: bool = False) -> list[Verdict]:

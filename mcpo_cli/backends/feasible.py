@@ -2,10 +2,8 @@
 
 import functools
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
 
-from mcpo_cli import backends, pretrained
+from mcpo_cli import backends, pretrained, tokenization
 from mcpo_cli.config import forking
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import location
@@ -65,8 +63,4 @@ def _tokens(spec: RunSpec) -> Tokens:
     return count
 
 
-@functools.lru_cache(maxsize=1)
-def _tokenizer(folder: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+_tokenizer = functools.lru_cache(maxsize=1)(tokenization.load)

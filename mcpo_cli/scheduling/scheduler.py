@@ -114,7 +114,7 @@ def run(plan: Plan, display: Display, worker: Sequence[str] = ()) -> list[Outcom
     unfinished = [job.cell.spec for job in scheduler.jobs if job.waits]
     feasible.check(unfinished)
     for spec in unfinished:
-        backends.check(spec)
+        backends.get(spec.backend).check(spec)
         check_limits(spec)
     # Models that were fetched for that show whether prompts fit.
     feasible.check(unfinished)

@@ -19,8 +19,7 @@ from pathlib import Path
 from safetensors.torch import load_file, save_file
 
 from mcpo_cli import methods, tasks
-from mcpo_cli.backends import starved
-from mcpo_cli.backends.drawing import Drawing, TrainingStream
+from mcpo_cli.backends.drawing import Drawing, TrainingStream, starved
 from mcpo_cli.backends.local import checkpoint
 from mcpo_cli.config import contradictions, load
 from mcpo_cli.config.schema import RunSpec, Train

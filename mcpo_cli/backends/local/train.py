@@ -6,91 +6,36 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, partial
 from pathlib import Path
 
 import torch
-from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from mcpo_cli import samplers
 from mcpo_cli.backends import Stop, checks, corrections, measure
 from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
-from mcpo_cli.backends.local import checkpoint, gradients, kept
+from mcpo_cli.backends.local import checkpoint, gradients
+from mcpo_cli.backends.local.batch import Sampled, greedy_rewards, rewarded
 from mcpo_cli.backends.local.encoding import Judged, Language
 from mcpo_cli.backends.local.policy import Policy, product_precision
-from mcpo_cli.backends.local.rewarding import greedy_rewards, rewarded
-from mcpo_cli.backends.local.sampler import Rollouts, concatenate, sample
+from mcpo_cli.backends.local.sampler import Rollouts, sample
 from mcpo_cli.backends.local.start import start_policy, stop_ids
-from mcpo_cli.backends.local.update import GradedBatch, Updater, crop
+from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.backends.measure import CostTotals, Graded
 from mcpo_cli.backends.resampling import Resampler
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import Interrupted
-from mcpo_cli.methods import State, Step
-from mcpo_cli.methods.base import AdvancedMethod, Need
+from mcpo_cli.methods import State
+from mcpo_cli.methods.base import AdvancedMethod
 from mcpo_cli.records import SOURCES, EvalRow
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, write_atomic
 from mcpo_cli.seeds import stream
 from mcpo_cli.tasks import Problems
-
-
-@dataclass(frozen=True)
-class Sampled:
-    """All groups sampled for one global step at `temperature`, and which of them (in order) make its batch."""
-
-    temperature: float
-    problems: list[Problem]
-    rollouts: Rollouts
-    correct_PG: Tensor
-    seen_PG: Tensor
-    """Correctness as the method gets it: `correct_PG`, or coins (`train.reward`)."""
-    answers: list[list[str | None]]
-    reward_PG: Tensor
-    batch_index: Tensor
-
-    @cached_property
-    def graded(self) -> Graded:
-        """Inputs of the metrics."""
-        rollouts = self.rollouts
-        return Graded(
-            problems=self.problems,
-            correct_PG=self.correct_PG,
-            reward_PG=self.reward_PG,
-            length_PG=rollouts.length_PG,
-            ended_PG=rollouts.ended_PG,
-            # Padded with the end token, which no response holds before its end.
-            same_P=measure.equal_pairs(rollouts.token_PGT),
-            entropy_PG=rollouts.entropy_PGT.sum(-1) / rollouts.length_PG,
-            # The sampler's log-probabilities are those at temperature 1.
-            logp_PG=rollouts.logp_PGT.sum(-1) if self.temperature == 1 else None,
-        )
-
-    @cached_property
-    def batch(self) -> Rollouts:
-        """The rollouts that are trained on, padded to the longest of them, as `Step` has them."""
-        return crop(self.rollouts.select(self.batch_index))
-
-    def for_method(self, needs: Collection[Need], max_response: int) -> Step:
-        """The groups that are trained on, as methods see them."""
-        chosen, rollouts = self.batch_index, self.batch
-        problems, answers = [self.problems[index] for index in chosen], [self.answers[index] for index in chosen]
-        tensor = partial(torch.tensor, device=rollouts.length_PG.device)
-        return Step(
-            reward_PG=self.reward_PG[chosen],
-            correct_PG=self.seen_PG[chosen],
-            length_PG=rollouts.length_PG,
-            prompt_P=tensor([problem.number for problem in problems]),
-            max_response=max_response,
-            logp_PGT=rollouts.logp_PGT if "logp" in needs else None,
-            entropy_PGT=rollouts.entropy_PGT if "entropy" in needs else None,
-            answer_PG=tensor(measure.answer_classes(answers)) if "answers" in needs else None,
-        )
 
 
 @dataclass
@@ -209,16 +154,7 @@ class Trainer:
             rounds.append(self.sample_round(drawing.draw(), drawing.round, len(drawing.groups)))
             drawing.add(rounds[-1].correct_PG.double().mean(-1).tolist())
         self.cursor, self.sampler_state = drawing.cursor, drawing.state()
-        return Sampled(
-            temperature=self.spec.train.temperature,
-            problems=[problem for part in rounds for problem in part.problems],
-            rollouts=concatenate([part.rollouts for part in rounds]),
-            correct_PG=torch.cat([part.correct_PG for part in rounds]),
-            seen_PG=torch.cat([part.seen_PG for part in rounds]),
-            answers=[answers for part in rounds for answers in part.answers],
-            reward_PG=torch.cat([part.reward_PG for part in rounds]),
-            batch_index=torch.tensor(drawing.batch, device=rounds[0].batch_index.device),
-        )
+        return Sampled.joined(rounds, drawing.batch)
 
     def sample_round(self, problems: Sequence[Problem], number: int, before: int) -> Sampled:
         """Graded rollouts of `problems`: round `number` (from 0) of the step, after `before` other groups of it."""
@@ -376,7 +312,7 @@ def begin(spec: RunSpec, attempt: Attempt, stop: Stop) -> Trainer:
     if sources := trainer.problems.sources():
         write_atomic(attempt.folder.parent / SOURCES, json.dumps(sources, indent=2))
     if start := attempt.status["start_step"]:
-        trainer.restore(kept.at(attempt.folder.parent, start))
+        trainer.restore(folders.checkpoint_of(attempt.folder.parent, start))
     return trainer
 
 

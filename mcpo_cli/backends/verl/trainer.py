@@ -23,16 +23,16 @@ from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import append_to_dict, rename_dict
 from verl.utils.skip import SkipManager
 
-from mcpo_cli.backends import checks, corrections, starved
+from mcpo_cli.backends import checks, corrections
+from mcpo_cli.backends.drawing import starved
 from mcpo_cli.backends.measure import CostTotals, Graded
 from mcpo_cli.backends.resampling import Resampler
 from mcpo_cli.backends.verl import batch as batches
-from mcpo_cli.backends.verl import checkpoint, data, engine, lora, queue
+from mcpo_cli.backends.verl import checkpoint, data, engine, queue
 from mcpo_cli.backends.verl.batch import Group, Prompt
-from mcpo_cli.backends.verl.engine import Returned
+from mcpo_cli.backends.verl.engine import Returned, Rounding
 from mcpo_cli.backends.verl.loss import METRIC, gradient_steps, kept_policies, loss, noise_floor
 from mcpo_cli.backends.verl.records import Records, Trained, seconds
-from mcpo_cli.backends.verl.rounding import Rounding
 from mcpo_cli.backends.verl.rounds import Rounds
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.errors import Interrupted, RunFailed
@@ -90,7 +90,7 @@ class Trainer(PPOTrainerSync):
         self.actor_rollout_wg.compute_log_prob = self._as_in_the_update
         step, self.sealed = self.global_steps, self.global_steps
         if step == 0:
-            self.on_each_rank(partial(lora.draw, stream(self.spec.seed, "init")))
+            self.on_each_rank(partial(engine.draw_lora, stream(self.spec.seed, "init")))
         self.method_state = checkpoint.method_state(self.root, step) or self.method_state
         self.kept_policies, folder = kept_policies(self.spec.method), checkpoint.folder(self.root, step)
         self.replay_buffer.restore(folder)

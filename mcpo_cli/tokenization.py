@@ -43,4 +43,4 @@ def stop_ids(tokenizer: Any, strings: tuple[str, ...]) -> tuple[int, ...]:
 
 def cut(text: str, strings: Sequence[str]) -> str:
     """`text` up to the first stop string."""
-    return text[: min((place for string in strings if (place := text.find(string)) >= 0), default=len(text))]
+    return text[: min((at for string in strings if (at := text.find(string)) >= 0), default=len(text))]

@@ -78,7 +78,7 @@ def evenly(factors: int) -> Floats:
 
 def _places(design: Design) -> Floats:
     """Where the design's points lie, by the number of the point."""
-    return design.places(design.settings())
+    return design.positions(design.settings())
 
 
 def frontier(rows: pd.DataFrame, suite: Suite, key: str) -> pd.DataFrame:
@@ -95,7 +95,7 @@ def frontier(rows: pd.DataFrame, suite: Suite, key: str) -> pd.DataFrame:
     factors, factor = suite.design.factors, list(suite.design.factors).index(key)
     place_PF = _places(suite.design)
     at = list(factors[key].levels) or [factors[key].at(place) for place in np.linspace(0, 1, ALONG)]
-    place_M1 = np.array([[factors[key].place(value)] for value in at])
+    place_M1 = np.array([[factors[key].position(value)] for value in at])
     rest = evenly(len(factors))
     found = []
     for arm, here in rows.groupby("arm", sort=False):

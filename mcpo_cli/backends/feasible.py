@@ -34,7 +34,7 @@ def check(specs: Iterable[RunSpec]) -> None:
 def _check_fork(spec: RunSpec) -> None:
     """A fork has a state to begin from, its own or one that the other run kept."""
     kept = backends.get(spec.backend).kept
-    if max(kept(location() / "runs" / spec.run_id), default=0) < forking.place(spec.fork)[1]:
+    if max(kept(location() / "runs" / spec.run_id), default=0) < forking.parse(spec.fork)[1]:
         forks.origin(spec, kept)
 
 

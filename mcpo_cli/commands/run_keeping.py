@@ -37,10 +37,10 @@ def tag(
     """Give a run tags, which `mcpo runs list --where tag=TAG` finds."""
     from mcpo_cli.commands import console
     from mcpo_cli.home import location
-    from mcpo_cli.runs import catalog, tags
+    from mcpo_cli.runs import catalog
 
     name = catalog.folder(location(), run_id).name
-    now = tags.change(location(), name, words, remove=remove)
+    now = catalog.tag(location(), name, words, remove=remove)
     if as_json:
         console.print_json({"run_id": name, "tags": now})
     else:

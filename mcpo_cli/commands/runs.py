@@ -79,14 +79,14 @@ def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
     from mcpo_cli import extras
     from mcpo_cli.commands import console, publish
     from mcpo_cli.errors import ConfigError, StoreError
-    from mcpo_cli.machine import lasting
+    from mcpo_cli.machine import freeze_gc
     from mcpo_cli.store import resolve
 
     extras.require("mlflow", "mcpo runs sync")
     uri = resolve("")
     if uri is None:
         raise ConfigError("MLFLOW_TRACKING_URI=offline names no store", fix="unset MLFLOW_TRACKING_URI")
-    with lasting():
+    with freeze_gc():
         from mcpo_cli.store.mlflow import Store
 
     store = Store(uri)

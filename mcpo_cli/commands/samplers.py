@@ -20,10 +20,12 @@ Options = Annotated[
 @app.command("list")
 def list_samplers(as_json: Json = False, debug: Debug = False) -> None:
     """One line per sampler."""
+    from mcpo_cli import settings
     from mcpo_cli.commands import console
-    from mcpo_cli.samplers import describe, registry
+    from mcpo_cli.samplers import registry
 
-    listed = [{"sampler": name, "about": describe.summary(kind)} for name, kind in sorted(registry().items())]
+    about = {name: settings.summary(settings.docstring(kind)) for name, kind in sorted(registry().items())}
+    listed = [{"sampler": name, "about": text} for name, text in about.items()]
     if as_json:
         console.print_json({"samplers": listed})
     else:
@@ -37,10 +39,9 @@ def show(name: Name, options: Options = None, as_json: Json = False, debug: Debu
 
     from mcpo_cli import settings
     from mcpo_cli.commands import console
-    from mcpo_cli.samplers import describe
 
     sampler = _sampler(name, options)
-    text, found = describe.text(type(sampler)), settings.options(type(sampler))
+    text, found = settings.docstring(type(sampler)), settings.options(type(sampler))
     if as_json:
         listed = [{**asdict(option), "value": getattr(sampler, option.name)} for option in found]
         console.print_json({"sampler": name, "text": text, "options": listed})

@@ -57,6 +57,6 @@ def _functions(spec: RunSpec) -> Iterator[tuple[str, Plugin]]:
     graders = dict.fromkeys(map(task.grader_of, task.published or [task.source]))
     uses = (("reward", "train.reward", [spec.train.reward]), ("grader", "task.graded_by", graders))
     for what, setting, names in uses:
-        for name in filter(functions.is_one, names):
+        for name in filter(functions.is_function, names):
             functions.check(setting, name)
             yield f"{what} {Path(name).name}", plugins.of_file(functions.file_of(name))

@@ -32,7 +32,7 @@ from mcpo_cli import machine, plugins
 from mcpo_cli.errors import ConfigError, RunFailed, mend, nearest
 from mcpo_cli.grading import functions
 from mcpo_cli.grading.base import Verdict
-from mcpo_cli.plugins import Found, Place
+from mcpo_cli.plugins import Candidate, Found
 
 START_SECONDS = 120.0
 """Time limit for a worker to load its libraries, even on a busy machine with a cold disk."""
@@ -65,9 +65,9 @@ GRADERS = {
 def registry() -> Found[str]:
     """Where each grader is, by name (see `load`); imports only files of plug-in folders."""
 
-    def declared(place: Place) -> list[tuple[str, str]]:
-        is_one = place.path is None or hasattr(place.load(), "grade")
-        return [(place.name, place.module)] if is_one else []
+    def declared(candidate: Candidate) -> list[tuple[str, str]]:
+        is_one = candidate.path is None or hasattr(candidate.load(), "grade")
+        return [(candidate.name, candidate.module)] if is_one else []
 
     found = plugins.find("graders", [], declared)
     for name, where in GRADERS.items():
@@ -79,7 +79,7 @@ def registry() -> Found[str]:
 
 def _where(grader: str) -> str:
     """What `functions.load` takes for `grader`."""
-    return functions.absolute(grader) if functions.is_one(grader) else registry()[grader]
+    return functions.absolute(grader) if functions.is_function(grader) else registry()[grader]
 
 
 class _Died(Exception):
@@ -148,7 +148,7 @@ class _Worker:
             code="grader_failed",
         )
 
-    def judge(self, item: _Item) -> Verdict:
+    def grade(self, item: _Item) -> Verdict:
         """The verdict; if the process dies, the item is retried once on a fresh one."""
         for _ in range(2):
             if self._finishing:
@@ -301,7 +301,7 @@ class Pool:
     ) -> None:
         self._failed: Verdict | None = None
         """The first error of a user's function, which ends the run: no later item has to wait for another."""
-        self._function = grader if functions.is_one(grader) else ""
+        self._function = grader if functions.is_function(grader) else ""
         if not self._function and grader not in registry():
             hint = nearest(grader, registry())
             raise ConfigError(
@@ -340,7 +340,7 @@ class Pool:
             gold = item.gold
             if item.future.set_running_or_notify_cancel():
                 try:
-                    verdict = self._failed or self._counted(worker.judge(item))
+                    verdict = self._failed or self._counted(worker.grade(item))
                     if self._function and verdict.status == "infra_error":
                         self._failed = verdict
                     item.future.set_result(verdict)

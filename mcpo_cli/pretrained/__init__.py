@@ -58,12 +58,12 @@ def folder(model: Model) -> Path:
     return model_files.folder(model.path, model.revision or None)
 
 
-def place(model: Model, home: Path) -> str:
+def planned_folder(model: Model, home: Path) -> str:
     """The folder of a model as a run below `home` would name it; the name of a hub model, which has none yet.
 
     Fetches nothing and does not access the disk.
     """
-    return str(fetch.place(model, home)) if model.wheel else model.path
+    return str(fetch.planned_folder(model, home)) if model.wheel else model.path
 
 
 def is_here(model: Model) -> bool:

@@ -121,7 +121,7 @@ class Draw:
         while len(fresh) < wanted:
             ahead = range(cursor, cursor + wanted - len(fresh))
             numbers = request.stream.numbers(ahead)
-            fresh += [place for place, number in zip(ahead, numbers, strict=True) if number not in again]
+            fresh += [position for position, number in zip(ahead, numbers, strict=True) if number not in again]
             cursor = ahead.stop
         return cls((*again.values(), *fresh), cursor)
 
@@ -143,7 +143,7 @@ class Sampler(ABC):
 
     name: ClassVar[str]
     filters: ClassVar[bool] = False
-    """Whether it throws finished groups away and samples others in their place, as `method.dynamic_sampling=true`."""
+    """Whether it throws finished groups away and samples others instead, as `method.dynamic_sampling=true`."""
     by_outcome: ClassVar[bool] = True
     """Whether its choices depend on which answers were correct."""
     needs_repeats: ClassVar[bool] = False

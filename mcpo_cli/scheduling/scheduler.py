@@ -267,7 +267,7 @@ class _Scheduler:
             # Another scheduler's worker holds the run, maybe one that this one has just finished: wait for it.
             job.tried, job.state = False, "running"
         elif code < 0 and job.broke:
-            attempts.give_up(job.folder, pid, job.broke)
+            attempts.mark_failed(job.folder, pid, job.broke)
             job.state, job.error = "failed", _line(job.broke)
         else:
             job.state, job.error = _ending(job, pid, code, state)

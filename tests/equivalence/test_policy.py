@@ -224,7 +224,7 @@ def test_the_warm_up_expects_what_sampled_rollouts_show(monkeypatch: pytest.Monk
     problems = task.training(stream(spec.seed, "probe"), 0, spec.warmup.probe_prompts)
     batch = encode(TOKENIZER, problems, longest)
     rollouts = sample(policy, batch.prompt_PS, 64, longest, 1.0, EOS, stream(spec.seed, "rollout"))
-    p_P = Language(task, TOKENIZER, closed=True).judge(problems, rollouts).correct_PG.double().mean(-1)
+    p_P = Language(task, TOKENIZER, closed=True).grade(problems, rollouts).correct_PG.double().mean(-1)
     error = float((p_P * (1 - p_P) / 64).sum().sqrt()) / len(p_P)
     assert 0 < error < 0.01
     expected = start.measured_accuracy(spec, policy, TOKENIZER)

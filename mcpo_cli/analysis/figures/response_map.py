@@ -211,7 +211,7 @@ def _panel(
 
 def _ticks(axes: Axes, side: Literal["x", "y"], key: str, factor: Factor, *, shown: bool) -> None:
     """The setting's values in the place of 0..1, if `shown` with their labels."""
-    at = [factor.place(level) for level in factor.levels] if factor.levels else list(TICKS)
+    at = [factor.position(level) for level in factor.levels] if factor.levels else list(TICKS)
     texts = [f"{level:g}" for level in factor.levels] if factor.levels else [f"{factor.at(place):g}" for place in at]
     axis = axes.xaxis if side == "x" else axes.yaxis
     axis.set_ticks(at, texts)

@@ -105,7 +105,7 @@ def rewarded(
     if train.reward == "random":
         seen_PG = rewards.random_rewards(seen_PG, spec.seed, *at)
     reward_PG = seen_PG.double()
-    if functions.is_one(train.reward):
+    if functions.is_function(train.reward):
         reward_PG = language.rewards(train.reward, problems, rollouts)
     shaping = train.max_response, train.overlong_cache, train.overlong_penalty
     return seen_PG, reward_PG + rewards.overlong_penalty(rollouts.length_PG, *shaping)
@@ -122,7 +122,7 @@ def greedy_rewards(
         rollouts = drawn_by(draw, policy, prompt_PS, nothing_TP1, language.eos, language.stops)
     # Places that no sampled prompt has: coins of their own.
     at = step, train.prompts * (1 + train.max_refills)
-    correct_P1 = language.judge(problems, rollouts).correct_PG
+    correct_P1 = language.grade(problems, rollouts).correct_PG
     _, reward_P1 = rewarded(language, spec, at, problems, rollouts, correct_P1)
     return reward_P1.squeeze(-1), int(rollouts.length_PG.sum())
 

@@ -40,7 +40,7 @@ class Encoded:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Grades:
     """The verdicts on G responses to each of P prompts."""
 
     correct_PG: Tensor
@@ -92,7 +92,7 @@ class Language:
         """The text of `tokens`; plain: without special tokens."""
         return str(self.tokenizer.decode(tokens, skip_special_tokens=plain))
 
-    def judge(self, problems: Sequence[Problem], rollouts: Rollouts, source: str = "") -> Judged:
+    def grade(self, problems: Sequence[Problem], rollouts: Rollouts, source: str = "") -> Grades:
         """The verdicts of the task's grader on the text of each response, as verl and `mcpo evaluate` have them.
 
         A group's equal responses are judged once. source: the held-out tier of the problems; empty for training.
@@ -100,7 +100,7 @@ class Language:
         groups = self._verdicts(self.task.grader_of(source or self.task.source), problems, rollouts)
         correct = [[verdict.status == "correct" for verdict in group] for group in groups]
         correct_PG = torch.tensor(correct, device=rollouts.length_PG.device)
-        return Judged(correct_PG, [[verdict.answer for verdict in group] for group in groups])
+        return Grades(correct_PG, [[verdict.answer for verdict in group] for group in groups])
 
     def rewards(self, function: str, problems: Sequence[Problem], rollouts: Rollouts) -> Tensor:
         """reward_PG: what a user's function (`train.reward`) returns for the text of each response."""

@@ -169,10 +169,10 @@ def _next_tokens(
     if len(x_NE) > size:
         found = [torch.zeros_like(row_M), *(uniform_M.new_zeros(len(row_M), dtype=x_NE.dtype) for _ in range(2))]
         for first, piece_NE in zip(range(0, len(x_NE), size), x_NE.split(size), strict=True):
-            place = ((row_M >= first) & (row_M < first + size)).nonzero().squeeze(-1)
-            part = _next_tokens(draw, policy, piece_NE, row_M[place] - first, uniform_M[place])
-            for whole, values in zip(found, part, strict=True):
-                whole[place] = values
+            index = ((row_M >= first) & (row_M < first + size)).nonzero().squeeze(-1)
+            part = _next_tokens(draw, policy, piece_NE, row_M[index] - first, uniform_M[index])
+            for total, values in zip(found, part, strict=True):
+                total[index] = values
         token_M, logp_M, entropy_M = found
         return token_M, logp_M, entropy_M
     return draw(policy.logits(x_NE), row_M, uniform_M)

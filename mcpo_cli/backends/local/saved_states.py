@@ -53,7 +53,7 @@ class Cohort:
     logp_PGT: Tensor
     """Log-probability of each token of `rollouts` before the step; no arm changes it."""
     number: int
-    """Its place among the cohorts, which decides its random streams."""
+    """Its number among the cohorts, which decides its random streams."""
 
 
 def branch(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
@@ -114,7 +114,7 @@ def _sample(trainer: Trainer, tier: str, problems: Sequence[Problem], n: int, se
     language, prompt_PS = trainer.language, trainer.language.prompts(problems).to(trainer.policy.device)
     shape = n, trainer.spec.train.max_response, 1.0
     rollouts = sample(trainer.policy, prompt_PS, *shape, language.eos, seed, language.stops)
-    return rollouts, language.judge(problems, rollouts, tier).correct_PG
+    return rollouts, language.grade(problems, rollouts, tier).correct_PG
 
 
 def _rows(arm: str, trainer: Trainer, before: Policy, cohort: Cohort, trunk: Trunk) -> Iterator[BranchRow]:
@@ -229,9 +229,9 @@ def compare_states(recorded: Path, repeated: Path, step: int, *, exactly: bool) 
         # Written so that not-a-number differs from everything but the same bits.
         wrong = ((one != other) & ~((one - other).abs() <= allowed)).nonzero() if one.numel() else one.nonzero()
         if len(wrong):
-            place = tuple(wrong[0].tolist())
-            named = f"{name}{list(place)}"
-            differing.append(_difference(step, named, one[place].item(), other[place].item()))
+            index = tuple(wrong[0].tolist())
+            named = f"{name}{list(index)}"
+            differing.append(_difference(step, named, one[index].item(), other[index].item()))
     return Compared(step, values, weights=True, differing=differing)
 
 

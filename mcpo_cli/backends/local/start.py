@@ -60,13 +60,13 @@ def start_policy(spec: RunSpec, attempt: Attempt, stop: Stop) -> tuple[Policy, P
 
 def policy_of(model: Any, spec: RunSpec) -> Policy:
     """The policy that a run of `spec` trains, with the weights of `model` (float32)."""
-    place, lora = device(spec.compute.device), None
+    on, lora = device(spec.compute.device), None
     if spec.model.lora_rank:
-        torch.nn.Module.to(model, place)
+        torch.nn.Module.to(model, on)
         lora = Lora.of(model, spec.model.lora_rank, spec.model.lora_alpha, stream(spec.seed, "init"))
-    reduced = spec.compute.dtype == "bfloat16" or (spec.compute.dtype == "auto" and place.type == "cuda")
+    reduced = spec.compute.dtype == "bfloat16" or (spec.compute.dtype == "auto" and on.type == "cuda")
     dtype = torch.bfloat16 if reduced else None
-    return Policy(model, place, dtype=dtype, lora=lora, kept_rows=spec.compute.micro_batch_tokens)
+    return Policy(model, on, dtype=dtype, lora=lora, kept_rows=spec.compute.micro_batch_tokens)
 
 
 def load(folder: Path, name: str, dtype: str) -> Any:
@@ -201,7 +201,7 @@ def measured_accuracy(spec: RunSpec, policy: Policy, tokenizer: PreTrainedTokeni
     language = Language(task, tokenizer, closed=True)
     prompt_PS, shape = language.prompts(problems).to(policy.device), (PROBE_ROLLOUTS, task.answer_length)
     rollouts = sample(policy, prompt_PS, *shape, 1.0, language.eos, stream(seed, "probe", 0))
-    return float(language.judge(problems, rollouts).correct_PG.double().mean())
+    return float(language.grade(problems, rollouts).correct_PG.double().mean())
 
 
 @torch.no_grad()

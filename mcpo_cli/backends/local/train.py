@@ -17,7 +17,7 @@ from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
 from mcpo_cli.backends.local import checkpoint, gradients
 from mcpo_cli.backends.local.batch import Sampled, greedy_rewards, rewarded
-from mcpo_cli.backends.local.encoding import Judged, Language
+from mcpo_cli.backends.local.encoding import Grades, Language
 from mcpo_cli.backends.local.policy import Policy, product_precision
 from mcpo_cli.backends.local.sampler import Rollouts, sample
 from mcpo_cli.backends.local.start import start_policy, stop_ids
@@ -55,7 +55,7 @@ class Clock:
 
 
 class Trainer:
-    """The state of one run between global steps: weights, optimizer, memories, place in the training stream."""
+    """The state of one run between global steps: weights, optimizer, memories, position in the training stream."""
 
     def __init__(self, spec: RunSpec, attempt: Attempt, policy: Policy, tokenizer: PreTrainedTokenizerBase) -> None:
         self.spec, self.attempt, self.policy, self.tokenizer = spec, attempt, policy, tokenizer
@@ -85,7 +85,7 @@ class Trainer:
             self.step += 1
             self.attempt.phase(f"step {self.step} of {last}")
             self.global_step()
-            if self.spent.evaluation_due:
+            if self.costs.evaluation_due:
                 self.evaluate()
             if self.step in saved:
                 self.save()
@@ -107,7 +107,7 @@ class Trainer:
             updates, mini_batches = self.updater.global_step(batch, self.step)
             if isinstance(self.spec.method, AdvancedMethod):
                 self.method_state = self.spec.method.learn(self.method_state, updates)
-        self.spent.add(
+        self.costs.add(
             rollouts=sampled.correct_PG.numel(),
             sampled_tokens=int(sampled.rollouts.length_PG.sum()),
             trained_tokens=self.updater.trained_tokens,
@@ -115,7 +115,7 @@ class Trainer:
             seconds=clock.seconds["sample"] + clock.seconds["update"],
         )
         with clock.phase("record"):
-            self.record(sampled, with_samples=self.spent.evaluation_due)
+            self.record(sampled, with_samples=self.costs.evaluation_due)
             self.attempt.journal.rows("mini_batches", self.step, mini_batches)
             weights = checkpoint.digest(self.updater.weights())
         entropy = sampled.rollouts.entropy_PGT.sum() / sampled.rollouts.length_PG.sum()
@@ -128,7 +128,7 @@ class Trainer:
             entropy=float(entropy),
             updates=updates,
             probed=probed,
-            spent=self.spent.totals,
+            spent=self.costs.totals,
             seconds=clock.seconds,
             own=measure.process(time.process_time() - clock.cpu_before, sum(clock.seconds.values())),
         )
@@ -186,17 +186,17 @@ class Trainer:
         if "greedy_reward" in method.needs:
             problems = [sampled.problems[index] for index in chosen]
             reward_P, tokens = greedy_rewards(self.policy, self.language, self.spec, self.step, problems)
-            self.spent.beside(rollouts=len(problems), sampled_tokens=tokens)
+            self.costs.add_untrained(rollouts=len(problems), sampled_tokens=tokens)
             step = dataclasses.replace(step, greedy_reward_P=reward_P)
         with checks.at(f"step {self.step}"):
             signals, state = checks.signals(method, step, self.method_state)
-        place_P = torch.arange(len(chosen), device=chosen.device)
+        index_P = torch.arange(len(chosen), device=chosen.device)
         if train.sampler_rounding:
             extra = corrections.columns(train, sampled.batch.logp_PGT, sampler_PGT, sampled.batch.mask_PGT)
             signals = dataclasses.replace(signals, columns={**signals.columns, **extra})
-        return GradedBatch(sampled.batch, sampled.correct_PG[chosen], signals, place_P), state
+        return GradedBatch(sampled.batch, sampled.correct_PG[chosen], signals, index_P), state
 
-    def sample_groups(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Judged]:
+    def sample_groups(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Grades]:
         """A group of rollouts of each problem from stream `seed`, and the verdicts on them."""
         train, language = self.spec.train, self.language
         prompt_PS = language.prompts(problems).to(self.policy.device)
@@ -205,7 +205,7 @@ class Trainer:
             rollouts = sample(
                 self.policy, prompt_PS, *shape, language.eos, seed, language.stops, train.sampler_rounding
             )
-        return rollouts, language.judge(problems, rollouts)
+        return rollouts, language.grade(problems, rollouts)
 
     def probe(self, graded: Graded) -> dict[str, float]:
         """Resample the prompts that are due at this step, under the policy that sampled `graded`; returns metrics."""
@@ -288,7 +288,7 @@ class Trainer:
         """Take up what the journal holds of the steps so far."""
         journal, panel = Journal(self.attempt.folder.parent), self.spec.probe.panel
         self.resampler = Resampler(self.spec, journal, self.step, self.problems.training(self.spec.seed, 0, panel))
-        self.spent = CostTotals(self.spec, journal, self.step)
+        self.costs = CostTotals(self.spec, journal, self.step)
 
 
 def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
@@ -330,7 +330,7 @@ def evaluate(spec: RunSpec, policy: Policy, language: Language, held_out: Proble
             stream(spec.seed, "eval", step, number),
             language.stops,
         )
-        correct_PG = language.judge(problems, rollouts, tier).correct_PG
+        correct_PG = language.grade(problems, rollouts, tier).correct_PG
         for problem, correct in zip(problems, correct_PG.sum(-1).tolist(), strict=True):
             rows.append(EvalRow(step=step, tier=tier, problem=problem.text, n=settings.samples, c=correct))
     return rows

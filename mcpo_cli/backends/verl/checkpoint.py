@@ -80,7 +80,7 @@ def failed(root: Path, step: int, error: Exception) -> RunFailed:
 def complete(root: Path) -> list[int]:
     """The steps of all complete checkpoints, in order."""
     steps = (int(path.name.removeprefix("global_step_")) for path in root.glob("global_step_*"))
-    return sorted(step for step in steps if _is_whole(folder(root, step)))
+    return sorted(step for step in steps if _is_complete(folder(root, step)))
 
 
 def newest(root: Path) -> int:
@@ -109,7 +109,7 @@ def choose(root: Path, step: int, ranks: int) -> None:
         (root / POINTER).unlink(missing_ok=True)
 
 
-def _is_whole(checkpoint: Path) -> bool:
+def _is_complete(checkpoint: Path) -> bool:
     try:
         seal, run_id = read_json(checkpoint / SEAL), checkpoint.parent.parent.name
         sizes = [(checkpoint / name).stat().st_size == size for name, size in seal["bytes"].items()]

@@ -29,7 +29,7 @@ def row(spec: RunSpec, source: str, split: str, index: int, problem: Problem) ->
     """`problem` in verl's schema."""
     grader = functions.absolute(spec.task.grader_of(source))
     own = {"split": split, "index": index, "problem": problem.text, "grader": grader}
-    if functions.is_one(spec.train.reward) and split == "train":
+    if functions.is_function(spec.train.reward) and split == "train":
         own["reward"] = functions.absolute(spec.train.reward)
     return {
         "data_source": source,

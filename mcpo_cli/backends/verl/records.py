@@ -31,7 +31,7 @@ PHASES = {
 }
 """Maps verl's timers to the local backend's phases; the rest of the step is `record`."""
 LOGGERS = {"TENSORBOARD_DIR": "tensorboard", "WANDB_DIR": ".", "SWANLAB_LOG_DIR": "swanlab"}
-"""Environment variables that say where loggers write, and the place in the folder of an attempt."""
+"""Environment variables that say where loggers write, and the path in the folder of an attempt."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def _tracking(spec: RunSpec, attempt_dir: Path) -> Any:
         return None
     from verl.utils.tracking import Tracking
 
-    os.environ.update({variable: str(attempt_dir / place) for variable, place in LOGGERS.items()})
+    os.environ.update({variable: str(attempt_dir / path) for variable, path in LOGGERS.items()})
     # verl looks for a proxy of W&B's in `trainer`.
     return Tracking("mcpo", spec.run_id, list(spec.cluster.loggers), {**spec.identity(), "trainer": {}})
 

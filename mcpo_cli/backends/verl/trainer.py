@@ -100,7 +100,7 @@ class Trainer(PPOTrainerSync):
         panel = [batches.problem(row["extra_info"], row["reward_model"]) for row in rows]
         journal = Journal(self.records.run_dir)
         self.resampler = Resampler(self.spec, journal, step, panel)
-        self.spent = CostTotals(self.spec, journal, step)
+        self.costs = CostTotals(self.spec, journal, step)
 
     def on_each_rank(self, call: Callable[[Any], Returned]) -> list[Returned]:
         """See `engine.on_each_rank`."""
@@ -125,7 +125,7 @@ class Trainer(PPOTrainerSync):
                 self.records.phase(f"step {self.global_steps} of {steps}")
                 due = self.global_steps % self.spec.compute.checkpoint_every == 0 or self.global_steps == steps
                 self.global_step(with_checkpoint=due)
-                if self.spent.evaluation_due:
+                if self.costs.evaluation_due:
                     self.evaluate()
                 if due:
                     self.seal_checkpoint()
@@ -152,7 +152,7 @@ class Trainer(PPOTrainerSync):
         self.records.journal.rows("mini_batches", self.global_steps, self.mini_batches)
         length = [len(tokens) for group in (*self.kept, *self.discarded) for tokens in group.tokens]
         phases = seconds(self.timing_raw)
-        self.spent.add(
+        self.costs.add(
             rollouts=len(length),
             sampled_tokens=sum(length),
             trained_tokens=self.trained_tokens,
@@ -161,7 +161,7 @@ class Trainer(PPOTrainerSync):
         )
         advantage_PG = self.output.signals.advantage_PG
         trained = Trained(self.kept, self.discarded, advantage_PG, self.updates, self.probed, metrics, phases)
-        self.records.step(self.global_steps, trained, self.spent, self.tokenizer)
+        self.records.step(self.global_steps, trained, self.costs, self.tokenizer)
 
     def evaluate(self) -> None:
         """Evaluate the current policy on all held-out problems; raises as `sample_groups` does."""

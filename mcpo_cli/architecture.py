@@ -66,7 +66,7 @@ class Architecture:
 
 
 def read(name: str, config: Mapping[str, Any]) -> Architecture:
-    """The architecture in the content of a config.json; `name` stands in messages.
+    """The architecture in the content of a config.json; `name` is for messages.
 
     Raises:
         ConfigError: a size is missing or has a value of another kind.

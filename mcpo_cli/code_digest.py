@@ -58,7 +58,7 @@ def _is_text(node: ast.AST) -> bool:
 
 
 def _extent(node: ast.AST, lines: list[str]) -> tuple[Position, Position]:
-    """Where a statement begins and ends; a syntax tree counts columns in bytes."""
+    """Beginning and end of a statement; a syntax tree counts columns in bytes."""
     assert isinstance(node, ast.Expr)
     assert node.end_lineno is not None
     assert node.end_col_offset is not None

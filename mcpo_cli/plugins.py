@@ -7,7 +7,7 @@ are searched (mcpo's own `zoo` and `gym` are found so); `mcpo.experiments` names
 in the same way.
 
 What comes from the last two places, and not from mcpo's own distribution, is a plug-in. Its name, version and hash
-stand in the records of runs. One that fails is left out with a message, and `mcpo doctor` shows it.
+are in the records of runs. One that fails is left out with a message, and `mcpo doctor` shows it.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ N = TypeVar("N", bound="Named")
 OWN = "mcpo-cli"
 """The distribution whose entry points are no plug-ins."""
 NEWEST = "mcpo_cli.gym.task"
-"""What the newest of its entry points names: an installation without it is older than this code."""
+"""The module of the newest entry point: an installation without it is older than this code."""
 EXPERIMENTS = "experiments"
 GROUPS = (
     "methods",
@@ -62,7 +62,7 @@ _threads: list[threading.Thread] = []
 
 
 class Named(Protocol):
-    """What is declared as one object."""
+    """A declaration that is one object."""
 
     @property
     def name(self) -> str: ...
@@ -81,7 +81,7 @@ class Plugin:
 
 
 class Found(dict[str, T]):
-    """What was found, by name."""
+    """Declarations by name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class Candidate:
 
     @property
     def source(self) -> str:
-        """What a message names: the module's file."""
+        """The module's file, for messages."""
         spec = importlib.util.find_spec(self.module)
         return str(spec.origin if spec else self.module)
 
@@ -135,7 +135,7 @@ class Candidate:
                 apart = self.path.with_stem(f"{self.path.stem}_{re.sub(r'[^A-Za-z0-9]', '_', self.path.parent.name)}")
                 fix = shlex.join(["mv", str(self.path), str(apart)])
                 raise ImportError(f"{self.source} has the same name (fix: {fix})")
-            # Else its hash would not say what it does.
+            # Else its hash would not cover what it does.
             if SIBLINGS.search(self.path.read_text(encoding="utf-8")):
                 raise ImportError(
                     "a file of a plug-in folder cannot import another one; put both into an installed package"
@@ -197,7 +197,7 @@ def classes(group: str, package: str, base: type) -> Found[Any]:
 
 
 def objects(group: str, packages: Sequence[str], attribute: str, kind: type[N]) -> Found[N]:
-    """What modules declare, by its own `name`: one as `attribute`, several as a tuple `<attribute>S`.
+    """The objects that modules declare, by their `name`: one as `attribute`, several as a tuple `<attribute>S`.
 
     A module that declares neither shares code with others.
     """
@@ -295,7 +295,7 @@ def _candidates(group: str, packages: Sequence[str]) -> Iterator[Candidate]:
 
 
 def _attempt(candidate: Candidate, work: Callable[[Candidate], T]) -> T | None:
-    """What `work` makes of `candidate`; a message and None where a plug-in fails, whatever it raises.
+    """`work(candidate)`; a message and None where a plug-in fails, whatever it raises.
 
     What a plug-in prints meanwhile goes to standard error: standard output is the command's own, such as JSON.
     """

@@ -73,7 +73,7 @@ class Option:
 
 
 def options(kind: type) -> list[Option]:
-    """The options of a dataclass, in the order of its fields; a field with a single value is none."""
+    """The options of a dataclass, in the order of its fields; without fields that have a single value."""
     hints, meanings = typing.get_type_hints(kind), _meanings(kind)
     found = []
     for one in dataclasses.fields(kind):

@@ -1,4 +1,4 @@
-"""What no machine can train of a plan: asked before a start and by a dry run, which say the same."""
+"""Checks for runs that no machine can train, made before a start and by a dry run, with the same messages."""
 
 import functools
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ def _check_problems(spec: RunSpec) -> None:
 
 
 def _tokens(spec: RunSpec) -> Tokens:
-    """How many tokens a prompt has, or at most has where that already fits; 0 where the model is not here.
+    """Counts the tokens of a prompt, or bounds them where the bound fits; 0 where the model is not here.
 
     No text has more tokens than bytes: so most tasks need no tokenizer, whose import takes seconds.
     """

@@ -240,7 +240,7 @@ def sanity(graded: Graded, *, reasons: bool) -> dict[str, float]:
 
 
 def weights(correct_PG: Tensor, advantage_PG: Tensor) -> dict[str, float]:
-    """How the batch's weight is distributed over prompts, from the advantages used in training.
+    """The distribution of the batch's weight over prompts, from the advantages used in training.
 
     The mean effective query weight W = mean_i (c_i - p) A_i per accuracy bin. W equals mean_i c_i A_i (Eq. 6) if a
     group's advantages have mean 0, and ignores a constant added to all of them. Also the share of sum |W| on prompts

@@ -38,7 +38,7 @@ class Factor:
         return float(f"{value:.{DIGITS}g}")
 
     def position(self, value: Any) -> float:
-        """Where `value` lies on the way, in 0..1: the inverse of `at`, with levels at equal distances."""
+        """The position of `value` on the way, in 0..1: the inverse of `at`, with levels at equal distances."""
         import math
 
         if self.levels:
@@ -120,7 +120,7 @@ class Design:
         ]
 
     def positions(self, points: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
-        """Where the factors of points lie, in 0..1: points x factors."""
+        """Positions of the factors of points, in 0..1: points x factors."""
         return np.array([[one.position(point[key]) for key, one in self.factors.items()] for point in points])
 
     def _shares(self, points: int) -> NDArray[np.float64]:
@@ -147,7 +147,7 @@ class Design:
 
 
 def balanced(centred_PF: NDArray[np.float64], sizes: Mapping[str, int], seed: int) -> dict[str, list[int]]:
-    """Which value of each block each point takes, so that no block goes along with a factor or with an earlier block.
+    """Assign a value of each block to each point, so that no block is confounded with a factor or an earlier block.
 
     A Sobol sequence is regular: its points i, i + 8, i + 16, ... share a part of every range, so a block that takes its
     values in turn is confounded with the factors. Here each stratum of as many consecutive points as a block has values

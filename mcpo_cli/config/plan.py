@@ -141,7 +141,7 @@ def split_suite(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def expanded(words: Sequence[str]) -> list[str]:
-    """The words, with a first one that stands for settings replaced by them: a method's name, or a file of settings."""
+    """The words, with a method's name or a file of settings at the beginning replaced by its settings."""
     first, rest = "".join(words[:1]), list(words[1:])
     if first in load.groups()["method"] and first not in suites():
         return [f"method={first}", *rest]

@@ -1,4 +1,4 @@
-"""What an unknown setting may mean: another tool's name for it, its name in another group, or a similar spelling."""
+"""Guesses at an unknown setting: another tool's name for it, its name in another group, or a similar spelling."""
 
 import difflib
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ HABITS = {
 
 
 def unknown_key(key: str, known: Sequence[str], mend: Callable[[str], str]) -> ConfigError:
-    """The error of a key that is none of `known`; `mend` makes the fix of the key that was probably meant."""
+    """The error of a key that is not in `known`; `mend` makes the fix of the key that was probably meant."""
     meant = _meant(key, known)
     hint = f": did you mean {' or '.join(repr(name) for name in meant)}?" if meant else ""
     group = key.partition(".")[0]

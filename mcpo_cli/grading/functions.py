@@ -1,7 +1,7 @@
 """Python functions of users as graders and rewards: `FILE.py:FUNCTION`, called as `function(problem, response, gold)`.
 
 It returns a number, the reward. As a grader, a response is correct if that is at least 1 (so that True is). The file is
-loaded alone, in grading processes only: what it imports must be installed, and its hash says what it does.
+loaded alone, in grading processes only: what it imports must be installed, and its hash identifies it.
 """
 
 import ast
@@ -72,7 +72,7 @@ def absolute(grader: str) -> str:
 
 
 def question(grader: str, problem: str, gold: str) -> str:
-    """What `grader` gets as the gold of `problem`: a function gets the problem's text, too."""
+    """The gold of `problem` as `grader` takes it: a function gets the problem's text, too."""
     return json.dumps([problem, gold]) if is_function(grader) else gold
 
 

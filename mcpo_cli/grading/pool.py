@@ -63,7 +63,7 @@ GRADERS = {
 
 @cache
 def registry() -> Found[str]:
-    """Where each grader is, by name (see `load`); imports only files of plug-in folders."""
+    """The location of each grader, by name (see `load`); imports only files of plug-in folders."""
 
     def declared(candidate: Candidate) -> list[tuple[str, str]]:
         is_one = candidate.path is None or hasattr(candidate.load(), "grade")
@@ -78,7 +78,7 @@ def registry() -> Found[str]:
 
 
 def _where(grader: str) -> str:
-    """What `functions.load` takes for `grader`."""
+    """The location of `grader` as `functions.load` takes it."""
     return functions.absolute(grader) if functions.is_function(grader) else registry()[grader]
 
 

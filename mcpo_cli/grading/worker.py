@@ -85,7 +85,7 @@ def _outcome(judge: Callable[[], Verdict]) -> Verdict:
 
 
 def _forked(judge: Callable[[], Verdict]) -> Verdict:
-    """What `judge` says in a fork that holds neither requests nor replies. Raises ChildProcessError if it dies."""
+    """The verdict of `judge` in a fork that has neither requests nor replies. Raises ChildProcessError if it dies."""
     reading, writing = os.pipe()
     fork = os.fork()
     if fork == 0:

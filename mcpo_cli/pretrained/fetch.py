@@ -96,7 +96,7 @@ def _whole(model: Model, final: Path, wheel: Path | None) -> Path:
 
 
 def _locked(final: Path, model: Model) -> FileLock:
-    """Holds the model's lock; says so where it has to wait for another process."""
+    """Holds the model's lock, with a message while another process has it."""
     lock = FileLock(final.with_name(f".{final.name}.lock"))
     with writing(final):
         try:

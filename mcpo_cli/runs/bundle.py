@@ -129,7 +129,7 @@ def _extract(file: Path, target: Path) -> list[Path]:
                 is_known = MEMBER.fullmatch(member.filename) and member.compress_type in COMPRESSIONS
                 if not is_known or names[member.filename] > 1:
                     raise ConfigError(f"{no_bundle}: it holds {member.filename!r}")
-            # zipfile reads no more of a member than the size that stands in the directory.
+            # zipfile reads no more of a member than the size in the directory.
             if sum(member.file_size for member in members) > max(LEAST_LIMIT, MOST_RATIO * file.stat().st_size):
                 raise ConfigError(f"{no_bundle}: it unpacks to more than {MOST_RATIO} times its size")
             if not members:

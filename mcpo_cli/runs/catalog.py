@@ -23,7 +23,7 @@ from mcpo_cli.runs import attempts
 from mcpo_cli.runs.journal import Journal, read_json, write_json
 
 TAGS = "tags.json"
-"""Tags of runs: words of the user's, kept beside the runs, as they are no part of a run's record."""
+"""Tags of runs: the user's words, kept next to the runs because they are not part of a run's record."""
 TAG = re.compile(r"\w[\w.-]*")
 
 
@@ -61,12 +61,12 @@ class Run:
 
     @property
     def tags(self) -> list[str]:
-        """What the user calls it (`mcpo runs tag`)."""
+        """The user's tags (`mcpo runs tag`)."""
         return tags_of(self.folder.parents[1]).get(self.folder.name, [])
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What runs are chosen and sorted by beside LOOKED_UP: the settings that decide the result, suite and name."""
+        """Criteria to choose and sort runs by: settings that decide the result, suite and name; see also LOOKED_UP."""
         return {
             **self.spec.flat_identity(later_too=True),
             **self.spec.about,
@@ -90,7 +90,7 @@ LOOKED_UP: Mapping[str, Callable[[Run], Any]] = {
     "date": lambda run: run.date,
     "tag": lambda run: frozenset(run.tags),
 }
-"""What else runs are chosen and sorted by: files of each run are read for it, so only if it is asked for."""
+"""More criteria to choose and sort by. Files of each run are read for them, so only if they are asked for."""
 
 
 def runs(home: Path, note: Callable[[str, str], None] = lambda name, why: None) -> Iterator[Run]:
@@ -187,7 +187,7 @@ def folder(home: Path, wanted: str) -> Path:
 def matching(wanted: str, known: Mapping[str, Path], where: Path) -> str:
     """The run id that is `wanted`, or the only one that begins with it; of several, the only one that is no fork.
 
-    A fork that keeps its trunk's method begins as its trunk does, and whoever named the trunk before means it after.
+    The id of a fork that keeps its trunk's method begins like the trunk's; a beginning that meant the trunk still does.
 
     Args:
         known: the folders of runs, by id.

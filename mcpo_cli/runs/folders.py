@@ -58,7 +58,7 @@ def check_policy(policy: Path, purpose: str) -> None:
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with a folder that `atomic_folder` wrote; None if it is intact."""
+    """The damage of a folder that `atomic_folder` wrote; None if it is intact."""
     try:
         for name, written in read_json(folder / MANIFEST)["sha256"].items():
             if not (folder / name).exists():

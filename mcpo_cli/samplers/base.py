@@ -35,7 +35,7 @@ class Stream(Protocol):
 
 
 class Run(Protocol):
-    """What a sampler's options may contradict in the settings of a run."""
+    """The settings of a run that a sampler's options may contradict."""
 
     @property
     def prompts(self) -> int:
@@ -102,12 +102,12 @@ class Draw:
     """The answer to a request."""
 
     positions: tuple[int, ...]
-    """Where the stream has the problems to roll, in the order of the batch; none twice in a step.
+    """Positions in the stream of the problems to roll, in the order of the batch; none twice in a step.
 
     A sampler without a filter draws `Request.prompts`, in one round.
     """
     cursor: int
-    """Where the stream goes on."""
+    """The position at which the stream goes on."""
 
     @classmethod
     def of_fresh(cls, request: Request, count: int) -> "Draw":

@@ -88,7 +88,7 @@ class _Job:
     """The limit that its worker was killed for."""
     tried: bool = False
     """Whether this scheduler started a worker for it."""
-    told: int = 0
+    stops_sent: int = 0
     """Number of stop requests passed on to the worker."""
     error: str | None = None
     progress: Progress = field(default_factory=Progress)
@@ -176,14 +176,14 @@ class _Scheduler:
             server.close()
 
     def _pass_on_stops(self) -> None:
-        going = [job for job in self.jobs if job.process and job.told < min(self.stops, 2)]
+        going = [job for job in self.jobs if job.process and job.stops_sent < min(self.stops, 2)]
         for job in going:
             assert job.process is not None
             if self.stops == 1:
                 job.process.stop()
             else:
                 job.process.kill()
-            job.told = min(self.stops, 2)
+            job.stops_sent = min(self.stops, 2)
         if going and self.stops == 1:
             self.display.note("stopping: runs write a checkpoint if it takes seconds (Ctrl-C again to kill them)")
 

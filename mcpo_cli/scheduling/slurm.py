@@ -139,11 +139,11 @@ class Task:
         if self.stop_file.exists():
             return 128 + signal.SIGINT, 0
         self._process = begin(self.command, self.environment, self.log)
-        told = False
+        asked = False
         while (code := self._process.poll()) is None:
-            if not told and self.stop_file.exists():
+            if not asked and self.stop_file.exists():
                 self._process.send_signal(signal.SIGINT)
-                told = True
+                asked = True
             time.sleep(POLL_SECONDS)
         return code, self._process.pid
 

@@ -52,7 +52,7 @@ def check_sampler(sampler: Sampler) -> list[Outcome]:
 
 
 def name_and_options(sampler: Sampler) -> None:
-    """The name can stand in settings, and the options agree with each other."""
+    """The name can be in settings, and the options agree with each other."""
     assert re.fullmatch(r"[A-Za-z0-9._-]+", sampler.name), f"name {sampler.name!r}"
     for message, _ in contradictions.of(_spec(sampler)):
         raise AssertionError(message)

@@ -26,7 +26,7 @@ DRAWN = 512
 JUDGED = 32
 """Problems of training, and of each tier, whose answers are graded."""
 NAME = re.compile(r"[\w. -]+")
-"""What MLflow takes as a part of a metric's name."""
+"""Characters that MLflow takes in a metric's name."""
 ODD = ("", "\n", "no answer", "?" * 5000, "\\boxed{" * 300, "1e999", "\u00e9\u4e2d\U0001f600")
 """Responses that say nothing."""
 TELL = """

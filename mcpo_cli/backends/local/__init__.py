@@ -26,7 +26,7 @@ from mcpo_cli.tasks import closed
 
 @dataclass(frozen=True)
 class Free:
-    """What this machine has left for runs."""
+    """Memory and disk that are free on this machine."""
 
     memory: float
     """Bytes of memory that are free."""

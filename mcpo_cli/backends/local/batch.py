@@ -128,7 +128,7 @@ def greedy_rewards(
 
 
 def _most_likely(rounding: float, logits_NV: Tensor, row_M: Tensor, uniform_M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """See `Draw`: of equally likely tokens the first. The largest logit, NaN if one is, stands for what is not used."""
+    """See `Draw`: of equally likely tokens the first. The others, the largest logit or NaN, are not used."""
     logits_NV = corrections.rounded(logits_NV, rounding)
     largest_M = logits_NV.amax(-1)[row_M]
     return logits_NV.argmax(-1)[row_M], largest_M, largest_M

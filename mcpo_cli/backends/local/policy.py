@@ -1,6 +1,6 @@
 """The policy: a stock causal LM whose forward pass computes each distinct beginning of a group's rollouts once.
 
-`tree.py` says what a beginning is and draws the tree of a group. `Policy.log_probs` runs a whole tree at once, for
+`tree.py` explains beginnings with a drawing of a group's tree. `Policy.log_probs` runs a whole tree at once, for
 training; `sampler.Growth` adds a level of rows at a time. In both, linear layers see the rows of all groups as
 one matrix without padding, attention sees one sequence per group, and a mask lets each row see its own ancestors only.
 
@@ -40,10 +40,10 @@ Measure = Callable[[Tensor], Tensor]
 """Log-probabilities NV to a number N of each row's distribution."""
 
 KeysValues = list[tuple[Tensor, Tensor]]
-"""Keys and values BLHD, a pair a layer."""
+"""Keys and values BLHD, one pair per layer."""
 
 Matrices = Sequence[tuple[Tensor, Tensor | None]]
-"""Weight and bias of linear layers that multiply the same input; their outputs stand side by side."""
+"""Weight and bias of linear layers that multiply the same input; their outputs are concatenated."""
 
 ROW_COST = 200
 """Pairs of rows in an attention that cost as much as everything else of a row (toy-s: 180); more in wider layers."""

@@ -1,4 +1,4 @@
-"""What is done with the saved states of a run: one global step by several arms, sampling, and training steps again.
+"""Uses of a run's saved states: one global step by several arms, sampling, and training steps again.
 
 In `branch` all arms take their step on the same batch. The change of a prompt's accuracy is estimated from rollouts of
 the policies before and after the step together (multiple importance sampling with the balance heuristic, Veach and
@@ -25,7 +25,7 @@ from mcpo_cli.backends import Stop, checks
 from mcpo_cli.backends.local import checkpoint
 from mcpo_cli.backends.local.batch import Sampled
 from mcpo_cli.backends.local.policy import Policy, product_precision
-from mcpo_cli.backends.local.sampler import Rollouts, sample
+from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.local.start import start_policy
 from mcpo_cli.backends.local.train import Trainer, begin
 from mcpo_cli.backends.local.tree import lengths
@@ -111,10 +111,8 @@ def _cohort(
 
 def _sample(trainer: Trainer, tier: str, problems: Sequence[Problem], n: int, seed: int) -> tuple[Rollouts, Tensor]:
     """n rollouts at temperature 1 of each problem under the current policy, and which are correct."""
-    language, prompt_PS = trainer.language, trainer.language.prompts(problems).to(trainer.policy.device)
-    shape = n, trainer.spec.train.max_response, 1.0
-    rollouts = sample(trainer.policy, prompt_PS, *shape, language.eos, seed, language.stops)
-    return rollouts, language.grade(problems, rollouts, tier).correct_PG
+    rollouts = trainer.sample(problems, n, trainer.spec.train.max_response, 1.0, seed)
+    return rollouts, trainer.language.grade(problems, rollouts, tier).correct_PG
 
 
 def _rows(arm: str, trainer: Trainer, before: Policy, cohort: Cohort, trunk: Trunk) -> Iterator[BranchRow]:
@@ -170,7 +168,7 @@ def observe(spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], pr
     checkpoint are resampled under the same one, the control, and under the later ones.
     """
     torch.set_num_threads(spec.compute.threads)
-    transformers.utils.logging.disable_progress_bar()  # it is somebody's terminal that this runs in
+    transformers.utils.logging.disable_progress_bar()  # this process has the user's terminal
     policy, tokenizer = start_policy(spec, attempt, stop=lambda: False)
     trainer = Trainer(_looking(spec, steps, prompts), attempt, policy, tokenizer)
     for folder in folders.checkpoints(run_dir):
@@ -197,8 +195,8 @@ def repeat(spec: RunSpec, attempt: Attempt, stop: Stop, steps: Collection[int]) 
     Raises:
         Interrupted: `stop` said so. RunFailed: the run cannot go on.
     """
-    transformers.utils.logging.disable_progress_bar()  # it is somebody's terminal that this runs in
-    # The one that `stop` has it write, and the base policy's, are beside theirs.
+    transformers.utils.logging.disable_progress_bar()  # this process has the user's terminal
+    # Besides the checkpoints of `steps`: the base policy's, and the one that is written when `stop` is true.
     compute = dataclasses.replace(spec.compute, checkpoints=len(steps) + 2)
     trainer = begin(dataclasses.replace(spec, compute=compute), attempt, stop)
     with product_precision(trainer.policy):

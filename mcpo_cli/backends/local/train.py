@@ -35,7 +35,6 @@ from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, write_atomic
 from mcpo_cli.seeds import stream
-from mcpo_cli.tasks import Problems
 
 
 @dataclass
@@ -198,14 +197,25 @@ class Trainer:
 
     def sample_groups(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Grades]:
         """A group of rollouts of each problem from stream `seed`, and the verdicts on them."""
-        train, language = self.spec.train, self.language
-        prompt_PS = language.prompts(problems).to(self.policy.device)
+        train = self.spec.train
         shape = train.rollouts, train.max_response, train.temperature
         with checks.at(f"step {self.step}"):
-            rollouts = sample(
-                self.policy, prompt_PS, *shape, language.eos, seed, language.stops, train.sampler_rounding
-            )
-        return rollouts, language.grade(problems, rollouts)
+            rollouts = self.sample(problems, *shape, seed, train.sampler_rounding)
+        return rollouts, self.language.grade(problems, rollouts)
+
+    def sample(
+        self,
+        problems: Sequence[Problem],
+        rollouts: int,
+        max_response: int,
+        temperature: float,
+        seed: int,
+        rounding: float = 0.0,
+    ) -> Rollouts:
+        """Groups of rollouts of `problems` under the current policy; see `sampler.sample`."""
+        language, prompt_PS = self.language, self.language.prompts(problems).to(self.policy.device)
+        shape = rollouts, max_response, temperature
+        return sample(self.policy, prompt_PS, *shape, language.eos, seed, language.stops, rounding)
 
     def probe(self, graded: Graded) -> dict[str, float]:
         """Resample the prompts that are due at this step, under the policy that sampled `graded`; returns metrics."""
@@ -251,10 +261,16 @@ class Trainer:
             self.attempt.journal.rows("samples", self.step, rows)
 
     def evaluate(self) -> None:
-        """All held-out tiers under the current policy."""
+        """One row per problem of every held-out tier under the current policy, in the tiers' order."""
         self.attempt.phase(f"evaluation after step {self.step} of {self.spec.train.steps}")
-        with checks.at(f"evaluation after step {self.step}"):
-            rows = evaluate(self.spec, self.policy, self.language, self.problems, self.step)
+        settings, rows = self.spec.eval, list[EvalRow]()
+        shape = settings.samples, self.spec.train.max_response, settings.temperature
+        for number, (tier, problems) in enumerate(self.problems.tiers(settings.problems).items()):
+            with checks.at(f"evaluation after step {self.step}"):
+                rollouts = self.sample(problems, *shape, stream(self.spec.seed, "eval", self.step, number))
+            correct_PG = self.language.grade(problems, rollouts, tier).correct_PG
+            for problem, c in zip(problems, correct_PG.sum(-1).tolist(), strict=True):
+                rows.append(EvalRow(step=self.step, tier=tier, problem=problem.text, n=settings.samples, c=c))
         self.attempt.journal.rows("eval", self.step, rows)
 
     def save(self) -> None:
@@ -276,13 +292,10 @@ class Trainer:
         saved = checkpoint.load(folder)
         self.step, self.cursor = saved.step, saved.cursor
         self.updater.load_state(saved.tensors)
-        self.method_state = self._on_device(saved.tensors.get("method", self.method_state))
+        state = saved.tensors.get("method", self.method_state)
+        self.method_state = {name: tensor.to(self.policy.device) for name, tensor in state.items()}
         self.sampler_state = checkpoint.as_columns(saved.tensors.get("sampler", {}))
         self._follow_journal()
-
-    def _on_device(self, state: State) -> State:
-        """The state of a method on the policy's device."""
-        return {name: tensor.to(self.policy.device) for name, tensor in state.items()}
 
     def _follow_journal(self) -> None:
         """Take up what the journal holds of the steps so far."""
@@ -314,23 +327,3 @@ def begin(spec: RunSpec, attempt: Attempt, stop: Stop) -> Trainer:
     if start := attempt.status["start_step"]:
         trainer.restore(folders.checkpoint_of(attempt.folder.parent, start))
     return trainer
-
-
-def evaluate(spec: RunSpec, policy: Policy, language: Language, held_out: Problems, step: int) -> list[EvalRow]:
-    """One row a problem of every tier, in the tiers' order."""
-    settings, rows = spec.eval, []
-    for number, (tier, problems) in enumerate(held_out.tiers(settings.problems).items()):
-        rollouts = sample(
-            policy,
-            language.prompts(problems).to(policy.device),
-            settings.samples,
-            spec.train.max_response,
-            settings.temperature,
-            language.eos,
-            stream(spec.seed, "eval", step, number),
-            language.stops,
-        )
-        correct_PG = language.grade(problems, rollouts, tier).correct_PG
-        for problem, correct in zip(problems, correct_PG.sum(-1).tolist(), strict=True):
-            rows.append(EvalRow(step=step, tier=tier, problem=problem.text, n=settings.samples, c=correct))
-    return rows

@@ -46,7 +46,7 @@ def stack(prompts: Sequence[Tensor]) -> Tensor:
 def branch(row_M: Tensor, token_M: Tensor, vocabulary: int) -> tuple[Tensor, Tensor, Tensor]:
     """The rows that M rollouts come to from rows `row_M` with one token more each.
 
-    Returns parent_N and token_N of the new rows, which stand in that order, and the new row_M.
+    Returns parent_N and token_N of the new rows, in that order, and the new row_M.
     """
     beginning_N, row_M = torch.unique(row_M * vocabulary + token_M, return_inverse=True)
     return beginning_N // vocabulary, beginning_N % vocabulary, row_M
@@ -54,7 +54,7 @@ def branch(row_M: Tensor, token_M: Tensor, vocabulary: int) -> tuple[Tensor, Ten
 
 @dataclass(frozen=True)
 class Tree:
-    """The rows of groups of rollouts, and where each stands in the sequences that attention works on.
+    """The rows of groups of rollouts, and the position of each in the sequences that attention works on.
 
     The prompts' rows come first: the tokens that all prompts share, then position by position those that predict
     nothing, then the last token of each prompt. The distinct beginnings follow, by sequence.
@@ -77,7 +77,7 @@ class Tree:
     shortest: int
     """Tokens of the shortest prompt: slots before its last one hold rows that predict nothing."""
     silent: int
-    """How many rows predict nothing: the first ones, of prompts but for their last tokens."""
+    """The number of rows that predict nothing: the first ones, of prompts but for their last tokens."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def grow(prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor, vocabulary: int
 
     _, row_K = torch.unique(sequence_K * (T * M) + beginning_K, return_inverse=True)
     N = int(row_K.max()) + 1 if len(row_K) else 0
-    # One of the rollouts that read a row says what the row is.
+    # Any rollout that reads a row determines its token and level.
     reader_N = row_K.new_zeros(N).scatter_(0, row_K, torch.arange(len(row_K), device=device))
     rollout_N, level_N, sequence_N = rollout_K[reader_N], level_K[reader_N], sequence_K[reader_N]
     group_B = torch.arange(P, device=device).repeat_interleave(parts_P)
@@ -169,7 +169,7 @@ def _shared(prompt_PS: Tensor) -> int:
 
 
 def ranks(sequence_N: Tensor, sequences: int) -> Tensor:
-    """The number of each row within its sequence, from 0; rows of a sequence stand together."""
+    """The number of each row within its sequence, from 0; rows of a sequence are adjacent."""
     count_B = sequence_N.bincount(minlength=sequences)
     return torch.arange(len(sequence_N), device=sequence_N.device) - (count_B.cumsum(0) - count_B)[sequence_N]
 

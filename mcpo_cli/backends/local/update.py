@@ -76,7 +76,7 @@ class Updater:
         self.trained_tokens = 0
         self.previous = policy.copy() if "previous_policy" in method.needs else None
         self.reference = policy.copy() if "reference_policy" in method.needs else None
-        # A micro-batch a thread where operations are too small for torch's own threads, which split every one of them.
+        # One micro-batch per thread where operations are too small for torch's own threads, which split each of them.
         apart = compute.threads > 1 and policy.layer_weights < WORTH_SPLITTING
         self._map = _threads(compute.threads).map if apart else map
         self.optimizer = torch.optim.AdamW(
@@ -118,7 +118,7 @@ class Updater:
             screened_M = trained_M & ~(batch.signals.advantage_PG != 0).any(-1)
             trained_M[screened_M] = self._screen(method, batch, screened_M, total, on_policy, sums)
         if not trained_M.any():
-            # The optimizer still moves by its momentum, and the loss is recorded: one group stands for all.
+            # The optimizer still moves by its momentum, and the loss is recorded, of one group in place of all.
             trained_M[0] = True
         rollouts = batch.rollouts.select(trained_M)
         self.trained_tokens += int((rollouts.length_PG + trees.lengths(rollouts.prompt_PS)[:, None]).sum())
@@ -169,7 +169,7 @@ class Updater:
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
 
     def _others(self) -> dict[str, Policy]:
-        """The policies that are kept beside the trained one, by the name of their file."""
+        """The policies that are kept in addition to the trained one, by the name of their file."""
         kept = {"previous": self.previous, "reference": self.reference}
         return {name: policy for name, policy in kept.items() if policy is not None}
 

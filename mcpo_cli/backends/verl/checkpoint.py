@@ -26,9 +26,9 @@ METHOD = "method.safetensors"
 POINTER = "latest_checkpointed_iteration.txt"
 """File that tells verl which step to resume from."""
 LORA_A, LORA_B, LORA_WEIGHT = ".lora_A.default.weight", ".lora_B.default.weight", ".base_layer.weight"
-"""How the names of a layer's matrices and of its weights end in peft's models."""
+"""Suffixes of a layer's matrices and of its weights in peft's models."""
 PEFT_PREFIX = "base_model.model."
-"""How all names of peft's models begin."""
+"""Prefix of all names in peft's models."""
 
 
 def folder(root: Path, step: int) -> Path:

@@ -172,7 +172,7 @@ def _actors(trainer: Any) -> Iterator[tuple[str, Any]]:
 
 
 class Rounding:
-    """How much of the change of log-probabilities over a gradient step is rounding to bfloat16.
+    """The part of the change of log-probabilities over a gradient step that is rounding to bfloat16.
 
     Begins before a gradient step of verl's `trainer` on the sequences of `batch`; `over_step` ends after it. It is
     measured once per run, over its first gradient step, for the price of two passes without gradients.

@@ -118,7 +118,7 @@ def table(spec: RunSpec, paths: Paths) -> Table:
 
 @functools.cache
 def _template() -> dict[str, Any]:
-    """Our table of verl's settings; `${name}` stands for a value."""
+    """Our table of verl's settings, with `${name}` in place of values."""
     return read_yaml(Path(__file__).with_name("settings.yaml"))
 
 

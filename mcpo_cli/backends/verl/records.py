@@ -52,7 +52,7 @@ class Trained:
 
 
 class Records:
-    """The journal of one attempt, written by verl's trainer, and the loggers beside it."""
+    """The journal of one attempt, written by verl's trainer, and its loggers."""
 
     def __init__(self, spec: RunSpec, attempt_dir: Path) -> None:
         self.spec, self.run_dir = spec, attempt_dir.parent

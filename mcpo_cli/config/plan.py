@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import headings, paths, plugins
+from mcpo_cli import paths, plugins, redaction
 from mcpo_cli.config import arms, load, own, reading
 from mcpo_cli.config.design import Design
 from mcpo_cli.config.reading import MAX_VALUES, key_of, read_yaml
@@ -202,8 +202,8 @@ def read(name: str) -> Suite:
             raise ConfigError("arms: at least one is needed", fix="arms: {NAME: [method=mcpo]}")
         if len(suite.arms) > MAX_VALUES:
             raise ConfigError(f"arms: {len(suite.arms)}, of at most {MAX_VALUES}", fix="several suites")
-        if wrong := headings.unfit([*suite.arms, suite.title]):
-            raise ConfigError(f"the name of an arm or the title cannot be shown: {wrong}", fix=headings.FIX)
+        if wrong := redaction.unfit_heading([*suite.arms, suite.title]):
+            raise ConfigError(f"the name of an arm or the title cannot be shown: {wrong}", fix=redaction.HEADING_FIX)
         if suite.design:
             suite.design.check()
             _check_keys([*suite.design.factors, *suite.design.blocks])

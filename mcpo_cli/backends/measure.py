@@ -162,7 +162,7 @@ def global_step(
     entropy: float,
     updates: Mapping[str, float],
     probed: Mapping[str, float],
-    spent: Mapping[str, float],
+    costs: Mapping[str, float],
     seconds: Mapping[str, float],
     own: Mapping[str, float],
 ) -> StepRow:
@@ -174,7 +174,7 @@ def global_step(
         entropy: mean over tokens, in nats.
         updates: metrics of the gradient steps.
         probed: metrics of probes.
-        spent: totals, this step included.
+        costs: totals, this step included.
         seconds: by phase.
         own: metrics that only this backend has.
     """
@@ -187,7 +187,7 @@ def global_step(
         **probed,
         **signs(correct_PG, advantage_PG),
         **sampling(len(graded.problems), len(in_batch), spec.train.prompts),
-        **spent,
+        **costs,
         **speed(seconds, float(graded.length_PG.sum())),
         **own,
     }

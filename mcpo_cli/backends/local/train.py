@@ -127,7 +127,7 @@ class Trainer:
             entropy=float(entropy),
             updates=updates,
             probed=probed,
-            spent=self.costs.totals,
+            costs=self.costs.totals,
             seconds=clock.seconds,
             own=measure.process(time.process_time() - clock.cpu_before, sum(clock.seconds.values())),
         )

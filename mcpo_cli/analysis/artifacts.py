@@ -56,7 +56,7 @@ def declared() -> Found[Artifact]:
     found = plugins.objects("artifacts", (), "ARTIFACT", Artifact)
     for name, artifact in list(found.items()):
         if unknown := set(artifact.needs) - plan.suites().keys():
-            plugins.note(
+            plugins.warn(
                 f"artifact '{name}' needs suites that do not exist: {', '.join(sorted(unknown))}; it is left out"
             )
             del found[name]

@@ -15,7 +15,7 @@ from mcpo_cli import probes
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import MissingCells
 from mcpo_cli.home import run_dir
-from mcpo_cli.machine import lasting
+from mcpo_cli.machine import freeze_gc
 from mcpo_cli.probes import run as probe_run
 from mcpo_cli.probes.base import Finding
 from mcpo_cli.records import AXES, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, SampleRow, StepRow
@@ -101,7 +101,7 @@ class LoadedJournal(Journal):
 
 def _to_stay(make: Callable[[], Made]) -> Made:
     """The result of `make`, frozen out of garbage collection: it lives until the process exits."""
-    with lasting():
+    with freeze_gc():
         return make()
 
 

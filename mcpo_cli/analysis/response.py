@@ -111,7 +111,7 @@ def evenly(factors: int) -> Floats:
 
 def _places(design: Design) -> Floats:
     """The settings of the design's points, scaled to 0..1, by the number of the point."""
-    return design.places(design.settings())
+    return design.positions(design.settings())
 
 
 def frontier(rows: pd.DataFrame, suite: Suite, key: str) -> pd.DataFrame:
@@ -128,7 +128,7 @@ def frontier(rows: pd.DataFrame, suite: Suite, key: str) -> pd.DataFrame:
     factors, factor = suite.design.factors, list(suite.design.factors).index(key)
     place_PF = _places(suite.design)
     at = list(factors[key].levels) or [factors[key].at(place) for place in np.linspace(0, 1, ALONG)]
-    place_M1 = np.array([[factors[key].place(value)] for value in at])
+    place_M1 = np.array([[factors[key].position(value)] for value in at])
     rest = evenly(len(factors))
     found = []
     for arm, here in rows.groupby("arm", sort=False):
@@ -353,7 +353,7 @@ def _panel(
 
 def _ticks(axes: Axes, side: Literal["x", "y"], key: str, factor: Factor, *, shown: bool) -> None:
     """The setting's values in the place of 0..1, if `shown` with their labels."""
-    at = [factor.place(level) for level in factor.levels] if factor.levels else list(TICKS)
+    at = [factor.position(level) for level in factor.levels] if factor.levels else list(TICKS)
     texts = [f"{level:g}" for level in factor.levels] if factor.levels else [f"{factor.at(place):g}" for place in at]
     axis = axes.xaxis if side == "x" else axes.yaxis
     axis.set_ticks(at, texts)

@@ -36,7 +36,7 @@ def artifacts() -> dict[str, Artifact]:
                     raise plugins.taken(f"artifact '{name}'", found[name].source or "", path)
                 found[name] = of(name if suite else str(path))
         except ConfigError as error:
-            plugins.note(f"{error.message}; it is left out")
+            plugins.warn(f"{error.message}; it is left out")
     return found
 
 

@@ -184,7 +184,7 @@ def build_forks(chosen: Plan, overrides: Sequence[str]) -> BuiltArtifact:
         cell.spec.run_id: (cell.arm, probe.measure(cell.spec, Journal(run_dir(cell.spec.run_id))))
         for cell in chosen.cells
     }
-    run_id, step = forking.place(first.fork)
+    run_id, step = forking.parse(first.fork)
     name = f"fork-{run_id}-{step}"
     builder = ArtifactBuilder({}, home() / "reports", first.scale, overrides)
     path = _write_rows(builder.folder, name, fork_tables.rows(findings))

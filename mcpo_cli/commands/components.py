@@ -154,10 +154,12 @@ SamplerOptions = Annotated[
 @sampler_app.command("list")
 def list_samplers(as_json: Json = False, debug: Debug = False) -> None:
     """One line per sampler."""
+    from mcpo_cli import settings
     from mcpo_cli.commands import console
-    from mcpo_cli.samplers import describe, registry
+    from mcpo_cli.samplers import registry
 
-    listed = [{"sampler": name, "about": describe.summary(kind)} for name, kind in sorted(registry().items())]
+    about = {name: settings.summary(settings.docstring(kind)) for name, kind in sorted(registry().items())}
+    listed = [{"sampler": name, "about": text} for name, text in about.items()]
     console.print_list("samplers", listed, {"sampler": "sampler", "about": "what it is"}, as_json=as_json)
 
 
@@ -166,11 +168,11 @@ def show_sampler(
     name: SamplerName, options: SamplerOptions = None, as_json: Json = False, debug: Debug = False
 ) -> None:
     """Source, rule and options of a sampler."""
+    from mcpo_cli import settings
     from mcpo_cli.commands import console
-    from mcpo_cli.samplers import describe
 
     sampler = _sampler(name, options)
-    text, found = describe.text(type(sampler)), _options(sampler)
+    text, found = settings.docstring(type(sampler)), _options(sampler)
     if as_json:
         console.print_json({"sampler": name, "text": text, "options": found})
         return

@@ -134,8 +134,8 @@ def sync_evaluations(store: "Store") -> dict[str, int]:
 
 
 def _connected(uri: str) -> "Store":
-    # Imported here because importing mlflow takes seconds. Not as `lasting`: that would keep what an engine of the same
-    # process has made from being freed at its end.
+    # Imported here because importing mlflow takes seconds. Without `freeze_gc`: that would keep what an engine of the
+    # same process has made from being freed at its end.
     from mcpo_cli.store.mlflow import Store
 
     store = Store(uri)

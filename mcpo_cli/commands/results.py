@@ -349,9 +349,9 @@ def reproduce(
 
 def report(overrides: Overrides = None, as_json: Json = False, debug: Debug = False) -> None:
     """Build everything whose runs are done, and write report.html and report.md. Trains nothing."""
-    from mcpo_cli.machine import lasting
+    from mcpo_cli.machine import freeze_gc
 
-    with lasting():
+    with freeze_gc():
         from mcpo_cli.commands import build_artifacts
 
     build_artifacts.report(overrides or [], as_json=as_json)

@@ -111,10 +111,10 @@ def tag(
     """Give a run tags, which `mcpo runs list --where tag=TAG` finds."""
     from mcpo_cli.commands import console
     from mcpo_cli.home import location
-    from mcpo_cli.runs import catalog, tags
+    from mcpo_cli.runs import catalog
 
     name = catalog.folder(location(), run_id).name
-    now = tags.change(location(), name, words, remove=remove)
+    now = catalog.tag(location(), name, words, remove=remove)
     if as_json:
         console.print_json({"run_id": name, "tags": now})
     else:
@@ -170,14 +170,14 @@ def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
     from mcpo_cli import extras
     from mcpo_cli.commands import console, publish
     from mcpo_cli.errors import ConfigError, StoreError
-    from mcpo_cli.machine import lasting
+    from mcpo_cli.machine import freeze_gc
     from mcpo_cli.store import resolve
 
     extras.require("mlflow", "mcpo runs sync")
     uri = resolve("")
     if uri is None:
         raise ConfigError("MLFLOW_TRACKING_URI=offline names no store", fix="unset MLFLOW_TRACKING_URI")
-    with lasting():
+    with freeze_gc():
         from mcpo_cli.store.mlflow import Store
 
     store = Store(uri)

@@ -14,7 +14,7 @@ import yaml
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, first_line
 from mcpo_cli.evaluation.metrics import over_problems
-from mcpo_cli.model_facts import HUB_ID
+from mcpo_cli.model_files import HUB_ID
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.runs.provenance import RECORD

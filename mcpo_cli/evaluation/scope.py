@@ -131,10 +131,10 @@ def _generated() -> dict[str, type[GeneratedTask]]:
 
 def _published(name: str, file: str, path: str) -> Loaded:
     """The benchmark `name`, from the Hugging Face Hub, `file` or `path`; one that is not declared needs a `file`."""
-    declared = data.is_one(name, "benchmark")
+    declared = data.is_dataset(name, "benchmark")
     is_taken = name in data.names() or name in tasks.registry()
     if not declared and (is_taken or not (file and re.fullmatch(r"\w[\w.-]*", name))):
-        why = "is a training set" if data.is_one(name, "train") else "is not a benchmark"
+        why = "is a training set" if data.is_dataset(name, "train") else "is not a benchmark"
         fix = "mcpo data list, or --benchmarks NAME=FILE for one of your own"
         raise ConfigError(f"'{name}' {why}: {nearest(name, evaluable())}", fix=fix)
     source = paths.named(file or path) if file or path else None

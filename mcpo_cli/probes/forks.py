@@ -32,7 +32,7 @@ def _fork(spec: RunSpec, journal: Journal) -> Finding:
     """
     if not spec.fork:
         raise RunFailed(f"{spec.run_id} is not a fork", fix=f"mcpo fork {spec.run_id} --at STEP method=NAME")
-    run_id, left = forking.place(spec.fork)
+    run_id, left = forking.parse(spec.fork)
     other = Journal(journal.run_dir.parent / run_id)
     if not other.attempts():
         raise RunFailed(f"{run_id}, which {spec.run_id} is forked from, is not in {journal.run_dir.parent}")

@@ -87,7 +87,7 @@ def steps(spec: RunSpec, count: int, at: Sequence[int], seed: int) -> list[int]:
     Raises:
         ConfigError: the run has no such step, or took it over from the run that it is forked from.
     """
-    parent, shared = forking.place(spec.fork) if spec.fork else ("", 0)
+    parent, shared = forking.parse(spec.fork) if spec.fork else ("", 0)
     last = spec.train.steps
     if wrong := [step for step in at if not 1 <= step <= last]:
         raise ConfigError(
@@ -115,7 +115,7 @@ def stretches(run: Run, asked: Sequence[int]) -> list[Stretch]:
     for step in asked:
         starts.setdefault(max((one for one in kept if one < step), default=0), []).append(step)
     if run.spec.fork and 0 in starts:
-        parent, shared = forking.place(run.spec.fork)
+        parent, shared = forking.parse(run.spec.fork)
         raise ConfigError(
             f"{run.spec.run_id} is a fork and its state after step {shared}, where it began, is gone",
             fix=f"mcpo verify {parent}, the run that it is forked from",

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from mcpo_cli import headings
+from mcpo_cli import redaction
 from mcpo_cli.errors import ConfigError, bad_data
 from mcpo_cli.statistics.crossed import Ints
 from mcpo_cli.statistics.stats import Floats
@@ -219,5 +219,5 @@ def checked(
 
 def check_headings(path: Path, kind: str, names: Iterable[str]) -> None:
     """Raise ConfigError if a name of a benchmark or model (`kind`) can be no heading."""
-    if wrong := headings.unfit(names):
-        raise bad_data(f"{path}: the name of a {kind} cannot be shown: {wrong}", fix=headings.FIX)
+    if wrong := redaction.unfit_heading(names):
+        raise bad_data(f"{path}: the name of a {kind} cannot be shown: {wrong}", fix=redaction.HEADING_FIX)

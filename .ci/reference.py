@@ -14,9 +14,10 @@ from pathlib import Path
 import typer
 from typer.cli import get_docs_for_click
 
-from mcpo_cli.config import glossary, reference
+from mcpo_cli.config import reference
 from mcpo_cli.main import app
-from mcpo_cli.samplers import Sampler, describe, registry
+from mcpo_cli.samplers import Sampler, registry
+from mcpo_cli.settings import docstring, summary
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 EXAMPLES = re.compile(r"\x08\nExamples:\n((?:  .*\n)+)")
@@ -38,6 +39,8 @@ LISTED = re.compile(r"^\* `([a-z]+)`: .*$", re.MULTILINE)
 """A verb in the list of all verbs, where typer cuts its description."""
 
 
+CHECKED = "Checked: "
+"""Begins the paragraph of a sampler's docstring that says what it was checked against."""
 SAMPLERS = """\
 # Samplers
 
@@ -130,7 +133,7 @@ def samplers() -> str:
     table = [head, *(_sampler_row(name, kind) for name, kind in kinds.items())]
     parts = [SAMPLERS, "\n".join(table), ABSENT]
     for name, kind in kinds.items():
-        parts += [f"## {name}", describe.text(kind).partition(f"\n\n{describe.CHECKED}")[0]]
+        parts += [f"## {name}", docstring(kind).partition(f"\n\n{CHECKED}")[0]]
         if options := [
             entry for entry in reference.entries() if entry.key.startswith("sampler.") and name in entry.owners
         ]:
@@ -140,13 +143,14 @@ def samplers() -> str:
 
 
 def _sampler_row(name: str, kind: type[Sampler]) -> str:
-    about = describe.summary(kind).rstrip(".")
-    return f"| [`{name}`](#{name}) | {about} | {describe.checked(kind).rstrip('.')} |"
+    text = docstring(kind)
+    checked = " ".join(text.partition(f"\n\n{CHECKED}")[2].partition("\n\n")[0].split())
+    return f"| [`{name}`](#{name}) | {summary(text).rstrip('.')} | {checked.rstrip('.')} |"
 
 
 def concepts() -> str:
     """The page of all words, a table a section."""
-    found = glossary.read()
+    found = reference.glossary()
     parts = ["# Concepts", found.intro]
     for title, words in found.sections.items():
         columns = ["word", "meaning", *(["example"] if any(word.example for word in words) else [])]

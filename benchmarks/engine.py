@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from benchmarks import flops, workload
+from mcpo_cli.backends.local.batch import Sampled
 from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.backends.local.start import policy_of, start_policy
-from mcpo_cli.backends.local.train import Sampled, Trainer
+from mcpo_cli.backends.local.train import Trainer
 from mcpo_cli.backends.local.update import GradedBatch
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem

@@ -4,6 +4,7 @@
 fork, and writes the scores to `results/fork-variance.csv`.
 """
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import scipy.stats
 
 from mcpo_cli.commands import start_runs
 from mcpo_cli.config import forking, plan
@@ -20,12 +22,14 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.convert import convert
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import Journal
-from mcpo_cli.statistics.variance import Reduction, reduction
+from mcpo_cli.statistics.stats import Floats
 from mcpo_cli.study import EXPERIMENTS
 
 FILE, ROWS = EXPERIMENTS / "fork-variance.yaml", EXPERIMENTS / "results" / "fork-variance.csv"
 WHOLE = 0
 """In the place of a fork's step: the run was trained from the start."""
+FEWEST = 6
+"""Fewest pairs of a ratio of variances."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,41 @@ class Study:
     at: tuple[int, ...]
     arms: Mapping[str, tuple[str, ...]]
     hypotheses: tuple[Hypothesis, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """How many times fewer pairs than unpaired runs give a difference the same standard error, with an interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+
+def reduction(baseline_S: Floats, arm_S: Floats, level: float = 0.95) -> Reduction:
+    """(Var baseline + Var arm) / Var(arm - baseline): what pairs that share their chance save.
+
+    With the sum and the difference of a pair this is (1 + Var sum / Var difference) / 2. The interval of the ratio of
+    two correlated variances is exact for normal scores (Pitman 1939, Morgan 1939).
+
+    Args:
+        baseline_S, arm_S: scores of the pairs s, which share nothing with each other.
+
+    Raises:
+        ValueError: fewer than 6 pairs, or all of them differ by the same.
+    """
+    S, sum_S, difference_S = len(baseline_S), baseline_S + arm_S, arm_S - baseline_S
+    if S < FEWEST:
+        raise ValueError(f"a ratio of variances needs at least {FEWEST} pairs, not {S}")
+    variance = difference_S.var(ddof=1)
+    if not variance > 0:
+        raise ValueError("pairs that do not differ have no ratio of variances")
+    ratio = sum_S.var(ddof=1) / variance
+    correlation = np.corrcoef(sum_S, difference_S)[0, 1]
+    t = scipy.stats.t.ppf((1 + level) / 2, S - 2)
+    k = 1 + 2 * (1 - correlation**2) * t**2 / (S - 2)
+    low, high = (ratio * (k + sign * math.sqrt(k**2 - 1)) for sign in (-1, 1))
+    return Reduction(*(float((1 + value) / 2) for value in (ratio, low, high)))
 
 
 def parents(study: Study) -> Plan:

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from benchmarks import steps
-from mcpo_cli.backends.local import policy, tokenizer, warmup
+from mcpo_cli.backends.local import policy, start, tokenizer
 from mcpo_cli.config.load import load
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.tasks import closed
@@ -25,7 +25,7 @@ def seconds_of_ten() -> dict[str, float]:
         fresh = policy.Policy(policy.build(spec.model, words, spec.seed), torch.device("cpu"))
         with tempfile.TemporaryDirectory() as folder:
             attempt = Attempt(Path(folder), spec, 0)
-            start = time.perf_counter()
-            warmup._train(spec, fresh, words, attempt, lambda: False)
-            found[model] = time.perf_counter() - start
+            began = time.perf_counter()
+            start._train(spec, fresh, words, attempt, lambda: False)
+            found[model] = time.perf_counter() - began
     return found

@@ -39,7 +39,7 @@ CONTEXT = 40
 PROMPTS = 128
 """Prompts of a global step in the suites with a design."""
 HALF_WIDTH = "half_width"
-"""In the place of a column: half of the distance between the bounds of an interval; `x_half_width` of that of `x`."""
+"""Used as a column: half of the distance between the bounds of an interval; `x_half_width` of that of `x`."""
 RANGE = frozenset({"from", "below"})
 BOUNDS = (("low", "high"), ("t_low", "t_high"))
 
@@ -72,7 +72,7 @@ class Finding:
     values: tuple[Query, ...] = ()
     """Give one number for each in the quote, in order."""
     reason: str = ""
-    """Why no committed row gives these numbers; only of unverified texts."""
+    """The reason why no committed row gives these numbers; only of unverified texts."""
     test: str = ""
     """The file of the test that makes this text anew and compares it; only of tested ones."""
 
@@ -123,15 +123,15 @@ def read(root: Path = ROOT) -> Entries:
     return found
 
 
-def read_pages(found: Entries, root: Path = ROOT) -> dict[str, str]:
+def read_pages(found: Entries) -> dict[str, str]:
     """The text of each page.
 
     Raises:
         ConfigError: a page does not exist.
     """
-    if missing := [page for page in found.pages if not (root / page).is_file()]:
+    if missing := [page for page in found.pages if not (ROOT / page).is_file()]:
         raise ConfigError(f"there is no page {', '.join(missing)}", fix="edit experiments/findings.yaml")
-    return {page: (root / page).read_text(encoding="utf-8") for page in found.pages}
+    return {page: (ROOT / page).read_text(encoding="utf-8") for page in found.pages}
 
 
 def compute(found: Entries, root: Path = ROOT) -> dict[str, list[float] | str]:
@@ -338,7 +338,7 @@ def _branch(committed: Committed, query: Query) -> list[float]:
     rows = committed.rows(Query(csv=query.csv))
     study = branching.read(Path(query.csv[0]).stem)
     if "claim" in query.where:
-        table = claims.frame(branch_tables.judged(study.hypotheses, rows, study.curve))
+        table = claims.frame(branch_tables.tested(study.hypotheses, rows, study.curve))
         table["half_width"] = table["t_high"] - table["value"]
     else:
         table = branch_tables.numbers(study.curve, rows)

@@ -47,7 +47,7 @@ __all__ = [
 
 
 LogComparison = logs.Comparison
-"""What `compare` returns for logs: frames `arms`, `differences`, `sources`, `flips`, `curves`, and `warnings`."""
+"""The result of `compare` for logs: frames `arms`, `differences`, `sources`, `flips`, `curves`, and `warnings`."""
 
 
 def plan(*words: str) -> Plan:
@@ -66,9 +66,9 @@ def train(
 ) -> list[Outcome]:
     """Train what is missing, as `mcpo train` and `mcpo ablate` do: progress on stderr, done runs are skipped.
 
-    on_step: called when a run has done a global step; `view.progress` has its number and metrics. Steps are looked at
-    four times a second, so quicker ones are passed over. on_end: called when a run has ended; `view.state` says how.
-    What a callback raises ends the runs, and comes out of here.
+    on_step: called when a run has done a global step; `view.progress` has its number and metrics. Progress is read
+    four times a second, so quicker steps are skipped. on_end: called when a run has ended; `view.state` says how.
+    An error of a callback ends the runs and is raised again.
 
     Raises:
         ConfigError: see `plan`; or a requirement is missing. Nothing was started.

@@ -66,7 +66,7 @@ class Architecture:
 
 
 def read(name: str, config: Mapping[str, Any]) -> Architecture:
-    """The architecture in the content of a config.json; `name` stands in messages.
+    """The architecture in the content of a config.json; `name` is for messages.
 
     Raises:
         ConfigError: a size is missing or has a value of another kind.
@@ -141,11 +141,11 @@ def tensors(found: Architecture) -> dict[str, tuple[int, ...]]:
         layer |= {f"self_attn.{name}_proj.bias": (size,) for name, size in sizes.items()}
     if found.qk_norm:
         layer |= {f"self_attn.{name}_norm.weight": (found.head_dim,) for name in "qk"}
-    whole: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (found.vocabulary, hidden)}
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (found.vocabulary, hidden)}
     for index in range(found.layers):
-        whole |= {f"model.layers.{index}.{name}": shape for name, shape in layer.items()}
-    whole["model.norm.weight"] = (hidden,)
-    return whole if found.tied else whole | {"lm_head.weight": (found.vocabulary, hidden)}
+        shapes |= {f"model.layers.{index}.{name}": shape for name, shape in layer.items()}
+    shapes["model.norm.weight"] = (hidden,)
+    return shapes if found.tied else shapes | {"lm_head.weight": (found.vocabulary, hidden)}
 
 
 def _count(name: str, config: Mapping[str, Any], key: str, default: int | None = None) -> int:

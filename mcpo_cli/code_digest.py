@@ -10,7 +10,7 @@ import tokenize
 from contextlib import suppress
 from pathlib import Path
 
-Place = tuple[int, int]
+Position = tuple[int, int]
 """Line, counted from 1, and column in characters."""
 
 
@@ -32,7 +32,7 @@ def without_words(source: str) -> str:
         SyntaxError, ValueError, tokenize.TokenError: it is not Python.
     """
     source = source.replace("\r\n", "\n")
-    lines, words = source.split("\n"), list[tuple[Place, Place]]()
+    lines, words = source.split("\n"), list[tuple[Position, Position]]()
     if "__doc__" not in source:
         words = [_extent(node, lines) for node in ast.walk(ast.parse(source)) if _is_text(node)]
     open_lines = set[int]()
@@ -57,13 +57,13 @@ def _is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-def _extent(node: ast.AST, lines: list[str]) -> tuple[Place, Place]:
-    """Where a statement begins and ends; a syntax tree counts columns in bytes."""
+def _extent(node: ast.AST, lines: list[str]) -> tuple[Position, Position]:
+    """Beginning and end of a statement; a syntax tree counts columns in bytes."""
     assert isinstance(node, ast.Expr)
     assert node.end_lineno is not None
     assert node.end_col_offset is not None
 
-    def place(line: int, column: int) -> Place:
+    def position(line: int, column: int) -> Position:
         return line, len(lines[line - 1].encode()[:column].decode())
 
-    return place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
+    return position(node.lineno, node.col_offset), position(node.end_lineno, node.end_col_offset)

@@ -51,7 +51,7 @@ def convert(cls: type[T], data: Mapping[str, Any], path: str, **ready: Any) -> T
 
 
 def choose(kinds: Mapping[str, type[T]], what: str, name: str, options: Mapping[str, Any], fix: str | None = None) -> T:
-    """An instance of the dataclass that `name` stands for among `kinds`; `options` replace its defaults.
+    """An instance of the dataclass called `name` in `kinds`; `options` replace its defaults.
 
     Args:
         what: names the kind in messages and paths: `method`, `task`.

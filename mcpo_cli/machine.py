@@ -53,10 +53,10 @@ def cores() -> int:
 
 
 @contextmanager
-def lasting() -> Iterator[None]:
+def freeze_gc() -> Iterator[None]:
     """Exclude what the block creates from garbage collection: imported libraries, or data that are read once.
 
-    Otherwise the collector searches a million lasting objects again and again, and finds nothing.
+    Otherwise the collector searches a million freeze_gc objects again and again, and finds nothing.
     """
     gc.disable()
     try:

@@ -14,9 +14,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from mcpo_cli import __version__
-from mcpo_cli.commands import about, claim, data, models, results, runs, samplers, training, verify
+from mcpo_cli.commands import claim, components, data, models, reference, results, runs, training, verify
 from mcpo_cli.commands.ui import ui
-from mcpo_cli.commands.verbs import EXAMPLES, ErrorStyle, OverridesCommand, Verbs
+from mcpo_cli.commands.verbs import ErrorStyle, OverridesCommand, Verbs
 from mcpo_cli.errors import UNEXPECTED, ConfigError, McpoError, OutputLost, RunFailed, first_line
 from mcpo_cli.redaction import redact, visible
 
@@ -40,7 +40,7 @@ Results go to ./mcpo-results, or to the folder MCPO_HOME. More: mcpo --help, mcp
 LONGEST_LINE = 2000
 """The most characters of a line of a message."""
 NO_MEMORY = re.compile(r"^.*(failed to map segment|cannot allocate memory).*$", re.MULTILINE | re.IGNORECASE)
-"""How the system says so, of a library that cannot be loaded, too."""
+"""The system's message when memory runs out, also when a library cannot be loaded."""
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 """The base class of usage errors in the click that typer bundles; typer does not export it."""
 app = typer.Typer(
@@ -50,26 +50,27 @@ app = typer.Typer(
     rich_markup_mode=None,  # importing rich would take most of the time of --help
     context_settings={"help_option_names": ["--help", "-h"]},
 )
+EXAMPLES = training.EXAMPLES | results.EXAMPLES
 for verb in (training.train, training.ablate, training.probe, results.reproduce, results.report):
     app.command(cls=OverridesCommand, epilog=EXAMPLES[verb.__name__])(verb)
-app.command(epilog=results.COMPARE_EXAMPLES)(results.compare)
+app.command(epilog=EXAMPLES["compare"])(results.compare)
 app.command(epilog=claim.EXAMPLES)(claim.claim)
-app.command(epilog=training.FORK_EXAMPLES)(training.fork)
-app.command(epilog=training.BRANCH_EXAMPLES)(training.branch)
+app.command(epilog=EXAMPLES["fork"])(training.fork)
+app.command(epilog=EXAMPLES["branch"])(training.branch)
 app.command(epilog=verify.EXAMPLES)(verify.verify)
 app.command(epilog=models.EVALUATE_SETTINGS)(models.evaluate)
 app.command()(models.grade)
 app.command()(models.export)
 app.add_typer(runs.app, name="runs")
 app.add_typer(data.app, name="data")
-app.add_typer(about.app, name="method")
-app.add_typer(samplers.app, name="sampler")
-app.add_typer(about.task_app, name="task")
+app.add_typer(components.method_app, name="method")
+app.add_typer(components.sampler_app, name="sampler")
+app.add_typer(components.task_app, name="task")
 app.add_typer(models.app, name="model")
 app.command()(ui)
-app.command()(about.doctor)
-app.command(epilog=about.SCHEMA_EXAMPLES)(about.schema)
-app.command("help")(about.help_)
+app.command()(reference.doctor)
+app.command(epilog=reference.SCHEMA_EXAMPLES)(reference.schema)
+app.command("help")(reference.help_)
 
 
 @app.callback(invoke_without_command=True)

@@ -2,39 +2,19 @@
 
 import fnmatch
 import functools
-import hashlib
 import json
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import paths, safetensors_header
-from mcpo_cli.errors import ConfigError, bad_model, first_line, nearest, similar
+from mcpo_cli import model_files, tokenization
+from mcpo_cli.errors import ConfigError, bad_model, first_line
 
-TOKENIZER = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "*.model",
-    "*.tiktoken",
-    "chat_template.*",
-)
-READ = ("config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", *TOKENIZER)
-"""Files that are fetched from the hub and enter the digest: no code, no pickle."""
-ELSEWHERE = ("*/*", "consolidated*")
-"""Files not fetched: copies of the weights in the maker's own format."""
 FORMATS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-SAMPLE_BYTES = 4096
-"""Bytes of each tensor that `fingerprint` reads."""
 NO_LIMIT = 10**9
 """Lengths from here on mean no limit: tokenizers without one report 10^30."""
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @dataclass(frozen=True)
@@ -70,8 +50,8 @@ def resolve(model: str, revision: str | None = None) -> ModelFacts:
     Raises:
         ConfigError: the model does not exist, cannot be fetched, or cannot be loaded by an engine.
     """
-    folder = _folder(model, revision, READ)
-    return _facts(model, folder, None if local_folder(model) else folder.name)
+    folder = model_files.folder(model, revision)
+    return _facts(model, folder, None if model_files.local_folder(model) else folder.name)
 
 
 def configuration(model: str, revision: str | None = None) -> dict[str, Any]:
@@ -80,54 +60,7 @@ def configuration(model: str, revision: str | None = None) -> dict[str, Any]:
     Raises:
         ConfigError: the model does not exist, its config.json cannot be fetched or read, or it requires custom code.
     """
-    return _config(model, _folder(model, revision, ("config.json",)))
-
-
-def local_folder(model: str) -> Path | None:
-    """The folder that `model` names on this machine; None for a hub model (`OWNER/NAME`). Fetches nothing.
-
-    Raises:
-        ConfigError: it can only be a folder, and there is none.
-    """
-    path = paths.named(model)
-    if path.is_dir():
-        return path.resolve()
-    # runs/NAME is a path if the folder runs exists, else a hub model.
-    if not HUB_ID.fullmatch(model) or path.parent.is_dir():
-        raise ConfigError(f"{model}: there is no such folder; {_neighbour(path)}", code="not_found")
-    return None
-
-
-def _folder(model: str, revision: str | None, files: Sequence[str]) -> Path:
-    """The local folder, or the folder of the hub's cache that holds `files`."""
-    folder = local_folder(model)
-    if folder and revision:
-        raise ConfigError(
-            f"revision={revision} names a commit on the Hugging Face Hub, but {model} is a local folder",
-            code="contradiction",
-        )
-    return folder or _fetch(model, revision, files)
-
-
-def fetched(model: str, revision: str | None = None) -> Path:
-    """The folder of a model, see `resolve`, with all of its files.
-
-    Raises:
-        ConfigError: the model does not exist, or cannot be fetched.
-    """
-    return _folder(model, revision, READ)
-
-
-def is_cached(model: str, revision: str | None = None) -> bool:
-    """Whether the hub's cache has a config.json and weights of a hub model. Asks no network."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    try:
-        folder = Path(snapshot_download(model, revision=revision, allow_patterns=[*READ], local_files_only=True))
-    except (LocalEntryNotFoundError, HfHubHTTPError, ValueError, OSError):
-        return False
-    return (folder / "config.json").exists() and any(folder.glob("*.safetensors"))
+    return _config(model, model_files.folder(model, revision, ("config.json",)))
 
 
 @dataclass(frozen=True)
@@ -151,18 +84,18 @@ def examine(name: str, folder: Path) -> FileFacts:
         ConfigError: a file is missing, damaged, or cannot be loaded by an engine.
     """
     config = _config(name, folder)
-    tensors = {key: value for path in _weights(name, folder) for key, value in _entries(name, path).items()}
-    about = _json(name, folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
+    tensors = {key: value for path in _weights(name, folder) for key, value in model_files.tensors(name, path).items()}
+    settings = _optional(name, folder / "tokenizer_config.json")
     return FileFacts(
-        tokens=_tokens(name, folder, about),
-        window=_window(name, config, about.get("model_max_length")),
-        chat_template=bool(about.get("chat_template")) or any(folder.glob("chat_template.*")),
+        tokens=_tokens(name, folder, settings),
+        window=_window(name, config, settings.get("model_max_length")),
+        chat_template=bool(settings.get("chat_template")) or any(folder.glob("chat_template.*")),
         weights={key: tuple(entry["shape"]) for key, entry in tensors.items()},
     )
 
 
-def _tokens(name: str, folder: Path, about: Mapping[str, Any]) -> int:
-    """The highest token id plus 1, from the tokenizer's files; `about` is the content of tokenizer_config.json."""
+def _tokens(name: str, folder: Path, settings: Mapping[str, Any]) -> int:
+    """The highest token id plus 1, from the tokenizer's files; `settings` is the content of tokenizer_config.json."""
     _check_tokenizer(name, folder)
     if not (folder / "tokenizer.json").exists():
         return len(_tokenizer(name, folder))
@@ -171,44 +104,10 @@ def _tokens(name: str, folder: Path, about: Mapping[str, Any]) -> int:
         vocabulary = content["model"]["vocab"]
         ids = [len(vocabulary) - 1] if isinstance(vocabulary, list) else list(vocabulary.values())
         ids += [token["id"] for token in content.get("added_tokens") or []]
-        ids += [int(token) for token in about.get("added_tokens_decoder") or {}]
+        ids += [int(token) for token in settings.get("added_tokens_decoder") or {}]
         return max(ids) + 1
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise bad_model(f"{name}: tokenizer.json has no vocabulary that can be read") from error
-
-
-def fingerprint(folder: Path) -> str:
-    """A digest of the model in `folder` that changes with its files, in milliseconds even for large models.
-
-    Files with weights are sampled: it reads their header and the middle of each tensor, because training changes all of
-    a tensor. Other files are read whole. The digest of `resolve`, of all bytes, takes a second for each GB or more,
-    which is too long for a command that only shows a plan.
-    """
-    total = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        if any(fnmatch.fnmatch(path.name, pattern) for pattern in READ):
-            status = path.stat()
-            total.update(f"{path.name}\0{_file_fingerprint(path, status.st_size, status.st_mtime_ns)}\n".encode())
-    return total.hexdigest()[:12]
-
-
-@functools.lru_cache(maxsize=1024)
-def _file_fingerprint(path: Path, size: int, changed: int) -> str:
-    """SHA-256 of a file, of one with weights a sample; `changed` (its time of change) makes the cache read it again."""
-    with path.open("rb") as file:
-        if path.suffix != ".safetensors":
-            return hashlib.file_digest(file, "sha256").hexdigest()
-        total = hashlib.sha256(str(size).encode())
-        header = safetensors_header.read(file, size)
-        total.update(header)
-        try:
-            middles = {sum(entry["data_offsets"]) // 2 for entry in safetensors_header.tensors(header, size).values()}
-        except ValueError:
-            middles = set()
-        for middle in sorted(middles):
-            file.seek(8 + len(header) + middle)
-            total.update(file.read(SAMPLE_BYTES))
-        return total.hexdigest()
 
 
 @functools.lru_cache(maxsize=1)
@@ -217,38 +116,24 @@ def tokenizer(facts: ModelFacts) -> Any:
     return _tokenizer(facts.name, facts.folder)
 
 
-def encode(facts: ModelFacts, text: str, chat: bool) -> tuple[int, ...]:
-    """Token ids of `text` as a prompt: with `chat` as the user's turn in the chat template, else unchanged.
-
-    Raises:
-        ConfigError: `chat` is set, but the model has no template.
-    """
-    if not chat:
-        return tuple(tokenizer(facts)(text)["input_ids"])
-    if not facts.chat_template:
-        raise bad_model(f"{facts.name}: its tokenizer has no chat template", fix="chat=off")
-    turns = [{"role": "user", "content": text}]
-    return tuple(tokenizer(facts).apply_chat_template(turns, add_generation_prompt=True, return_dict=False))
-
-
 def _facts(name: str, folder: Path, revision: str | None) -> ModelFacts:
     config = _config(name, folder)
-    generation = _json(name, folder / "generation_config.json") if (folder / "generation_config.json").exists() else {}
+    generation = _optional(name, folder / "generation_config.json")
     weights = _weights(name, folder)
-    tensors = [entry for path in weights for entry in _entries(name, path).values()]
-    words = _tokenizer(name, folder)
-    stop_ids = _stop_ids(name, config, generation, words)
+    tensors = [entry for path in weights for entry in model_files.tensors(name, path).values()]
+    loaded = _tokenizer(name, folder)
+    stop_ids = _stop_ids(name, config, generation, loaded)
     return ModelFacts(
         name=name,
         folder=folder,
-        digest=_digest(folder),
+        digest=model_files.digest(folder),
         revision=revision,
         parameters=sum(math.prod(entry["shape"]) for entry in tensors),
         dtype=_dtype(name, config, tensors[0]["dtype"]),
-        window=_window(name, config, words.model_max_length),
+        window=_window(name, config, loaded.model_max_length),
         stop_ids=stop_ids,
-        stop_tokens=tuple(words.convert_ids_to_tokens(list(stop_ids))),
-        chat_template=words.chat_template is not None,
+        stop_tokens=tuple(loaded.convert_ids_to_tokens(list(stop_ids))),
+        chat_template=loaded.chat_template is not None,
     )
 
 
@@ -280,11 +165,11 @@ def _window(name: str, config: Mapping[str, Any], longest: Any) -> int:
     return min(known)
 
 
-def _stop_ids(name: str, config: Mapping[str, Any], generation: Mapping[str, Any], words: Any) -> tuple[int, ...]:
+def _stop_ids(name: str, config: Mapping[str, Any], generation: Mapping[str, Any], tokenizer: Any) -> tuple[int, ...]:
     """The tokenizer's end token and those of generation_config.json (else config.json), as in vLLM."""
     named = generation.get("eos_token_id", config.get("eos_token_id"))
     listed = named if isinstance(named, list) else [named]
-    tokens = [token for token in [words.eos_token_id, *listed] if token is not None]
+    tokens = [token for token in [tokenizer.eos_token_id, *listed] if token is not None]
     fix = f'set "eos_token_id" in {name}/generation_config.json'
     if wrong := [token for token in tokens if type(token) is not int or not 0 <= token < NO_LIMIT]:
         raise bad_model(f"{name}: an end token must be the number of a token, not {str(wrong[0])[:40]}", fix=fix)
@@ -296,18 +181,16 @@ def _stop_ids(name: str, config: Mapping[str, Any], generation: Mapping[str, Any
 
 def _check_tokenizer(name: str, folder: Path) -> None:
     """Raise ConfigError if the folder has no tokenizer, or one that needs the model's own code."""
-    if not any(fnmatch.fnmatch(path.name, pattern) for path in folder.iterdir() for pattern in TOKENIZER):
+    if not any(fnmatch.fnmatch(path.name, pattern) for path in folder.iterdir() for pattern in model_files.TOKENIZER):
         raise bad_model(f"{name}: the folder has no tokenizer (no tokenizer.json, no vocab.json, no *.model)")
     if (folder / "tokenizer_config.json").exists():
         _config(name, folder, "tokenizer_config.json")
 
 
 def _tokenizer(name: str, folder: Path) -> Any:
-    from transformers import AutoTokenizer
-
     _check_tokenizer(name, folder)
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        return tokenization.load(folder)
     except Exception as error:  # transformers raises many kinds for files that are not what it expects
         raise bad_model(f"{name}: its tokenizer cannot be loaded: {first_line(error)}") from error
 
@@ -330,27 +213,8 @@ def _weights(name: str, folder: Path) -> list[Path]:
     return [folder / file for file in names]
 
 
-def _entries(name: str, path: Path) -> dict[str, dict[str, Any]]:
-    """Format and shape of each tensor, by its name."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        header = safetensors_header.read(file, size)
-    if not header:
-        raise bad_model(f"{name}: {path.name} is not a safetensors file, or was cut short")
-    try:
-        return safetensors_header.tensors(header, size)
-    except ValueError as error:
-        raise bad_model(f"{name}: the header of {path.name} is damaged") from error
-
-
-def _digest(folder: Path) -> str:
-    """A digest of the names and content of the READ files, in the order of their names."""
-    total = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        if any(fnmatch.fnmatch(path.name, pattern) for pattern in READ):
-            with path.open("rb") as file:
-                total.update(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-    return total.hexdigest()[:12]
+def _optional(name: str, path: Path) -> dict[str, Any]:
+    return _json(name, path) if path.exists() else {}
 
 
 def _json(name: str, path: Path) -> dict[str, Any]:
@@ -363,38 +227,3 @@ def _json(name: str, path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise bad_model(f"{name}: {path.name} must hold an object, not {type(content).__name__}")
     return content
-
-
-def _fetch(model: str, revision: str | None, files: Sequence[str]) -> Path:
-    """The folder of the hub's cache with `files` (patterns), named by the commit."""
-    from huggingface_hub import constants, errors, snapshot_download
-
-    at = f"{model}@{revision}" if revision else model
-    try:
-        return Path(snapshot_download(model, revision=revision, allow_patterns=[*files], ignore_patterns=[*ELSEWHERE]))
-    except errors.GatedRepoError as error:
-        fix = f"accept its licence at https://huggingface.co/{model}, then hf auth login"
-        raise ConfigError(
-            f"{at}: the Hugging Face Hub provides it only after you accept its licence", fix=fix, code="unreachable"
-        ) from error
-    except errors.RepositoryNotFoundError as error:
-        fix = "check the name; for a private model: hf auth login"
-        raise ConfigError(
-            f"{at}: the Hugging Face Hub has no such model, or you have no access to it", fix=fix, code="unreachable"
-        ) from error
-    except errors.RevisionNotFoundError as error:
-        fix = f"use a branch, tag or commit of https://huggingface.co/{model}/commits/main"
-        raise ConfigError(f"{at}: the model has no such revision", fix=fix, code="not_found") from error
-    except Exception as error:  # no network, a timeout, a full disk: the client's errors have no common class
-        fix = f"run hf download {model} where there is a network, and name that folder instead of {model}"
-        why = f"not in the cache, and not available from {constants.ENDPOINT}: {first_line(error)}"
-        raise ConfigError(f"{at}: {why}", fix=fix, code="unreachable") from error
-
-
-def _neighbour(path: Path) -> str:
-    """A hint for the message about the missing folder `path`."""
-    if not path.parent.is_dir():
-        return f"{path.parent} does not exist either; a model on the Hugging Face Hub is named OWNER/NAME"
-    names = [entry.name for entry in path.parent.iterdir() if entry.is_dir()]
-    listed = f"folders there: {', '.join(sorted(names)) or 'none'}"
-    return nearest(path.name, names) if similar(path.name, names) else listed

@@ -7,7 +7,7 @@ are searched (mcpo's own `zoo` and `gym` are found so); `mcpo.experiments` names
 in the same way.
 
 What comes from the last two places, and not from mcpo's own distribution, is a plug-in. Its name, version and hash
-stand in the records of runs. One that fails is left out with a message, and `mcpo doctor` shows it.
+are in the records of runs. One that fails is left out with a message, and `mcpo doctor` shows it.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ N = TypeVar("N", bound="Named")
 OWN = "mcpo-cli"
 """The distribution whose entry points are no plug-ins."""
 NEWEST = "mcpo_cli.gym.task"
-"""What the newest of its entry points names: an installation without it is older than this code."""
+"""The module of the newest entry point: an installation without it is older than this code."""
 EXPERIMENTS = "experiments"
 GROUPS = (
     "methods",
@@ -62,7 +62,7 @@ _threads: list[threading.Thread] = []
 
 
 class Named(Protocol):
-    """What is declared as one object."""
+    """A declaration that is one object."""
 
     @property
     def name(self) -> str: ...
@@ -81,7 +81,7 @@ class Plugin:
 
 
 class Found(dict[str, T]):
-    """What was found, by name."""
+    """Declarations by name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class Found(dict[str, T]):
 
 
 @dataclass(frozen=True)
-class Place:
+class Candidate:
     """A module that declares something; not imported yet."""
 
     module: str
@@ -122,7 +122,7 @@ class Place:
 
     @property
     def source(self) -> str:
-        """What a message names: the module's file."""
+        """The module's file, for messages."""
         spec = importlib.util.find_spec(self.module)
         return str(spec.origin if spec else self.module)
 
@@ -135,7 +135,7 @@ class Place:
                 apart = self.path.with_stem(f"{self.path.stem}_{re.sub(r'[^A-Za-z0-9]', '_', self.path.parent.name)}")
                 fix = shlex.join(["mv", str(self.path), str(apart)])
                 raise ImportError(f"{self.source} has the same name (fix: {fix})")
-            # Else its hash would not say what it does.
+            # Else its hash would not cover what it does.
             if SIBLINGS.search(self.path.read_text(encoding="utf-8")):
                 raise ImportError(
                     "a file of a plug-in folder cannot import another one; put both into an installed package"
@@ -152,37 +152,37 @@ def names(package: str) -> list[str]:
     return sorted(info.name for info in pkgutil.iter_modules(locations) if not info.ispkg)
 
 
-def find(group: str, packages: Sequence[str], declared: Callable[[Place], Iterable[tuple[str, T]]]) -> Found[T]:
+def find(group: str, packages: Sequence[str], declared: Callable[[Candidate], Iterable[tuple[str, T]]]) -> Found[T]:
     """All that `declared` finds in the modules of mcpo's `packages` and in plug-ins of the entry points `mcpo.<group>`.
 
     Raises:
         ConfigError: two share a name.
     """
     found: Found[T] = Found()
-    places: dict[str, Place] = {}
+    declaring: dict[str, Candidate] = {}
     kind = group.removesuffix("s")
 
-    def work(place: Place) -> list[tuple[str, T]]:
-        here = list(declared(place)) or [one for module in place.modules for one in declared(module)]
-        if place.entry and not here:
+    def work(candidate: Candidate) -> list[tuple[str, T]]:
+        here = list(declared(candidate)) or [one for module in candidate.modules for one in declared(module)]
+        if candidate.entry and not here:
             raise TypeError(f"it declares no {kind}")
         return here
 
-    for place in _places(group, packages):
-        for name, one in _attempt(place, work) or []:
+    for candidate in _candidates(group, packages):
+        for name, one in _attempt(candidate, work) or []:
             if name in found:
-                raise taken(f"{kind} '{name}'", places[name].source, place.source)
-            found[name], places[name] = one, place
-            if place.plugin:
-                found.plugins[name] = place.plugin
+                raise taken(f"{kind} '{name}'", declaring[name].source, candidate.source)
+            found[name], declaring[name] = one, candidate
+            if candidate.plugin:
+                found.plugins[name] = candidate.plugin
     return found
 
 
 def classes(group: str, package: str, base: type) -> Found[Any]:
     """The classes derived from the dataclass `base` that have a `name`, by it. All their options must have defaults."""
 
-    def declared(place: Place) -> Iterator[tuple[str, Any]]:
-        module = place.load()
+    def declared(candidate: Candidate) -> Iterator[tuple[str, Any]]:
+        module = candidate.load()
         own: list[Any] = [one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__]
         for value in own:
             if isinstance(value, type) and issubclass(value, base) and hasattr(value, "name"):
@@ -197,13 +197,13 @@ def classes(group: str, package: str, base: type) -> Found[Any]:
 
 
 def objects(group: str, packages: Sequence[str], attribute: str, kind: type[N]) -> Found[N]:
-    """What modules declare, by its own `name`: one as `attribute`, several as a tuple `<attribute>S`.
+    """The objects that modules declare, by their `name`: one as `attribute`, several as a tuple `<attribute>S`.
 
     A module that declares neither shares code with others.
     """
 
-    def declared(place: Place) -> Iterator[tuple[str, N]]:
-        module: Any = place.load()
+    def declared(candidate: Candidate) -> Iterator[tuple[str, N]]:
+        module: Any = candidate.load()
         single = [getattr(module, attribute)] if hasattr(module, attribute) else []
         for one in (*single, *getattr(module, f"{attribute}S", ())):
             if not isinstance(one, kind):
@@ -227,10 +227,10 @@ def folders() -> list[Path]:
         try:
             found.append(paths.named(name))
         except ConfigError as error:
-            note(f"{plugin_files.VARIABLE}: {error.message}")
+            warn(f"{plugin_files.VARIABLE}: {error.message}")
             continue
         if not found[-1].is_dir():
-            note(f"{plugin_files.VARIABLE}: there is no folder {name}")
+            warn(f"{plugin_files.VARIABLE}: there is no folder {name}")
     return found
 
 
@@ -238,15 +238,15 @@ def folders() -> list[Path]:
 def roots() -> tuple[Path, ...]:
     """The folders of plug-ins that are laid out like mcpo's `experiments`."""
 
-    def places(place: Place) -> list[Path]:
-        spec = importlib.util.find_spec(place.module)
+    def locations(candidate: Candidate) -> list[Path]:
+        spec = importlib.util.find_spec(candidate.module)
         if spec is None or not spec.submodule_search_locations:
-            raise ImportError(f"{place.module} is not a package")
+            raise ImportError(f"{candidate.module} is not a package")
         return [Path(name) for name in spec.submodule_search_locations]
 
-    packages = [Place(entry.module, entry.name, entry) for entry in _entries(EXPERIMENTS)]
-    packages.sort(key=lambda place: not place.is_own)
-    return (*(path for place in packages for path in _attempt(place, places) or []), *folders())
+    packages = [Candidate(entry.module, entry.name, entry) for entry in _entries(EXPERIMENTS)]
+    packages.sort(key=lambda candidate: not candidate.is_own)
+    return (*(path for candidate in packages for path in _attempt(candidate, locations) or []), *folders())
 
 
 @cache
@@ -258,18 +258,12 @@ def present() -> tuple[Plugin, ...]:
     return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.sha256)))
 
 
-def shipped() -> list[str]:
-    """The modules that mcpo's own entry points name, with those of the packages among them."""
-    places = [Place(entry.module, entry.name, entry) for entry in _declared() if _owner(entry) == OWN]
-    return [one.module for place in places for one in (place, *place.modules)]
-
-
 def _files(folder: Path, pattern: str) -> list[Path]:
     """The files of a plug-in folder, by name; reading anything else, such as a pipe, may never end."""
     return sorted(path for path in folder.glob(pattern) if path.is_file())
 
 
-def note(problem: str) -> None:
+def warn(problem: str) -> None:
     """Say it once in a process."""
     shown = redact(problem)
     if shown not in _problems:
@@ -282,33 +276,33 @@ def problems() -> list[str]:
     return list(_problems)
 
 
-def _places(group: str, packages: Sequence[str]) -> Iterator[Place]:
+def _candidates(group: str, packages: Sequence[str]) -> Iterator[Candidate]:
     for package in packages:
         found = names(package)
-        yield from (Place(f"{package}.{name}", name) for name in found)
+        yield from (Candidate(f"{package}.{name}", name) for name in found)
         if not found:
-            yield Place(package, package.rpartition(".")[2])
-    yield from (Place(entry.module, entry.name, entry) for entry in _entries(group))
+            yield Candidate(package, package.rpartition(".")[2])
+    yield from (Candidate(entry.module, entry.name, entry) for entry in _entries(group))
     for folder in folders():
         for path in _files(folder, "*.py"):
-            yield Place(f"{plugin_files.__name__}.{path.stem}", path.stem, path=path)
+            yield Candidate(f"{plugin_files.__name__}.{path.stem}", path.stem, path=path)
 
 
-def _attempt(place: Place, work: Callable[[Place], T]) -> T | None:
-    """What `work` makes of `place`; a message and None where a plug-in fails, whatever it raises.
+def _attempt(candidate: Candidate, work: Callable[[Candidate], T]) -> T | None:
+    """`work(candidate)`; a message and None where a plug-in fails, whatever it raises.
 
     What a plug-in prints meanwhile goes to standard error: standard output is the command's own, such as JSON.
     """
-    if place.is_own:
-        return work(place)
+    if candidate.is_own:
+        return work(candidate)
     before = threading.enumerate()
     try:
         with _output_to_stderr():
-            return work(place)
+            return work(candidate)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        note(f"plug-in {_blamed(place, error)}: {type(error).__name__}: {first_line(error)}; it is left out")
+        warn(f"plug-in {_blamed(candidate, error)}: {type(error).__name__}: {first_line(error)}; it is left out")
     finally:
         _threads.extend(one for one in threading.enumerate() if one not in before and not one.daemon)
     return None
@@ -340,17 +334,17 @@ def leave(code: int | str | None) -> NoReturn:
     sys.exit(code)
 
 
-def _blamed(place: Place, error: BaseException) -> str:
+def _blamed(candidate: Candidate, error: BaseException) -> str:
     """The file and line of the plug-in at which `error` left it."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
-    own = place.module if place.path else place.module.partition(".")[0]
+    own = candidate.module if candidate.path else candidate.module.partition(".")[0]
     lines = [
         f"{frame.f_code.co_filename}:{line}"
         for frame, line in traceback.walk_tb(error.__traceback__)
         if f"{frame.f_globals.get('__name__')}.".startswith(f"{own}.")
     ]
-    return [str(place.path or f"{place.module} of {_owner(place.entry)}"), *lines][-1]
+    return [str(candidate.path or f"{candidate.module} of {_owner(candidate.entry)}"), *lines][-1]
 
 
 @cache
@@ -358,7 +352,7 @@ def _declared() -> list[EntryPoint]:
     installed = entry_points()
     found = [entry for group in GROUPS for entry in installed.select(group=f"mcpo.{group}")]
     if NEWEST not in [entry.value for entry in found if _owner(entry) == OWN]:
-        note("mcpo was installed by an older version, so methods or tasks are missing: run `make setup`")
+        warn("mcpo was installed by an older version, so methods or tasks are missing: run `make setup`")
     return found
 
 

@@ -108,8 +108,8 @@ class GroupRow(TypedDict):
     duplicates: float
     """Share of identical pairs of rollouts."""
     entropy: NotRequired[float]
-    """Exact entropy of the policy's next-token distribution, in nats, averaged over all tokens of the rollouts. Under
-    backend=verl one in eight of the rollouts without a gradient is measured, and stands for the others."""
+    """Exact entropy of the policy's next-token distribution, in nats, averaged over all tokens of the rollouts.
+    Under backend=verl absent of groups that dynamic sampling dropped."""
     entropy_right: NotRequired[float]
     """The same over correct rollouts; absent if there are none."""
     entropy_wrong: NotRequired[float]

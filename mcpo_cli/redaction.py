@@ -8,6 +8,7 @@ holds the shapes against those of the library detect-secrets, whose import would
 import json
 import os
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from urllib.parse import quote
 
@@ -36,6 +37,9 @@ SHAPES = re.compile(
 KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)[^-]+")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 """Characters that a terminal obeys instead of showing them; tab and line feed are harmless."""
+LONGEST_HEADING = 200
+"""Most characters of a name that becomes a heading."""
+HEADING_FIX = f"names of at most {LONGEST_HEADING} printable characters"
 PORT = r"(?!\d{1,5}(?:[/?#,;:)\s]|$))"
 USER = re.compile(
     r"(?<=://)(?:[^\s\"'<>/:@]{0,256}:[^\s\"'<>]{0,512}|[^\s\"'<>/]{0,512}"
@@ -74,6 +78,14 @@ def redact(text: str) -> str:
 def visible(text: str) -> str:
     r"""`text` with control characters spelled out, as in `\x1b`: records may come from others."""
     return CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def unfit_heading(names: Iterable[str]) -> str:
+    """The first of `names` that is too long for a heading or has characters that are not seen, in ASCII; else empty.
+
+    Names in files of others become headings of tables, figures and pages.
+    """
+    return next((ascii(name)[:60] for name in names if not name.isprintable() or len(name) > LONGEST_HEADING), "")
 
 
 def _without_value(found: re.Match[str]) -> str:

@@ -1,6 +1,7 @@
 """Declares the fields of settings: IDENTITY (changes the result, enters the run id) or RUNTIME (does not).
 
-`options` reads back what a class of settings declares: defaults, bounds, and the text under each field.
+`options` reads back what a class of settings declares: defaults, bounds, and the text under each field; `docstring`
+what it says of itself.
 """
 
 import ast
@@ -72,7 +73,7 @@ class Option:
 
 
 def options(kind: type) -> list[Option]:
-    """The options of a dataclass, in the order of its fields; a field with a single value is none."""
+    """The options of a dataclass, in the order of its fields; without fields that have a single value."""
     hints, meanings = typing.get_type_hints(kind), _meanings(kind)
     found = []
     for one in dataclasses.fields(kind):
@@ -83,6 +84,17 @@ def options(kind: type) -> list[Option]:
             role = one.metadata.get("role", IDENTITY)
             found.append(Option(one.name, one.default, allowed, meanings.get(one.name, ""), role))
     return found
+
+
+def docstring(kind: type) -> str:
+    """The docstring of a class of settings; empty without one, where a dataclass has its signature as one."""
+    text = inspect.getdoc(kind) or ""
+    return "" if text.startswith(f"{kind.__name__}(") else text
+
+
+def summary(text: str) -> str:
+    """The first paragraph of a docstring in one line."""
+    return " ".join(text.partition("\n\n")[0].split())
 
 
 def _meanings(kind: type) -> Mapping[str, str]:

@@ -2,10 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 TEXT = "text"
 """The role of a message that is given to the model as it is, without a chat template."""
+
+
+def load(folder: Path) -> Any:
+    """The tokenizer in a Hugging Face folder, which runs no code of the model's. Imports transformers: seconds."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
 def prompt_ids(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[int]:
@@ -35,4 +43,4 @@ def stop_ids(tokenizer: Any, strings: tuple[str, ...]) -> tuple[int, ...]:
 
 def cut(text: str, strings: Sequence[str]) -> str:
     """`text` up to the first stop string."""
-    return text[: min((place for string in strings if (place := text.find(string)) >= 0), default=len(text))]
+    return text[: min((at for string in strings if (at := text.find(string)) >= 0), default=len(text))]

@@ -132,7 +132,7 @@ def hard_prompts(runs: Runs) -> Content:
     rows = learned.rename(columns=GROUPS).melt(keys, var_name="group", value_name="accuracy")
     values = runs.findings("transitions", partial=True).reindex(columns=[*KEYS, "hard_prompts", "hard_gain"])
     values = values.dropna(subset="hard_prompts").set_index(KEYS)
-    words = caption(
+    sentence = caption(
         f"Prompts with at most {HARD:.0%} at the first sampling:",
         Quantity("their gain from the second sampling to the last", values["hard_gain"]),
         Quantity("their number", values["hard_prompts"], "", 0),
@@ -141,7 +141,7 @@ def hard_prompts(runs: Runs) -> Content:
         f"Prompts of the panel, resampled every {runs.cells[0].spec.probe.panel_every} global steps. The first "
         "sampling selected them, so its accuracy is biased low: progress shows from the second sampling on."
     )
-    return Content(rows.dropna(subset="accuracy").reset_index(drop=True), words, [note])
+    return Content(rows.dropna(subset="accuracy").reset_index(drop=True), sentence, [note])
 
 
 SHARE_OF = {"prompts_felt": "prompts", "tokens_active": "tokens"}
@@ -178,7 +178,7 @@ def hinge(runs: Runs) -> Content:
     rows = pd.concat(blocks, ignore_index=True)
     names = ["prompts_felt", "switched_on", "switched_off", "variance_policy", "variance_added"]
     values = runs.findings("hinge", partial=True).reindex(columns=[*KEYS, *names]).set_index(KEYS)
-    words = caption(
+    sentence = caption(
         "Activity of the hinge over mini-batches: share of mastered prompts",
         Quantity("outside the drift budget", values["prompts_felt"]),
         Quantity("pairs of consecutive mini-batches of which the second alone is active", values["switched_on"]),
@@ -194,7 +194,7 @@ def hinge(runs: Runs) -> Content:
         notes.append(f"Over global steps, each point is the mean of {_block(steps)} steps.")
     if len(first) and not first["share"].any():
         notes.append("The hinge is inactive in the first mini-batch of a step: the policy still equals its anchor.")
-    return Content(rows, words, notes)
+    return Content(rows, sentence, notes)
 
 
 WINDOW = 5
@@ -216,12 +216,12 @@ def retention(runs: Runs) -> Content:
     steps = runs.findings("mastery", "steps", partial=True).reindex(columns=[*keys[:-1], "step", *values])
     steps = steps.dropna(subset="gap_lag_1")
     steps["window"] = (steps["step"] - 1) // WINDOW * WINDOW + (WINDOW + 1) // 2
-    words = caption("Accuracy lost per step", Quantity("", per_run(steps, "gap_lag_1", "regime")))
+    sentence = caption("Accuracy lost per step", Quantity("", per_run(steps, "gap_lag_1", "regime")))
     note = (
         f"Each point: mean over {WINDOW} global steps, each step counting once, of the accuracy of its mastered "
         "prompts when resampled under the same policy minus that under the next. No arm has the filter."
     )
-    return Content(steps.groupby(keys, sort=False)[values].mean().reset_index(), words, [note])
+    return Content(steps.groupby(keys, sort=False)[values].mean().reset_index(), sentence, [note])
 
 
 RISES_TO: float = published("figure2a")["rises_to"]

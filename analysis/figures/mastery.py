@@ -15,7 +15,7 @@ from mcpo_cli.analysis.figures.base import KEYS
 from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure, left_out, nothing, published
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.analysis.words import share as shown_share
+from mcpo_cli.analysis.render import share as shown_share
 from mcpo_cli.statistics import stats
 
 from .curves import LATE
@@ -68,8 +68,8 @@ def _next_step(
         values = runs.findings("mastery", partial=True).reindex(columns=[*KEYS, SAME, NEXT, GAP, ESTIMATE])
         values = values.dropna(subset=SAME).set_index(KEYS)
         means = [Quantity(name, values[column]) for column, name in columns.items()]
-        words = caption("Accuracy of just mastered prompts", *means, Quantity("the gap", values[GAP]))
-        return Content(rows.reset_index(drop=True), words, (*NOTES, *([ESTIMATED] if estimate else [])))
+        sentence = caption("Accuracy of just mastered prompts", *means, Quantity("the gap", values[GAP]))
+        return Content(rows.reset_index(drop=True), sentence, (*NOTES, *([ESTIMATED] if estimate else [])))
 
     return artifact
 
@@ -116,7 +116,7 @@ def accuracy(runs: Runs) -> Content:
     rows = pd.concat([whole, first, late], ignore_index=True).reindex(columns=columns)
     values, p = runs.findings("histogram", partial=True), rows["p"].drop_duplicates()
     values = values.reindex(columns=[*KEYS, *PARTS_OF_P]).set_index(KEYS)
-    words = caption("Share of sampled prompts", *(Quantity(at, values[name]) for name, at in PARTS_OF_P.items()))
+    sentence = caption("Share of sampled prompts", *(Quantity(at, values[name]) for name, at in PARTS_OF_P.items()))
     notes = [
         "Share of the sampled prompts with k of G correct rollouts, before any filter; a prompt counts each time it is "
         "sampled. Bars: all steps, mean over seeds, with the lowest and the highest seed. The base policy samples the "
@@ -125,7 +125,7 @@ def accuracy(runs: Runs) -> Content:
         f"{1 / max(1, len(p)):.3f} of the prompts, and {p.between(1 / 3, 2 / 3).mean():.3f} would have "
         "1/3 <= p <= 2/3.",
     ]
-    return Content(rows, words, notes)
+    return Content(rows, sentence, notes)
 
 
 SUITES = ("mastery", "forgetting")
@@ -151,13 +151,13 @@ def build_selection(data: Mapping[str, Runs]) -> Product:
     ]
     groups = rows.groupby(["arm", "model", "regime"], sort=False)
     shares = groups["selection_share"].agg(_share).astype("string")
-    words = caption(
+    sentence = caption(
         "Drop of mastered prompts one step later:",
         Quantity("the drop", groups["drop"].mean()),
         Quantity("selection's share", shares),
     )
     title = f"{SELECTION} (scale {data[SUITES[0]].cells[0].spec.scale})"
-    return Product(title, words, rows, notes=notes, figure=base.panels(rows, _draw_selection))
+    return Product(title, sentence, rows, notes=notes, figure=base.panels(rows, _draw_selection))
 
 
 def _share(values: "pd.Series[float]") -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis import words
+from mcpo_cli.analysis import render
 from mcpo_cli.analysis.comparison import Choice, Comparison, compare, records
 from mcpo_cli.analysis.equal_cost import UNITS
 from mcpo_cli.analysis.figures import base
@@ -32,7 +32,7 @@ def build(data: Mapping[str, Runs]) -> Product:
 
 
 def _sentence(compared: Comparison) -> str:
-    """What the arms do against the baseline, each verdict once with all its differences, and against their start."""
+    """The arms against the baseline, each verdict once with all its differences, and against their start."""
     found: dict[str, list[str]] = {}
     for one in records(compared.headline):
         holds = (
@@ -40,10 +40,10 @@ def _sentence(compared: Comparison) -> str:
             if one["verdict"] == "open"
             else f", {'also' if one['verdict'].endswith(')') else 'not'} after correction"
         )
-        place = f"{one['model']} at equal {UNITS[one['at']]}{holds}"
+        where = f"{one['model']} at equal {UNITS[one['at']]}{holds}"
         said = f"{one['arm']} {compared.in_words(one)}"
-        found.setdefault(said, []).append(f"{words.change(one['mean'], one['half_width'])} on {place}")
-    parts = "; ".join(f"{said} ({', '.join(places)})" for said, places in found.items())
+        found.setdefault(said, []).append(f"{render.change(one['mean'], one['half_width'])} on {where}")
+    parts = "; ".join(f"{said} ({', '.join(found_at)})" for said, found_at in found.items())
     gains = records(compared.gains, at=compared.axes[0], metric=compared.metric)
     below = " and ".join(f"{one['arm']} on {one['model']}" for one in gains if one["mark"])
     return f"In average held-out {compared.metric} {parts}. Arms that end below where they started: {below or 'none'}."
@@ -55,12 +55,12 @@ def _figure(compared: Comparison) -> Figure:
     with base.drawing():
         figure, (axes,) = base.canvas(height=FRAME + ROW * len(rows))
         axes.axvline(0, color=base.GREY, linewidth=0.9)
-        for place, one in rows:
+        for row, one in rows:
             look = looks[one["arm"]]
             fill = "white" if one["verdict"] == "open" else look.color
             axes.errorbar(
                 [one["mean"]],
-                [place],
+                [row],
                 xerr=[one["half_width"]],
                 fmt=look.marker,
                 color=look.color,
@@ -68,7 +68,7 @@ def _figure(compared: Comparison) -> Figure:
                 markersize=6,
             )
         axes.set_yticks(
-            [place for place, _ in rows],
+            [row for row, _ in rows],
             [f"{one['arm']}, {one['model']},\nequal {UNITS[one['at']]}" for _, one in rows],
         )
         axes.margins(y=0.5 / len(rows))

@@ -16,7 +16,7 @@ from mcpo_cli.analysis.figures.base import KEYS
 from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure, left_out, nothing, per_run
 from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.analysis.words import share as shown_share
+from mcpo_cli.analysis.render import share as shown_share
 from mcpo_cli.probes.base import CLASSES
 from mcpo_cli.statistics import curves, stats
 from mcpo_cli.statistics.stats import Floats
@@ -96,7 +96,7 @@ def survival(runs: Runs) -> Content:
     columns = ["model", "arm", "seeds", "steps", "at_risk", "lost", "survival", "low", "high", "chance"]
     rows = pd.DataFrame(found, columns=columns)
     last = rows.drop_duplicates(["model", "arm"], keep="last").set_index(["model", "arm"])
-    words = caption(
+    sentence = caption(
         "Prompts of the panel that are still mastered",
         Quantity("at the end", last.apply(_at_the_end, axis=1).astype("string")),
         Quantity("by chance alone", last["chance"]),
@@ -112,7 +112,7 @@ def survival(runs: Runs) -> Content:
         f"Prompts: {prompts}.",
         *left_out(table, runs, SPELLS),
     ]
-    return Content(rows, words, notes)
+    return Content(rows, sentence, notes)
 
 
 def _at_the_end(row: "pd.Series[Any]") -> str:
@@ -156,7 +156,7 @@ def transitions(runs: Runs) -> Content:
     stays = rows[rows["before"] == rows["after"]]
     mastered, wrong = (per_run(stays[stays["before"] == name], "share") for name in ("mastered", "all_wrong"))
     values = runs.findings("transitions", partial=True).reindex(columns=[*KEYS, "lost_by_chance"]).set_index(KEYS)
-    words = caption(
+    sentence = caption(
         "Prompts that keep their class until the next sampling:",
         Quantity("of the mastered ones", mastered),
         Quantity("of the mastered ones under the same policy", 1 - values["lost_by_chance"]),
@@ -168,7 +168,7 @@ def transitions(runs: Runs) -> Content:
         "Shares are pooled over the pairs of all seeds; numbers on the right count the pairs that begin in the class. "
         "All wrong: p = 0; minority: 0 < p <= 0.5; majority: 0.5 < p < 1; mastered: p = 1.",
     ]
-    return Content(rows, words, notes)
+    return Content(rows, sentence, notes)
 
 
 def build_trajectories(data: Mapping[str, Runs]) -> Product:
@@ -282,7 +282,7 @@ def difficulty(runs: Runs) -> Content:
     ]
     if rule := runs.cells[0].spec.task.held_out_rule:
         notes.append(f"No overlap is possible: {rule}.")
-    quantities = [Quantity(words, per_run(here, "share")) for words, here in shares.items()]
+    quantities = [Quantity(name, per_run(here, "share")) for name, here in shares.items()]
     return Content(rows, caption("Held-out problems, mean over tiers,", *quantities), notes)
 
 

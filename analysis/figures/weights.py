@@ -64,16 +64,16 @@ def build_schematic(_: Mapping[str, Runs]) -> Product:
         "The filter is dynamic sampling: it replaces dropped prompts with newly sampled ones.",
     ]
     by_arm = rows.rename(columns={"method": "arm"}).set_index("arm")
-    words = caption(
+    sentence = caption(
         "Of a prompt,",
         Quantity(f"the weight at p = {G - 1}/{G}", by_arm.loc[by_arm["p"] == 1 - 1 / G, "weight"], "", 2),
         Quantity("the treatment at p = 1", by_arm.loc[by_arm["p"] == 1, "what"].astype("string")),
     )
-    return Product(SCHEMATIC, words, rows, notes=notes, figure=picture)
+    return Product(SCHEMATIC, sentence, rows, notes=notes, figure=picture)
 
 
 def _treatment(method: Method, group: str) -> str:
-    """What the method does with a prompt of the class `group`, in a few words."""
+    """The method's treatment of a prompt of the class `group`, in a few words."""
     if group in ("minority", "majority_correct"):
         weight = method.query_weight(np.arange(1, G) / G)
         inside = weight[: G // 2] if group == "minority" else weight[G // 2 :]
@@ -96,10 +96,10 @@ def _draw_sampling(axes: Axes) -> None:
     """Draw the way from a prompt to its accuracy, from top to bottom."""
     width, height = 17.0, 8.6
     steps = ("prompt x", f"G = {G} rollouts\nof the old policy", "p = share of\ncorrect rollouts")
-    for row, words in enumerate(steps):
+    for row, label in enumerate(steps):
         y = TOP - GAP - height - row * (height + 2.0)
         _box(axes, 0.5, y, (width, height), facecolor="#f4f4f4", edgecolor="#222222")
-        axes.text(0.5 + width / 2, y + height / 2, words, ha="center", va="center", fontsize=7)
+        axes.text(0.5 + width / 2, y + height / 2, label, ha="center", va="center", fontsize=7)
         if row:
             arrow = {"arrowstyle": "-|>", "color": "#222222", "linewidth": 0.8, "shrinkA": 0, "shrinkB": 0}
             axes.annotate("", (0.5 + width / 2, y + height), (0.5 + width / 2, y + height + 2.0), arrowprops=arrow)
@@ -109,8 +109,8 @@ def _draw_method(axes: Axes, rows: pd.DataFrame, arm: str, bottom: float) -> Non
     color = base.looks([arm])[arm].color
     axes.text(LEFT - 2.0, bottom + CELL[1] / 2, arm, ha="right", va="center", weight="bold", color=color)
     for column, (_, here) in enumerate(rows.groupby("class", sort=False)):
-        x, words = LEFT + column * (CELL[0] + GAP), here["what"].iloc[0]
-        dropped = words.startswith("dropped")
+        x, label = LEFT + column * (CELL[0] + GAP), here["what"].iloc[0]
+        dropped = label.startswith("dropped")
         style = {"facecolor": "#f4f4f4", "edgecolor": base.GREY, "linestyle": (0, (3, 2))}
         _box(axes, x, bottom, CELL, **(style if dropped else {"facecolor": "white", "edgecolor": color}))
         middle = x + CELL[0] / 2
@@ -118,9 +118,9 @@ def _draw_method(axes: Axes, rows: pd.DataFrame, arm: str, bottom: float) -> Non
             width = (CELL[0] - 3.0) / (G // 2)
             left = middle - len(here) / 2 * width + np.arange(len(here)) * width
             axes.bar(left, 15 * here["weight"], 0.75 * width, bottom=bottom + 5.2, align="edge", color=color)
-            axes.text(middle, bottom + 2.6, textwrap.fill(words, 15), ha="center", va="center", fontsize=7)
+            axes.text(middle, bottom + 2.6, textwrap.fill(label, 15), ha="center", va="center", fontsize=7)
         else:
-            axes.text(middle, bottom + CELL[1] / 2, textwrap.fill(words, 16), ha="center", va="center", fontsize=7)
+            axes.text(middle, bottom + CELL[1] / 2, textwrap.fill(label, 16), ha="center", va="center", fontsize=7)
 
 
 GRADIENTS = "gradients of single prompts"
@@ -169,14 +169,14 @@ def _weights(name: str, title: str, *, reweighted: bool) -> Artifact:
         rows = pd.concat([curves, measured]) if len(measured) else curves
         by_arm = pd.DataFrame(compared, columns=["model", "arm", "top", "half", "off", "prompts"])
         by_arm = by_arm.set_index(["model", "arm"])
-        words = caption(
+        sentence = caption(
             "Query weight W(p)",
             Quantity("in theory with all but one rollout correct", by_arm["top"], "", 3),
             Quantity("with half of them correct", by_arm["half"], "", 3),
             Quantity("largest deviation of measured gradients from theory", by_arm["off"], "", 4),
             Quantity("number of measured prompts", by_arm["prompts"], "", 0),
         )
-        return Content(rows, words, WEIGHT_NOTES)
+        return Content(rows, sentence, WEIGHT_NOTES)
 
     return artifact
 
@@ -255,14 +255,14 @@ def gradients(runs: Runs) -> Content:
     steps = runs.steps().reindex(columns=[*KEYS, "run_id", "step", "train/grad_norm"])
     steps = steps.rename(columns={"train/grad_norm": "norm"}).dropna(subset="norm").assign(panel=UPDATE)
     prompts = runs.rows("gradients")
-    prompts = prompts.assign(place=[CLASSES.index(class_of(p)) for p in prompts["p"]])
-    groups = prompts.groupby([*KEYS, "run_id", "place"], sort=False)["norm"]
+    prompts = prompts.assign(class_index=[CLASSES.index(class_of(p)) for p in prompts["p"]])
+    groups = prompts.groupby([*KEYS, "run_id", "class_index"], sort=False)["norm"]
     quantiles = groups.quantile(np.array([*QUANTILES])).unstack().rename(columns=QUANTILES)
     table = quantiles.assign(prompts=groups.size()).reset_index()
-    table = table.assign(prompt_class=[CLASSES[place] for place in table.pop("place")], panel=PROMPT)
+    table = table.assign(prompt_class=[CLASSES[class_index] for class_index in table.pop("class_index")], panel=PROMPT)
     rows = pd.concat([steps, table], ignore_index=True)
     by_class = table.groupby("prompt_class", sort=False)
-    words = caption(
+    sentence = caption(
         "Gradient norm",
         Quantity("of the update", per_run(steps, "norm"), "", 2),
         *(
@@ -271,7 +271,7 @@ def gradients(runs: Runs) -> Content:
         ),
     )
     if table.empty:
-        return Content(rows, words, [f"No run recorded {GRADIENTS}."])
+        return Content(rows, sentence, [f"No run recorded {GRADIENTS}."])
     counts = ", ".join(f"{count} {name}" for name, count in by_class["prompts"].sum().astype(int).items())
     notes = [
         "Left: norm before clipping, mean over the gradient steps of a global step.",
@@ -281,7 +281,7 @@ def gradients(runs: Runs) -> Content:
         f"Measured prompts: {counts}.",
         *left_out(table, runs, GRADIENTS),
     ]
-    return Content(rows, words, notes)
+    return Content(rows, sentence, notes)
 
 
 ARTIFACTS = (

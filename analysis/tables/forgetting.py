@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from mcpo_cli.analysis import claims, words
+from mcpo_cli.analysis import claims
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.analysis.product import Artifact, Product
@@ -44,8 +44,8 @@ def build(data: Mapping[str, Runs]) -> Product:
 
 
 def _sentence(found: Sequence[Outcome]) -> str:
-    parts = [f"{one.claim.id} {verdict_of(one)} in {one.regime} ({one.model})" for one in found]
-    return words.caption(f"Verdicts on forgetting, the hinge and the reweight against {BASELINE}", parts)
+    parts = "; ".join(f"{one.claim.id} {verdict_of(one)} in {one.regime} ({one.model})" for one in found)
+    return f"Verdicts on forgetting, the hinge and the reweight against {BASELINE}: {parts}."
 
 
 TITLE = "Forgetting, by component of MCPO"

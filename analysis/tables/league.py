@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from mcpo_cli.analysis import comparison, measures, words
+from mcpo_cli.analysis import comparison, render, run_numbers
 from mcpo_cli.analysis.comparison import Choice, Comparison, records
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import PAIR, Runs
-from mcpo_cli.analysis.measures import WHOLE
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Columns, Grid
+from mcpo_cli.analysis.run_numbers import WHOLE
 from mcpo_cli.statistics import stats
 
 SUITES = tuple(
@@ -58,16 +58,16 @@ def _rows(suite: str, runs: Runs, compared: Comparison) -> list[dict[str, Any]]:
     norms, found = _norms(runs), []
     for one in records(compared.aggregates, at="rollouts", metric=CHOICE.metric):
         (norm, cut), gain = norms[one["arm"]], compared.gain("rollouts", compared.models[0], one["arm"])
-        row = {"suite": suite, "arm": one["arm"], **words.columns("iqm", one["iqm"], one["iqm_low"], one["iqm_high"])}
+        row = {"suite": suite, "arm": one["arm"], **render.columns("iqm", one["iqm"], one["iqm_low"], one["iqm_high"])}
         if one["arm"] != compared.baseline:
             row |= {key: one[key] for key in ("better", "better_low", "better_high")}
-        row |= {"before": gain["before"], **words.columns("since", gain["mean"], gain["low"], gain["high"])}
+        row |= {"before": gain["before"], **render.columns("since", gain["mean"], gain["low"], gain["high"])}
         row |= {"mark": gain["mark"], "norm": norm / norms[compared.baseline][0], "cut": cut}
         found.append(row)
     for one in records(compared.aggregates, metric=CHOICE.metric):
         if one["arm"] != compared.baseline:
             (row,) = (row for row in found if row["arm"] == one["arm"])
-            row |= words.columns(one["at"], *(one[f"difference_{bound}"] for bound in ("mean", "low", "high")))
+            row |= render.columns(one["at"], *(one[f"difference_{bound}"] for bound in ("mean", "low", "high")))
     return sorted(found, key=lambda row: -row["iqm"])
 
 
@@ -87,7 +87,7 @@ def _coins(suite: str, runs: Runs) -> Iterator[str]:
     gained: dict[str, list[float]] = {}
     for cell in runs.cells:
         if cell.spec.train.reward == "random":
-            gained.setdefault(cell.arm, []).append(measures.gained(runs, cell)[WHOLE])
+            gained.setdefault(cell.arm, []).append(run_numbers.gained(runs, cell)[WHOLE])
     for arm, values in gained.items():
         interval = stats.t_interval(values)
         if interval.low > 0:
@@ -113,7 +113,7 @@ def _draw(axes: Axes, here: pd.DataFrame) -> None:
     looks = base.looks(here["arm"].unique().tolist())
     for arm, runs in here.groupby("arm", sort=False):
         # Runs with refills differ in rollouts: their evaluations are averaged in order.
-        mean = runs.assign(place=runs.groupby(PAIR).cumcount()).groupby("place")[["x", "value"]].mean()
+        mean = runs.assign(evaluation=runs.groupby(PAIR).cumcount()).groupby("evaluation")[["x", "value"]].mean()
         look = looks[str(arm)]
         axes.plot(mean["x"], mean["value"], color=look.color, linestyle=look.linestyle, label=arm, linewidth=0.9)
     axes.set(xlabel="rollouts", ylabel="pass@1")
@@ -167,11 +167,11 @@ def _below(row: Mapping[str, Any]) -> bool:
 
 COLUMNS: Columns = {
     "arm": lambda row: f"{row['arm']} {row['mark']}".rstrip(),
-    "IQM": words.bounded("iqm"),
-    "P(better)": words.bounded("better"),
-    "at equal rollouts": words.bounded("rollouts", "+.3f"),
-    "at equal steps": words.bounded("steps", "+.3f"),
-    "since then": words.bounded("since", "+.3f"),
+    "IQM": render.bounded("iqm"),
+    "P(better)": render.bounded("better"),
+    "at equal rollouts": render.bounded("rollouts", "+.3f"),
+    "at equal steps": render.bounded("steps", "+.3f"),
+    "since then": render.bounded("since", "+.3f"),
     "gradient norm": lambda row: f"{row['norm']:.2f}",
     "cut": lambda row: f"{row['cut']:.0%}",
 }

@@ -1,4 +1,4 @@
-"""What each way to keep mastered prompts keeps, and at which price: suites `retention-again` and `opposite-weights`."""
+"""Benefit and price of each way to keep mastered prompts: suites `retention-again` and `opposite-weights`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,8 +7,9 @@ from matplotlib.figure import Figure
 
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import STATISTICS, WHOLE, Measure, Numbers, of_probe
+from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.run_numbers import WHOLE, Measure, Numbers, of_probe
 from mcpo_cli.analysis.tables import measured
 from mcpo_cli.config.plan import PlannedRun
 

@@ -32,13 +32,13 @@ def build(data: Mapping[str, Runs]) -> Product:
     runs = data[SUITE]
     shown = list(_shown(runs))
     rows = [
-        {**dict(zip(HEADER, _about(cell, group), strict=False)), "verdict": verdict, "response": response}
+        {**dict(zip(HEADER, _cells(cell, group), strict=False)), "verdict": verdict, "response": response}
         for cell, group in shown
         for verdict, responses in (("right", group.right), ("wrong", group.wrong))
         for response in responses
     ]
     frame = pd.DataFrame(rows, columns=[*HEADER[:6], "verdict", "response"])
-    cells = [[*_about(cell, group), _side(group.right), _side(group.wrong)] for cell, group in shown]
+    cells = [[*_cells(cell, group), _side(group.right), _side(group.wrong)] for cell, group in shown]
     grids = [Grid("Correct and incorrect responses", HEADER, cells, labels=len(HEADER))] if cells else []
     return Product(TITLE, _sentence(frame, len(shown)), frame, grids, NOTES)
 
@@ -61,7 +61,7 @@ def _shown(runs: Runs) -> Iterator[tuple[PlannedRun, Group]]:
             yield from ((cell, group) for group in found)
 
 
-def _about(cell: PlannedRun, group: Group) -> list[str]:
+def _cells(cell: PlannedRun, group: Group) -> list[str]:
     return [cell.arm, cell.spec.model.name, str(cell.spec.seed), str(group.step), group.prompt, group.gold]
 
 

@@ -1,13 +1,13 @@
-"""Why reweighting changes the speed of learning: compares the arms of the suite `why-reweight`."""
+"""The effect of reweighting on the speed of learning: compares the arms of the suite `why-reweight`."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mcpo_cli.analysis import words
+from mcpo_cli.analysis import render
 from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Columns, Grid
@@ -42,12 +42,10 @@ def build(data: Mapping[str, Runs]) -> Product:
     spec = runs.cells[0].spec
     title = f"why-reweight (scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps)"
     grid = Grid.of(f"Against {BASELINE}", rows, COLUMNS, labels=2)
-    return Product(title, _sentence(rows), pd.DataFrame(rows), [grid], NOTES)
-
-
-def _sentence(rows: Sequence[Mapping[str, Any]]) -> str:
-    factors = [f"{row['arm']} {words.bounded('time_factor')(row)}" for row in rows if row["arm"] != BASELINE]
-    return words.caption(f"Speed of learning as a multiple of {BASELINE}'s", factors)
+    factor = render.bounded("time_factor")
+    factors = "; ".join(f"{row['arm']} {factor(row)}" for row in rows if row["arm"] != BASELINE)
+    sentence = f"Speed of learning as a multiple of {BASELINE}'s: {factors}."
+    return Product(title, sentence, pd.DataFrame(rows), [grid], NOTES)
 
 
 def _rows(runs: Runs) -> list[dict[str, Any]]:
@@ -57,13 +55,13 @@ def _rows(runs: Runs) -> list[dict[str, Any]]:
     for (model, arm), here in steps.groupby(["model", "arm"], sort=False):
         row: dict[str, Any] = {"model": model, "arm": arm, "seeds": here["run_id"].nunique()}
         if arm == BASELINE:
-            row |= words.columns("time_factor", 1.0, math.nan, math.nan)
-            row |= words.columns("pass_at_1_minus_baseline", 0.0, math.nan, math.nan)
+            row |= render.columns("time_factor", 1.0, math.nan, math.nan)
+            row |= render.columns("pass_at_1_minus_baseline", 0.0, math.nan, math.nan)
         else:
             baseline = steps[(steps["model"] == model) & (steps["arm"] == BASELINE)]
             times = np.arange(here["step"].nunique(), dtype=np.float64)
             factor = time_factor(_curves(baseline), _curves(here), times)
-            row |= words.columns("time_factor", factor.factor, factor.low, factor.high)
+            row |= render.columns("time_factor", factor.factor, factor.low, factor.high)
             share = scores[scores["model"] == model].pivot(index=PAIR, columns="arm", values="share")
             row |= _interval("pass_at_1_minus_baseline", stats.t_interval((share[arm] - share[BASELINE]).to_numpy()))
         for name, metric in MEANS.items():
@@ -86,15 +84,15 @@ def _curves(steps: pd.DataFrame) -> Floats:
 
 
 def _interval(name: str, interval: Interval) -> dict[str, float]:
-    return words.columns(name, interval.mean, interval.low, interval.high)
+    return render.columns(name, interval.mean, interval.low, interval.high)
 
 
 COLUMNS: Columns = {
     **{name: name for name in ("model", "arm", "seeds")},
-    "time factor": words.bounded("time_factor"),
-    "pass@1": words.bounded("pass_at_1_minus_baseline"),
-    "share minority": words.bounded("share_minority"),
-    "effective sample": words.bounded("effective_sample", ".0f"),
-    "signal to noise": words.bounded("signal_to_noise"),
+    "time factor": render.bounded("time_factor"),
+    "pass@1": render.bounded("pass_at_1_minus_baseline"),
+    "share minority": render.bounded("share_minority"),
+    "effective sample": render.bounded("effective_sample", ".0f"),
+    "signal to noise": render.bounded("signal_to_noise"),
 }
 ARTIFACT = Artifact("why-reweight", "Why reweighting changes how fast a policy learns", "diagnostic", (SUITE,), build)

@@ -1,7 +1,7 @@
 """Builds tables and figures from runs by name, and writes each with a record.
 
 An artifact's files are `<name>.csv`, `.md` and `.tex` for tables, `.png` and `.pdf` for figures. Its record,
-`<name>.json`, says what it shows, which runs and which commit made it, and holds a hash of all inputs and checksums of
+`<name>.json`, names its content, its runs and the commit that made it, and holds a hash of all inputs and checksums of
 the files. An artifact whose hash and checksums still match is not built again.
 """
 
@@ -22,13 +22,12 @@ from typing import Any, TypeVar, get_args
 import pandas as pd
 from loky import ProcessPoolExecutor
 
-from mcpo_cli import plugins
-from mcpo_cli.analysis import own, render
+from mcpo_cli import plugins, study
+from mcpo_cli.analysis import render, user_artifacts
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Cache, Runs
 from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.analysis.sources import reached
 from mcpo_cli.config import load, plan, reading
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed, first_line, mend, nearest
@@ -37,10 +36,14 @@ from mcpo_cli.machine import cores
 from mcpo_cli.plugins import Found
 from mcpo_cli.runs.journal import Journal, read_json, write_atomic
 from mcpo_cli.runs.provenance import code_state
-from mcpo_cli.study import EXPERIMENTS
 
 LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")
 """Packages whose version can change a number or a picture."""
+INDEPENDENT = (
+    "backends/local", "backends/verl", "commands", "evaluation", "pretrained", "results", "scheduling", "store",
+    "testing",
+)  # fmt: skip
+"""Packages whose code no artifact depends on."""
 DIGITS = 10
 """Significant digits in CSV files; later ones vary with summation order."""
 ALL = "all"
@@ -53,7 +56,7 @@ def declared() -> Found[Artifact]:
     found = plugins.objects("artifacts", (), "ARTIFACT", Artifact)
     for name, artifact in list(found.items()):
         if unknown := set(artifact.needs) - plan.suites().keys():
-            plugins.note(
+            plugins.warn(
                 f"artifact '{name}' needs suites that do not exist: {', '.join(sorted(unknown))}; it is left out"
             )
             del found[name]
@@ -65,7 +68,7 @@ def declared() -> Found[Artifact]:
 def registry() -> dict[str, Artifact]:
     """All artifacts by name. Raises ConfigError when two share a name."""
     # A declared table replaces the usual one of its suite.
-    found = {**own.artifacts(), **declared()}
+    found = {**user_artifacts.artifacts(), **declared()}
     return dict(sorted(found.items(), key=_place_in_report))
 
 
@@ -85,8 +88,9 @@ def names(wanted: str) -> list[str]:
         ConfigError: `wanted` selects nothing.
     """
     known = registry()
-    if wanted in own.suites() and (made := [name for name, artifact in known.items() if wanted in artifact.needs]):
-        return made
+    of_suite = [name for name, artifact in known.items() if wanted in artifact.needs]
+    if wanted in user_artifacts.suites() and of_suite:
+        return of_suite
     if wanted in known or load.is_file(wanted):
         return [wanted]
     if wanted == ALL:
@@ -96,7 +100,7 @@ def names(wanted: str) -> list[str]:
     if parts := [name for name in known if name[:-1] == wanted and name.startswith("fig")]:
         return parts
     if wanted in plan.suites():
-        return [name for name, artifact in known.items() if wanted in artifact.needs] or [wanted]
+        return of_suite or [wanted]
     choices = [*known, *plan.suites(), ALL, "figures"]
     fix = mend("mcpo reproduce {}", wanted, choices, "mcpo reproduce --help")
     raise ConfigError(f"unknown artifact '{wanted}': {nearest(wanted, choices)}", fix=fix)
@@ -108,7 +112,7 @@ def get(name: str) -> Artifact:
     Raises:
         ConfigError: the file that it is given by cannot be read.
     """
-    return registry()[name] if name in registry() else own.of(name)
+    return registry()[name] if name in registry() else user_artifacts.of(name)
 
 
 def suites(chosen: Sequence[str]) -> list[str]:
@@ -162,10 +166,6 @@ class BuiltArtifact:
     def path(self, suffix: str) -> Path | None:
         """Its file with this suffix, if it has one."""
         return next((path for path in self.paths if path.suffix == suffix), None)
-
-    def text(self, width: int = 100) -> str:
-        """Text for a terminal of `width` columns."""
-        return render.text(self.page, width)
 
     def to_json(self) -> dict[str, Any]:
         """The record and the rows of the CSV file; undefined numbers are None."""
@@ -371,15 +371,17 @@ def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:
 @cache
 def _code() -> list[str]:
     """Inputs of every artifact besides its runs: code, published numbers, claims, package versions, plug-ins."""
-    data = sorted([reading.PAPER, *EXPERIMENTS.glob("*.yaml"), *Path(__file__).parent.glob("*.mplstyle")])
+    data = sorted([reading.PAPER, *study.EXPERIMENTS.glob("*.yaml"), *Path(__file__).parent.glob("*.mplstyle")])
     hashes = [_sha256(path.read_bytes()) for path in (*code_files(), *data)]
     versions = [f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES]
     return [*hashes, *versions, *(plugin.sha256 for plugin in plugins.present())]
 
 
 def code_files() -> list[Path]:
-    """The source files that declare and build artifacts, and all that they import."""
-    return reached([__name__, *plugins.shipped()])
+    """The source files of mcpo and its study, but for the packages that no artifact depends on."""
+    package = Path(__file__).parents[1]
+    files = {*package.rglob("*.py"), *(study.ROOT / "analysis").rglob("*.py")}
+    return sorted(path for path in files if not any(path.is_relative_to(package / name) for name in INDEPENDENT))
 
 
 @cache

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.product import Artifact, Product, from_csv
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.probes.atlas import CORRECTIONS, ROUNDING
 from mcpo_cli.probes.base import Finding
@@ -45,7 +45,7 @@ SERIES = (
     ("one estimate, G = 16", "cosine", G, "#009E73", "^"),
     ("one estimate, G = 2", "cosine", 2, "#000000", "x"),
 )
-"""Of a panel: words, column, rollouts, colour and marker."""
+"""Series of a panel: label, column, rollouts, colour and marker."""
 LINE = 0.125
 """Inches of the figure for each method."""
 
@@ -59,11 +59,7 @@ def rows(findings: Iterable[tuple[str, Finding]]) -> pd.DataFrame:
 def artifact(name: str, path: Path) -> Artifact:
     """The atlas of the CSV file of its rows."""
     title = "Estimates of the gradient of expected accuracy"
-
-    def build(_: object) -> Product:
-        return product(title, pd.read_csv(path, keep_default_na=False, na_values=["nan"]))
-
-    return Artifact(name, title, "diagnostic", (), build, source=path)
+    return from_csv(name, title, path, lambda data: product(title, data))
 
 
 def product(title: str, data: pd.DataFrame) -> Product:
@@ -134,14 +130,14 @@ def figure(data: pd.DataFrame) -> Figure:
     """A line per arm, sorted by the cosine of a single estimate on-policy; a panel per number of stale steps."""
     order = at(data, G, 0).sort_values("cosine")["arm"].tolist()
     order = [arm for arm in dict.fromkeys(data["arm"]) if arm not in order] + order
-    place: Mapping[str, int] = {arm: number for number, arm in enumerate(order)}
+    row_of: Mapping[str, int] = {arm: number for number, arm in enumerate(order)}
     with base.drawing():
         titles = {0: "on-policy", 4: "k = 4", 16: "k = 16"}
         figure, panels = base.canvas(
             1, len(titles), width=base.PAGE, height=0.7 + LINE * len(order), sharex=True, sharey=True
         )
         for axes, (stale, title) in zip(panels, titles.items(), strict=True):
-            _panel(axes, data, stale, place)
+            _panel(axes, data, stale, row_of)
             axes.set_title(title)
         panels[0].set_yticks(range(len(order)), order, fontsize=6)
         panels[0].set_ylim(-0.7, len(order) - 0.3)
@@ -150,10 +146,10 @@ def figure(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, data: pd.DataFrame, stale: int, place: Mapping[str, int]) -> None:
+def _panel(axes: Axes, data: pd.DataFrame, stale: int, row_of: Mapping[str, int]) -> None:
     for label, column, rollouts, color, marker in SERIES:
         own = at(data, rollouts, stale)
-        y = [place[arm] for arm in own["arm"]]
+        y = [row_of[arm] for arm in own["arm"]]
         axes.plot(own[column], y, linestyle="", marker=marker, color=color, markersize=2.8, label=label)
     axes.set_xticks([-0.5, 0, 0.5, 1])
     axes.axvline(0, color=base.GREY, linewidth=0.5)

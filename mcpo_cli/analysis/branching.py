@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from mcpo_cli.analysis import verdicts, words
+from mcpo_cli.analysis import render, verdicts
 from mcpo_cli.analysis.claims import Claim
-from mcpo_cli.analysis.figures import branching as figures
-from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.figures import base
+from mcpo_cli.analysis.product import Artifact, Product, from_csv
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.analysis.tables import claims as claims_table
 from mcpo_cli.config.branching import Hypothesis, Study
@@ -34,6 +36,10 @@ NOTES = (
     "loss: likewise, the other way round (interpolated; jackknife over trunk runs). - where no step of the curve "
     "gains, or loses, as much, or a larger step does not gain, or lose, more.",
 )
+ROW = 0.19
+"""Height of an arm's row, in inches."""
+LABELS = {"lost": "lost by mastered prompts", "gained": "gained by held-out problems"}
+"""The axis of each effect."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +56,9 @@ class Outcome:
 def artifacts(name: str, study: Study, rows: Path) -> tuple[Artifact, Artifact]:
     """The tables of a study with their figure, and the figure of the trade-off; built from the CSV file of its rows."""
 
-    def declare(name: str, build: Callable[[Study, pd.DataFrame], Product]) -> Artifact:
-        def from_file(_: object) -> Product:
-            return build(study, pd.read_csv(rows, keep_default_na=False, na_values=["nan"]))
-
-        return Artifact(name, study.title or name, "diagnostic", (), from_file, source=rows)
-
-    return declare(name, product), declare(f"{name}-trade-off", trade_off)
+    title = study.title or name
+    tables = from_csv(name, title, rows, lambda data: product(study, data))
+    return tables, from_csv(f"{name}-trade-off", title, rows, lambda data: trade_off(study, data))
 
 
 def outcomes(rows: pd.DataFrame) -> list[Outcome]:
@@ -75,7 +77,7 @@ def outcomes(rows: pd.DataFrame) -> list[Outcome]:
 
 
 def selection(rows: pd.DataFrame, arm: str) -> tuple[Floats, Floats]:
-    """What selection and the arm's step take from the batch's mastered prompts, one value each per trunk run.
+    """Accuracy that selection and the arm's step take from the batch's mastered prompts, one value each per trunk run.
 
     Their sum is the raw drop that a figure like the paper's Fig. 2b shows: mastered prompts were correct in all
     rollouts of the batch, and are correct in fewer when sampled after the step. Selection is the part that also appears
@@ -97,14 +99,14 @@ def product(study: Study, rows: pd.DataFrame) -> Product:
         "lost": _shown("lost"),
         "gained": _shown("gained"),
         f"lost minus {first.arm}": _shown("against_first"),
-        "p": lambda row: words.p_value(row["against_first_p"]),
+        "p": lambda row: render.p_value(row["against_first_p"]),
         "lost at equal gain": _shown("equal_gain"),
         "gained at equal loss": _shown("equal_loss"),
         "drift": lambda row: f"{row['drift']:.4f}",
     }
     grids = [Grid.of("One global step of each arm", data.to_dict("records"), columns, labels=1)]
     if study.hypotheses:
-        grids.append(claims_table.verdict_grid(judged(study.hypotheses, rows, study.curve)))
+        grids.append(claims_table.verdict_grid(tested(study.hypotheses, rows, study.curve)))
         grids.append(
             Grid.of("What is tested", [vars(one) for one in study.hypotheses], {"id": "id", "claim": "claim"}, labels=2)
         )
@@ -112,17 +114,17 @@ def product(study: Study, rows: pd.DataFrame) -> Product:
     notes = [*NOTES, f"{sizes}; {_mastered(rows)}.", *_resampled(rows)]
     sentence = _sentence(first, *selection(rows, first.arm))
     runs = {"lost": {one.arm: one.lost_S for one in found}, "gained": {one.arm: one.gained_S for one in found}}
-    return Product(f"{study.title} ({sizes})", sentence, data, grids, notes, figures.forest(data, runs))
+    return Product(f"{study.title} ({sizes})", sentence, data, grids, notes, _forest(data, runs))
 
 
 def trade_off(study: Study, rows: pd.DataFrame) -> Product:
-    """The figure of what is lost against what is gained; its numbers are those of `product`."""
+    """The figure of loss against gain; its numbers are those of `product`."""
     data = numbers(study.curve, rows)
     sentence = (
         "An arm below the grey curve keeps more of mastered prompts than a step of another size that gains as much; "
         "bars are 95 % intervals over trunk runs, not of the distance from the curve."
     )
-    return Product(f"{study.title} ({_sizes(rows)})", sentence, data, figure=figures.plane(data, study.curve))
+    return Product(f"{study.title} ({_sizes(rows)})", sentence, data, figure=_plane(data, study.curve))
 
 
 def numbers(curve: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
@@ -132,7 +134,7 @@ def numbers(curve: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([_numbers(one, found[0], steps) for one in found])
 
 
-def judged(hypotheses: Sequence[Hypothesis], rows: pd.DataFrame, curve: Sequence[str]) -> list[verdicts.Outcome]:
+def tested(hypotheses: Sequence[Hypothesis], rows: pd.DataFrame, curve: Sequence[str]) -> list[verdicts.Outcome]:
     """The hypotheses' tests as one family; the unit is the trunk run."""
     by_arm = {one.arm: one for one in outcomes(rows)}
     steps = _curve(curve, list(by_arm.values()))
@@ -155,7 +157,7 @@ def judged(hypotheses: Sequence[Hypothesis], rows: pd.DataFrame, curve: Sequence
         value_S = number(one.statistic, one.arm) - (number(one.statistic, one.baseline) if one.baseline else 0)
         return verdicts.outcome(Claim(suite="", **vars(one)), model, "-", {"": value_S.tolist()})
 
-    return verdicts.judged([test(one) for one in hypotheses])
+    return verdicts.decided([test(one) for one in hypotheses])
 
 
 def _curve(names: Sequence[str], found: Sequence[Outcome]) -> list[Outcome]:
@@ -202,7 +204,7 @@ def _shown(name: str) -> Callable[[Mapping[str, Any]], str]:
 
 def _change(mean: float, half_width: float) -> str:
     """A step changes accuracy by less than a run does: one digit more than tables of runs have."""
-    return words.change(mean, half_width, 4)
+    return render.change(mean, half_width, 4)
 
 
 def _sizes(rows: pd.DataFrame) -> str:
@@ -217,7 +219,7 @@ def _mastered(rows: pd.DataFrame) -> str:
 
 
 def _resampled(rows: pd.DataFrame) -> list[str]:
-    """How far the estimates are from the accuracy of new rollouts, where the study sampled any."""
+    """A note on the distance of the estimates from the accuracy of new rollouts, where the study sampled any."""
     known = rows.dropna(subset=["resampled"])
     if known.empty:
         return []
@@ -237,3 +239,67 @@ def _sentence(first: Outcome, selected_S: Floats, step_S: Floats) -> str:
         selected, raw = selected_S.mean(), (selected_S + step_S).mean()
         parts.append(f"of a raw drop of mastered prompts of {raw:.3f}, selection explains {selected:.3f}")
     return "; ".join(parts) + "."
+
+
+def _forest(data: pd.DataFrame, runs: Mapping[str, Mapping[str, Floats]]) -> Figure:
+    """One row per arm: a point for each trunk run, and their mean with its 95 % interval.
+
+    Args:
+        data: one row per arm with `lost`, `gained` and their `_half_width`.
+        runs: by effect and arm, one value per trunk run.
+    """
+    arms = data["arm"].tolist()
+    with base.drawing():
+        figure, axes = base.canvas(1, 2, width=base.PAGE, height=0.8 + ROW * len(arms), sharey=True)
+        for panel, (effect, values) in zip(axes, runs.items(), strict=True):
+            for row, arm in enumerate(arms):
+                own = values[arm]
+                panel.plot(own, np.full(len(own), row), ".", color=base.DAPO.color, alpha=0.45, markersize=4)
+            panel.errorbar(
+                data[effect], range(len(arms)), xerr=data[f"{effect}_half_width"],
+                color="black", marker="D", markersize=3, linestyle="none", elinewidth=0.9,
+            )  # fmt: skip
+            panel.axvline(0, color=base.GREY, linewidth=0.8)
+            panel.set_xlabel(LABELS[effect])
+        axes[0].set_yticks(range(len(arms)), arms)
+        axes[0].invert_yaxis()
+        axes[0].plot([], [], ".", color=base.DAPO.color, alpha=0.45, label="one trunk run")
+        axes[0].plot([], [], "D-", color="black", markersize=3, linewidth=0.9, label="mean with 95 % interval")
+        base.legend(figure)
+    return figure
+
+
+def _plane(data: pd.DataFrame, curve: Sequence[str]) -> Figure:
+    """Loss of mastered prompts against gain of held-out problems, with the curve of the step size in each panel.
+
+    Args:
+        data: as for `_forest`.
+        curve: the arms that differ in the step size alone, from the smallest step.
+    """
+    line = data.set_index("arm").reindex([arm for arm in curve if arm in set(data["arm"])])
+    others = data[~data["arm"].isin(line.index)]
+    count = math.ceil(len(others) / base.SERIES) or 1
+    with base.drawing(others["arm"].tolist()):
+        width = base.COLUMN if count == 1 else base.PAGE
+        figure, axes = base.canvas(1, count, width=width, height=3.2, sharex=True, sharey=True)
+        for panel, chosen in zip(axes, np.array_split(range(len(others)), count), strict=True):
+            _draw_arms(panel, others.iloc[chosen], line)
+            panel.set_xlabel(LABELS["gained"])
+            panel.legend(loc="upper center", bbox_to_anchor=(0.45, -0.22))
+        axes[0].set_ylabel(LABELS["lost"])
+    return figure
+
+
+def _draw_arms(panel: Axes, arms: pd.DataFrame, line: pd.DataFrame) -> None:
+    """The arms of one panel with their 95 % intervals, and the curve from no step at all to the largest one."""
+    panel.axhline(0, color=base.GREY, linewidth=0.5)
+    if len(line):
+        label = f"step size alone: {', '.join(line.index)}"
+        panel.plot([0.0, *line["gained"]], [0.0, *line["lost"]], ".-", color=base.GREY, label=label, zorder=1)
+    look = base.looks(arms["arm"].tolist())
+    for _, row in arms.iterrows():
+        panel.errorbar(
+            row["gained"], row["lost"], yerr=row["lost_half_width"], xerr=row["gained_half_width"],
+            color=look[row["arm"]].color, marker=look[row["arm"]].marker, linestyle="none", elinewidth=0.6,
+            label=row["arm"],
+        )  # fmt: skip

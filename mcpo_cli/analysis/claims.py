@@ -148,26 +148,23 @@ def _claim(entry: Mapping[str, Any]) -> Claim:
         raise ConfigError(f"{', '.join(missing)} must be given")
     claim = convert(Claim, entry, "")
     arms = plan.read(claim.suite).arms
-    _known("arm", claim.arm, arms)
+    _check_name("arm", claim.arm, arms)
     for name in (claim.baseline or claim.arm, *claim.beyond):
-        _known("baseline", name, arms)
+        _check_name("baseline", name, arms)
     if claim.beyond and not (claim.baseline and len(claim.beyond) == 2):
         raise ConfigError("beyond needs two arms and a baseline")
     if bool(claim.outside) != bool(claim.because):
         raise ConfigError("outside and because must be given together")
-    _known("statistic", claim.statistic, STATISTICS)
-    _known("statistic", claim.beside or claim.statistic, STATISTICS)
-    _known("statistic", claim.along or claim.statistic, STATISTICS)
+    for name in claim.statistics:
+        _check_name("statistic", name, STATISTICS)
     if claim.along and (claim.relation == "within" or claim.reference or claim.margin):
         raise ConfigError("along: a correlation is claimed to be greater or less than 0", fix="relation: greater")
     if claim.decide == "90% interval" and claim.relation != "within":
         raise ConfigError("decide: 90% interval: only a claim of `within` has such a rule", fix="decide: nominal")
-    if claim.requires:
-        _known("statistic", claim.requires.statistic, STATISTICS)
-        _known("arm", claim.required_arm, arms)
+    _check_name("arm", claim.required_arm, arms)
     return claim
 
 
-def _known(what: str, name: str, choices: Mapping[str, Any]) -> None:
+def _check_name(what: str, name: str, choices: Mapping[str, Any]) -> None:
     if name not in choices:
         raise ConfigError(f"unknown {what} '{name}': {nearest(name, choices)}", fix=mend(what + ": {}", name, choices))

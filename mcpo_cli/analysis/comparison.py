@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mcpo_cli.analysis import equal_cost, pairing
+from mcpo_cli.analysis import equal_cost
 from mcpo_cli.analysis.equal_cost import AVERAGE, AXES, at_equal, by_run
 from mcpo_cli.analysis.frames import PAIR, Runs, tree
 from mcpo_cli.config.plan import Plan
@@ -25,8 +25,8 @@ from mcpo_cli.statistics.variance import Components
 K = 8
 """The paper's k; a comparison uses fewer if a problem has fewer graded samples."""
 EFFECT = ("mean", "low", "high", "half_width", "sd", "p", "seeds")
-PLACE = ("at", "model", "arm", "tier", "metric")
-DIFFERENCE = (*PLACE, *EFFECT, "by_seed", "above", "p_holm", "test", "family", "verdict")
+KEY = ("at", "model", "arm", "tier", "metric")
+DIFFERENCE = (*KEY, *EFFECT, "by_seed", "above", "p_holm", "test", "family", "verdict")
 UNKNOWN = Estimate(np.nan, np.nan, np.nan)
 Row = dict[str, Any]
 """One row of a frame, by column."""
@@ -177,13 +177,13 @@ def compare(data: Runs, choice: Choice) -> Comparison:
     """
     arms = list(dict.fromkeys(cell.arm for cell in data.plan.cells))
     wanted = data.plan.same.get(choice.baseline, choice.baseline)
-    baseline = equal_cost.known("baseline", wanted or arms[0], arms)
-    pairing.check_failed(data, baseline)
+    baseline = equal_cost.check_name("baseline", wanted or arms[0], arms)
+    equal_cost.check_failed(data, baseline)
     last = _last(data)
     spec, k = data.cells[0].spec, min(K, int(last["n"].min()))
     metrics = list(dict.fromkeys(["pass@1", f"best@{k}", f"pass@{k}"]))
-    metric = equal_cost.known("metric", choice.metric or metrics[0], metrics)
-    pairing.check(last, data.plan)
+    metric = equal_cost.check_name("metric", choice.metric or metrics[0], metrics)
+    equal_cost.check_pairs(last, data.plan)
     scores = data.scores(k)
     axes = equal_cost.axes(choice.at, scores, data.plan)
     tables = {at: at_equal(scores, AXES[at], metrics) for at in axes}
@@ -271,8 +271,8 @@ def _before(at: str, before: pd.DataFrame, problems: Mapping[str, int]) -> Itera
                 yield _score((at, str(model), str(name), str(tier), metric), here[metric], problems)
 
 
-def _score(place: tuple[str, ...], runs: pd.Series, problems: Mapping[str, int]) -> Row:
-    about = dict(zip(PLACE, place, strict=True))
+def _score(key: tuple[str, ...], runs: pd.Series, problems: Mapping[str, int]) -> Row:
+    about = dict(zip(KEY, key, strict=True))
     found = effects.mean([runs.to_numpy()[:, None]], problems[about["tier"]])
     return about | {"mean": found.value, "low": found.low, "high": found.high, "seeds": len(runs)}
 
@@ -293,7 +293,7 @@ def differences(at: str, table: pd.DataFrame, baseline: str) -> Iterator[Row]:
     for (model, arm, tier, metric), runs in held.items():
         if arm != baseline:
             diff_S = (runs - held[model, baseline, tier, metric]).dropna().to_numpy()
-            row: Row = dict(zip(PLACE, (at, model, arm, tier, metric), strict=True))
+            row: Row = dict(zip(KEY, (at, model, arm, tier, metric), strict=True))
             above = int((diff_S > stats.ROUNDING).sum())
             yield row | _columns(stats.paired_t(diff_S)) | {"by_seed": tuple(diff_S.tolist()), "above": above}
 
@@ -311,13 +311,13 @@ def _families(found: Sequence[Row], metric: str) -> pd.DataFrame:
 def adjusted(rows: Sequence[Row], family: str) -> list[Row]:
     """The differences with p adjusted over the family by Holm's method. Those that repeat each other count once."""
     tests: list[Row] = []
-    places = []
+    indices = []
     for row in rows:
-        same = next((place for place, test in enumerate(tests) if _repeats(row, test)), len(tests))
+        same = next((index for index, test in enumerate(tests) if _repeats(row, test)), len(tests))
         tests += [row] if same == len(tests) else []
-        places.append(same)
+        indices.append(same)
     p_holm = stats.holm([test["p"] for test in tests])
-    added = [{"p_holm": float(p_holm[place]), "test": place, "family": family} for place in places]
+    added = [{"p_holm": float(p_holm[index]), "test": index, "family": family} for index in indices]
     return [row | more | {"verdict": verdict(row | more)} for row, more in zip(rows, added, strict=True)]
 
 

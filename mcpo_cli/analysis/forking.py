@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis import words
+from mcpo_cli.analysis import render
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.product import Artifact, Product, from_csv
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.probes.base import Finding
 
@@ -44,11 +44,7 @@ def rows(findings: Mapping[str, tuple[str, Finding]]) -> pd.DataFrame:
 def artifact(name: str, parent: str, step: int, path: Path) -> Artifact:
     """The artifact of the forks of run `parent` after `step`, built from the CSV file of their rows."""
     title = f"Forks of {parent} after step {step}"
-
-    def build(_: object) -> Product:
-        return product(title, pd.read_csv(path))
-
-    return Artifact(name, title, "diagnostic", (), build, source=path)
+    return from_csv(name, title, path, lambda data: product(title, data))
 
 
 def product(title: str, data: pd.DataFrame) -> Product:
@@ -57,9 +53,9 @@ def product(title: str, data: pd.DataFrame) -> Product:
     columns: Columns = {
         "arm": "arm",
         "run": "run_id",
-        "held out": lambda row: words.number(row["held_out"], "+.4f"),
+        "held out": lambda row: render.number(row["held_out"], "+.4f"),
         "95 % interval": lambda row: f"[{row['low']:+.4f}, {row['high']:+.4f}]",
-        "training": lambda row: words.number(row["training"], "+.4f"),
+        "training": lambda row: render.number(row["training"], "+.4f"),
         "changed": lambda row: f"{row['changed']:.0%}",
     }
     grid = Grid.of("Forks minus the run that they left", shown, columns, labels=2)
@@ -82,17 +78,17 @@ def _figure(data: pd.DataFrame) -> Figure:
     look = base.looks(list(dict.fromkeys(data["arm"])))
     with base.drawing():
         figure, axes = base.canvas(1, 2, width=base.PAGE, height=2.4, sharex=True)
-        for place, kind in zip(axes, ("training", "held_out"), strict=True):
-            place.axhline(0, color=base.GREY, linewidth=0.5)
+        for panel, kind in zip(axes, ("training", "held_out"), strict=True):
+            panel.axhline(0, color=base.GREY, linewidth=0.5)
             for (arm, _), own in data[data["kind"] == kind].groupby(["arm", "run_id"], sort=False):
                 style = look[str(arm)]
                 error = (own["high"] - own["low"]).to_numpy() / 2 if kind == "held_out" else None
-                place.errorbar(
+                panel.errorbar(
                     own["step"], own["difference"], yerr=error, color=style.color, marker=style.marker,
                     elinewidth=0.6, label=str(arm),
                 )  # fmt: skip
-            base.integer_ticks(place)
-            place.set(xlabel="global step", title=kind.replace("_", "-"))
+            base.integer_ticks(panel)
+            panel.set(xlabel="global step", title=kind.replace("_", "-"))
         axes[0].set_ylabel("fork minus the run\nthat it left")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
     return figure

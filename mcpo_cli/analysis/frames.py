@@ -15,7 +15,7 @@ from mcpo_cli import probes
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import MissingCells
 from mcpo_cli.home import run_dir
-from mcpo_cli.machine import lasting
+from mcpo_cli.machine import freeze_gc
 from mcpo_cli.probes import run as probe_run
 from mcpo_cli.probes.base import Finding
 from mcpo_cli.records import AXES, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, SampleRow, StepRow
@@ -101,7 +101,7 @@ class LoadedJournal(Journal):
 
 def _to_stay(make: Callable[[], Made]) -> Made:
     """The result of `make`, frozen out of garbage collection: it lives until the process exits."""
-    with lasting():
+    with freeze_gc():
         return make()
 
 
@@ -155,7 +155,7 @@ class Runs:
         def read() -> pd.DataFrame:
             rows: list[dict[str, Any]] = []
             for cell in self.cells:
-                about = _about(cell)
+                about = _run_columns(cell)
                 rows += ({**about, **row} for row in self.journal(cell).rows(kind))
             return pd.DataFrame(rows, columns=list(dtypes(kind))).astype(dtypes(kind))
 
@@ -210,11 +210,11 @@ class Runs:
         wide: one row per run, and one column per setting, with its value.
         """
         if wide:
-            return pd.DataFrame([{**cell.spec.flat_identity(), **_about(cell)} for cell in self.cells]).set_index(
+            return pd.DataFrame([{**cell.spec.flat_identity(), **_run_columns(cell)} for cell in self.cells]).set_index(
                 "run_id"
             )
         rows = [
-            {**_about(cell), "setting": name, "value": str(value)}
+            {**_run_columns(cell), "setting": name, "value": str(value)}
             for cell in self.cells
             for name, value in cell.spec.flat_identity().items()
         ]
@@ -224,7 +224,7 @@ class Runs:
         blocks = [self._cache.once(("steps", cell.spec.run_id), partial(self._block, cell)) for cell in self.cells]
         metrics = pd.concat(blocks, ignore_index=True)
         sizes = [len(block) for block in blocks]
-        about = pd.DataFrame([_about(cell) for cell in self.cells]).astype(RUN)
+        about = pd.DataFrame([_run_columns(cell) for cell in self.cells]).astype(RUN)
         named = about.loc[about.index.repeat(sizes)].reset_index(drop=True)
         return pd.concat([named, metrics[["step", *sorted(metrics.columns.drop("step"))]]], axis=1)
 
@@ -263,7 +263,7 @@ class Runs:
         for cell in self.recorded(probe) if partial else self.cells:
             finding = self.finding(probe, cell)
             results = [finding.values] if table is None else finding.tables.get(table, ())
-            rows += [{**_about(cell), **row} for row in results]
+            rows += [{**_run_columns(cell), **row} for row in results]
         return pd.DataFrame(rows).astype(RUN) if rows else pd.DataFrame(columns=list(RUN)).astype(RUN)
 
     def trees(self) -> dict[str, Tree]:
@@ -320,7 +320,7 @@ def _journal(cache: Cache, cell: PlannedRun) -> LoadedJournal:
 
 
 def _gap(cell: PlannedRun, journal: Journal) -> str | None:
-    """Why a run is not done; None if it is."""
+    """The reason why a run is not done; None if it is."""
     state = attempts.state(journal.run_dir, cell.spec, journal)
     if state == "done":
         return None
@@ -328,7 +328,7 @@ def _gap(cell: PlannedRun, journal: Journal) -> str | None:
     return "; ".join([state, *lost])
 
 
-def _about(cell: PlannedRun) -> dict[str, Any]:
+def _run_columns(cell: PlannedRun) -> dict[str, Any]:
     """The columns that name a run."""
     spec = cell.spec
     about = {"run_id": spec.run_id, "arm": cell.arm, **spec.about}
@@ -372,3 +372,23 @@ def _not_finite(cell: PlannedRun, journal: Journal) -> list[str]:
         f"{cell.spec.run_id}: {name} was NaN or infinite at {len(steps)} steps (first: {steps[0]})"
         for name, steps in lost.items()
     ]
+
+
+def tables(runs: Runs) -> dict[str, pd.DataFrame]:
+    """Name -> table: `settings`, `steps` and `scores` of `Runs`, and one for each kind of rows that the runs have.
+
+    A row is that of `records.py`; of `mini_batches` it is one metric of a mini-batch, `numerator / denominator`.
+    """
+    found = {"settings": runs.settings(), "steps": runs.steps(), "scores": runs.scores()}
+    found |= {kind: rows for kind in ROWS if len(rows := runs.rows(kind))}
+    if "mini_batches" in found:
+        found["mini_batches"] = _one_metric_per_row(found["mini_batches"])
+    return found
+
+
+def _one_metric_per_row(mini_batches: pd.DataFrame) -> pd.DataFrame:
+    keys = [*RUN, "step", "mini_batch"]
+    rows = mini_batches[keys].assign(sums=mini_batches["sums"].map(lambda sums: list(sums.items()))).explode("sums")
+    parts = [(metric, *map(float, sums)) for metric, sums in rows.pop("sums")]
+    names = pd.DataFrame(parts, columns=["metric", "numerator", "denominator"]).astype({"metric": "string"})
+    return pd.concat([rows.reset_index(drop=True), names], axis=1)

@@ -1,4 +1,4 @@
-"""The declaration of an artifact, and what its `build` returns. `artifacts.py` handles files, records and printing."""
+"""The declaration of an artifact, and the result of its `build`. `artifacts.py` handles files, records and printing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Section = Literal["summary", "claims", "paper", "beyond", "samples", "diagnostic
 
 @dataclass(frozen=True)
 class Product:
-    """What `build` computes; the same runs give an equal product."""
+    """The result of `build`; the same runs give an equal product."""
 
     title: str
     sentence: str
@@ -52,7 +52,7 @@ class Artifact:
     place: str = ""
     """Its counterpart in the paper (`Figure 2a`); empty if there is none."""
     by_regime: bool = False
-    """Whether it tells regimes apart; else the runs of a suite must share one."""
+    """Whether it distinguishes regimes; else the runs of a suite must share one."""
     failed_too: bool = False
     """Whether it reports failed runs as outcomes; else all runs must be done."""
     source: Path | None = None
@@ -65,3 +65,14 @@ class Artifact:
             raise ConfigError(
                 f"artifact '{self.name}', section='{self.section}': {nearest(self.section, get_args(Section))}"
             )
+
+
+def from_csv(name: str, title: str, path: Path, show: Callable[[pd.DataFrame], Product]) -> Artifact:
+    """The artifact that is made of a CSV file of rows, and of no runs; its name is not for `mcpo reproduce`."""
+
+    def build(_: object) -> Product:
+        import pandas as pd
+
+        return show(pd.read_csv(path, keep_default_na=False, na_values=["nan"]))
+
+    return Artifact(name, title, "diagnostic", (), build, source=path)

@@ -1,12 +1,11 @@
-"""Renders grids of strings as terminal text, Markdown and LaTeX.
+"""Numbers as text, and grids of strings as terminal text, Markdown and LaTeX.
 
 pandas would not make this shorter: `DataFrame.to_latex` does not escape `±`, `<` and `>` and has no `\\resizebox`, and
 `DataFrame.to_markdown` needs the package tabulate in place of the three lines of `pipes`.
 """
 
-import io
+import math
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
-from rich.console import Console, JustifyMethod
+from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -76,47 +75,32 @@ class Page:
     """How to read it."""
 
 
-def text(page: Page, width: int) -> str:
-    """Plain text for a terminal of `width` columns."""
-    folded = [textwrap.fill(note, width, initial_indent="- ", subsequent_indent="  ") for note in page.notes]
-    sentence = textwrap.fill(page.sentence, width)
-    return "\n\n".join([page.title, sentence, *(_lines(grid, width) for grid in page.grids), "\n".join(folded)]) + "\n"
-
-
-def _lines(grid: Grid, width: int) -> str:
-    file = io.StringIO()
-    console = Console(file=file, width=width, color_system=None, force_terminal=False)
-    for table in tables(grid, width):
-        console.print(table)
-    return "\n".join([grid.title, *(line.rstrip() for line in file.getvalue().splitlines())])
-
-
 def tables(grid: Grid, width: int, styles: Mapping[str, str] = MappingProxyType({})) -> Iterator[Table]:
     """The grid for a terminal of `width` columns: names wrap at blanks, no number is broken, nothing is cut.
 
     What does not fit side by side comes below, with the names again. styles: of cells, by their whole text.
     """
-    least, natural = ([_room(grid, place, wraps=wraps) for place in range(len(grid.header))] for wraps in (True, False))
+    least, natural = ([_room(grid, index, wraps=wraps) for index in range(len(grid.header))] for wraps in (True, False))
     names = list(range(grid.labels if grid.labels < len(grid.header) else 1))
     gap = 2 if sum(least) + 2 * (len(least) - 1) <= width else 1
-    for places in _side_by_side([one + gap for one in least], names, width + gap):
-        room = width - gap * (len(places) - 1)
-        widths = _widths([least[place] for place in places], [natural[place] for place in places], room)
+    for indices in _side_by_side([one + gap for one in least], names, width + gap):
+        room = width - gap * (len(indices) - 1)
+        widths = _widths([least[index] for index in indices], [natural[index] for index in indices], room)
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, gap, 0, 0))
-        for place, columns in zip(places, widths, strict=True):
-            justify: JustifyMethod = "left" if place < grid.labels else "right"
-            table.add_column(Text(visible(grid.header[place])), overflow="fold", justify=justify, width=columns)
+        for index, columns in zip(indices, widths, strict=True):
+            justify: JustifyMethod = "left" if index < grid.labels else "right"
+            table.add_column(Text(visible(grid.header[index])), overflow="fold", justify=justify, width=columns)
         for row in grid.rows:
-            table.add_row(*(Text(visible(row[place]), style=styles.get(row[place], "")) for place in places))
+            table.add_row(*(Text(visible(row[index]), style=styles.get(row[index], "")) for index in indices))
         yield table
 
 
-def _room(grid: Grid, place: int, *, wraps: bool) -> int:
+def _room(grid: Grid, index: int, *, wraps: bool) -> int:
     """The columns that a column of the grid takes; at least, where its heading and its names wrap at blanks."""
-    cells, heading = [visible(row[place]) for row in grid.rows], visible(grid.header[place])
+    cells, heading = [visible(row[index]) for row in grid.rows], visible(grid.header[index])
     if not wraps:
         return max(cell_len(line) for text in (heading, *cells) for line in (text.splitlines() or [""]))
-    if place >= grid.labels:
+    if index >= grid.labels:
         return max([_longest_word([heading], HEADING), *map(cell_len, cells)])
     return _longest_word([heading, *cells], LONGEST_WORD if grid.labels == len(grid.header) else BESIDE_NUMBERS)
 
@@ -126,22 +110,22 @@ def _longest_word(texts: Sequence[str], most: int) -> int:
 
 
 def _side_by_side(rooms: Sequence[int], names: Sequence[int], width: int) -> Iterator[list[int]]:
-    """The places of the columns of each table, the names in all of them. rooms: of each column, with its gap."""
-    places = list(names)
-    for place in range(len(names), len(rooms)):
-        if len(places) > len(names) and sum(rooms[one] for one in (*places, place)) > width:
-            yield places
-            places = list(names)
-        places.append(place)
-    yield places
+    """The indices of the columns of each table, the names in all of them. rooms: of each column, with its gap."""
+    indices = list(names)
+    for index in range(len(names), len(rooms)):
+        if len(indices) > len(names) and sum(rooms[one] for one in (*indices, index)) > width:
+            yield indices
+            indices = list(names)
+        indices.append(index)
+    yield indices
 
 
 def _widths(least: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
     """The width of each column: what the least widths leave of `room` goes to those whose text would wrap."""
     widths, left = list(least), room - sum(least)
-    while left > 0 and (short := [place for place, wide in enumerate(widths) if wide < natural[place]]):
-        for place in short[:left]:
-            widths[place] += 1
+    while left > 0 and (short := [index for index, wide in enumerate(widths) if wide < natural[index]]):
+        for index in short[:left]:
+            widths[index] += 1
         left -= min(left, len(short))
     return widths
 
@@ -227,3 +211,43 @@ def _float(grid: Grid) -> str:
 
 def _tex(cell: str) -> str:
     return "".join(TEX.get(character, character) for character in cell)
+
+
+def number(value: float, form: str = ".3f") -> str:
+    """`value` in this format, or `-` where it is not known."""
+    return "-" if math.isnan(value) else f"{value:{form}}"
+
+
+def p_value(value: float) -> str:
+    """`0.0312`, or `-` where there is no test."""
+    return number(value, ".4f")
+
+
+def change(mean: float, half_width: float, digits: int = 3) -> str:
+    """`+0.031 ± 0.020`, or the mean alone where it has no interval."""
+    return f"{mean:+.{digits}f}" + ("" if math.isnan(half_width) else f" ± {half_width:.{digits}f}")
+
+
+def columns(name: str, value: float, low: float, high: float) -> dict[str, float]:
+    """A value and its interval as columns of a row."""
+    return {name: value, f"{name}_low": low, f"{name}_high": high}
+
+
+def bounded(name: str, form: str = ".3f") -> Callable[[Mapping[str, Any]], str]:
+    """The text of such columns of a row: `1.250 [1.100, 1.400]`, without the interval if it is NaN; `-` if missing."""
+
+    def text(row: Mapping[str, Any]) -> str:
+        if name not in row:
+            return "-"
+        value, low, high = (row[f"{name}{bound}"] for bound in ("", "_low", "_high"))
+        return f"{value:{form}}" + ("" if math.isnan(low) else f" [{low:{form}}, {high:{form}}]")
+
+    return text
+
+
+def share(value: float, low: float, high: float) -> str:
+    """`0.412 [.381, .443]`, or the value alone where there are too few seeds for an interval; `-` where it is NaN."""
+    if math.isnan(low):
+        return number(value)
+    bounds = ", ".join(f"{bound:.3f}".replace("0.", ".", 1) for bound in (low, high))
+    return f"{value:.3f} [{bounds}]"

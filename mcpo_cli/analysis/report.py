@@ -56,7 +56,7 @@ KINDS = {
 }
 """CSS class of table cells that begin with these words."""
 HOLDS = "(Holm)"
-"""What verdicts end with that hold for all tests together: they alone are bold."""
+"""The end of verdicts that hold for all tests together; only these are bold."""
 NOTHING = ("", "-")
 """Text of empty cells."""
 LONG = 40
@@ -65,6 +65,10 @@ DENSITY = 2
 """Image pixels per page pixel, so that pictures are sharp on any screen."""
 WIDE = 600
 """Pictures of more page pixels than this are not shrunk to the width of a phone, where nobody could read them."""
+CAUTION = (
+    "do not compare accuracies with the paper's, which come from other models: published numbers are listed in "
+    "separate blocks"
+)
 SETTINGS_NOTE = (
     "Each setting of the paper's Section 6.1 with its value in these runs, then settings that the paper leaves open. "
     "Suites are named where their values differ."
@@ -82,7 +86,7 @@ class Piece:
     built: BuiltArtifact | None = None
     """None if it could not be built."""
     errors: Sequence[McpoError] = ()
-    """Why it could not be built."""
+    """The reasons why it could not be built."""
 
     @property
     def heading(self) -> str:
@@ -91,7 +95,7 @@ class Piece:
 
     @property
     def why(self) -> str:
-        """Why it is not built, in one line; empty if it is built."""
+        """The reason why it is not built, in one line; empty if it is built."""
         return "; ".join(error.message.partition("\n")[0] for error in self.errors)
 
 
@@ -101,7 +105,7 @@ class Content:
 
     scale: str
     statement: str
-    """How its experiment relates to the paper's."""
+    """The relation of its experiment to the paper's."""
     facts: Mapping[str, str]
     """Facts about the runs (number, models, seeds, ...) by name."""
     marks: Sequence[str]
@@ -118,7 +122,7 @@ class Content:
     """Runs, artifacts and software versions."""
     run_ids: Sequence[str]
     links: Mapping[str, str] = field(default_factory=dict)
-    """The address of a run's page in MLflow by run id, as far as the store has the run."""
+    """The address of a run's page in MLflow by run id, for the runs that the store has."""
 
     @property
     def title(self) -> str:
@@ -133,7 +137,7 @@ class Content:
 
     @property
     def limits(self) -> list[str]:
-        """What a reader needs to know before any number: the experiment, then warnings."""
+        """Facts that a reader needs before any number: the experiment, then warnings."""
         return [self.statement, *self.marks]
 
     @property
@@ -178,7 +182,7 @@ def gather(builder: ArtifactBuilder, names: Sequence[str], links: Mapping[str, s
         scale=builder.scale,
         statement=_statement(builder.scale, plans),
         facts=_facts(runs, settings, pieces),
-        marks=[*_caution(builder.scale), *frames.code_marks(runs), *_marks(pieces)],
+        marks=[*([CAUTION] if builder.scale != "paper" else []), *frames.code_marks(runs), *_marks(pieces)],
         summary=[piece for piece in pieces if piece.artifact.section == "summary"],
         sections={
             heading: here
@@ -224,14 +228,6 @@ def _statement(scale: str, plans: Mapping[str, Plan]) -> str:
     return f"This is a stand-in at scale {scale}, not the paper's experiment: {models} on {tasks}."
 
 
-def _caution(scale: str) -> Iterator[str]:
-    if scale != "paper":
-        yield (
-            "do not compare accuracies with the paper's, which come from other models: published numbers are listed in "
-            "separate blocks"
-        )
-
-
 def _facts(runs: Sequence[PlannedRun], settings: Grid, pieces: Sequence[Piece]) -> dict[str, str]:
     marks = [row[-1] for row in settings.rows if row[-2] != report_settings.NOT_STATED]
     return {
@@ -240,13 +236,9 @@ def _facts(runs: Sequence[PlannedRun], settings: Grid, pieces: Sequence[Piece]) 
         "regimes": _listed(cell.spec.regime for cell in runs),
         "seeds": _listed(cell.spec.seed for cell in runs),
         "settings": f"{marks.count(DEVIATES)} of the paper's {len(marks)} deviate",
-        "content": _digest(pieces),
+        # Reports whose tables and figures have equal files share it.
+        "content": digest({piece.name: piece.built.record["files"] for piece in pieces if piece.built}),
     }
-
-
-def _digest(pieces: Sequence[Piece]) -> str:
-    """Names the content of a report: reports whose tables and figures have equal files share it."""
-    return digest({piece.name: piece.built.record["files"] for piece in pieces if piece.built})
 
 
 def _listed(values: Iterable[Any]) -> str:
@@ -298,7 +290,7 @@ def _software(runs: Sequence[PlannedRun]) -> dict[str, str]:
 
 
 def _versions(software: Mapping[str, str]) -> Grid:
-    """Software versions and machines of the runs, and versions of what made the tables and figures."""
+    """Software versions and machines of the runs, and versions of the software that made the tables and figures."""
     built = {"mcpo": __version__, "Python": platform.python_version()}
     built |= {name: importlib.metadata.version(name) for name in artifacts.LIBRARIES}
     rows = [[name, versions, built.get(name, "")] for name, versions in software.items()]
@@ -350,15 +342,12 @@ def markdown(content: Content, date: str) -> str:
 
 def _rendered(template: str, content: Content, date: str) -> str:
     environment = render.templates(html=".html." in template)
-    environment.filters |= {"base64": _base64, "pixels": _pixels, "kind": _kind, "numbers": _numbers, "slug": _slug}
+    environment.filters |= {"pixels": _pixels, "kind": _kind, "numbers": _numbers}
+    environment.filters["base64"] = lambda path: base64.b64encode(path.read_bytes()).decode()
+    environment.filters["slug"] = lambda heading: re.sub(r"[^a-z]+", "-", heading.lower())  # the anchor of a section
     environment.filters |= {"escaped": render.escaped, "pipes": render.pipes, "code": render.code}
     found = environment.get_template(template)
     return found.render(content=content, date=date, settings_note=SETTINGS_NOTE, wide=WIDE)
-
-
-def _slug(heading: str) -> str:
-    """The HTML anchor of a section."""
-    return re.sub(r"[^a-z]+", "-", heading.lower())
 
 
 def _kind(cell: str, is_number: bool) -> str:
@@ -374,10 +363,6 @@ def _numbers(grid: Grid) -> list[bool]:
     """Whether each column holds numbers: it is not a label, and not all of its cells begin with a letter."""
     columns = [[row[i] for row in grid.rows if row[i] not in NOTHING] for i in range(len(grid.header))]
     return [i >= grid.labels and not all(cell[0].isalpha() for cell in cells) for i, cells in enumerate(columns)]
-
-
-def _base64(path: Path) -> str:
-    return base64.b64encode(path.read_bytes()).decode()
 
 
 def _pixels(path: Path) -> tuple[int, int]:

@@ -1,23 +1,32 @@
-"""Differences of a design's arms from its baseline, as response surfaces over the design's settings."""
+"""Differences of a design's arms from its baseline as response surfaces over its settings: numbers, tables and map."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 from scipy.stats import qmc
 
+from mcpo_cli.analysis import render
+from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import STATISTICS, WHOLE
-from mcpo_cli.config.design import Design
+from mcpo_cli.analysis.measures import STATISTICS
+from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.render import Grid
+from mcpo_cli.analysis.run_numbers import WHOLE
+from mcpo_cli.config import load, plan
+from mcpo_cli.config.design import Design, Factor
 from mcpo_cli.config.plan import Suite
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.statistics import clusters, surface
 from mcpo_cli.statistics.stats import Floats, Interval
-from mcpo_cli.statistics.surface import Calibration, Sensitivity, Surface
+from mcpo_cli.statistics.surface import TOGETHER, Calibration, Surface
 
 METRICS = ("pass@1", "next-step gap")
 """Statistics of `measures.py`; one that the runs did not record is left out."""
@@ -27,6 +36,30 @@ ALONG = 5
 """Places along a range that a frontier is shown at."""
 SURE = 0.95
 """Probability of being above, or below, 0 at which a map has its lines: of each place by itself (pointwise)."""
+FINE = 21
+"""Places along each axis of a panel."""
+TICKS = (0.0, 0.5, 1.0)
+"""Places of the ticks along a range."""
+PROBABILITIES = (1 - SURE, 0.5, SURE)
+TRACE = 1e-6
+"""Weight of a response that is not predicted at all."""
+NOTES = (
+    "A point is one draw of all settings; the arms at a point share base policy and seed and differ in their method.",
+    "Mean: over the points, with a 95 % t-interval clustered by base policy and seed (CR2), if there are three pairs. "
+    "Noise: standard deviation of one difference around the surface. Predicted: share of the variance over points that "
+    "a fifth of the points, held out in turn, had predicted from the others (0: no better than the mean). Within: "
+    "share of these points within their 50 % and 95 % intervals.",
+    "Surely above, below: share of the space in which the response is above, or below, 0 at all of these places "
+    f"together, by a simultaneous band of level {TOGETHER:g} under the fitted Gaussian process. Maps of noise alone "
+    "have such a place in 6 to 7 % of the cases.",
+    "Sensitivity: share of the surface's variance that a setting accounts for with all its interactions (total Sobol "
+    "index). A setting that an arm does not have is a control: its index should be near 0.",
+    "Figure: the response over two settings, averaged over the others; lines where it is above 0 with mean probability "
+    f"{', '.join(f'{one:g}' for one in PROBABILITIES)}, each place by itself (pointwise). Dots: the points, filled "
+    "where the difference is above 0.",
+    "Last panel: the arms along the setting that matters most, each averaged over the other settings by a surface of "
+    "its own. A curve that lies further to the upper left keeps more for what it learns.",
+)
 
 
 @dataclass(frozen=True)
@@ -38,11 +71,11 @@ class Response:
     factors: tuple[str, ...]
     """The design's settings. Those that concern neither arm are a control: nothing may depend on them."""
     place_NF: Floats
-    """Where the points lie, in 0..1."""
+    """The points' settings, scaled to 0..1."""
     value_N: Floats
     """The arm's number minus the baseline's at each point."""
     cluster_N: NDArray[np.integer[Any]]
-    """Which points share base policy and seed."""
+    """Number of the base policy and seed of each point."""
 
     @cached_property
     def surface(self) -> Surface:
@@ -51,12 +84,12 @@ class Response:
 
     @cached_property
     def calibration(self) -> Calibration:
-        """How well points that were held out are predicted."""
+        """Quality of the predictions of points that were held out."""
         return surface.calibration(self.place_NF, self.value_N)
 
     @cached_property
-    def sensitivity(self) -> Sensitivity:
-        """Which settings the response depends on."""
+    def sensitivity_F(self) -> Floats:
+        """Dependence of the response on each setting."""
         return surface.sensitivity(self.surface)
 
     @property
@@ -77,8 +110,8 @@ def evenly(factors: int) -> Floats:
 
 
 def _places(design: Design) -> Floats:
-    """Where the design's points lie, by the number of the point."""
-    return design.places(design.settings())
+    """The settings of the design's points, scaled to 0..1, by the number of the point."""
+    return design.positions(design.settings())
 
 
 def frontier(rows: pd.DataFrame, suite: Suite, key: str) -> pd.DataFrame:
@@ -95,7 +128,7 @@ def frontier(rows: pd.DataFrame, suite: Suite, key: str) -> pd.DataFrame:
     factors, factor = suite.design.factors, list(suite.design.factors).index(key)
     place_PF = _places(suite.design)
     at = list(factors[key].levels) or [factors[key].at(place) for place in np.linspace(0, 1, ALONG)]
-    place_M1 = np.array([[factors[key].place(value)] for value in at])
+    place_M1 = np.array([[factors[key].position(value)] for value in at])
     rest = evenly(len(factors))
     found = []
     for arm, here in rows.groupby("arm", sort=False):
@@ -109,14 +142,14 @@ def frontier(rows: pd.DataFrame, suite: Suite, key: str) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
-def values(runs: Runs, suite: Suite, metrics: Sequence[str] = METRICS) -> pd.DataFrame:
-    """One row per run: point, arm, run id, the settings that the design varies, and the metrics that it recorded."""
+def values(runs: Runs, suite: Suite) -> pd.DataFrame:
+    """One row per run: point, arm, run id, the settings that the design varies, and the METRICS that it recorded."""
     assert suite.design is not None
     settings = suite.design.settings()
     rows = []
     for cell in runs.cells:
         assert cell.point is not None
-        numbers = {name: STATISTICS[name].measure(runs, cell).get(WHOLE, np.nan) for name in metrics}
+        numbers = {name: STATISTICS[name].measure(runs, cell).get(WHOLE, np.nan) for name in METRICS}
         seeds = {"base_seed": cell.spec.seed_of_base, "seed": cell.spec.seed}
         varied = {key: settings[cell.point][key] for key in suite.design.factors}
         rows.append({"point": cell.point, "arm": cell.arm, "run_id": cell.spec.run_id, **seeds, **varied, **numbers})
@@ -132,7 +165,7 @@ def responses(rows: pd.DataFrame, suite: Suite) -> list[Response]:
         RunFailed: there are fewer than `surface.LEAST` such points.
     """
     assert suite.design is not None
-    baseline, place_PF = suite.baseline or next(iter(suite.arms)), _places(suite.design)
+    baseline, place_PF = _baseline(suite), _places(suite.design)
     by_arm = {arm: here.set_index("point") for arm, here in rows.groupby("arm", sort=False)}
     found = []
     for arm in suite.arms:
@@ -153,3 +186,177 @@ def responses(rows: pd.DataFrame, suite: Suite) -> list[Response]:
             place_NF = place_PF[difference.index]
             found.append(Response(arm, metric, tuple(suite.design.factors), place_NF, value_N, cluster_N))
     return found
+
+
+def response_map(name: str) -> Artifact:
+    """The artifact of the suite `name`, which has a design: its responses as tables and as a map.
+
+    It is built by name alone: a design has too many runs to be looked for in every report.
+    """
+    suite, stem = plan.read(name), load.stem(name)
+    title = suite.title or stem
+
+    def build(data: Mapping[str, Runs]) -> Product:
+        (runs,) = data.values()
+        rows = values(runs, suite)
+        found = responses(rows, suite)
+        shown = _most_telling(found)
+        assert suite.design is not None
+        points = len({cell.point for cell in runs.cells})
+        notes = [f"{points} of the design's {suite.design.points} points, {len(runs.cells)} runs.", *NOTES]
+        along = frontier(rows, suite, list(suite.design.factors)[shown[0]])
+        grids = [_effects(found, suite), _sensitivities(found), _frontier(along)]
+        figure = _figure(found, shown, suite.design.factors, along)
+        return Product(base.titled(title, runs), _sentence(found, suite), rows, grids, notes, figure)
+
+    return Artifact(stem, title, "diagnostic", (name,), build, source=plan.file(name))
+
+
+def _most_telling(found: Sequence[Response]) -> tuple[int, int]:
+    """The two settings on which the responses depend most; a response counts by the share of it that is predicted."""
+    predicted = [max(one.calibration.explained, TRACE) for one in found]
+    total_F = np.nansum([one.sensitivity_F * much for one, much in zip(found, predicted, strict=True)], axis=0)
+    first, second = np.argsort(-total_F, kind="stable")[:2]
+    return int(first), int(second)
+
+
+def _effects(found: Sequence[Response], suite: Suite) -> Grid:
+    rows = []
+    for one in found:
+        mean, fit = one.mean, one.calibration
+        rows.append(
+            [
+                one.arm,
+                one.metric,
+                render.change(mean.mean, mean.half_width),
+                f"{np.mean(one.value_N > 0):.0%}",
+                f"{one.surface.noise:.3f}",
+                f"{fit.explained:.2f}",
+                f"{fit.coverage(0.5):.0%}, {fit.coverage(0.95):.0%}",
+                *(f"{share:.0%}" for share in one.sure),
+            ]
+        )
+    header = ["arm", "metric", "mean", "points above", "noise", "predicted", "within", "surely above", "surely below"]
+    return Grid(f"Minus {_baseline(suite)}, over the space", header, rows, labels=2)
+
+
+def _sensitivities(found: Sequence[Response]) -> Grid:
+    rows = [[one.arm, one.metric, *(f"{share:.2f}" for share in one.sensitivity_F)] for one in found]
+    return Grid("Sensitivity: total Sobol indices", ["arm", "metric", *found[0].factors], rows, labels=2)
+
+
+def _frontier(along: pd.DataFrame) -> Grid:
+    key, metrics = along.columns[1], list(along.columns[2:])
+    rows = [
+        [str(arm), metric, *(f"{value:.3f}" for value in here[metric])]
+        for arm, here in along.groupby("arm", sort=False)
+        for metric in metrics
+    ]
+    header = ["arm", "metric", *(f"{value:g}" for value in along[key].unique())]
+    return Grid(f"Each arm along {key}, averaged over the other settings", header, rows, labels=2)
+
+
+def _baseline(suite: Suite) -> str:
+    """The arm that the others are compared with."""
+    return suite.baseline or next(iter(suite.arms))
+
+
+def _sentence(found: Sequence[Response], suite: Suite) -> str:
+    parts = [
+        f"{one.arm} {render.change(one.mean.mean, one.mean.half_width)} in {one.metric}, surely above 0 in "
+        f"{one.sure[0]:.0%} and surely below in {one.sure[1]:.0%} of the space"
+        for one in found
+    ]
+    return f"Minus {_baseline(suite)}, mean over {len(found[0].value_N)} points: {'; '.join(parts)}."
+
+
+def _figure(
+    found: Sequence[Response], shown: tuple[int, int], factors: Mapping[str, Factor], along: pd.DataFrame
+) -> Figure:
+    """A row of panels for each metric, a column for each arm, one scale of colours a metric; below, the frontier."""
+    arms, metrics = (
+        list(dict.fromkeys(names)) for names in zip(*((one.arm, one.metric) for one in found), strict=True)
+    )
+    keys = [list(factors)[factor] for factor in shown]
+    with base.drawing():
+        rows = len(metrics) + (len(metrics) == len(METRICS))
+        figure, panels = base.canvas(rows, len(arms), width=base.PAGE, height=2.1, sharex="row", sharey="row")
+        panel_RA = np.reshape(np.array(panels, dtype=object), (rows, len(arms)))
+        for metric, row in zip(metrics, panel_RA, strict=False):
+            here = [one for one in found if one.metric == metric]
+            drawn = [(axes, one, _surface(one, shown)) for axes, one in zip(row, here, strict=True)]
+            most = max(float(np.abs(mean_YX).max()) for *_, (mean_YX, _) in drawn)
+            worse = "above" if metric == METRICS[-1] else "below"
+            for axes, one, (mean_YX, above_YX) in drawn:
+                image = _panel(axes, one, shown, mean_YX, above_YX, most, "RdBu_r" if worse == "above" else "RdBu")
+                axes.set_title(one.arm)
+            bar = figure.colorbar(image, ax=list(row), shrink=0.9)
+            bar.set_label(f"{metric}, minus baseline\n(red, {worse} 0: worse)")
+        for (row, column), axes in np.ndenumerate(panel_RA[: len(metrics)]):
+            _ticks(axes, "x", keys[0], factors[keys[0]], shown=row == len(metrics) - 1)
+            _ticks(axes, "y", keys[1], factors[keys[1]], shown=column == 0)
+        if rows > len(metrics):
+            for axes in panel_RA[-1]:
+                axes.remove()
+            _draw_frontier(figure.add_subplot(panel_RA[-1, 0].get_gridspec()[-1, :]), along)
+    return figure
+
+
+def _draw_frontier(axes: Axes, along: pd.DataFrame) -> None:
+    """Learning of each arm against forgetting, with the setting's values written at the baseline's points."""
+    key, (learned, forgotten) = along.columns[1], METRICS
+    for index, (arm, look) in enumerate(base.looks(along["arm"].unique().tolist()).items()):
+        here = along[along["arm"] == arm]
+        axes.plot(
+            here[forgotten], here[learned], color=look.color, linestyle=look.linestyle, marker=look.marker, label=arm
+        )
+        if index == 0:
+            for _, row in here.iloc[[0, -1]].iterrows():
+                label, at = f"{key} {row[key]:g}", (row[forgotten], row[learned])
+                axes.annotate(label, at, xytext=(0, 6), textcoords="offset points", size=6, ha="right")
+    axes.set_xlabel(forgotten)
+    axes.set_ylabel(learned)
+    axes.legend()
+
+
+def _surface(one: Response, shown: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean response and mean probability above 0 on a grid of the two settings shown, by y, then x."""
+    side = np.linspace(0, 1, FINE)
+    place_MK = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    mean_M, above_M = one.surface.over(shown, place_MK, evenly(len(one.factors)))
+    return mean_M.reshape(FINE, FINE), above_M.reshape(FINE, FINE)
+
+
+def _panel(
+    axes: Axes,
+    one: Response,
+    shown: tuple[int, int],
+    mean_YX: np.ndarray,
+    above_YX: np.ndarray,
+    most: float,
+    colors: str,
+) -> AxesImage:
+    image = axes.imshow(
+        mean_YX, origin="lower", extent=(0, 1, 0, 1), aspect="auto", cmap=colors, vmin=-most, vmax=most,
+        interpolation="bilinear",
+    )  # fmt: skip
+    side = np.linspace(0, 1, FINE)
+    lines = axes.contour(side, side, above_YX, PROBABILITIES, colors="black", linewidths=0.7)
+    axes.clabel(lines, fmt="%g", fontsize=5)
+    x_N, y_N = (one.place_NF[:, factor] for factor in shown)
+    filled = one.value_N > 0
+    axes.scatter(x_N[filled], y_N[filled], s=5, color="black", linewidths=0)
+    axes.scatter(x_N[~filled], y_N[~filled], s=5, facecolors="none", edgecolors="black", linewidths=0.5)
+    axes.grid(visible=False)
+    return image
+
+
+def _ticks(axes: Axes, side: Literal["x", "y"], key: str, factor: Factor, *, shown: bool) -> None:
+    """The setting's values in the place of 0..1, if `shown` with their labels."""
+    at = [factor.position(level) for level in factor.levels] if factor.levels else list(TICKS)
+    texts = [f"{level:g}" for level in factor.levels] if factor.levels else [f"{factor.at(place):g}" for place in at]
+    axis = axes.xaxis if side == "x" else axes.yaxis
+    axis.set_ticks(at, texts)
+    axes.tick_params(side, **{("labelbottom" if side == "x" else "labelleft"): shown})
+    if shown:
+        axis.set_label_text(key)

@@ -1,7 +1,7 @@
 """Effects of methods as the change of the baseline's learning rate that does the same: `mcpo compare --as-step-size`.
 
-The grid is the baseline at several learning rates, all other settings equal. An arm at a rate of its own has the
-outcome that the baseline would have at some other rate; their quotient is the effect as a step size.
+The grid is the baseline at several learning rates, all other settings equal. An arm at some rate has the
+outcome that the baseline would have at another rate; their quotient is the effect as a step size.
 """
 
 import math
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis import words
+from mcpo_cli.analysis import render
 from mcpo_cli.analysis.comparison import Choice, Comparison, Row, compare, records
 from mcpo_cli.analysis.equal_cost import UNITS
 from mcpo_cli.analysis.figures import base
@@ -80,8 +80,8 @@ def product(title: str, compared: Comparison) -> Product:
         "model": "model",
         "at equal": lambda row: UNITS[row["at"]],
         "rate": lambda row: f"{row['rate']:g}",
-        "effect": lambda row: "-" if math.isnan(row["effect"]) else words.change(row["effect"], row["half_width"]),
-        "times the rate": lambda row: words.number(row["factor"], ".2f"),
+        "effect": lambda row: "-" if math.isnan(row["effect"]) else render.change(row["effect"], row["half_width"]),
+        "times the rate": lambda row: render.number(row["factor"], ".2f"),
         "95 % interval": _interval,
     }
     grids = [Grid.of(f"{compared.metric} of each arm as a learning rate of the baseline", rows, columns, labels=3)]
@@ -152,8 +152,8 @@ def equivalents(curve: Curve, compared: Comparison) -> Iterator[Row]:
         y_S, rate = curve.score[arm].to_numpy(dtype=np.float64), rates[arm]
         equal = equal_step(curve.rate_C, curve.score_SC, y_S)
         found = equal or StepSize(math.nan, math.nan, math.nan)
-        place = np.flatnonzero(curve.rate_C == rate)
-        effect = stats.paired_t(y_S - curve.score_SC[:, place[0]]) if len(place) else None
+        at_rate = np.flatnonzero(curve.rate_C == rate)
+        effect = stats.paired_t(y_S - curve.score_SC[:, at_rate[0]]) if len(at_rate) else None
         yield {
             "model": curve.model,
             "arm": arm,
@@ -226,7 +226,7 @@ def _grid(found: Sequence[Curve], metric: str) -> Grid:
         "model": "model",
         "at equal": lambda row: UNITS[row["at"]],
         "rate": lambda row: f"{row['rate']:g}",
-        metric: lambda row: words.share(row["mean"], row["mean"] - row["half_width"], row["mean"] + row["half_width"]),
+        metric: lambda row: render.share(row["mean"], row["mean"] - row["half_width"], row["mean"] + row["half_width"]),
     }
     return Grid.of("The grid of the baseline's learning rates", rows, columns, labels=2, is_detail=True)
 
@@ -237,17 +237,17 @@ def _figure(found: Sequence[Curve], rows: Sequence[Row], metric: str) -> Figure:
     look = base.looks(list(dict.fromkeys(row["arm"] for row in rows)))
     with base.drawing():
         figure, axes = base.canvas(1, len(first), width=base.PAGE, height=2.6, sharey=True)
-        for place, curve in zip(axes, first, strict=True):
+        for panel, curve in zip(axes, first, strict=True):
             mean = curve.score_SC.mean(0)
             half = [stats.t_interval(own_S).half_width for own_S in curve.score_SC.T]
-            place.errorbar(curve.rate_C, mean, yerr=half, color=base.GREY, marker="o", label="baseline")
+            panel.errorbar(curve.rate_C, mean, yerr=half, color=base.GREY, marker="o", label="baseline")
             for row in records(pd.DataFrame(rows), model=curve.model, at=curve.at):
                 style = look[row["arm"]]
                 ends = [row["rate"], row["rate"] * row["factor"]]
-                place.plot(ends, [row["score"]] * 2, color=style.color, linestyle=":", linewidth=1)
-                place.plot(row["rate"], row["score"], color=style.color, marker=style.marker, linestyle="none",
+                panel.plot(ends, [row["score"]] * 2, color=style.color, linestyle=":", linewidth=1)
+                panel.plot(row["rate"], row["score"], color=style.color, marker=style.marker, linestyle="none",
                            label=row["arm"])  # fmt: skip
-            place.set(xscale="log", xlabel="learning rate", title=curve.model)
+            panel.set(xscale="log", xlabel="learning rate", title=curve.model)
         axes[0].set_ylabel(metric)
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
     return figure

@@ -17,7 +17,8 @@ import numpy as np
 
 from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import STATISTICS, WHOLE, Numbers
+from mcpo_cli.analysis.measures import STATISTICS
+from mcpo_cli.analysis.run_numbers import WHOLE, Numbers
 from mcpo_cli.statistics import clusters, power, ranks, stats
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import Interval, Student
@@ -61,11 +62,11 @@ class Outcome:
     p_equal: float = math.nan
     """p of two one-sided tests (Schuirmann 1987) of a distance from the reference below the margin; NaN without one."""
     p_within: float = math.nan
-    """p of a correlation within base policies and seeds, whatever lies between them; NaN for other claims."""
+    """p of a correlation within base policies and seeds, without differences between them; NaN for other claims."""
     parts: Mapping[str, Interval] = field(default_factory=dict)
     """The effect of every part."""
     why: str = ""
-    """Why no test is possible."""
+    """The reason why no test is possible."""
     beside: float = math.nan
     """Mean of the claim's companion statistic `beside`; NaN if it has none."""
     p_holm: float = math.nan
@@ -95,19 +96,19 @@ class Outcome:
 
 def outcomes(claims: Sequence[Claim], data: Mapping[str, Runs]) -> list[Outcome]:
     """Test every claim on every model of its suite, in order. data: the runs by suite."""
-    return judged([test for claim in claims for test in _tests(claim, data[claim.suite])])
+    return decided([test for claim in claims for test in _tests(claim, data[claim.suite])])
 
 
-def judged(tests: Sequence[Outcome]) -> list[Outcome]:
-    """Judge the tests as one family: adjusted p-values and verdicts. A test without p is not in the family."""
+def decided(tests: Sequence[Outcome]) -> list[Outcome]:
+    """The tests with p-values adjusted over the family, and verdicts. A test without p is not in the family."""
     p_holm, p_equal_holm = (stats.holm(p) for p in ([one.p for one in tests], [one.p_equal for one in tests]))
     return [
-        _judged(replace(test, p_holm=float(p), p_equal_holm=float(p_equal)))
+        _decided(replace(test, p_holm=float(p), p_equal_holm=float(p_equal)))
         for test, p, p_equal in zip(tests, p_holm, p_equal_holm, strict=True)
     ]
 
 
-def _judged(test: Outcome) -> Outcome:
+def _decided(test: Outcome) -> Outcome:
     if math.isnan(test.p):
         return test
     adjusted, within = test.claim.decide == "holm", test.claim.relation == "within"
@@ -127,7 +128,7 @@ def _tests(claim: Claim, runs: Runs) -> Iterator[Outcome]:
         pairs = [pair for pair in by_arm[claim.arm] if pair[:2] == (model, regime)]
         values: dict[str, list[float]] = {}
         seeds: dict[str, list[tuple[int, int]]] = {}
-        places: list[float] = []
+        quantities: list[float] = []
         for pair in pairs:
             numbers = {arm: found.get(pair, {}) for arm, found in by_arm.items()}
             if claim.along and not along.get(pair):
@@ -137,10 +138,10 @@ def _tests(claim: Claim, runs: Runs) -> Iterator[Outcome]:
                     contrast = sum(weight * numbers[arm][part] for arm, weight in claim.weights.items())
                     values.setdefault(part, []).append(contrast)
                     seeds.setdefault(part, []).append(pair[3:])
-                    places += along.get(pair, {}).values()
+                    quantities += along.get(pair, {}).values()
         unmet = _unmet(claim, runs, model, regime)
         if claim.along:
-            yield correlated(claim, model, regime, values.get(WHOLE, []), places, seeds.get(WHOLE, []), unmet)
+            yield correlated(claim, model, regime, values.get(WHOLE, []), quantities, seeds.get(WHOLE, []), unmet)
             continue
         shown = [value for pair in pairs for value in beside.get(pair, {}).values()]
         test = outcome(claim, model, regime, values, seeds, unmet)
@@ -164,7 +165,7 @@ def _numbers(statistic: str, runs: Runs, arm: str) -> dict[Pair, Numbers]:
 
 
 def _unmet(claim: Claim, runs: Runs, model: str, regime: str) -> str:
-    """Why what the claim requires does not occur in these runs; empty if it does, or if nothing is required."""
+    """The reason why these runs do not meet the claim's precondition; empty if they do, or if it has none."""
     if not claim.requires:
         return ""
     found = _numbers(claim.requires.statistic, runs, claim.required_arm)
@@ -181,7 +182,7 @@ def correlated(
     model: str,
     regime: str,
     values: Sequence[float],
-    places: Sequence[float],
+    quantities: Sequence[float],
     seeds: Sequence[tuple[int, int]],
     unmet: str = "",
 ) -> Outcome:
@@ -189,7 +190,7 @@ def correlated(
 
     Args:
         values: the claim's number at each point.
-        places: what it is claimed to go along with, at the same points.
+        quantities: the quantity that it is claimed to correlate with, at the same points.
         seeds: base policy and seed of each point; points that share them are a cluster.
         unmet: why the claim's precondition does not occur, if so.
     """
@@ -199,7 +200,7 @@ def correlated(
     if unmet:
         return replace(untested, verdict="not testable here", why=unmet)
     try:
-        found = ranks.correlation(places, values, _clusters(seeds))
+        found = ranks.correlation(quantities, values, _clusters(seeds))
     except ValueError as error:
         return replace(untested, verdict="not computable", why=str(error))
     if math.isnan(found.p_above):
@@ -225,7 +226,7 @@ def outcome(
     doi 10.1007/BF01068419); its opposite needs one.
 
     Args:
-        values: one number a run (or pair of runs), by part.
+        values: one number per run (or pair of runs), by part.
         seeds: base policy and seed of each number, by part; numbers that share them are a cluster. None: all differ.
         unmet: why the claim's precondition does not occur, if so.
     """
@@ -233,7 +234,10 @@ def outcome(
     if nan:
         why = f"{nan} of {sum(map(len, values.values()))} values are NaN"
         return Outcome(claim, model, regime, verdict="not computable", why=why)
-    found = {part: _mean(numbers, seeds[part] if seeds else None) for part, numbers in values.items()}
+    found = {
+        part: clusters.mean(numbers, [1.0] * len(numbers), _clusters(seeds[part]) if seeds else range(len(numbers)))
+        for part, numbers in values.items()
+    }
     parts = {part: _interval(mean) for part, mean in found.items()}
     fewest = min((mean.n for mean in found.values()), default=0)
     part = next(iter(parts), "")
@@ -263,13 +267,9 @@ def outcome(
     )
 
 
-def _mean(values: Sequence[float], seeds: Sequence[tuple[int, int]] | None) -> Student:
-    return clusters.mean(values, [1.0] * len(values), _clusters(seeds) if seeds else range(len(values)))
-
-
 def _clusters(seeds: Sequence[tuple[int, int]]) -> list[int]:
     """The number of each value's cluster."""
-    number = {pair: place for place, pair in enumerate(dict.fromkeys(seeds))}
+    number = {pair: index for index, pair in enumerate(dict.fromkeys(seeds))}
     return [number[pair] for pair in seeds]
 
 

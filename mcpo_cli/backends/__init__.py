@@ -7,24 +7,11 @@ from typing import Any, Protocol, cast
 
 from mcpo_cli.config.branching import Trunk
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.differences import Compared
-from mcpo_cli.samplers import is_of_option
 
 Stop = Callable[[], bool]
 """Whether the run was asked to end; backends check it at every global step."""
-
-
-def starved(step: int, drawn: int, spec: RunSpec) -> RunFailed:
-    """The error of a batch that a sampler with a filter could not fill from `drawn` prompts."""
-    train = spec.train
-    without = "method.dynamic_sampling=false" if is_of_option(spec.sampler) else "sampler=uniform"
-    return RunFailed(
-        f"step {step}: dynamic sampling found fewer than {train.prompts} prompts with mixed answers among {drawn} "
-        f"(train.max_refills={train.max_refills}); the others were all right or all wrong",
-        fix=f"train.max_refills={2 * train.max_refills}, fewer train.steps, or {without}",
-    )
 
 
 class Backend(Protocol):
@@ -108,8 +95,3 @@ class Backend(Protocol):
 def get(name: str) -> Backend:
     """The backend called `name`; heavy imports wait until it runs."""
     return cast(Backend, importlib.import_module(f"mcpo_cli.backends.{name}").BACKEND)
-
-
-def check(spec: RunSpec) -> None:
-    """Raises ConfigError if `spec` cannot run on this machine."""
-    get(spec.backend).check(spec)

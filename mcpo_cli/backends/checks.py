@@ -28,12 +28,12 @@ class NotFinite(RunFailed):
 
 
 @contextmanager
-def at(place: str) -> Iterator[None]:
-    """Puts `place`, such as a global step, before the message of a `NotFinite` that is raised inside."""
+def at(when: str) -> Iterator[None]:
+    """Puts `when`, such as a global step, before the message of a `NotFinite` that is raised inside."""
     try:
         yield
     except NotFinite as error:
-        raise NotFinite(f"{place}: {error.message}") from error
+        raise NotFinite(f"{when}: {error.message}") from error
 
 
 def check_mini_batch(step: int, number: int, sums: MetricSums) -> None:

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from mcpo_cli.backends import starved
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.samplers import Draw, Finished, Group, Request, State
+from mcpo_cli.samplers import Draw, Finished, Group, Request, State, is_of_option
 from mcpo_cli.seeds import stream
 from mcpo_cli.tasks import Problems
 
@@ -133,6 +132,17 @@ class Drawing:
     def _broken(self, how: str) -> RunFailed:
         name = self._spec.sampler.name
         return RunFailed(f"step {self._step}: sampler={name}: {how}", fix=f"mcpo sampler check {name}")
+
+
+def starved(step: int, drawn: int, spec: RunSpec) -> RunFailed:
+    """The error of a batch that a sampler with a filter could not fill from `drawn` prompts."""
+    train = spec.train
+    without = "method.dynamic_sampling=false" if is_of_option(spec.sampler) else "sampler=uniform"
+    return RunFailed(
+        f"step {step}: dynamic sampling found fewer than {train.prompts} prompts with mixed answers among {drawn} "
+        f"(train.max_refills={train.max_refills}); the others were all right or all wrong",
+        fix=f"train.max_refills={2 * train.max_refills}, fewer train.steps, or {without}",
+    )
 
 
 def checked(state: State, name: str) -> State:

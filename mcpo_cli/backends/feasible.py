@@ -1,11 +1,9 @@
-"""What no machine can train of a plan: asked before a start and by a dry run, which say the same."""
+"""Checks for runs that no machine can train, made before a start and by a dry run, with the same messages."""
 
 import functools
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
 
-from mcpo_cli import backends, pretrained
+from mcpo_cli import backends, pretrained, tokenization
 from mcpo_cli.config import forking
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import location
@@ -36,7 +34,7 @@ def check(specs: Iterable[RunSpec]) -> None:
 def _check_fork(spec: RunSpec) -> None:
     """A fork has a state to begin from, its own or one that the other run kept."""
     kept = backends.get(spec.backend).kept
-    if max(kept(location() / "runs" / spec.run_id), default=0) < forking.place(spec.fork)[1]:
+    if max(kept(location() / "runs" / spec.run_id), default=0) < forking.parse(spec.fork)[1]:
         forks.origin(spec, kept)
 
 
@@ -49,7 +47,7 @@ def _check_problems(spec: RunSpec) -> None:
 
 
 def _tokens(spec: RunSpec) -> Tokens:
-    """How many tokens a prompt has, or at most has where that already fits; 0 where the model is not here.
+    """Counts the tokens of a prompt, or bounds them where the bound fits; 0 where the model is not here.
 
     No text has more tokens than bytes: so most tasks need no tokenizer, whose import takes seconds.
     """
@@ -65,8 +63,4 @@ def _tokens(spec: RunSpec) -> Tokens:
     return count
 
 
-@functools.lru_cache(maxsize=1)
-def _tokenizer(folder: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+_tokenizer = functools.lru_cache(maxsize=1)(tokenization.load)

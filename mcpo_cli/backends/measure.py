@@ -13,20 +13,17 @@ from typing import TYPE_CHECKING, Literal
 
 import psutil
 
+from mcpo_cli.config import workload
+from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
-from mcpo_cli.records import GradientRow, GroupRow, MiniBatchRow, SampleRow, StepRow
+from mcpo_cli.records import AXES, GradientRow, GroupRow, MiniBatchRow, SampleRow, StepRow
+from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import directions
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from mcpo_cli.config.schema import RunSpec
     from mcpo_cli.methods import Report, TokenBatch, TokenLoss
-from mcpo_cli.config import workload
-from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.config.workload import eval_steps
-from mcpo_cli.records import AXES
-from mcpo_cli.runs.journal import Journal
 
 BINS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
 """Accuracy bins (low, high] for the query weight; the last bin excludes 1."""
@@ -165,7 +162,7 @@ def global_step(
     entropy: float,
     updates: Mapping[str, float],
     probed: Mapping[str, float],
-    spent: Mapping[str, float],
+    costs: Mapping[str, float],
     seconds: Mapping[str, float],
     own: Mapping[str, float],
 ) -> StepRow:
@@ -177,7 +174,7 @@ def global_step(
         entropy: mean over tokens, in nats.
         updates: metrics of the gradient steps.
         probed: metrics of probes.
-        spent: totals, this step included.
+        costs: totals, this step included.
         seconds: by phase.
         own: metrics that only this backend has.
     """
@@ -190,7 +187,7 @@ def global_step(
         **probed,
         **signs(correct_PG, advantage_PG),
         **sampling(len(graded.problems), len(in_batch), spec.train.prompts),
-        **spent,
+        **costs,
         **speed(seconds, float(graded.length_PG.sum())),
         **own,
     }
@@ -243,7 +240,7 @@ def sanity(graded: Graded, *, reasons: bool) -> dict[str, float]:
 
 
 def weights(correct_PG: Tensor, advantage_PG: Tensor) -> dict[str, float]:
-    """How the batch's weight is distributed over prompts, from the advantages used in training.
+    """The distribution of the batch's weight over prompts, from the advantages used in training.
 
     The mean effective query weight W = mean_i (c_i - p) A_i per accuracy bin. W equals mean_i c_i A_i (Eq. 6) if a
     group's advantages have mean 0, and ignores a constant added to all of them. Also the share of sum |W| on prompts
@@ -375,18 +372,18 @@ class CostTotals:
         self._spec, self._step = spec, step
         self.totals = {name: rows[step][name] if step in rows else 0.0 for name in AXES}
         self._rollouts_before = 0.0
-        self._beside = (0, 0)
+        self._untrained = (0, 0)
 
-    def beside(self, *, rollouts: int, sampled_tokens: int) -> None:
+    def add_untrained(self, *, rollouts: int, sampled_tokens: int) -> None:
         """Rollouts of the step that is added next which are sampled for a method and not trained on."""
-        self._beside = self._beside[0] + rollouts, self._beside[1] + sampled_tokens
+        self._untrained = self._untrained[0] + rollouts, self._untrained[1] + sampled_tokens
 
     def add(
         self, *, rollouts: int, sampled_tokens: int, trained_tokens: int, gradient_steps: int, seconds: float
     ) -> None:
         """Add one global step."""
-        rollouts, sampled_tokens = rollouts + self._beside[0], sampled_tokens + self._beside[1]
-        self._beside = (0, 0)
+        rollouts, sampled_tokens = rollouts + self._untrained[0], sampled_tokens + self._untrained[1]
+        self._untrained = (0, 0)
         operations = workload.operations(self._spec, sampled_tokens, trained_tokens)
         own = (rollouts, sampled_tokens, trained_tokens, gradient_steps, operations, seconds)
         self._step, self._rollouts_before = self._step + 1, self.totals["cost/rollouts"]
@@ -396,4 +393,4 @@ class CostTotals:
     def evaluation_due(self) -> bool:
         """Whether the policy is evaluated after the global step that was added last."""
         rollouts = {self._step - 1: self._rollouts_before, self._step: self.totals["cost/rollouts"]}
-        return self._step in eval_steps(self._spec, rollouts)
+        return self._step in workload.eval_steps(self._spec, rollouts)

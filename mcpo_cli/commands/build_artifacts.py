@@ -94,7 +94,7 @@ def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[
 
 
 def _of_suites_that_take(overrides: Sequence[str]) -> list[str]:
-    """All artifacts but those of suites whose arms differ in a setting of `overrides`; these are said."""
+    """All artifacts except those of suites whose arms differ in a setting of `overrides`; prints the names of these."""
     known = artifacts.registry()
     refusing = {suite for suite in artifacts.suites(list(known)) if plan.read(suite).contradicted(overrides)}
     left = [name for name, one in known.items() if refusing & {*one.needs}]
@@ -147,7 +147,7 @@ def show_sentence(built: BuiltArtifact) -> None:
 
 
 def measure_branches(study: str, trunk: Trunk, command: str) -> None:
-    """Train one trunk run and measure its points, as far as that has not been done; then drop states no longer needed.
+    """Train one trunk run and measure its points, unless that has been done; then drop states no longer needed.
 
     Raises:
         RunFailed: the trunk run failed. ConfigError: see `branches.measure`.
@@ -184,7 +184,7 @@ def build_forks(chosen: Plan, overrides: Sequence[str]) -> BuiltArtifact:
         cell.spec.run_id: (cell.arm, probe.measure(cell.spec, Journal(run_dir(cell.spec.run_id))))
         for cell in chosen.cells
     }
-    run_id, step = forking.place(first.fork)
+    run_id, step = forking.parse(first.fork)
     name = f"fork-{run_id}-{step}"
     builder = ArtifactBuilder({}, home() / "reports", first.scale, overrides)
     path = _write_rows(builder.folder, name, fork_tables.rows(findings))
@@ -212,7 +212,7 @@ def _write_rows(folder: Path, name: str, rows: pd.DataFrame) -> Path:
 
 
 def branch_points(trunks: Sequence[Trunk]) -> list[dict[str, Any]]:
-    """Where the records of each point are."""
+    """The folder of the records of each point."""
     return [
         {
             "run_id": trunk.spec.run_id,

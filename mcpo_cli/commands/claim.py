@@ -59,14 +59,14 @@ def _document(asked: "Claim", found: "Support") -> dict[str, Any]:
         "margin": asked.margin,
         "assumed": asdict(asked.assumed),
         **{
-            name: [{key: value for key, value in row.items() if _known(value)} for row in frame.to_dict("records")]
+            name: [{key: value for key, value in row.items() if _is_known(value)} for row in frame.to_dict("records")]
             for name, frame in (("rows", found.rows), ("cases", found.cases))
         },
         "notes": found.notes,
     }
 
 
-def _known(value: Any) -> bool:
+def _is_known(value: Any) -> bool:
     return not (value is None or (isinstance(value, float) and math.isnan(value)))
 
 
@@ -145,16 +145,18 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _needed(row: Mapping[Any, Any]) -> str:
-    """What alone would find the difference, and how many problems would with more training runs."""
-    alone = [f"{row[f'needed_{name}']:.0f} {name}" for name in ("problems", "seeds", "samples") if _has(row, name)]
+    """Problems, seeds or samples that alone would find the difference, and problems with more training runs."""
+    alone = [
+        f"{row[f'needed_{name}']:.0f} {name}"
+        for name in ("problems", "seeds", "samples")
+        if _is_known(row[f"needed_{name}"])
+    ]
     designs = {int(name.split("_")[2]): value for name, value in row.items() if str(name).startswith("problems_with")}
-    both = [f"{value:.0f} with {seeds}" for seeds, value in designs.items() if _known(value) and seeds > row["seeds"]]
+    both = [
+        f"{value:.0f} with {seeds}" for seeds, value in designs.items() if _is_known(value) and seeds > row["seeds"]
+    ]
     first = f"{' or '.join(alone)}, all else equal" if alone else "neither problems, seeds nor samples alone"
     return first + (f"; problems with more training runs: {_listed(both)} seeds" if both else "")
-
-
-def _has(row: Mapping[Any, Any], name: str) -> bool:
-    return _known(row[f"needed_{name}"])
 
 
 def _assumptions(asked: "Claim") -> str:

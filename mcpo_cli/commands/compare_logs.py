@@ -1,4 +1,4 @@
-"""`mcpo compare` of logs of any tool: what its options say, and what it shows, writes and logs."""
+"""`mcpo compare` of logs of any tool: reads its options; prints, writes and logs the comparison."""
 
 import hashlib
 import re
@@ -43,14 +43,14 @@ class Asked:
     benchmark: str = ""
     reader: str = ""
     maj: Sequence[str] = ()
-    """As `k`."""
+    """Numbers like those of `k`."""
     look: str = ""
     """I/N."""
     regrade: str = ""
     """Name of a grader."""
 
     def sides(self) -> list[Side]:
-        """What is compared.
+        """The sides to compare.
 
         Raises:
             ConfigError: an option cannot be read, or see `results.sides`.
@@ -60,7 +60,7 @@ class Asked:
         return sides_of(self.words, _arms(self.arms), read)
 
     def question(self) -> Question:
-        """What is asked.
+        """The question about them.
 
         Raises:
             ConfigError: a k, the margin or the look is not such a number.
@@ -98,7 +98,7 @@ def run(asked: Asked, out: Path | None, *, full: bool, mlflow: bool, as_json: bo
     """
     from mcpo_cli.results import output
 
-    place = named(out) if out else None
+    chosen = named(out) if out else None
     question = asked.question()
     sides = asked.sides()
     graded = regrade(sides, asked.regrade) if asked.regrade else None
@@ -107,7 +107,7 @@ def run(asked: Asked, out: Path | None, *, full: bool, mlflow: bool, as_json: bo
     found = compare(sides, question)
     if not as_json:
         show(found, full=full, remarks=graded.sentences(question, found) if graded else ())
-    folder = place or home() / "reports" / "compare" / f"{_slug(page.title(found))}-{asked.key}"
+    folder = chosen or home() / "reports" / "compare" / f"{_slug(page.title(found))}-{asked.key}"
     files = output.write(found, sides, folder, asked.command, question.margin)
     if as_json:
         document = {**output.document(found), "files": list(map(str, files))}
@@ -135,7 +135,7 @@ def show(found: Comparison, *, full: bool, remarks: Iterable[str]) -> None:
 
 
 def _talk(found: Comparison, sides: Sequence[Side], files: Sequence[Path], *, full: bool) -> None:
-    """Where the files are, and what to type next."""
+    """Print the files that were written, and the next commands to type."""
     for side in sides:
         if len(side.logs) > 1:
             seeds = ", ".join(map(str, side.samples["seed"].cat.categories[:8]))

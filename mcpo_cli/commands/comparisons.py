@@ -80,7 +80,7 @@ def of_words(words: Sequence[str], choice: Choice) -> list[BuiltArtifact]:
         return suite(named[0], overrides, choice)
     whole = plan_of(words, "mcpo compare")
     parts = by_regime(whole)
-    names = {regime: _slug("compare", part.plan_id, *_words(choice)) for regime, part in parts.items()}
+    names = {regime: _slug("compare", part.plan_id, *_choices(choice)) for regime, part in parts.items()}
     return [
         _make(comparison.of_runs(part, names[regime], choice), part, [], words, choice)
         for regime, part in parts.items()
@@ -100,7 +100,7 @@ def step_sizes(words: Sequence[str], choice: Choice) -> list[BuiltArtifact]:
     parts, option = by_regime(plan_of(words, "mcpo compare")), "--as-step-size"
     return [
         _make(
-            step_size_tables.artifact(part, _slug("step-size", part.plan_id, *_words(choice)), choice),
+            step_size_tables.artifact(part, _slug("step-size", part.plan_id, *_choices(choice)), choice),
             part,
             [],
             [*words, option],
@@ -158,7 +158,7 @@ def by_regime(whole: Plan) -> dict[str, Plan]:
 
 
 def chosen(name: str, choice: Choice) -> Choice:
-    """The choice with what the suite says in the place of what it leaves open."""
+    """The choice, with the suite's own for what it leaves open."""
     about = plan.read(name)
     return replace(choice, baseline=choice.baseline or about.baseline, metric=choice.metric or about.metric)
 
@@ -177,11 +177,11 @@ def headline(whole: Plan, choice: Choice) -> list[Row]:
 
 
 def _named(name: str, choice: Choice, regime: str) -> Artifact:
-    """The suite's table; for another choice, or if an artifact has the suite's name, a comparison of its own."""
+    """The suite's table; for another choice, or if an artifact has the suite's name, a separate comparison."""
     stem = load.stem(name)
-    if choice == Choice() and not regime and (stem in comparison.PLACES or stem not in artifacts.declared()):
+    if choice == Choice() and not regime and (stem in comparison.PAPER_TABLES or stem not in artifacts.declared()):
         return comparison.comparison(name)
-    return comparison.comparison(name, choice, _slug("compare", stem, *_words(choice), regime))
+    return comparison.comparison(name, choice, _slug("compare", stem, *_choices(choice), regime))
 
 
 def _make(
@@ -199,7 +199,7 @@ def _options(choice: Choice) -> list[str]:
     return [word for option, value in given if value for word in (option, value)]
 
 
-def _words(choice: Choice) -> list[str]:
+def _choices(choice: Choice) -> list[str]:
     return [choice.baseline, choice.metric, *choice.at]
 
 

@@ -33,7 +33,7 @@ PROSE = 100
 BAR_WIDTH, LEFT_WIDTH, LEAST_DETAILS = 10, len("1:00:00 left"), 12
 """Columns of a running cell's bar and time left, and the fewest that its details must have beside a bar."""
 JSON_VERSION = 1
-"""Of what `--json` prints: it changes when a key goes away or changes its meaning, not when one is added."""
+"""Version of the output of `--json`; it changes when a key is removed or changes its meaning."""
 LIVE_METRICS = {"accuracy": "train/accuracy", "mastered": "mastery/mastered"}
 STYLES = {"done": "green", "failed": "red", "interrupted": "yellow", "running": "cyan", "planned": "dim"}
 STYLES |= {"ok": "green", "wrong": "red", "missing": "yellow"}
@@ -99,8 +99,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 def print_grid(grid: Grid) -> None:
     """Print a table on stdout without its title; a narrow terminal wraps names, breaks no number and cuts nothing."""
     console = Console(highlight=False, width=width())
-    for place, table in enumerate(tables(grid, width(), STYLES)):
-        console.print(*(["\n"] if place else []), table, sep="")
+    for index, table in enumerate(tables(grid, width(), STYLES)):
+        console.print(*(["\n"] if index else []), table, sep="")
 
 
 def print_paragraph(text: str) -> None:

@@ -14,9 +14,9 @@ from mcpo_cli.machine import GIB
 from mcpo_cli.scheduling.estimate import Forecast, forecast
 
 WILD = 0.05
-"""The least learning rate that nobody means."""
+"""The least learning rate that gets a warning."""
 LONG = 6 * 3600.0
-"""Seconds of a plan that is long enough to say so."""
+"""A plan that takes more seconds than this gets a warning."""
 
 
 def show(plan: Plan, *, verbose: bool, as_json: bool, mean_response: float | None = None) -> None:
@@ -40,7 +40,9 @@ def show(plan: Plan, *, verbose: bool, as_json: bool, mean_response: float | Non
     previews = {run_id: preview for run_id, preview in previews.items() if preview}
     if as_json:
         about = {"seconds_left": round(expected.seconds, 1), "parallel": expected.parallel, "basis": expected.basis}
-        runs = [{**run, **_preview(previews.get(run["run_id"]))} for run in expected.runs]
+        runs = [
+            run | ({"preview": previews[run["run_id"]]} if run["run_id"] in previews else {}) for run in expected.runs
+        ]
         head = {"suite": plan.suite, "home": str(home), "command": plan.command}
         console.print_json({**head, "estimate": about, "runs": runs})
         return
@@ -54,7 +56,7 @@ def show(plan: Plan, *, verbose: bool, as_json: bool, mean_response: float | Non
 
 
 def cautions(plan: Plan, expected: Forecast) -> Iterator[str]:
-    """What of a plan is allowed and was hardly meant."""
+    """Warnings about settings that are allowed but probably not meant."""
     if wild := sorted({cell.spec.train.lr for cell in plan.cells if cell.spec.train.lr >= WILD}):
         yield (
             f"train.lr={wild[-1]:g}: AdamW changes every weight by about that much in a gradient step, which destroys "
@@ -65,10 +67,6 @@ def cautions(plan: Plan, expected: Forecast) -> Iterator[str]:
             f"about {console.duration(expected.seconds)} left for {len(plan.cells)} runs, {expected.parallel} at a "
             "time; Ctrl-C stops them, and the same command continues"
         )
-
-
-def _preview(preview: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {"preview": preview} if preview else {}
 
 
 def _print_runs(plan: Plan, expected: Forecast) -> None:

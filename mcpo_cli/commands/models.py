@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mcpo_cli.commands.verbs import Debug, DryRun, Family, Json, RunId, starting_with
+from mcpo_cli.commands.verbs import Debug, DryRun, Family, Json, RunId, completing, starting_with
 
 app = typer.Typer(cls=Family, help="List and fetch models.", no_args_is_help=True)
 EVALUATE_SETTINGS = """\
@@ -191,13 +191,13 @@ def grade(
             publish(folder)
         else:
             with console.progress(grader or "math_verify", len(answers), "answers") as advance:
-                document["grader"], verdicts = regrade.judge(pools, grader or "math_verify", answers, advance)
+                document["grader"], verdicts = regrade.grade_answers(pools, grader or "math_verify", answers, advance)
             document["lines"] = regrade.lines(answers, verdicts)
         document["totals"] = Counter(verdict.status for verdict in verdicts)
         document["comparisons"] = {}
         for other in others:
             with console.progress(other, len(answers), "answers") as advance:
-                version, theirs = regrade.judge(pools, other, answers, advance)
+                version, theirs = regrade.grade_answers(pools, other, answers, advance)
             document["comparisons"][other] = regrade.comparison(answers, verdicts, version, theirs)
     if not as_json:
         print_evaluation.show_grading(document)
@@ -259,16 +259,10 @@ def export(
         console.print_text("\n".join(filter(None, [str(target), address])))
 
 
-def _complete_presets(incomplete: str) -> list[str]:
-    from mcpo_cli.config import load
-
-    return starting_with(incomplete, load.groups()["model"])
-
-
 Preset = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="A model preset, or a YAML file in the same form.", autocompletion=_complete_presets
+        metavar="NAME", help="A model preset, or a YAML file in the same form.", autocompletion=completing("model")
     ),
 ]
 Wheel = Annotated[

@@ -4,7 +4,7 @@ A failing store only causes a warning: the files and records on the disk have ev
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +54,7 @@ def run_pages(plans: "Iterable[Plan]") -> dict[str, str]:
 
 
 def publish_comparison(title: str, key: str, found: "LogComparison", files: Sequence[Path]) -> None:
-    """Log a comparison of logs to a run of its own in the store: its differences as metrics, its files as artifacts.
+    """Log a comparison of logs to a separate run in the store: its differences as metrics, its files as artifacts.
 
     key: the same for the same question, which has one run.
     """
@@ -66,11 +66,9 @@ def publish_comparison(title: str, key: str, found: "LogComparison", files: Sequ
 
     values: dict[str, float | None] = {}
     for row in found.differences.to_dict("records"):
-        place = "/".join(metric_part(row[name]) for name in ("metric", "benchmark", "arm"))
-        values |= _with_interval(
-            f"difference/{place}", {"mean": row["difference"], "low": row["low"], "high": row["high"]}
-        )
-        values[f"p_adjusted/{place}"] = row["p_adjusted"]
+        key = "/".join(metric_part(row[name]) for name in ("metric", "benchmark", "arm"))
+        values |= {f"difference/{key}": row["difference"], f"p_adjusted/{key}": row["p_adjusted"]}
+        values |= {f"difference/{key}/{end}": row[end] for end in ("low", "high")}
     known = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
     try:
         from mcpo_cli.store.results import log_comparison
@@ -136,8 +134,8 @@ def sync_evaluations(store: "Store") -> dict[str, int]:
 
 
 def _connected(uri: str) -> "Store":
-    # Imported here because importing mlflow takes seconds. Not as `lasting`: that would keep what an engine of the same
-    # process has made from being freed at its end.
+    # Imported here because importing mlflow takes seconds. Without `freeze_gc`: that would keep what an engine of the
+    # same process has made from being freed at its end.
     from mcpo_cli.store.mlflow import Store
 
     store = Store(uri)
@@ -157,10 +155,6 @@ def _headlines(built: "BuiltArtifact") -> dict[str, float]:
         for row in built.to_json()["rows"]
         if row.get("family") == "headline" and row["mean"] is not None
     }
-
-
-def _with_interval(name: str, row: Mapping[str, Any]) -> dict[str, float | None]:
-    return {name: row["mean"], f"{name}/low": row["low"], f"{name}/high": row["high"]}
 
 
 def _results(table: "BuiltArtifact") -> str:

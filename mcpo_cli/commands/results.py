@@ -13,13 +13,13 @@ from mcpo_cli.commands.verbs import (
     Json,
     Overrides,
     Verbose,
-    complete_artifacts,
     complete_suite_or_runs,
     starting_with,
 )
 from mcpo_cli.errors import ConfigError
 
-COMPARE_EXAMPLES = """\
+EXAMPLES = {
+    "compare": """\
 \b
 Examples:
   mcpo compare method.delta=0.01,0.05 seed=0,1,2           the arms of a sweep: the words that trained it
@@ -32,7 +32,20 @@ Examples:
   mcpo compare table2 --plan                               what N seeds can find, before training them
   mcpo compare base.jsonl new.jsonl                        samples of any tool: is new better?
   mcpo compare out_base/ out_new/ --margin 0.01            two folders of lm-eval; or new not worse by a point
-  mcpo compare --arm a='logs/a-s*' --arm b='logs/b-s*'     arms of several training seeds"""
+  mcpo compare --arm a='logs/a-s*' --arm b='logs/b-s*'     arms of several training seeds""",
+    "reproduce": """\
+\b
+Examples:
+  mcpo reproduce table1                  train what is missing, then print the table
+  mcpo reproduce figures seed=0,1,2      every figure from three seeds
+  mcpo reproduce ./mine.yaml             the table of a suite of your own""",
+    "report": """\
+\b
+Examples:
+  mcpo report                            every table, figure and verdict of the done runs
+  mcpo report seed=0,1,2                 from these seeds only""",
+}
+"""The end of the help of each verb; click does not wrap what follows `\\b`."""
 
 
 def _complete_arms(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -66,8 +79,15 @@ def _complete_graders(incomplete: str) -> list[str]:
     return starting_with(incomplete, registry())
 
 
+def _complete_artifacts(incomplete: str) -> list[str]:
+    """Names of the artifacts that can be reproduced."""
+    from mcpo_cli.analysis import artifacts
+
+    return starting_with(incomplete, (artifacts.ALL, "figures", *artifacts.registry()))
+
+
 def _complete_compared(ctx: typer.Context, incomplete: str) -> list[str]:
-    """What `complete_suite_or_runs` offers, and files and folders."""
+    """The completions of `complete_suite_or_runs`, and files and folders."""
     here = [str(path) for path in Path(incomplete or ".").parent.glob("*")]
     return complete_suite_or_runs(ctx, incomplete) + starting_with(incomplete, here)
 
@@ -272,7 +292,7 @@ Artifact = Annotated[
     typer.Argument(
         metavar="ARTIFACT|SUITE|FILE",
         help="table1, fig2 (all its parts), ..., figures, all (and the report); a suite; a file of a suite or claims.",
-        autocompletion=complete_artifacts,
+        autocompletion=_complete_artifacts,
     ),
 ]
 Budget = Annotated[
@@ -329,9 +349,9 @@ def reproduce(
 
 def report(overrides: Overrides = None, as_json: Json = False, debug: Debug = False) -> None:
     """Build everything whose runs are done, and write report.html and report.md. Trains nothing."""
-    from mcpo_cli.machine import lasting
+    from mcpo_cli.machine import freeze_gc
 
-    with lasting():
+    with freeze_gc():
         from mcpo_cli.commands import build_artifacts
 
     build_artifacts.report(overrides or [], as_json=as_json)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcpo_cli.commands.verbs import Debug, Json, complete_methods, complete_settings, complete_suites
+from mcpo_cli.commands.verbs import Debug, Json, complete_settings, complete_suites, completing
 from mcpo_cli.records import State
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ SHARED = ("task", "model", "scale", "regime", "suite")
 
 InState = Annotated[State | None, typer.Option("--state", help="Only runs in this state.")]
 OfMethod = Annotated[
-    str | None, typer.Option("--method", help="Only runs of this method.", autocompletion=complete_methods)
+    str | None, typer.Option("--method", help="Only runs of this method.", autocompletion=completing("method"))
 ]
 OfSuite = Annotated[
     str | None, typer.Option("--suite", help="Only runs that this suite started.", autocompletion=complete_suites)
@@ -77,7 +77,7 @@ def list_runs(
 
 
 def row(run: "Run", arm: str) -> dict[str, Any]:
-    """What is shown of a run."""
+    """The columns of a run."""
     from mcpo_cli.scheduling.progress import Tracker
 
     spec = run.spec

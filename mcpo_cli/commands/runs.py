@@ -7,9 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from mcpo_cli.commands import run_keeping, run_list
+from mcpo_cli.commands import run_list
 from mcpo_cli.commands.samples import samples
-from mcpo_cli.commands.verbs import Debug, Family, Json, RunId, What, complete_suite_or_runs
+from mcpo_cli.commands.verbs import (
+    Debug,
+    Family,
+    Json,
+    RunId,
+    What,
+    complete_run_id,
+    complete_suite_or_runs,
+    starting_with,
+)
 
 STEP = re.compile(r"step_\d+\.jsonl$")
 EXAMPLES = """\
@@ -27,9 +36,6 @@ app = typer.Typer(
 )
 app.command("list", epilog=run_list.EXAMPLES)(run_list.list_runs)
 app.command()(samples)
-for verb in (run_keeping.tag, run_keeping.delete, run_keeping.restore):
-    app.command()(verb)
-app.command("empty-trash")(run_keeping.empty_trash)
 
 Some = Annotated[
     list[str] | None,
@@ -43,6 +49,27 @@ Some = Annotated[
 To = Annotated[Path, typer.Option(help="The folder to write; it must not exist.", show_default=False)]
 NewFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")]
 Bundle = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `mcpo runs bundle` wrote.")]
+
+
+RunIds = Annotated[
+    list[str],
+    typer.Argument(metavar="RUN_ID...", help="Ids of runs, or the starts of them.", autocompletion=complete_run_id),
+]
+
+
+def _complete_trash(incomplete: str) -> list[str]:
+    """Ids of the runs in the trash."""
+    from mcpo_cli.home import location
+    from mcpo_cli.runs import trash
+
+    return starting_with(incomplete, (path.name for path in trash.contents(location())))
+
+
+Deleted = Annotated[
+    list[str],
+    typer.Argument(metavar="RUN_ID...", help="Ids of runs in the trash.", autocompletion=_complete_trash),
+]
+Tags = Annotated[list[str], typer.Argument(metavar="TAG...", help="Words of yours, such as keep.")]
 
 
 @app.command("show")
@@ -73,20 +100,84 @@ def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None
         console.print_text(_text(document))
 
 
+@app.command()
+def tag(
+    run_id: RunId,
+    words: Tags,
+    remove: Annotated[bool, typer.Option("--remove", help="Take these tags away.")] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Give a run tags, which `mcpo runs list --where tag=TAG` finds."""
+    from mcpo_cli.commands import console
+    from mcpo_cli.home import location
+    from mcpo_cli.runs import catalog
+
+    name = catalog.folder(location(), run_id).name
+    now = catalog.tag(location(), name, words, remove=remove)
+    if as_json:
+        console.print_json({"run_id": name, "tags": now})
+    else:
+        console.print_text(f"{name}: {', '.join(now) or 'no tags'}")
+
+
+@app.command()
+def delete(run_ids: RunIds, as_json: Json = False, debug: Debug = False) -> None:
+    """Move runs to the trash of MCPO_HOME, from where `mcpo runs restore` brings them back; MLflow keeps its copy."""
+    from mcpo_cli.commands import console
+    from mcpo_cli.home import location
+    from mcpo_cli.runs import trash
+
+    moved = [path.name for path in trash.delete(location(), run_ids)]
+    if as_json:
+        console.print_json({"trash": str(location() / trash.TRASH), "runs": moved})
+    else:
+        then = f"back: mcpo runs restore {' '.join(moved)}; for good: mcpo runs empty-trash"
+        console.print_text("\n".join([*moved, f"{len(moved)} moved to {location() / trash.TRASH}", then]))
+
+
+@app.command()
+def restore(run_ids: Deleted, as_json: Json = False, debug: Debug = False) -> None:
+    """Bring runs back from the trash."""
+    from mcpo_cli.commands import console
+    from mcpo_cli.home import location
+    from mcpo_cli.runs import trash
+
+    back = [path.name for path in trash.restore(location(), run_ids)]
+    if as_json:
+        console.print_json({"home": str(location()), "runs": back})
+    else:
+        console.print_text("\n".join([*back, f"{len(back)} restored in {location()}"]))
+
+
+@app.command("empty-trash")
+def empty_trash(as_json: Json = False, debug: Debug = False) -> None:
+    """Remove the runs in the trash for good."""
+    from mcpo_cli.commands import console
+    from mcpo_cli.home import location
+    from mcpo_cli.runs import trash
+
+    removed = [path.name for path in trash.empty(location())]
+    if as_json:
+        console.print_json({"home": str(location()), "runs": removed})
+    else:
+        console.print_text(f"{len(removed)} removed for good from {location() / trash.TRASH}")
+
+
 @app.command("sync")
 def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
     """Upload the missing runs and evaluations of MCPO_HOME to the MLflow store. Rerunning sends nothing twice."""
     from mcpo_cli import extras
     from mcpo_cli.commands import console, publish
     from mcpo_cli.errors import ConfigError, StoreError
-    from mcpo_cli.machine import lasting
+    from mcpo_cli.machine import freeze_gc
     from mcpo_cli.store import resolve
 
     extras.require("mlflow", "mcpo runs sync")
     uri = resolve("")
     if uri is None:
         raise ConfigError("MLFLOW_TRACKING_URI=offline names no store", fix="unset MLFLOW_TRACKING_URI")
-    with lasting():
+    with freeze_gc():
         from mcpo_cli.store.mlflow import Store
 
     store = Store(uri)
@@ -112,23 +203,22 @@ def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
 @app.command(epilog=EXAMPLES)
 def export(to: To, what: Some = None, as_json: Json = False, debug: Debug = False) -> None:
     """Write done runs as tidy parquet files: settings, steps, scores, groups, eval, ...; one row per observation."""
-    from mcpo_cli.analysis import exports
-    from mcpo_cli.analysis.frames import Runs
+    from mcpo_cli.analysis.frames import Runs, tables
     from mcpo_cli.commands import comparisons, console
     from mcpo_cli.runs.folders import atomic_folder
 
     folder = _new(to)
     plan = comparisons.plan_of(what, "mcpo runs export") if what else comparisons.all_done("mcpo runs export")
-    tables = exports.tables(Runs(plan))
+    found = tables(Runs(plan))
     with atomic_folder(folder, {"command": plan.command, "runs": [cell.spec.run_id for cell in plan.cells]}) as part:
-        for name, table in tables.items():
+        for name, table in found.items():
             table.to_parquet(part / f"{name}.parquet", index=False)
     if as_json:
-        rows = {name: len(table) for name, table in tables.items()}
+        rows = {name: len(table) for name, table in found.items()}
         console.print_json({"folder": str(folder), "runs": len(plan.cells), "rows": rows})
     else:
         console.print_table(
-            ["file", "rows"], [[f"{folder / name}.parquet", str(len(table))] for name, table in tables.items()]
+            ["file", "rows"], [[f"{folder / name}.parquet", str(len(table))] for name, table in found.items()]
         )
 
 

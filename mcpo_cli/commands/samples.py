@@ -79,7 +79,7 @@ def _check_tier(tier: str, tiers: "Sequence[str]") -> None:
 
 
 def _kept(task: "Task", groups: "Sequence[Group]") -> str:
-    """What there is to ask for, in words."""
+    """The groups that the run kept, in words."""
     steps = ", ".join(map(str, sorted({group.step for group in groups})))
     accuracies = ", ".join(f"{accuracy:g}" for accuracy in sorted({group.accuracy for group in groups}))
     tiers = Counter(filter(None, (task.tier_of(group.prompt) for group in groups)))

@@ -1,10 +1,10 @@
-"""How many seeds: `mcpo compare SUITE --plan` before training, and `mcpo ablate SUITE --until decided` in stages."""
+"""Number of seeds: `mcpo compare SUITE --plan` before training, and `mcpo ablate SUITE --until decided` in stages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mcpo_cli.analysis import words
+from mcpo_cli.analysis import render
 from mcpo_cli.analysis.comparison import Choice, Row
 from mcpo_cli.commands import comparisons, console
 from mcpo_cli.commands.start_runs import run_plan
@@ -42,7 +42,7 @@ def show_reach(named: Sequence[str], choice: Choice, *, as_json: bool) -> None:
     if len({cell.arm for cell in whole.cells}) < 2:
         raise ConfigError("a plan of seeds is about the difference of two arms; here is one", fix=TWO_ARMS)
     done = comparisons.headline(_done(whole), choice)
-    found = [_about(one) | _reach(one["sd"], one["seeds"], smallest) for one in done if not _lacks(one)]
+    found = [_names(one) | _reach(one["sd"], one["seeds"], smallest) for one in done if not _lacks(one)]
     relative = {seeds: power.detectable_effect(1.0, seeds) for seeds in SEEDS}
     document: dict[str, Any] = {
         "suite": whole.suite,
@@ -51,14 +51,14 @@ def show_reach(named: Sequence[str], choice: Choice, *, as_json: bool) -> None:
         "smallest_effect": smallest,
         "in_standard_deviations": relative,
         "differences": found,
-        "without_spread": [_about(one) | {"seeds": one["seeds"], "why": why} for one in done if (why := _lacks(one))],
+        "without_spread": [_names(one) | {"seeds": one["seeds"], "why": why} for one in done if (why := _lacks(one))],
     }
     if as_json:
         console.print_json(document)
         return
     _print_reach(document)
     for lacking in document["without_spread"]:
-        console.print_text(f"{_place(lacking)}: {lacking['why']}")
+        console.print_text(f"{_label(lacking)}: {lacking['why']}")
     if not done:
         trained_by = "" if names and not suite else f": {whole.command}"
         console.print_text(f"no seed is done in all arms; {SPREAD}{trained_by}")
@@ -70,12 +70,12 @@ def show_reach(named: Sequence[str], choice: Choice, *, as_json: bool) -> None:
     )
 
 
-def _about(one: Mapping[str, Any]) -> dict[str, Any]:
+def _names(one: Mapping[str, Any]) -> dict[str, Any]:
     return {key: one[key] for key in ("regime", "at", "model", "arm")}
 
 
 def _lacks(one: Mapping[str, Any]) -> str:
-    """Why a difference of the headline says nothing about the spread over seeds; empty if it does."""
+    """The reason why a difference of the headline gives no spread over seeds; empty if it gives one."""
     if one["seeds"] < stats.LEAST:
         return f"{one['seeds']} seeds are done in all arms; {SPREAD}"
     if one["sd"] <= stats.ROUNDING:
@@ -90,16 +90,16 @@ def _print_reach(document: Mapping[str, Any]) -> None:
     rows = [["in standard deviations", *(f"{value:.2f}" for value in relative.values())]]
     for seen in found:
         for end, label in (("sd", "sd"), ("sd_low", "80% low"), ("sd_high", "80% high")):
-            name = f"{_place(seen)}: {label} {seen[end]:.3f}"
+            name = f"{_label(seen)}: {label} {seen[end]:.3f}"
             rows.append([name, *(f"{seen[end] * value:.3f}" for value in relative.values())])
     console.print_table(header, rows)
     for seen in found:
-        low, high = (words.count(seen[end]) for end in ("fewest", "most"))
+        low, high = (power.seeds_text(seen[end]) for end in ("fewest", "most"))
         seeds = low if low == high else f"{low} to {high}"
-        console.print_text(f"{_place(seen)}: a difference of {document['smallest_effect']:g} takes {seeds} seeds")
+        console.print_text(f"{_label(seen)}: a difference of {document['smallest_effect']:g} takes {seeds} seeds")
 
 
-def _place(seen: Mapping[str, Any]) -> str:
+def _label(seen: Mapping[str, Any]) -> str:
     return f"{seen['arm']}, {seen['model']}, {seen['regime']}, equal {seen['at']}"
 
 
@@ -113,11 +113,11 @@ def _reach(sd: float, seeds: int, smallest: float) -> dict[str, Any]:
 def _done(whole: Plan) -> Plan:
     """The runs of every regime, model, base policy and seed for which all arms are done."""
 
-    def place(cell: PlannedRun) -> tuple[str, str, int, int]:
+    def pair(cell: PlannedRun) -> tuple[str, str, int, int]:
         return cell.spec.regime, cell.spec.model.name, cell.spec.seed_of_base, cell.spec.seed
 
-    lacking = {place(cell) for cell in whole.cells if attempts.state(run_dir(cell.spec.run_id), cell.spec) != "done"}
-    return replace(whole, cells=tuple(cell for cell in whole.cells if place(cell) not in lacking))
+    lacking = {pair(cell) for cell in whole.cells if attempts.state(run_dir(cell.spec.run_id), cell.spec) != "done"}
+    return replace(whole, cells=tuple(cell for cell in whole.cells if pair(cell) not in lacking))
 
 
 def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple[dict[str, Any], list[str]]:
@@ -165,9 +165,9 @@ def _decision(one: Row, p_holm: float, seeds: int, level: float) -> dict[str, An
         level: the largest adjusted p that decides at that stage.
     """
     verdict = "open" if not p_holm <= level else "above" if one["mean"] > 0 else "below"
-    place = {key: one[key] for key in ("regime", "model", "arm", "metric", "at")}
+    names = {key: one[key] for key in ("regime", "model", "arm", "metric", "at")}
     numbers = {"difference": one["mean"], "low": one["low"], "high": one["high"]}
-    return place | numbers | {"p_holm": p_holm, "level": level, "seeds": seeds, "verdict": verdict}
+    return names | numbers | {"p_holm": p_holm, "level": level, "seeds": seeds, "verdict": verdict}
 
 
 def show_decisions(decisions: Sequence[Mapping[str, Any]]) -> None:
@@ -177,7 +177,7 @@ def show_decisions(decisions: Sequence[Mapping[str, Any]]) -> None:
         [
             *(str(one[name]) for name in ("regime", "model", "arm", "seeds")),
             f"{one['difference']:+.3f}",
-            words.p_value(one["p_holm"]),
+            render.p_value(one["p_holm"]),
             f"{one['level']:g}",
             {"above": "better", "below": "worse"}.get(one["verdict"], "undecided"),
         ]

@@ -27,7 +27,7 @@ def execute(
 
 
 def next_steps(plan: Plan) -> dict[str, str]:
-    """What to type once the runs of `plan` are done, by what it shows."""
+    """The commands that show the runs of `plan` once they are done, by what they show."""
     one = plan.cells[0].spec.run_id
     if len({cell.arm for cell in plan.cells}) > 1:
         first = {"comparison:": plan.command.replace("mcpo train", "mcpo compare", 1)}
@@ -38,8 +38,7 @@ def next_steps(plan: Plan) -> dict[str, str]:
 
 def run_plan(plan: Plan) -> dict[str, Any]:
     """Run `plan` with a progress display; returns the document that `--json` prints."""
-    outcomes = finish(plan)
-    return scheduler.document(plan, outcomes)
+    return scheduler.document(plan, finish(plan))
 
 
 Callback = Callable[[RunView], None] | None

@@ -20,19 +20,43 @@ from mcpo_cli.commands.verbs import (
     starting_with,
 )
 
-BRANCH_EXAMPLES = """\
+EXAMPLES = {
+    "train": """\
+\b
+Examples:
+  mcpo train scale=smoke                               every stage once, in seconds
+  mcpo train method=mcpo model=toy-m seed=0,1,2        a sweep: one run per seed
+  mcpo train method=dapo,mcpo train.lr=5e-4 --dry-run  the planned runs and their time
+  mcpo train method.delta=0.02 regime=skills-drift     another drift budget and condition
+  mcpo train table1 --dry-run                          the runs of a suite
+  mcpo train table1 scale=paper --dry-run --mean-length 4000
+                                                       on GPUs, for responses of 4000 tokens on average""",
+    "ablate": """\
+\b
+Examples:
+  mcpo ablate                            the ablations of Table 2
+  mcpo ablate why-reweight seed=0,1      another suite, with two seeds
+  mcpo ablate ./mine.yaml --dry-run      the planned runs of a suite of your own""",
+    "fork": """\
+\b
+Examples:
+  mcpo fork dapo-toy-s-s0 --at 10 method=dapo,mcpo       the same first ten steps, then each method's own
+  mcpo fork dapo-toy-s-s0 --at 10 train.lr=1e-4,3e-4     or each step size's""",
+    "branch": """\
 \b
 Examples:
   mcpo branch toy                       eight arms, three states of six runs, at toy scale
   mcpo branch toy seed=0,1,2,3 --dry-run    which trunk runs, and for how long
-  mcpo branch ./mine.yaml               a study of yours; docs/branching.md explains its file"""
-
-
-FORK_EXAMPLES = """\
+  mcpo branch ./mine.yaml               a study of yours; docs/branching.md explains its file""",
+    "probe": """\
 \b
 Examples:
-  mcpo fork dapo-toy-s-s0 --at 10 method=dapo,mcpo       the same first ten steps, then each method's own
-  mcpo fork dapo-toy-s-s0 --at 10 train.lr=1e-4,3e-4     or each step size's"""
+  mcpo probe                             the probes that there are
+  mcpo probe mastery                     mastered prompts in later steps, over its suite
+  mcpo probe hinge RUN_ID                the records of one run
+  mcpo probe atlas method=grpo,rloo      the gradients of methods, without a run""",
+}
+"""The end of the help of each verb; click does not wrap what follows `\\b`."""
 
 
 def train(
@@ -260,7 +284,8 @@ def probe(
         return
     columns = ["regime", "model", "arm", "seeds"]
     rows = [
-        [*(str(row[column]) for column in columns), *probe_run.shown(row, chosen.shows)] for row in document["arms"]
+        [*(str(row[column]) for column in columns), *(probe_run.shown(row, name) for name in chosen.shows)]
+        for row in document["arms"]
     ]
     console.print_table([*columns, *chosen.shows], rows)
     console.talk(

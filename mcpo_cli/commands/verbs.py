@@ -2,56 +2,49 @@
 
 import itertools
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from mcpo_cli.commands.habits import meant
 from mcpo_cli.errors import ConfigError
 
-EXAMPLES = {
-    "train": """\
-\b
-Examples:
-  mcpo train scale=smoke                               every stage once, in seconds
-  mcpo train method=mcpo model=toy-m seed=0,1,2        a sweep: one run per seed
-  mcpo train method=dapo,mcpo train.lr=5e-4 --dry-run  the planned runs and their time
-  mcpo train method.delta=0.02 regime=skills-drift     another drift budget and condition
-  mcpo train table1 --dry-run                          the runs of a suite
-  mcpo train table1 scale=paper --dry-run --mean-length 4000
-                                                       on GPUs, for responses of 4000 tokens on average""",
-    "ablate": """\
-\b
-Examples:
-  mcpo ablate                            the ablations of Table 2
-  mcpo ablate why-reweight seed=0,1      another suite, with two seeds
-  mcpo ablate ./mine.yaml --dry-run      the planned runs of a suite of your own""",
-    "probe": """\
-\b
-Examples:
-  mcpo probe                             the probes that there are
-  mcpo probe mastery                     mastered prompts in later steps, over its suite
-  mcpo probe hinge RUN_ID                the records of one run
-  mcpo probe atlas method=grpo,rloo      the gradients of methods, without a run""",
-    "reproduce": """\
-\b
-Examples:
-  mcpo reproduce table1                  train what is missing, then print the table
-  mcpo reproduce figures seed=0,1,2      every figure from three seeds
-  mcpo reproduce ./mine.yaml             the table of a suite of your own""",
-    "report": """\
-\b
-Examples:
-  mcpo report                            every table, figure and verdict of the done runs
-  mcpo report seed=0,1,2                 from these seeds only""",
+MEANT = {
+    "version": ["--version"],
+    "-V": ["--version"],
+    "plan": ["train", "--dry-run"],
+    "list": ["runs", "list"],
+    "ls": ["runs", "list"],
+    "status": ["runs", "list"],
+    "show": ["runs", "show"],
+    "samples": ["runs", "samples"],
+    "delete": ["runs", "delete"],
 }
-"""Epilogs of the commands that take overrides; click does not wrap what follows `\\b`."""
+"""Verbs of other tools, and the words that replace them."""
+REFUSED = {
+    "resume": ("the command that trained a run continues it: `mcpo runs show RUN_ID` names it", "mcpo runs list"),
+    "eval": ("the verb is evaluate", "mcpo evaluate --help"),
+    "run": ("the verb is train", "mcpo train --help"),
+}
+"""Verbs of other tools without a counterpart: the explanation and its fix."""
 SETTINGS = """\
 
 Settings, group.key=value: mcpo help lists them, mcpo help train explains a group."""
+
+
+def without_habits(words: Sequence[str]) -> list[str]:
+    """The words of a command line with a verb of another tool replaced.
+
+    Raises:
+        ConfigError: mcpo has no such verb; the message names the alternative.
+    """
+    first, rest = "".join(words[:1]), list(words[1:])
+    if first in REFUSED and not {"--help", "-h"} & set(rest):
+        instead, fix = REFUSED[first]
+        raise ConfigError(f"mcpo has no verb '{first}': {instead}", fix=fix, code="unknown_name")
+    return [*MEANT[first], *rest] if first in MEANT else list(words)
 
 
 def complete_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -80,32 +73,15 @@ def complete_suites(incomplete: str) -> list[str]:
     return starting_with(incomplete, plan.suites())
 
 
-def complete_artifacts(incomplete: str) -> list[str]:
-    """Names of the artifacts that can be reproduced."""
-    from mcpo_cli.analysis import artifacts
+def completing(group: str) -> Callable[[str], list[str]]:
+    """A function that completes the names of a group of presets, such as `method`."""
 
-    return starting_with(incomplete, (artifacts.ALL, "figures", *artifacts.registry()))
+    def complete(incomplete: str) -> list[str]:
+        from mcpo_cli.config import load
 
+        return starting_with(incomplete, load.groups()[group])
 
-def complete_methods(incomplete: str) -> list[str]:
-    """Names of the registered methods."""
-    from mcpo_cli.config import load
-
-    return starting_with(incomplete, load.groups()["method"])
-
-
-def complete_samplers(incomplete: str) -> list[str]:
-    """Names of the registered samplers."""
-    from mcpo_cli.config import load
-
-    return starting_with(incomplete, load.groups()["sampler"])
-
-
-def complete_tasks(incomplete: str) -> list[str]:
-    """Names of the registered tasks."""
-    from mcpo_cli.config import load
-
-    return starting_with(incomplete, load.groups()["task"])
+    return complete
 
 
 def complete_suite_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -115,7 +91,7 @@ def complete_suite_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_suite_or_runs(ctx: typer.Context, incomplete: str) -> list[str]:
-    """What `complete_suite_overrides` offers, and the runs if nothing is given yet."""
+    """The completions of `complete_suite_overrides`, and the runs if nothing is given yet."""
     runs = [] if ctx.params.get("what") else complete_run_id(incomplete)
     ctx.params["overrides"] = ctx.params.get("what")
     return complete_suite_overrides(ctx, incomplete) + runs
@@ -139,7 +115,7 @@ def complete_run_id(incomplete: str) -> list[str]:
 
 @dataclass
 class ErrorStyle:
-    """How `main` shows an error; the options set it through the parser's context."""
+    """The way in which `main` shows an error; the options set it through the parser's context."""
 
     as_json: bool = False
     """Also print one JSON document on stdout."""
@@ -173,10 +149,10 @@ class Verbs(Family):
     """The whole command line. Sets the error style from the raw words, for errors before options are parsed."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """See `TyperGroup`. Verbs of habit are replaced."""
+        """See `TyperGroup`. Verbs of other tools are replaced."""
         style = ctx.ensure_object(ErrorStyle)
         style.as_json, style.debug = "--json" in args, "--debug" in args
-        return super().parse_args(ctx, meant(args))
+        return super().parse_args(ctx, without_habits(args))
 
 
 Overrides = Annotated[

@@ -23,7 +23,7 @@ def names(labels: Sequence[str | None], specs: Sequence[RunSpec], columns: Seque
         labels: of each run, what a suite calls its arm. None: the method's label, which says nothing about settings
             outside of the method, so these are compared with those of all other runs without a name.
         specs: the settings of each run.
-        columns: settings that are shown beside the arm and are no part of its name.
+        columns: settings that have columns of their own and are not part of the arm's name.
     """
     settings = [spec.flat_identity(later_too=True) for spec in specs]
     called = [label or spec.method.label for label, spec in zip(labels, specs, strict=True)]
@@ -41,7 +41,7 @@ def names(labels: Sequence[str | None], specs: Sequence[RunSpec], columns: Seque
 
 
 def label(arm: str, spec: RunSpec) -> str | None:
-    """What a suite calls the arm of a recorded run, without the settings that `names` added; None for the method's."""
+    """A suite's name of the arm of a recorded run, without the settings that `names` added; None for the method's."""
     words, settings = arm.split(" "), spec.flat_identity(later_too=True)
     known = {shown for key in settings for shown in (*_shown(settings, [key]), _written(key, settings[key]))}
     while len(words) > 1 and words[-1] in known:

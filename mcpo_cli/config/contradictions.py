@@ -50,7 +50,7 @@ def _batch(spec: RunSpec) -> Iterator[tuple[str, str]]:
 
 
 def _reward(spec: RunSpec) -> Iterator[tuple[str, str]]:
-    if not (functions.is_one(spec.train.reward) or spec.train.reward in REWARDS):
+    if not (functions.is_function(spec.train.reward) or spec.train.reward in REWARDS):
         yield (
             f"train.reward={spec.train.reward} is neither {' nor '.join(REWARDS)} nor a function",
             "train.reward=FILE.py:FUNCTION, or train.reward=verdict",

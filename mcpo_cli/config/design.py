@@ -13,7 +13,7 @@ DIGITS = 3
 """Significant digits of a value drawn from a range: enough to spread points, short enough to read."""
 
 UNIFORM = 12**-0.5
-"""Standard deviation of a place that is drawn evenly from 0..1."""
+"""Standard deviation of a position that is drawn evenly from 0..1."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Factor:
         value = low * (high / low) ** share if self.log else low + share * (high - low)
         return float(f"{value:.{DIGITS}g}")
 
-    def place(self, value: Any) -> float:
-        """Where `value` lies on the way, in 0..1: the inverse of `at`, with levels at equal distances."""
+    def position(self, value: Any) -> float:
+        """The position of `value` on the way, in 0..1: the inverse of `at`, with levels at equal distances."""
         import math
 
         if self.levels:
@@ -48,8 +48,8 @@ class Factor:
 
     @property
     def spread(self) -> float:
-        """The standard deviation of its places over evenly drawn points."""
-        return float(np.std([self.place(level) for level in self.levels])) if self.levels else UNIFORM
+        """The standard deviation of its positions over evenly drawn points."""
+        return float(np.std([self.position(level) for level in self.levels])) if self.levels else UNIFORM
 
     def check(self, key: str) -> None:
         """Raise ConfigError if it has neither levels nor a range, or both, or an invalid range."""
@@ -119,12 +119,12 @@ class Design:
             for i, point in enumerate(points[: self.points])
         ]
 
-    def places(self, points: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
-        """Where the factors of points lie, in 0..1: points x factors."""
-        return np.array([[one.place(point[key]) for key, one in self.factors.items()] for point in points])
+    def positions(self, points: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
+        """Positions of the factors of points, in 0..1: points x factors."""
+        return np.array([[one.position(point[key]) for key, one in self.factors.items()] for point in points])
 
     def _shares(self, points: int) -> NDArray[np.float64]:
-        """Places of the first points, in 0..1, points x factors."""
+        """Positions of the first points, in 0..1, points x factors."""
         import warnings
 
         from scipy.stats import qmc
@@ -143,20 +143,20 @@ class Design:
             return {key: [i % size for i in range(self.points)] for key, size in self._sizes().items()}
         # In units of its spread: else a factor of two levels, the widest, is balanced at the cost of the others.
         spread_F = np.array([one.spread or UNIFORM for one in self.factors.values()])
-        return balanced((self.places(points) - 0.5) / spread_F * UNIFORM, self._sizes(), self.seed)
+        return balanced((self.positions(points) - 0.5) / spread_F * UNIFORM, self._sizes(), self.seed)
 
 
 def balanced(centred_PF: NDArray[np.float64], sizes: Mapping[str, int], seed: int) -> dict[str, list[int]]:
-    """Which value of each block each point takes, so that no block goes along with a factor or with an earlier block.
+    """Assign a value of each block to each point, so that no block is confounded with a factor or an earlier block.
 
     A Sobol sequence is regular: its points i, i + 8, i + 16, ... share a part of every range, so a block that takes its
     values in turn is confounded with the factors. Here each stratum of as many consecutive points as a block has values
-    takes every value once. Which point takes which is an assignment problem: the totals of the factors' places within
-    each value, and of the earlier blocks' values, shall stay as equal as they can (least squares, solved exactly by
-    SciPy). The first stratum's order is random and starts all others.
+    takes every value once. Which point takes which is an assignment problem: the totals of the factors' positions
+    within each value, and of the earlier blocks' values, shall stay as equal as they can (least squares, solved exactly
+    by SciPy). The first stratum's order is random and starts all others.
 
     Args:
-        centred_PF: places of the points around 0 and equally spread, points x factors. Points beyond the last whole
+        centred_PF: positions of the points around 0 and equally spread, points x factors. Points beyond the last whole
             stratum get no value.
         sizes: number of values of each block.
         seed: decides the order in the first stratum.

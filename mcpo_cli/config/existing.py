@@ -8,7 +8,8 @@ from typing import Any
 from mcpo_cli import architecture
 from mcpo_cli.config.schema import WHEEL, Model
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.model_facts import configuration, fingerprint, local_folder
+from mcpo_cli.model_facts import configuration
+from mcpo_cli.model_files import fingerprint, local_folder
 
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 

@@ -1,7 +1,7 @@
 """Forks: runs that share the first global steps of another run, and differ from it in the step after them.
 
-A fork starts from the other run's weights, optimizer moments, place in the training stream and random streams, so that
-runs forked at one place meet the same prompts and draw their rollouts at the same quantiles: common random numbers.
+A fork starts from the other run's weights, optimizer moments, position in the training stream and random streams, so
+that runs forked at one step meet the same prompts and draw their rollouts at the same quantiles: common random numbers.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ CHANGEABLE = (*STEP_SETTINGS, "train.steps")
 """Settings besides the method in which a fork may differ from the run that it is forked from."""
 
 
-def place(fork: str) -> tuple[str, int]:
+def parse(fork: str) -> tuple[str, int]:
     """The run id and the global step of a setting `fork`.
 
     Raises:
@@ -53,7 +53,7 @@ def plan(parent: RunSpec, step: int, overrides: Sequence[str], command: str) -> 
 
 def check(parent: RunSpec, fork: RunSpec) -> None:
     """Raise ConfigError if `fork` cannot continue `parent` from its step."""
-    run_id, step = place(fork.fork)
+    run_id, step = parse(fork.fork)
     if fork.backend != "local":
         raise ConfigError(f"fork={fork.fork}: backend={fork.backend} cannot fork a run", fix="backend=local")
     before, after = parent.flat_identity(later_too=True), fork.flat_identity(later_too=True)

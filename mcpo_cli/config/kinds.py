@@ -17,7 +17,7 @@ KINDS: dict[str, Callable[[], Found[type]]] = {
 }
 """`method=mcpo` chooses a class, and `method.beta` is one of its options."""
 CHOSEN = {f"{group}.name" for group in KINDS}
-"""What files call the choice of a class."""
+"""Keys that choose a class in files."""
 
 
 def given(group: str, overrides: Sequence[str]) -> str:
@@ -57,7 +57,7 @@ def check_options(overrides: Sequence[str], composed: Mapping[str, Any]) -> None
 
 
 def agree(data: dict[str, Any], overrides: Sequence[str], default: str) -> None:
-    """Make `method.dynamic_sampling` say what the sampler does, where one is chosen (a preset cannot choose `uniform`).
+    """Set `method.dynamic_sampling` to what the sampler does, where one is chosen (a preset cannot choose `uniform`).
 
     Raises:
         ConfigError: the overrides set the option, and to something else.

@@ -240,7 +240,7 @@ def _check_key(key: str, values: Sequence[str]) -> None:
 
 
 def _elsewhere(group: str, name: str) -> str | None:
-    """The fix of a name that is none of its group, and like none: where it belongs, or what lists the group."""
+    """The fix of a name that is not in its group, nor like one: its own group, or the command that lists this one."""
     if group == "task" and name in datasets.registry():
         return f"task=math task.data={name}"
     return {"method": "mcpo method list", "model": "mcpo model list", "task": "mcpo help task"}.get(group)

@@ -1,4 +1,4 @@
-"""What users bring along: plug-ins and functions that decide a run, and data and rewards in short words."""
+"""Plug-ins and functions of users that decide a run, and the short words `data=` and `reward=`."""
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ SHORT = {"reward": "train.reward", "data": "task.data"}
 
 
 def spelled_out(overrides: Sequence[str]) -> list[str]:
-    """`overrides` with `reward=` and `data=` as the settings that they stand for.
+    """`overrides` with `reward=` and `data=` as the settings that they abbreviate.
 
     `data=` chooses task=math. Of a file, one in eight problems is held out, unless `task.benchmarks` names others.
     """
@@ -57,6 +57,6 @@ def _functions(spec: RunSpec) -> Iterator[tuple[str, Plugin]]:
     graders = dict.fromkeys(map(task.grader_of, task.published or [task.source]))
     uses = (("reward", "train.reward", [spec.train.reward]), ("grader", "task.graded_by", graders))
     for what, setting, names in uses:
-        for name in filter(functions.is_one, names):
+        for name in filter(functions.is_function, names):
             functions.check(setting, name)
             yield f"{what} {Path(name).name}", plugins.of_file(functions.file_of(name))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import headings, paths, plugins
+from mcpo_cli import paths, plugins, redaction
 from mcpo_cli.config import arms, load, own, reading
 from mcpo_cli.config.design import Design
 from mcpo_cli.config.reading import MAX_VALUES, key_of, read_yaml
@@ -141,7 +141,7 @@ def split_suite(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def expanded(words: Sequence[str]) -> list[str]:
-    """The words, with a first one that stands for settings replaced by them: a method's name, or a file of settings."""
+    """The words, with a method's name or a file of settings at the beginning replaced by its settings."""
     first, rest = "".join(words[:1]), list(words[1:])
     if first in load.groups()["method"] and first not in suites():
         return [f"method={first}", *rest]
@@ -202,8 +202,8 @@ def read(name: str) -> Suite:
             raise ConfigError("arms: at least one is needed", fix="arms: {NAME: [method=mcpo]}")
         if len(suite.arms) > MAX_VALUES:
             raise ConfigError(f"arms: {len(suite.arms)}, of at most {MAX_VALUES}", fix="several suites")
-        if wrong := headings.unfit([*suite.arms, suite.title]):
-            raise ConfigError(f"the name of an arm or the title cannot be shown: {wrong}", fix=headings.FIX)
+        if wrong := redaction.unfit_heading([*suite.arms, suite.title]):
+            raise ConfigError(f"the name of an arm or the title cannot be shown: {wrong}", fix=redaction.HEADING_FIX)
         if suite.design:
             suite.design.check()
             _check_keys([*suite.design.factors, *suite.design.blocks])

@@ -123,7 +123,7 @@ def read(text: str) -> Any:
 
 @functools.lru_cache(maxsize=10_000)
 def _parsed(text: str) -> Any:
-    """What Hydra's parser makes of one override; the runs of a suite have most of theirs in common."""
+    """One override as Hydra parses it; the runs of a suite have most of theirs in common."""
     return _parser().parse_override(text)
 
 

@@ -1,29 +1,50 @@
-"""The reference of settings for `mcpo help`, and JSON schemas of the files that users write.
+"""What `mcpo help` shows: the reference of settings, and the glossary; and JSON schemas of the files that users write.
 
-Both are made from the dataclasses that check settings (`convert`), so they know the methods, tasks and presets of this
-installation, those of plug-ins included. Editors complete and check files by the schemas (draft 2020-12). A file that a
-schema takes may still contradict itself.
+Reference and schemas are made from the dataclasses that check settings (`convert`), so they know the methods, tasks and
+presets of this installation, those of plug-ins included. Editors complete and check files by the schemas (draft
+2020-12). A file that a schema takes may still contradict itself.
 """
 
 import dataclasses
+import functools
 import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
-from mcpo_cli.config import glossary, kinds, load
-from mcpo_cli.config.glossary import Word
+from mcpo_cli.config import kinds, load
 from mcpo_cli.config.plan import Suite
+from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import Model, RunSpec
-from mcpo_cli.config.spelling import whole_word
+from mcpo_cli.convert import convert
 from mcpo_cli.settings import IDENTITY, Option, options, plain
 
 Schema = dict[str, Any]
+GLOSSARY = Path(__file__).with_name("glossary.yaml")
+
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 TYPES = {int: "integer", float: "number", str: "string", bool: "boolean"}
 BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word, or several that mean one thing."""
+
+    word: str
+    meaning: str
+    example: str = ""
+
+
+@dataclass(frozen=True)
+class Glossary:
+    """All words by the heading of their section, and what the page says before them."""
+
+    intro: str
+    sections: Mapping[str, tuple[Word, ...]]
 
 
 @dataclass(frozen=True)
@@ -55,7 +76,7 @@ def look_up(key: str) -> tuple[list[Entry], list[Word]]:
         ConfigError: nothing is found.
     """
     named = [entry for entry in entries() if f"{entry.key}.".startswith(f"{key}.")]
-    found, words = named or search(key), glossary.search(key, in_meanings=not named)
+    found, words = named or search(key), _explained(key, in_meanings=not named)
     if not found and not words:
         raise load.unknown_key(key, lambda name: f"mcpo help {name}")
     return found, words
@@ -63,9 +84,28 @@ def look_up(key: str) -> tuple[list[Entry], list[Word]]:
 
 def search(word: str) -> list[Entry]:
     """The entries that have this word: in the key, then in the meaning or as a choice."""
-    keys = [entry for entry in entries() if whole_word(word, entry.key.replace(".", " ").replace("_", " "))]
-    others = [entry for entry in entries() if whole_word(word, f"{entry.meaning} {entry.allowed}")]
+    keys = [entry for entry in entries() if _has_word(word, entry.key.replace(".", " ").replace("_", " "))]
+    others = [entry for entry in entries() if _has_word(word, f"{entry.meaning} {entry.allowed}")]
     return list(dict.fromkeys([*keys, *others]))
+
+
+@functools.cache
+def glossary() -> Glossary:
+    """The glossary, which docs/concepts.md shows."""
+    return convert(Glossary, read_yaml(GLOSSARY), GLOSSARY.name)
+
+
+def _explained(text: str, *, in_meanings: bool) -> list[Word]:
+    """The words that `text` is a part of, then, if wanted, those whose meaning has it; words are compared whole."""
+    words = [word for section in glossary().sections.values() for word in section]
+    named = [word for word in words if _has_word(text, word.word)]
+    meant = [word for word in words if in_meanings and _has_word(text, word.meaning)]
+    return list(dict.fromkeys([*named, *meant]))
+
+
+def _has_word(word: str, text: str) -> bool:
+    """Whether `text` has `word`, not as a part of a longer one."""
+    return bool(re.search(rf"(?<![a-z]){re.escape(word.lower())}(?![a-z])", text.lower()))
 
 
 def _presets() -> Iterator[Entry]:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from mcpo_cli.config.cluster import Cluster
 from mcpo_cli.methods import Method
-from mcpo_cli.model_facts import HUB_ID
+from mcpo_cli.model_files import HUB_ID
 from mcpo_cli.plugins import Plugin
 from mcpo_cli.samplers import Sampler, Uniform, is_of_option, of_option
 from mcpo_cli.settings import IDENTITY, flat, identity, later, plain, runtime
@@ -365,7 +365,7 @@ class RunSpec:
         nested: dict[str, Any] = plain(self, **which)
         for key, name in (("method", self.method.name), ("task", self.task.name), ("sampler", self.sampler.name)):
             nested[key] = {"name": name, **nested[key]}
-        # The method's option says it already, and said it before samplers had names.
+        # The method's option already decides it, as it did before samplers had names.
         if is_of_option(self.sampler):
             del nested["sampler"]
         # Runs without plug-ins keep the ids that they had before plug-ins existed.

@@ -1,10 +1,6 @@
-"""How words are found: in a text, and what an unknown setting may mean.
-
-That is another tool's name for it, the same name in another group, or a similar spelling.
-"""
+"""Guesses at an unknown setting: another tool's name for it, its name in another group, or a similar spelling."""
 
 import difflib
-import re
 from collections.abc import Callable, Sequence
 
 from mcpo_cli.config.reading import short
@@ -27,7 +23,7 @@ HABITS = {
 
 
 def unknown_key(key: str, known: Sequence[str], mend: Callable[[str], str]) -> ConfigError:
-    """The error of a key that is none of `known`; `mend` makes the fix of the key that was probably meant."""
+    """The error of a key that is not in `known`; `mend` makes the fix of the key that was probably meant."""
     meant = _meant(key, known)
     hint = f": did you mean {' or '.join(repr(name) for name in meant)}?" if meant else ""
     group = key.partition(".")[0]
@@ -52,8 +48,3 @@ def _meant(key: str, known: Sequence[str]) -> list[str]:
         or [name for name in known if name.rpartition(".")[2] == wanted]
         or ([] if siblings else difflib.get_close_matches(key, known, n=1, cutoff=SIMILAR))
     )
-
-
-def whole_word(word: str, text: str) -> bool:
-    """Whether `text` has `word`, not as a part of a longer one."""
-    return bool(re.search(rf"(?<![a-z]){re.escape(word.lower())}(?![a-z])", text.lower()))

@@ -14,7 +14,7 @@ from mcpo_cli.data.base import Collection, Dataset, Loaded, Reading, Role, diges
 from mcpo_cli.errors import ConfigError, bad_data, nearest
 from mcpo_cli.plugins import Found
 
-__all__ = ["Dataset", "Loaded", "fetch", "get", "is_one", "load", "names", "own", "read", "registry", "unnamed"]
+__all__ = ["Dataset", "Loaded", "fetch", "get", "is_dataset", "load", "names", "of_file", "read", "registry", "unnamed"]
 
 
 @cache
@@ -51,14 +51,14 @@ def get(name: str) -> Dataset:
     return known[name]
 
 
-def own(path: str, role: Role) -> Dataset:
+def of_file(path: str, role: Role) -> Dataset:
     """The declaration of the file at `path`, called as the file is without its suffix."""
     file = paths.named(path)
     title = f"the problems of {file.name}"
     return Dataset(files.stem(file.name), title, role, "", "", str(file), "problem", "answer", "unknown", None)
 
 
-def is_one(name: str, role: Role) -> bool:
+def is_dataset(name: str, role: Role) -> bool:
     """Whether `name` is a data set in `role`."""
     known = _generated(name) or registry().get(name)
     return known is not None and known.role == role

@@ -81,7 +81,7 @@ class Collection:
     """Sets that are generated on demand, more than can be listed."""
 
     name: str
-    """How the names of its sets begin."""
+    """The prefix of its sets' names."""
     member: Callable[[str], Dataset | None]
     """The declaration of the set of a name; None if the name is of another kind."""
 

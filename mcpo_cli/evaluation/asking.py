@@ -1,4 +1,4 @@
-"""How the problems of a benchmark are asked: in the template of the settings, or as their own task asks them."""
+"""Prompts of the problems of a benchmark: in the template of the settings, or those of their own task."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -53,16 +53,16 @@ class ByTask:
 Asking = ByTemplate | ByTask
 """A way of asking: its prompts (`messages`), further strings that end a response, and its most tokens, if fewer."""
 BARE = ByTemplate("plain", chat=False)
-"""The problem as it is, which is how tasks with a vocabulary of their own ask."""
+"""The problem text alone, which is the prompt of tasks with their own vocabulary."""
 
 
 def by_settings(settings: Evaluation, facts: ModelFacts) -> ByTemplate:
-    """How published benchmarks are asked."""
+    """The prompts of published benchmarks."""
     return ByTemplate(settings.prompt, chat=settings.chat == "auto" and facts.chat_template)
 
 
 def by_task(task: Task, facts: ModelFacts, max_tokens: int) -> Asking:
-    """How the held-out problems of `task` are asked; max_tokens: of a response, unless the task has its own vocabulary.
+    """The prompts of held-out problems of `task`; max_tokens: of a response, unless the task has its own vocabulary.
 
     Raises:
         ConfigError: the task needs a chat template, and the model has none.
@@ -79,14 +79,9 @@ def by_task(task: Task, facts: ModelFacts, max_tokens: int) -> Asking:
 
 @dataclass(frozen=True)
 class Benchmark(Loaded):
-    """Problems, and how they are asked."""
+    """Problems, and their way of asking."""
 
     asking: Asking = BARE
-
-
-def benchmark(loaded: Loaded, asking: Asking) -> Benchmark:
-    """The problems of `loaded`, asked in that way."""
-    return Benchmark(**vars(loaded), asking=asking)
 
 
 def of_tasks(benchmarks: Iterable[Loaded]) -> dict[str, ByTask]:

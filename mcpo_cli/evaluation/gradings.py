@@ -142,7 +142,7 @@ def all_of(folder: Path) -> list[Results]:
 
 
 def _numbers(folder: Path, pattern: str = "*") -> list[int]:
-    """The numbers of gradings, without what is no number."""
+    """The numbers of gradings; folders with other names are ignored."""
     names = {path.relative_to(folder / "gradings").parts[0] for path in folder.glob(f"gradings/{pattern}")}
     return sorted(int(name) for name in names if re.fullmatch("0|[1-9][0-9]{0,8}", name))
 

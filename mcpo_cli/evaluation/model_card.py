@@ -1,6 +1,6 @@
-"""The README of an exported policy: where it comes from and how it scored, from the records of its run.
+"""The README of an exported policy: its origin and its scores, from the records of its run.
 
-The header is the hub's (https://huggingface.co/docs/hub/model-cards)."""
+The header is that of the Hugging Face Hub (https://huggingface.co/docs/hub/model-cards)."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -14,7 +14,7 @@ import yaml
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, first_line
 from mcpo_cli.evaluation.metrics import over_problems
-from mcpo_cli.model_facts import HUB_ID
+from mcpo_cli.model_files import HUB_ID
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.runs.provenance import RECORD
@@ -78,7 +78,7 @@ def _line(tier: str, rows: list[dict[str, Any]]) -> str:
 
 
 def check(repository: str) -> None:
-    """Raise ConfigError if `repository` is no name of a model of the hub, or this machine has no token for it."""
+    """Raise ConfigError if `repository` cannot name a model on the Hugging Face Hub, or there is no token for it."""
     from huggingface_hub import get_token
 
     if not HUB_ID.fullmatch(repository):

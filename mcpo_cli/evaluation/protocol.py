@@ -1,4 +1,4 @@
-"""How an evaluation really samples. A result is named after this, not after what was asked for."""
+"""The effective protocol of an evaluation, after which its result is named."""
 
 import re
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class Protocol:
     limit: int | None = None
     """Most problems of each benchmark; None means all."""
     tasks: Mapping[str, ByTask] = field(default_factory=dict)
-    """How tasks ask, by name, where that does not follow from the settings; see `asking.of_tasks`."""
+    """The prompts of tasks, by name, where these do not follow from the settings; see `asking.of_tasks`."""
 
     @property
     def chat(self) -> bool:
@@ -92,7 +92,7 @@ class Protocol:
         return {**lines, "deviations": "; ".join(self.deviations()) or "none: this is the paper's protocol"}
 
     def _asked(self, asked: ByTask) -> str:
-        """How a task asks, for people."""
+        """The prompt of a task, for people."""
         *before, last = asked.messages(asking.PLACEHOLDER)
         more = f" after {len(before)} other turns" if before else ""
         stops = ", ".join(map(repr, asked.stops))
@@ -109,7 +109,7 @@ class Protocol:
         """Everything that determines the samples of a problem."""
         chosen = plain(self.settings, runtime_too=False, later_too=False)
         effective = {"chat": self.chat, "stop_ids": list(self.model.stop_ids), "window": self.model.window}
-        # Published benchmarks are asked as the settings say, and so are tasks with their own vocabulary always alike.
+        # The settings decide the prompts of published benchmarks; tasks with their own vocabulary have one prompt.
         tasks = {"tasks": {name: asking.document(asked) for name, asked in sorted(self.tasks.items())}}
         return {"model": self.model.digest, **chosen, **effective, **(tasks if self.tasks else {})}
 

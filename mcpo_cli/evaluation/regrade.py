@@ -137,7 +137,7 @@ def verdicts(folder: Path, results: Results) -> list[Verdict]:
     ]
 
 
-def judge(
+def grade_answers(
     pools: Graders, grader: str, items: Sequence[Answer], advance: Callable[[], None]
 ) -> tuple[str, list[Verdict]]:
     """The grader's version and its verdict on each answer, in order."""
@@ -158,7 +158,7 @@ def lines(items: Sequence[Answer], ours: Sequence[Verdict]) -> list[dict[str, An
 def comparison(
     items: Sequence[Answer], ours: Sequence[Verdict], version: str, theirs: Sequence[Verdict]
 ) -> dict[str, Any]:
-    """How often two graders agree on what is correct, and every answer on which they do not."""
+    """Counts of agreement of two graders, and every answer on whose correctness they disagree."""
     pairs = Counter((one.status, other.status) for one, other in zip(ours, theirs, strict=True))
     disagreements = [
         {

@@ -1,4 +1,4 @@
-"""Resolves what to evaluate (a run's policy, a folder or a hub model) and on which benchmarks or task tiers."""
+"""Resolves the model to evaluate (a run's policy, a folder or a model of the Hugging Face Hub) and its benchmarks."""
 
 import re
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Subject:
 
 
 def subject(model: str, revision: str) -> Subject:
-    """The model that `model` names: a run (its final policy), a local folder, a preset, or a model of the hub.
+    """The model `model`: a run (its final policy), a local folder, a preset, or a model of the Hugging Face Hub.
 
     Raises:
         ConfigError: there is no such model, or the run has no final policy.
@@ -118,7 +118,7 @@ def benchmarks(names: Sequence[str], model: Subject, settings: Evaluation, limit
             continue
         whole = _published(name, file, settings.data.path)
         asked = asking.by_settings(settings, model.facts)
-        loaded.append(asking.benchmark(_cut(whole, limit) if limit else whole, asked))
+        loaded.append(Benchmark(**vars(_cut(whole, limit) if limit else whole), asking=asked))
     if len({benchmark.name for benchmark in loaded}) < len(loaded):
         raise ConfigError(f"--benchmarks {','.join(names)}: a benchmark is named twice")
     return loaded
@@ -130,11 +130,11 @@ def _generated() -> dict[str, type[GeneratedTask]]:
 
 
 def _published(name: str, file: str, path: str) -> Loaded:
-    """The benchmark `name`, from the hub, from `file`, or else from `path`; one that is not declared needs a `file`."""
-    declared = data.is_one(name, "benchmark")
+    """The benchmark `name`, from the Hugging Face Hub, `file` or `path`; one that is not declared needs a `file`."""
+    declared = data.is_dataset(name, "benchmark")
     is_taken = name in data.names() or name in tasks.registry()
     if not declared and (is_taken or not (file and re.fullmatch(r"\w[\w.-]*", name))):
-        why = "is a training set" if data.is_one(name, "train") else "is not a benchmark"
+        why = "is a training set" if data.is_dataset(name, "train") else "is not a benchmark"
         fix = "mcpo data list, or --benchmarks NAME=FILE for one of your own"
         raise ConfigError(f"'{name}' {why}: {nearest(name, evaluable())}", fix=fix)
     source = paths.named(file or path) if file or path else None

@@ -27,13 +27,13 @@ def verdicts(name: str, pairs: Sequence[tuple[str, str]], *, apart: bool) -> lis
     Raises:
         RunFailed: too many of them could not be judged.
     """
-    if not apart and not functions.is_one(name):
+    if not apart and not functions.is_function(name):
         grader = loaded(name)
         return [grader.grade(gold, response, extracted=False) for gold, response in pairs]
     found = _pool(name).grade(pairs)
     failed = [verdict for verdict in found if verdict.status == "infra_error"]
     example = failed[0].detail if failed else ""
-    tally.check(Counter(verdict.status for verdict in found), example, function=functions.is_one(name))
+    tally.check(Counter(verdict.status for verdict in found), example, function=functions.is_function(name))
     return found
 
 

@@ -46,10 +46,8 @@ def hedged(answer: str, said: str) -> Verdict:
 class Grader(Protocol):
     """The interface of a grader, which is a module or an object. Only worker processes import it, so it may be heavy.
 
-    It may also have
-    - `evaluates(gold) -> bool`, whether judging against a gold evaluates texts as programs. Then each answer is judged
-      in a fork of its own; what it needs is loaded by this function, before the fork.
-    - `INTEGERS = True`, if `integers.compare` may compare plain integers in its place.
+    It may also have `evaluates(gold) -> bool`: whether grading against a gold evaluates texts as programs. Then each
+    answer is graded in a fork of its own; what it needs is loaded by this function, before the fork.
     """
 
     def version(self) -> str:

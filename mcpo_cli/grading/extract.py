@@ -49,8 +49,8 @@ class Marked:
 
     answers: tuple[str, ...]
     """Each distinct wording once, in order of its last appearance."""
-    beside: tuple[str, ...]
-    """The last answers that stand side by side; they are one answer if the gold has several values."""
+    adjacent: tuple[str, ...]
+    """The last answers that are side by side; they are one answer if the gold has several values."""
 
     @property
     def last(self) -> str:
@@ -82,11 +82,11 @@ def given(response: str, extracted: bool) -> tuple[str, ...]:
     return found.answers if found else (response.strip(),)
 
 
-def _marked(answers: list[str], beside: list[str]) -> Marked:
+def _marked(answers: list[str], adjacent: list[str]) -> Marked:
     def once(texts: list[str]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(reversed(texts)))[::-1]
 
-    return Marked(once(answers), once(beside))
+    return Marked(once(answers), once(adjacent))
 
 
 def boxes(text: str) -> list[tuple[int, int, str]]:

@@ -1,7 +1,7 @@
 """Python functions of users as graders and rewards: `FILE.py:FUNCTION`, called as `function(problem, response, gold)`.
 
 It returns a number, the reward. As a grader, a response is correct if that is at least 1 (so that True is). The file is
-loaded alone, in grading processes only: what it imports must be installed, and its hash says what it does.
+loaded alone, in grading processes only: what it imports must be installed, and its hash identifies it.
 """
 
 import ast
@@ -56,7 +56,7 @@ class Function:
         return Verdict("correct" if score >= 1 else "wrong", score=score)
 
 
-def is_one(grader: str) -> bool:
+def is_function(grader: str) -> bool:
     """Whether `grader` names a function in a file rather than a registered grader."""
     return REFERENCE.fullmatch(grader) is not None
 
@@ -68,12 +68,12 @@ def file_of(reference: str) -> Path:
 
 def absolute(grader: str) -> str:
     """`grader` with the absolute path of its file: processes on a cluster may work in another folder."""
-    return f"{file_of(grader).absolute()}:{_split(grader)[1]}" if is_one(grader) else grader
+    return f"{file_of(grader).absolute()}:{_split(grader)[1]}" if is_function(grader) else grader
 
 
 def question(grader: str, problem: str, gold: str) -> str:
-    """What `grader` gets as the gold of `problem`: a function gets the problem's text, too."""
-    return json.dumps([problem, gold]) if is_one(grader) else gold
+    """The gold of `problem` as `grader` takes it: a function gets the problem's text, too."""
+    return json.dumps([problem, gold]) if is_function(grader) else gold
 
 
 def check(setting: str, reference: str) -> None:
@@ -117,7 +117,7 @@ def check(setting: str, reference: str) -> None:
 
 def load(where: str) -> Grader:
     """The grader at `where`: a module, `module:name` of an object in it, or a user's function."""
-    if is_one(where):
+    if is_function(where):
         return _run(where)
     module, _, name = where.partition(":")
     found = importlib.import_module(module)

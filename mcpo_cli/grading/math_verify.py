@@ -4,7 +4,7 @@ math-verify alone searches a text for expressions and takes the last, so an answ
 answer is read as a whole (`reading`), and an answer with several guesses is incorrect, with the detail `hedged`:
 
 - several boxes or labelled lines with different values (`\frac12` and `0.5` are equal). If the gold has several values,
-  the last boxes that stand side by side are one answer, and the other boxes may repeat its values;
+  the last boxes that are side by side are one answer, and the other boxes may repeat its values;
 - the cases in `HEDGES`: for a gold with one value, an answer with several, or with words between numbers; for any gold,
   a chain of equations whose constant sides differ: `x = 41 = 42`.
 
@@ -54,7 +54,6 @@ from mcpo_cli.grading.reading import (
 )
 from mcpo_cli.grading.spelling import TEXT, WORDS, plain, sides_of, spelled, unnamed
 
-INTEGERS = True
 RULES = 4
 """Version of the rules here, in `reading`, `spelling` and `extract`; raise it with every change."""
 
@@ -87,7 +86,7 @@ _DENIES = re.compile(
     r"(?i)\b(?:wrong|incorrect|false|impossible|invalid|excluded|eliminated|rejected|except|excluding|unless|but|rather"
     r"|(?:is|are|was|does|do|ca)n['\u2019]t|cannot|never|none|anything|other than|instead of)\b"
 )
-"""Words that take back what they stand next to."""
+"""Words that take back the answer next to them."""
 _CHANGES = re.compile(
     r"(?i)\b(?:below zero|too (?:large|small|big|high|low|many|few)|to the power|times (?:ten|a hundred)|repeating"
     r"|recurring|ppm|per ?mille|basis points?|percent (?:less|more|fewer|off))\b"
@@ -131,7 +130,7 @@ def version() -> str:
 
 
 def _splits(answer: str) -> bool:
-    r"""Whether words in a \text{} separate two numbers, or stand next to one number and contain another."""
+    r"""Whether words in a \text{} separate two numbers, or are next to one number and contain another."""
     for words in TEXT.finditer(answer):
         before = _DIGIT.search(answer[: words.start()])
         after = _DIGIT.search(_EXPONENT.sub("", answer[words.end() :]))
@@ -255,7 +254,7 @@ def same_parts(gold: str, answer: str) -> bool:
 def gold_of(gold: str) -> str | None:
     """The answer in a gold's text; None if it looks like mathematics but cannot be parsed."""
     found = marked(gold)
-    text = spelled(", ".join(found.beside) if found else gold)
+    text = spelled(", ".join(found.adjacent) if found else gold)
     readable = is_expression(read(text)) or (read(text) and not re.search(r"[\\{}^_]", plain(text)))
     return text if readable else None
 
@@ -270,10 +269,10 @@ def option(text: str) -> set[str]:
 def one_answer(gold: str, found: Marked) -> tuple[str, bool]:
     """The text to compare with the gold, and whether it is one answer rather than several guesses."""
     if several(read(gold)):
-        answer = ", ".join(found.beside)
+        answer = ", ".join(found.adjacent)
         first = read(answer)[:1]
         values = [[value] for value in getattr(first[0], "args", ())] if is_expression(first) else []
-        others = [other for other in found.answers if other not in found.beside]
+        others = [other for other in found.answers if other not in found.adjacent]
         return answer, all(same(answer, other) or any(equal(v, list(read(other))) for v in values) for other in others)
     agree = all(same(found.last, other) or option(gold) & option(other) for other in found.answers[:-1])
     return found.last, agree

@@ -32,8 +32,7 @@ from mcpo_cli import machine, plugins
 from mcpo_cli.errors import ConfigError, RunFailed, mend, nearest
 from mcpo_cli.grading import functions
 from mcpo_cli.grading.base import Verdict
-from mcpo_cli.grading.integers import compare
-from mcpo_cli.plugins import Found, Place
+from mcpo_cli.plugins import Candidate, Found
 
 START_SECONDS = 120.0
 """Time limit for a worker to load its libraries, even on a busy machine with a cold disk."""
@@ -64,11 +63,11 @@ GRADERS = {
 
 @cache
 def registry() -> Found[str]:
-    """Where each grader is, by name (see `load`); imports only files of plug-in folders."""
+    """The location of each grader, by name (see `load`); imports only files of plug-in folders."""
 
-    def declared(place: Place) -> list[tuple[str, str]]:
-        is_one = place.path is None or hasattr(place.load(), "grade")
-        return [(place.name, place.module)] if is_one else []
+    def declared(candidate: Candidate) -> list[tuple[str, str]]:
+        is_one = candidate.path is None or hasattr(candidate.load(), "grade")
+        return [(candidate.name, candidate.module)] if is_one else []
 
     found = plugins.find("graders", [], declared)
     for name, where in GRADERS.items():
@@ -79,8 +78,8 @@ def registry() -> Found[str]:
 
 
 def _where(grader: str) -> str:
-    """What `functions.load` takes for `grader`."""
-    return functions.absolute(grader) if functions.is_one(grader) else registry()[grader]
+    """The location of `grader` as `functions.load` takes it."""
+    return functions.absolute(grader) if functions.is_function(grader) else registry()[grader]
 
 
 class _Died(Exception):
@@ -149,7 +148,7 @@ class _Worker:
             code="grader_failed",
         )
 
-    def judge(self, item: _Item) -> Verdict:
+    def grade(self, item: _Item) -> Verdict:
         """The verdict; if the process dies, the item is retried once on a fresh one."""
         for _ in range(2):
             if self._finishing:
@@ -302,7 +301,7 @@ class Pool:
     ) -> None:
         self._failed: Verdict | None = None
         """The first error of a user's function, which ends the run: no later item has to wait for another."""
-        self._function = grader if functions.is_one(grader) else ""
+        self._function = grader if functions.is_function(grader) else ""
         if not self._function and grader not in registry():
             hint = nearest(grader, registry())
             raise ConfigError(
@@ -319,7 +318,6 @@ class Pool:
             raise
         self._refuse = refuse_unevaluated
         self.version: str = self._workers[0].about["version"] + (" refusing unevaluated" if refuse_unevaluated else "")
-        self._integers: bool = self._workers[0].about["integers"]
         self._threads = [threading.Thread(target=self._run, args=(worker,), daemon=True) for worker in self._workers]
         for thread in self._threads:
             thread.start()
@@ -327,10 +325,7 @@ class Pool:
     def submit(self, gold: str, response: str, *, extracted: bool = False) -> Future[Verdict]:
         """Grade `response` against `gold`; extracted: whether `response` is already the bare answer."""
         item = _Item(gold, response, extracted)
-        if self._integers and (verdict := compare(gold, response, extracted)):
-            item.future.set_result(verdict)
-        else:
-            self._line.put(item)
+        self._line.put(item)
         return item.future
 
     def grade(self, pairs: Iterable[tuple[str, str]], *, extracted: bool = False) -> list[Verdict]:
@@ -345,7 +340,7 @@ class Pool:
             gold = item.gold
             if item.future.set_running_or_notify_cancel():
                 try:
-                    verdict = self._failed or self._counted(worker.judge(item))
+                    verdict = self._failed or self._counted(worker.grade(item))
                     if self._function and verdict.status == "infra_error":
                         self._failed = verdict
                     item.future.set_result(verdict)

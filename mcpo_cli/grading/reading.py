@@ -13,16 +13,13 @@ handled here:
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from antlr4.atn.PredictionMode import PredictionMode
-from latex2sympy2_extended.latex2sympy2 import _Latex2Sympy
 from latex2sympy2_extended.logic import And
 from latex2sympy2_extended.math_normalization import NormalizationConfig
-from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, parser, verify
+from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
 from mpmath import floor, log10
 from sympy import (
     Add,
@@ -76,7 +73,6 @@ _NOT_QUICK = (UnevaluatedExpr, Sum, Product, Integral, Limit, Derivative)
 """Excluded from the quick comparison: percentages, which may equal their number, and costly expressions."""
 
 PERCENT = re.compile(r"\s*(?:\\?%|(?i:per\s?cent(?:age)?|pct)\b)\s*$")
-_PLAIN = re.compile(r"(-?)(?:([0-9]{1,15})|\\[dt]?frac\{([0-9]{1,15})\}\{(?!0+\})([0-9]{1,15})\})")
 _SYMBOLS = "mm|cm|dm|km|m|in|ft|yd|mi|mg|kg|g|lb|oz|ms|s|h|hr|ml|mL|l|L|J|N|W|V|Hz|Pa"
 _POWER = r"(?:\s*\^\s*\{?[23]\}?)?"
 _UNIT = re.compile(
@@ -88,51 +84,6 @@ _OR = re.compile(rf"{WORDS}\{{\s*or\s*\}}|(?<![\\A-Za-z])or(?![A-Za-z])|\\lor(?!
 _DECIMAL = re.compile(r"-?(\d*)\.(\d{2,})")
 _BASE = re.compile(rf"(?<=[\dA-F])_(?:(\d)|\{{\s*(?:{WORDS}\{{\s*)?\(?(\w+)\)?\s*\}}?\s*\}})")
 _BASES = {word: str(k) for k, word in enumerate(["two", "three", "four", "five", "six", "seven", "eight", "nine"], 2)}
-
-
-class _TwoStages(_Latex2Sympy):
-    """Parses with ANTLR's quick prediction (SLL) first, and with full prediction (LL) if that finds a syntax error.
-
-    LL parses what SLL accepts in the same way, but several times slower
-    (https://www.antlr.org/api/Java/org/antlr/v4/runtime/atn/PredictionMode.html). In one rule SLL always fails at a
-    letter with an exponent and LL is cheap, so that rule always uses LL.
-    """
-
-    quick = False
-
-    def create_parser(self, latex_str: str) -> Any:
-        """The parser of `latex_str`."""
-        made = super().create_parser(latex_str)
-        if self.quick:
-            simulator = made._interp
-            predict, states = simulator.adaptivePredict, simulator.atn.decisionToState
-
-            def adaptive_predict(tokens: Any, decision: int, context: Any) -> Any:
-                full = states[decision].ruleIndex == made.RULE_atom_expr
-                simulator.predictionMode = PredictionMode.LL if full else PredictionMode.SLL
-                return predict(tokens, decision, context)
-
-            simulator.adaptivePredict = adaptive_predict
-        return made
-
-    def parse(self, latex_str: str) -> Any:
-        """The expression in `latex_str`."""
-        self.quick = True
-        with suppress(Exception):
-            return super().parse(latex_str)
-        self.quick = False
-        return super().parse(latex_str)
-
-    def parse_number(self, text: str) -> Any:
-        """The number in `text`; avoids sympy for integers, where it takes a millisecond."""
-        return Integer(int(text)) if text.isascii() and text.isdigit() else super().parse_number(text)
-
-
-def _latex2sympy(latex_str: str, is_real: bool | None = None, convert_degrees: bool = False, **_options: Any) -> Any:
-    return _TwoStages(None, is_real, convert_degrees).parse(latex_str)
-
-
-parser.latex2sympy = _latex2sympy  # called by math-verify's parse
 
 
 def search(text: str, targets: tuple[Any, ...] = _EVERYTHING) -> Value:
@@ -237,8 +188,6 @@ def read(text: str, units: bool = True) -> tuple[Any, ...]:
     text = _BASE.sub("", text)
     if percent := PERCENT.search(text):
         return tuple(search(f"${text[: percent.start()]}$ %", _LATEX))
-    if number := _PLAIN.fullmatch(text):
-        return _plain_number(number)
     if union := _union(_OR.split(text)):
         return union
     value = tuple(search(rf"\boxed{{{text}}}", _LATEX if units else _UNITLESS))
@@ -265,13 +214,6 @@ def _set(value: Any) -> Set | None:
     if isinstance(value, Relational) and {type(side) is Symbol or side.is_number for side in value.args} == {True}:
         return value.as_set() if len(value.free_symbols) == 1 else None
     return value if isinstance(value, Set) else None
-
-
-def _plain_number(number: re.Match[str]) -> tuple[Any, ...]:
-    """math-verify's value of an integer or a fraction of two integers, without its parser."""
-    sign, whole, top, bottom = number.groups()
-    value = Integer(whole) if whole else Rational(int(top), int(bottom))
-    return -value if sign else value, number[0].replace("dfrac", "frac").replace("tfrac", "frac")
 
 
 def is_expression(value: tuple[Any, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""Rewards beside the verdict: the penalty on overlong responses, and the control with random rewards."""
+"""Rewards besides the verdict: the penalty on overlong responses, and the control with random rewards."""
 
 import random
 from typing import TYPE_CHECKING

@@ -78,7 +78,7 @@ class Simple:
     """A grader (see `base.Grader`) that is a function."""
 
     name: str
-    judge: Callable[[str, str, bool], Verdict]
+    function: Callable[[str, str, bool], Verdict]
     """Of gold, response, and whether the response is already the bare answer."""
     rules: str = "1"
     """Version of its rules."""
@@ -89,7 +89,7 @@ class Simple:
 
     def grade(self, gold: str, response: str, extracted: bool) -> Verdict:
         """The verdict; extracted: whether `response` is already the bare answer."""
-        return self.judge(gold, response, extracted)
+        return self.function(gold, response, extracted)
 
 
 def _verdict(is_correct: bool, answer: str | None, detail: str = "") -> Verdict:

@@ -5,7 +5,7 @@ shared standard input. When the child dies, the supervisor forks the next one fr
 milliseconds. It never grades and has one thread, so forking is safe and it cannot hang. When its caller is gone (even
 by SIGKILL), it kills the child and exits.
 
-Child to caller: `{"pid", "version", "integers"}` when ready, then `{"id", "leaving", "status", "answer", "detail"}` for
+Child to caller: `{"pid", "version"}` when ready, then `{"id", "leaving", "status", "answer", "detail"}` for
 each `{"id", "gold", "response", "extracted"}`; a child that has used much memory exits (`leaving`). Every line also
 begins with a line break, so that a line cut off by a kill does not corrupt the next; lines that are not JSON are
 skipped.
@@ -85,7 +85,7 @@ def _outcome(judge: Callable[[], Verdict]) -> Verdict:
 
 
 def _forked(judge: Callable[[], Verdict]) -> Verdict:
-    """What `judge` says in a fork that holds neither requests nor replies. Raises ChildProcessError if it dies."""
+    """The verdict of `judge` in a fork that has neither requests nor replies. Raises ChildProcessError if it dies."""
     reading, writing = os.pipe()
     fork = os.fork()
     if fork == 0:
@@ -119,7 +119,7 @@ def serve(grader: Grader, replies: BinaryIO, limit: int) -> None:
 
     os.setpgid(0, 0)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    send({"pid": os.getpid(), "version": grader.version(), "integers": getattr(grader, "INTEGERS", False)})
+    send({"pid": os.getpid(), "version": grader.version()})
     process = psutil.Process()
     enough = (process.memory_info().vms + limit) / 2
     for line in sys.stdin.buffer:

@@ -75,7 +75,7 @@ class Step:
     """int64, equal within a group where the answers are equal; all missing answers are equal. Need: `answers`."""
 
     greedy_reward_P: Tensor | None = None
-    """Reward of one more response to each prompt, the most likely token at every place, which is not trained on.
+    """Reward of one more response to each prompt, the most likely token at every position, which is not trained on.
     Need: `greedy_reward`."""
 
     @property

@@ -4,6 +4,7 @@ import inspect
 import math
 import sys
 
+from mcpo_cli import settings
 from mcpo_cli.methods.base import AdvancedMethod, Method, Step
 
 DECIDES = ("advantages", "divisor", "signals")
@@ -13,15 +14,12 @@ TOLERANCE = 1e-9
 
 def text(method: type[Method]) -> str:
     """Source, formula, defaults, edge cases, disagreements: the docstring of the class, or of its module if longer."""
-    own = inspect.getdoc(method) or ""
-    # A dataclass without a docstring gets its signature as one.
-    own = "" if own.startswith(f"{method.__name__}(") else own
-    return max((own, inspect.getdoc(sys.modules[method.__module__]) or ""), key=len)
+    return max((settings.docstring(method), inspect.getdoc(sys.modules[method.__module__]) or ""), key=len)
 
 
 def summary(method: type[Method]) -> str:
     """The first paragraph of `text` in one line."""
-    return " ".join(text(method).partition("\n\n")[0].split())
+    return settings.summary(text(method))
 
 
 def backends(method: Method) -> dict[str, str]:
@@ -50,7 +48,7 @@ def _is_outdated(method: type[Method]) -> bool:
     """Whether a class below the one that defines `query_weight` decides the advantages."""
 
     def depth(name: str) -> int:
-        return next((place for place, one in enumerate(method.__mro__) if name in vars(one)), len(method.__mro__))
+        return next((level for level, one in enumerate(method.__mro__) if name in vars(one)), len(method.__mro__))
 
     return any(depth(name) < depth("query_weight") for name in DECIDES)
 

@@ -51,7 +51,7 @@ def drift_bins() -> list[tuple[float, float]]:
 
 def drift_names() -> list[str]:
     """The count that the report has for each of the `drift_bins`."""
-    return [f"hinge/d_{place:02d}" for place in range(2 * len(DRIFT_EDGES) + 1)]
+    return [f"hinge/d_{number:02d}" for number in range(2 * len(DRIFT_EDGES) + 1)]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import architecture, model_facts, paths
+from mcpo_cli import architecture, model_facts, model_files, paths
 from mcpo_cli.architecture import Architecture
 from mcpo_cli.config import workload
 from mcpo_cli.config.schema import Model
@@ -55,22 +55,22 @@ def folder(model: Model) -> Path:
     if not is_here(model):
         amount = fetch.gigabytes(2 * workload.model_parameters(model))
         sys.stderr.write(f"{model.name}: loading {model.path} from the Hugging Face Hub, about {amount} in bfloat16\n")
-    return model_facts.fetched(model.path, model.revision or None)
+    return model_files.folder(model.path, model.revision or None)
 
 
-def place(model: Model, home: Path) -> str:
+def planned_folder(model: Model, home: Path) -> str:
     """The folder of a model as a run below `home` would name it; the name of a hub model, which has none yet.
 
     Fetches nothing and does not access the disk.
     """
-    return str(fetch.place(model, home)) if model.wheel else model.path
+    return str(fetch.planned_folder(model, home)) if model.wheel else model.path
 
 
 def is_here(model: Model) -> bool:
     """Whether `folder` needs no network."""
     if model.wheel:
         return fetch.is_here(model, location())
-    return model_facts.local_folder(model.path) is not None or model_facts.is_cached(model.path, model.revision or None)
+    return model_files.local_folder(model.path) is not None or model_files.is_cached(model.path, model.revision or None)
 
 
 def configuration(model: Model) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def check_sizes(model: Model, sizes: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"{model.path}: settings differ from its config.json: {listed}", fix=fix, code="contradiction"
         )
-    if model.digest and (now := model_facts.fingerprint(paths.named(model.path))) != model.digest:
+    if model.digest and (now := model_files.fingerprint(paths.named(model.path))) != model.digest:
         raise ConfigError(
             f"{model.path}: its files changed: their digest is {now}, and the run was planned with {model.digest}",
             fix="restore the files, or repeat the command that planned the run, which then starts a new run",

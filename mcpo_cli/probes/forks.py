@@ -16,7 +16,7 @@ from mcpo_cli.probes.base import Finding, Probe, mean_over_steps, numbered, with
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import crossed
 
-Place = tuple[int, str, str, int]
+Key = tuple[int, str, str, int]
 """Step, tier and text of a prompt, and which of its occurrences in that step it is."""
 
 
@@ -32,12 +32,12 @@ def _fork(spec: RunSpec, journal: Journal) -> Finding:
     """
     if not spec.fork:
         raise RunFailed(f"{spec.run_id} is not a fork", fix=f"mcpo fork {spec.run_id} --at STEP method=NAME")
-    run_id, left = forking.place(spec.fork)
+    run_id, left = forking.parse(spec.fork)
     other = Journal(journal.run_dir.parent / run_id)
     if not other.attempts():
         raise RunFailed(f"{run_id}, which {spec.run_id} is forked from, is not in {journal.run_dir.parent}")
     ours, theirs = (_prompts(one, left) for one in (journal, other))
-    pairs = [(place[0], ours[place] - theirs[place]) for place in ours if place in theirs]
+    pairs = [(key[0], ours[key] - theirs[key]) for key in ours if key in theirs]
     steps, differences = [step for step, _ in pairs], [difference for _, difference in pairs]
     values = mean_over_steps("training", differences, steps)
     values |= mean_over_steps("changed", [float(one != 0) for one in differences], steps)
@@ -47,7 +47,12 @@ def _fork(spec: RunSpec, journal: Journal) -> Finding:
         last = evaluations[-1]
         values |= {"held_out": last["difference"], "held_out_low": last["low"], "held_out_high": last["high"]}
     table = [
-        {"step": step, "prompts": len(here), "difference": sum(here) / len(here), "changed": _changed(here)}
+        {
+            "step": step,
+            "prompts": len(here),
+            "difference": sum(here) / len(here),
+            "changed": sum(one != 0 for one in here) / len(here),
+        }
         for step, here in by_step.items()
     ]
     return Finding(without_nan(values), {"steps": table, "evaluations": evaluations})
@@ -60,11 +65,11 @@ def _evaluations(journal: Journal, other: Journal, left: int) -> list[dict[str, 
     """
     ours, theirs = (_problems(one, left) for one in (journal, other))
     found = []
-    for step in dict.fromkeys(place[0] for place in ours if place in theirs):
+    for step in dict.fromkeys(key[0] for key in ours if key in theirs):
         tiers: dict[str, list[float]] = {}
-        for place, accuracy in ours.items():
-            if place[0] == step and place in theirs:
-                tiers.setdefault(place[1], []).append(accuracy - theirs[place])
+        for key, accuracy in ours.items():
+            if key[0] == step and key in theirs:
+                tiers.setdefault(key[1], []).append(accuracy - theirs[key])
         if min(map(len, tiers.values())) > 1:  # one problem has no spread
             tier_P = np.repeat(np.arange(len(tiers)), [*map(len, tiers.values())])
             interval = crossed.mean(np.concatenate([*tiers.values()])[None], tier_P).test.interval()
@@ -73,23 +78,19 @@ def _evaluations(journal: Journal, other: Journal, left: int) -> list[dict[str, 
     return found
 
 
-def _prompts(journal: Journal, after: int) -> dict[Place, float]:
-    return _by_place([(row["step"], "", row["prompt"], row["p"]) for row in journal.groups() if row["step"] > after])
+def _prompts(journal: Journal, after: int) -> dict[Key, float]:
+    return _by_key([(row["step"], "", row["prompt"], row["p"]) for row in journal.groups() if row["step"] > after])
 
 
-def _problems(journal: Journal, after: int) -> dict[Place, float]:
+def _problems(journal: Journal, after: int) -> dict[Key, float]:
     rows = (row for row in journal.eval() if row["step"] > after and row["n"])
-    return _by_place([(row["step"], row["tier"], row["problem"], row["c"] / row["n"]) for row in rows])
+    return _by_key([(row["step"], row["tier"], row["problem"], row["c"] / row["n"]) for row in rows])
 
 
-def _by_place(rows: Sequence[tuple[int, str, str, float]]) -> dict[Place, float]:
-    """The accuracies by place."""
-    places = numbered((step, tier, text) for step, tier, text, _ in rows)
-    return {(*place, number): row[-1] for (place, number), row in zip(places, rows, strict=True)}
-
-
-def _changed(differences: Sequence[float]) -> float:
-    return sum(one != 0 for one in differences) / len(differences)
+def _by_key(rows: Sequence[tuple[int, str, str, float]]) -> dict[Key, float]:
+    """The accuracies by key."""
+    keys = numbered((step, tier, text) for step, tier, text, _ in rows)
+    return {(*key, number): row[-1] for (key, number), row in zip(keys, rows, strict=True)}
 
 
 FORK = Probe(

@@ -230,9 +230,9 @@ def _trajectories(rolls: Iterable[RerollRow]) -> list[Trajectory]:
 def _counts(panel: Sequence[Trajectory]) -> dict[str, float]:
     forgotten = relearned = 0
     for one in panel:
-        for place, (before, after) in enumerate(pairwise(one.p)):
+        for index, (before, after) in enumerate(pairwise(one.p)):
             forgotten += before == 1 and after < 1
-            relearned += before < 1 and after == 1 and 1 in one.p[:place]
+            relearned += before < 1 and after == 1 and 1 in one.p[:index]
     ever = sum(1 in one.p for one in panel)
     counts = {"prompts": len(panel), "ever_mastered": ever, "forgotten": forgotten, "relearned": relearned}
     return {name: float(count) for name, count in counts.items()}

@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -100,12 +100,8 @@ def _mean(name: str, having: Sequence[Mapping[str, float]], members: int) -> dic
     return row | ({f"{name}_seeds": len(having)} if len(having) < members else {})
 
 
-def shown(row: dict[str, Any], names: Iterable[str]) -> list[str]:
-    """The values `names` of a row of `arms` as text: mean ± half-width over seeds; a single run with its bounds."""
-    return [_text(row, name) for name in names]
-
-
-def _text(row: dict[str, Any], name: str) -> str:
+def shown(row: dict[str, Any], name: str) -> str:
+    """The value `name` of a row of `arms` as text: mean ± half-width over seeds; a single run with its bounds."""
     if name not in row:
         return "-"
     digits = 4 if abs(row[name]) < 10 else 0

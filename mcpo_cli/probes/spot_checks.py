@@ -1,6 +1,6 @@
 """Spot checks: global steps of a finished run, trained again from its checkpoints and compared with its records.
 
-The run's folder is only read. Each stretch is trained in a folder of its own, which begins with a copy of the records
+The run's folder is only read. Each stretch is trained in a separate folder, which begins with a copy of the records
 and the state before it, as a fork does.
 """
 
@@ -42,12 +42,12 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Checked:
-    """What came out for one stretch."""
+    """The result for one stretch."""
 
     stretch: Stretch
     exactly: bool
     why: str
-    """Why the comparison was bit by bit, or within a tolerance."""
+    """The reason why the comparison was bit by bit, or within a tolerance."""
     compared: Sequence[Compared]
     """The steps that were trained, in order, and the states that the run has kept of them."""
 
@@ -87,7 +87,7 @@ def steps(spec: RunSpec, count: int, at: Sequence[int], seed: int) -> list[int]:
     Raises:
         ConfigError: the run has no such step, or took it over from the run that it is forked from.
     """
-    parent, shared = forking.place(spec.fork) if spec.fork else ("", 0)
+    parent, shared = forking.parse(spec.fork) if spec.fork else ("", 0)
     last = spec.train.steps
     if wrong := [step for step in at if not 1 <= step <= last]:
         raise ConfigError(
@@ -115,7 +115,7 @@ def stretches(run: Run, asked: Sequence[int]) -> list[Stretch]:
     for step in asked:
         starts.setdefault(max((one for one in kept if one < step), default=0), []).append(step)
     if run.spec.fork and 0 in starts:
-        parent, shared = forking.place(run.spec.fork)
+        parent, shared = forking.parse(run.spec.fork)
         raise ConfigError(
             f"{run.spec.run_id} is a fork and its state after step {shared}, where it began, is gone",
             fix=f"mcpo verify {parent}, the run that it is forked from",
@@ -207,7 +207,7 @@ class _Watch:
 
 
 def how(run: Run, stretch: Stretch) -> tuple[bool, str]:
-    """Whether the steps of a stretch must come out bit by bit on this machine, and why."""
+    """Whether this machine must reproduce the steps of a stretch bit by bit, and the reason."""
     now, journal = provenance.here(), Journal(run.folder)
     here, compute = provenance.rounding(now), run.spec.to_dict()["compute"]
     for attempt, last in journal.spans():

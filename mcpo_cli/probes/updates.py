@@ -39,12 +39,15 @@ def _hinge(spec: RunSpec, journal: Journal) -> Finding:
     rows = [row for row in journal.mini_batches() if FELT in row["sums"]]
     if not rows:
         return Finding({})
-    steps, by_place = by_step(rows), defaultdict(list)
+    steps, by_number = by_step(rows), defaultdict(list)
     for row in rows:
-        by_place[row["mini_batch"]].append(row)
-    places = [_place(number, own) for number, own in sorted(by_place.items())]
+        by_number[row["mini_batch"]].append(row)
+    table = [
+        {"mini_batch": number, **_felt(own), **(_variance(own) if len(own) > 1 else {})}
+        for number, own in sorted(by_number.items())
+    ]
     return Finding(
-        {**_felt(rows), **_switches(steps), **_variances(steps)}, {"mini_batches": places, "drift": _drift(rows)}
+        {**_felt(rows), **_switches(steps), **_variances(steps)}, {"mini_batches": table, "drift": _drift(rows)}
     )
 
 
@@ -88,10 +91,6 @@ def _variance(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
     policy = statistics.variance(_loss(row, "policy") for row in rows)
     whole = statistics.variance(_loss(row, "policy") + _loss(row, "hinge") for row in rows)
     return {"variance_policy": policy, "variance_added": whole - policy}
-
-
-def _place(number: int, rows: Sequence[MiniBatchRow]) -> dict[str, Any]:
-    return {"mini_batch": number, **_felt(rows), **(_variance(rows) if len(rows) > 1 else {})}
 
 
 def _drift(rows: Sequence[MiniBatchRow]) -> list[dict[str, Any]]:

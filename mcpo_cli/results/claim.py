@@ -1,4 +1,4 @@
-"""A published pair of numbers, in a line or in a file of rows, and what it can support (`statistics.published`)."""
+"""Reads a published pair of numbers from a line, or several from a file of rows (`support.py` answers them)."""
 
 import math
 import re
@@ -27,7 +27,7 @@ CLAUSES = {
     "metric": METRIC,
     "paired": re.compile(r"(un)?paired"),
 }
-"""What a clause of a line can say; clauses are separated by commas."""
+"""The forms of the clauses of a line, which are separated by commas."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Row:
     seeds: int | None = field(default=None, metadata={"ge": 1})
     """Training runs behind each number."""
     paired: bool | None = None
-    """Whether both answered the same problems; if nothing is said, they did."""
+    """Whether both answered the same problems; by default they did."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def read(what: str) -> Claim:
 
 
 def _document(line: str) -> Document:
-    """The document that a line stands for."""
+    """The document equivalent to a line."""
     said: dict[str, Any] = {}
     for clause in filter(None, (part.strip() for part in line.split(","))):
         for name, value in _clauses(clause):
@@ -185,7 +185,7 @@ def _stated(said: Mapping[str, Any], where: str) -> Document:
 
 
 def _clauses(clause: str) -> Iterator[tuple[str, Any]]:
-    """What a clause says, one after the other: `54.2 vs 51.7 pass@8` says two things."""
+    """The statements of a clause in order: `54.2 vs 51.7 pass@8` has two."""
     rest = clause
     while rest:
         name, found = next(((name, hit) for name, form in CLAUSES.items() if (hit := form.match(rest))), ("", None))
@@ -211,7 +211,7 @@ def claim(document: Document, where: str) -> Claim:
     """The claim of a document, in shares. where: names it in messages.
 
     Raises:
-        ConfigError: a number is missing or is none, or two of them contradict each other.
+        ConfigError: a number is missing or invalid, or two of them contradict each other.
     """
     if not document.rows:
         raise ConfigError(f"{where}: rows is empty", fix=EXAMPLE)
@@ -312,7 +312,7 @@ def _number(side: Any, metric: Metric, samples: int, seeds: int, scale: float, w
 
 @dataclass(frozen=True)
 class _More:
-    """What a side may say besides its numbers."""
+    """Keys that a side may have besides its numbers."""
 
     sd: float | None = field(default=None, metadata={"gt": 0})
     se: float | None = field(default=None, metadata={"gt": 0})

@@ -1,4 +1,4 @@
-"""Sides against a baseline, benchmark by benchmark: means, differences, what they are made of, and flips."""
+"""Sides against a baseline, benchmark by benchmark: means, differences with their sources of variance, and flips."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -8,21 +8,26 @@ import numpy as np
 import pandas as pd
 
 from mcpo_cli.errors import ConfigError, mend, nearest
-from mcpo_cli.results import majority, verdicts
-from mcpo_cli.results.flips import with_texts
-from mcpo_cli.results.log import Scores, Side
-from mcpo_cli.results.pairs import MEAN, Metric, Pair
+from mcpo_cli.results import verdicts
+from mcpo_cli.results.log import TEXTS, Scores, Side
+from mcpo_cli.results.pairs import MEAN, Metric, Pair, majority
 from mcpo_cli.statistics import crossed, sequential, stats
 from mcpo_cli.statistics.crossed import Estimate
 from mcpo_cli.statistics.power import ALPHA, noncentrality
 
 ALL = "all benchmarks"
 """Name of the mean over benchmarks, which count alike."""
+SHOWN = 50
+"""Most problems of a pair of sides and a benchmark whose responses are given, those that changed most."""
+LONGEST = 4000
+"""Most characters of a text; a longer one loses its middle, as answers are at the end."""
+OF_PROBLEM = ("prompt", "gold")
+"""Texts of a problem; the others are of a response, one for each side."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of the sides."""
+    """The question about the sides."""
 
     baseline: str = ""
     """Name of a side; empty for the first."""
@@ -64,9 +69,9 @@ class Comparison:
     """One row per difference and source of variance: sd and its share of the variance of the difference."""
     flips: pd.DataFrame
     """One row per problem whose mean score differs, largest first: benchmark, arm, problem, score, baseline_score; the
-    first of each pair with a response of both sides (`results.flips`)."""
+    first of each pair with a response of both sides (`with_texts`)."""
     curves: pd.DataFrame
-    """As `arms`, for k = 1, 2, 4, ... up to the fewest samples of a problem; empty where there is one sample."""
+    """The columns of `arms`, for k = 1, 2, 4, ... up to the fewest samples of a problem; empty with one sample."""
     level: float
     """Largest adjusted p-value that decided; intervals of differences cover 1 minus it."""
     warnings: tuple[str, ...]
@@ -127,7 +132,7 @@ def _parted(sides: Sequence[Side], baseline: str) -> tuple[Side, list[Side]]:
 
 def _scores(side: Side, benchmark: str, question: Question) -> Scores:
     found = side.scores(benchmark)
-    return replace(found, majority=majority.tables(side, benchmark, found, question.majority))
+    return replace(found, majority=majority(side, benchmark, found, question.majority))
 
 
 def _pairs(side: Side, baseline: Side, question: Question, warnings: list[str]) -> Iterator[Pair]:
@@ -163,7 +168,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _facts(side: Side, baseline: Side, benchmarks: Sequence[str]) -> Iterator[str]:
-    """How the samples of both were made, where it differs or only one side says so."""
+    """Settings of the samples that differ between both sides, or that only one side states."""
     differs: dict[str, list[str]] = {}
     silent: dict[str, dict[str, None]] = {}
     for benchmark in benchmarks:
@@ -320,3 +325,49 @@ def _flips(pair: Pair, side: Side, baseline: Side) -> pd.DataFrame:
     order_P = np.argsort(-distance_P, kind="stable")
     flips = found.take(order_P[distance_P[order_P] > 0]).reset_index(drop=True)
     return with_texts(flips, side, baseline)
+
+
+def largest_flips(flips: pd.DataFrame, most: int) -> pd.DataFrame:
+    """The first `most` flips by the size of the change, of all benchmarks and sides together."""
+    size = (flips["score"] - flips["baseline_score"]).abs()
+    return flips.loc[size.sort_values(ascending=False, kind="stable").index[:most]]
+
+
+def with_texts(flips: pd.DataFrame, side: Side, baseline: Side) -> pd.DataFrame:
+    """Add the columns `results.log.TEXTS` of the logs to the first SHOWN flips: of one benchmark, largest first.
+
+    Of the side that scores more on a problem it is the first of its best samples, of the other the first of its worst:
+    what separates them. Texts of `baseline` are in columns that begin with its word: `baseline_response`.
+    """
+    shown = flips.head(SHOWN)
+    if shown.empty:
+        return flips
+    rises = shown.set_index("problem")["score"] > shown.set_index("problem")["baseline_score"]
+    mine, theirs = _texts(side, shown, rises), _texts(baseline, shown, ~rises)
+    texts = theirs.add_prefix("baseline_").rename(columns={f"baseline_{name}": name for name in OF_PROBLEM})
+    whole = mine.combine_first(texts) if not mine.empty else texts
+    return flips.join(whole, on="problem")
+
+
+def _texts(side: Side, shown: pd.DataFrame, best: pd.Series) -> pd.DataFrame:
+    """By problem: the texts of one sample, the best where `best` is true, else the worst."""
+    names = [name for name in TEXTS if name in side.samples]
+    if not names:
+        return pd.DataFrame(index=pd.Index([], name="problem"))
+    samples = side.samples
+    of_these = samples["problem"].isin(shown["problem"]) & (samples["benchmark"] == shown["benchmark"].iloc[0])
+    own = samples.loc[of_these, ["problem", "correct", *names]]
+    own = own.assign(problem=own["problem"].astype(str))
+    found = own.groupby("problem")["correct"]
+    high, low = found.idxmax(), found.idxmin()
+    chosen = own.loc[high.where(best.reindex(high.index), low)].set_index("problem")[names]
+    texts: pd.DataFrame = chosen.map(_cut, na_action="ignore")
+    return texts
+
+
+def _cut(text: object) -> str:
+    whole = str(text)
+    if len(whole) <= LONGEST:
+        return whole
+    left_out = len(whole) - LONGEST
+    return f"{whole[: LONGEST // 4]}\n[... {left_out} characters ...]\n{whole[-(LONGEST - LONGEST // 4) :]}"

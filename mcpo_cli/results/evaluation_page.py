@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 from mcpo_cli.analysis import render
@@ -19,7 +20,7 @@ from mcpo_cli.runs.journal import write_atomic
 PROBLEMS = 200
 """Most problems of a benchmark that are shown with their samples."""
 CHARACTERS = 6000
-"""Of a response; of a longer one the first and the last half of them are shown."""
+"""Most characters of a response; a longer one loses its middle."""
 HEADER = ("benchmark", "metric", "value", "stderr", "shots", "version")
 FILTERS = {"all": "all", "some": "some correct, some not", "none": "none correct", "every": "all correct"}
 
@@ -65,12 +66,9 @@ def grid(results: Results, rows: Mapping[str, Sequence[GradeRow]]) -> Grid:
 
 
 def standard_error(rows: Sequence[GradeRow]) -> float:
-    """Of the mean over problems of the share of correct samples; NaN for fewer than two problems."""
+    """Standard error of the mean over problems of the share of correct samples; NaN for fewer than two problems."""
     shares = [row["c"] / row["n"] for row in rows if row["n"]]
-    if len(shares) < 2:
-        return math.nan
-    mean = sum(shares) / len(shares)
-    return math.sqrt(sum((share - mean) ** 2 for share in shares) / (len(shares) - 1) / len(shares))
+    return stdev(shares) / math.sqrt(len(shares)) if len(shares) > 1 else math.nan
 
 
 def _problems(folder: Path, benchmark: str, rows: Sequence[GradeRow]) -> Iterator[dict[str, Any]]:

@@ -31,19 +31,19 @@ def forest(found: Comparison, margin: float | None = None) -> Figure:
     looks = _looks([found.baseline, *arms])
     with base.drawing():
         figure, (axes,) = base.canvas(width=WIDE, height=0.75 + ROW * len(rows))
-        for place, row in enumerate(rows.to_dict("records")):
+        for index, row in enumerate(rows.to_dict("records")):
             look, error = looks[row["arm"]], [[row["difference"] - row["low"]], [row["high"] - row["difference"]]]
             axes.errorbar(
-                row["difference"], place, xerr=error, fmt=look.marker, color=look.color, markersize=4, capsize=2
+                row["difference"], index, xerr=error, fmt=look.marker, color=look.color, markersize=4, capsize=2
             )
             axes.annotate(
-                row["verdict"], (1.02, place), xycoords=("axes fraction", "data"), va="center", annotation_clip=False
+                row["verdict"], (1.02, index), xycoords=("axes fraction", "data"), va="center", annotation_clip=False
             )
         axes.axvline(0, color=base.GREY, linewidth=0.8)
         if margin:
             axes.axvspan(-margin, margin, color=base.GREY, alpha=0.15, linewidth=0)
-        places = rows["benchmark"].replace(ALL, "mean")
-        labels = [f"{place}, {arm}" if len(arms) > 1 else place for place, arm in zip(places, rows["arm"], strict=True)]
+        names = rows["benchmark"].replace(ALL, "mean")
+        labels = [f"{name}, {arm}" if len(arms) > 1 else name for name, arm in zip(names, rows["arm"], strict=True)]
         axes.set_yticks(range(len(rows)), [_short(label) for label in labels])
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.grid(visible=False, axis="y")
@@ -66,16 +66,17 @@ def curves(found: Comparison) -> Figure | None:
 
 
 def _curves(axes: Axes, data: pd.DataFrame, looks: dict[str, base.Look]) -> None:
-    for place, (arm, look) in enumerate(looks.items()):
+    for index, (arm, look) in enumerate(looks.items()):
         rows = data[data["arm"] == arm]
-        beside = 2 ** (APART * (place - (len(looks) - 1) / 2))
+        beside = 2 ** (APART * (index - (len(looks) - 1) / 2))
         axes.errorbar(
             rows["k"] * beside, rows["mean"], yerr=[rows["mean"] - rows["low"], rows["high"] - rows["mean"]],
             color=look.color, linestyle=look.linestyle, marker=look.marker, markersize=3, elinewidth=0.8, capsize=2,
             label=_short(arm),
         )  # fmt: skip
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_locator(FixedLocator(_ticks(sorted(data["k"].unique()))))
+    k = sorted(data["k"].unique())
+    axes.xaxis.set_major_locator(FixedLocator(k[:: (len(k) + 4) // 5]))  # at most five ticks
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda k, _: f"{k:g}")
     base.percent(axes)
@@ -84,12 +85,7 @@ def _curves(axes: Axes, data: pd.DataFrame, looks: dict[str, base.Look]) -> None
 
 def _looks(names: Sequence[str]) -> dict[str, base.Look]:
     """The look of each side, the baseline's in black."""
-    return {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(names)}
-
-
-def _ticks(values: Sequence[int]) -> Sequence[int]:
-    """At most five of them."""
-    return values[:: (len(values) + 4) // 5]
+    return {name: PALETTE[index % len(PALETTE)] for index, name in enumerate(names)}
 
 
 def _short(name: str) -> str:

@@ -3,7 +3,7 @@
 | word      | meaning                                                                                     |
 |-----------|---------------------------------------------------------------------------------------------|
 | sample    | one graded response: benchmark, problem, seed, and a score in 0..1 (`correct`)               |
-| log       | the samples of one file or folder, and what it says of how they were made (`facts`)          |
+| log       | the samples of one file or folder, and the settings that it states of them (`facts`)         |
 | side      | one arm of a comparison: the logs of its training seeds together                             |
 | benchmark | a named set of problems; sides are compared benchmark by benchmark                           |
 """
@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from mcpo_cli import headings
+from mcpo_cli import redaction
 from mcpo_cli.errors import ConfigError, bad_data
 from mcpo_cli.statistics.crossed import Ints
 from mcpo_cli.statistics.stats import Floats
@@ -33,13 +33,13 @@ OPTIONAL = ("seed", "sample", *TEXTS, "tokens")
 
 @dataclass(frozen=True)
 class Log:
-    """What a reader found in one file or folder."""
+    """The samples of one file or folder, as a reader returns them."""
 
     path: Path
     samples: pd.DataFrame
     """One row per sample, with the columns NEEDED and some of OPTIONAL; `correct` is a number in 0..1."""
     facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Of each benchmark: how its samples were made (grader, temperature, template, ...), as far as the log says."""
+    """By benchmark: the settings of its samples that the log states (grader, temperature, template, ...)."""
     model: str = ""
     """The model or arm that made them, where the log names it. Sides differ in it, so it is no fact."""
 
@@ -57,7 +57,7 @@ class Scores:
     square_SP: Floats
     """Sum of their squares."""
     majority: Mapping[int, Floats] = field(default_factory=dict)
-    """maj@k of each cell by k, where it was asked for (`results.majority`)."""
+    """maj@k of each cell by k, where it was asked for (`pairs.majority`)."""
 
     @cached_property
     def score_SP(self) -> Floats:
@@ -77,8 +77,8 @@ class Scores:
 
     def only(self, problems: Sequence[str]) -> "Scores":
         """The same of some problems, in the order given."""
-        place = {problem: at for at, problem in enumerate(self.problems)}
-        at_P = [place[problem] for problem in problems]
+        index = {problem: at for at, problem in enumerate(self.problems)}
+        at_P = [index[problem] for problem in problems]
         return replace(
             self,
             problems=tuple(problems),
@@ -98,14 +98,14 @@ class Side:
 
     @cached_property
     def samples(self) -> pd.DataFrame:
-        """The samples of all logs, with the columns `seed` and `log` (the place of a log in `logs`).
+        """The samples of all logs, with the columns `seed` and `log` (the index of a log in `logs`).
 
         Raises:
             ConfigError: two logs hold the same problems of the same seed.
         """
         frames = []
-        for place, (log, label) in enumerate(zip(self.logs, _labels(self.logs), strict=True)):
-            own = log.samples.assign(log=place)
+        for index, (log, label) in enumerate(zip(self.logs, _labels(self.logs), strict=True)):
+            own = log.samples.assign(log=index)
             frames.append(own if "seed" in own else own.assign(seed=pd.Categorical([label] * len(own))))
         whole = pd.concat(frames, ignore_index=True)
         for name in NAMES:
@@ -152,7 +152,7 @@ class Side:
         return Scores(seeds, problems, count_SP.astype(np.int64), sum_SP, square_SP)
 
     def facts(self, benchmark: str) -> dict[str, str]:
-        """How the samples of a benchmark were made; values that differ from log to log stand side by side."""
+        """The settings of the samples of a benchmark; values that differ from log to log are listed."""
         found: dict[str, dict[str, None]] = {}
         for log in self.logs:
             for name, value in log.facts.get(benchmark, {}).items():
@@ -219,5 +219,5 @@ def checked(
 
 def check_headings(path: Path, kind: str, names: Iterable[str]) -> None:
     """Raise ConfigError if a name of a benchmark or model (`kind`) can be no heading."""
-    if wrong := headings.unfit(names):
-        raise bad_data(f"{path}: the name of a {kind} cannot be shown: {wrong}", fix=headings.FIX)
+    if wrong := redaction.unfit_heading(names):
+        raise bad_data(f"{path}: the name of a {kind} cannot be shown: {wrong}", fix=redaction.HEADING_FIX)

@@ -1,7 +1,11 @@
-"""Writes a comparison into a folder: tables, pictures, and one page for each reader."""
+"""Writes a comparison into a folder: tables, pictures, and a page that shows all of it.
 
+All texts of models and files are escaped in the page, which loads nothing and reads without JavaScript.
+"""
+
+import base64
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,8 +15,7 @@ import pandas as pd
 from mcpo_cli.analysis import render
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.results import figures, page
-from mcpo_cli.results.comparison import Comparison
-from mcpo_cli.results.html import html
+from mcpo_cli.results.comparison import Comparison, largest_flips
 from mcpo_cli.results.log import TEXTS, Side, plain_rows
 from mcpo_cli.runs.journal import finite, write_atomic
 
@@ -20,7 +23,11 @@ DIGITS = "%.10g"
 """Significant digits in CSV files; later ones vary with summation order."""
 STEM = "comparison"
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""How formulas of spreadsheets begin (https://owasp.org/www-community/attacks/CSV_Injection)."""
+"""Beginnings of formulas of spreadsheets (https://owasp.org/www-community/attacks/CSV_Injection)."""
+MOST = 300
+"""Most problems that are shown with their texts."""
+KINDS = {"better": "good", "worse": "bad", "equivalent": "good", "not worse": "good"}
+"""CSS class of a verdict; others are open."""
 
 
 def write(found: Comparison, sides: Sequence[Side], folder: Path, command: str, margin: float | None) -> list[Path]:
@@ -82,4 +89,47 @@ def document(found: Comparison) -> dict[str, Any]:
         "baseline": found.baseline,
         "warnings": list(found.warnings),
         **{name: plain_rows(frame) for name, frame in frames(found).items()},
+    }
+
+
+def html(found: Comparison, sides: Sequence[Side], pictures: Mapping[str, bytes], command: str) -> str:
+    """The page. pictures: PNG files by what they show; command: makes the page again."""
+    environment = render.templates(Path(__file__).parent, html=True)
+    environment.filters |= {"share": page.share, "kind": lambda word: KINDS.get(word, "")}
+    return environment.get_template("comparison.html.jinja").render(
+        title=page.title(found),
+        sentences=page.sentences(found),
+        baseline=found.baseline,
+        remarks=[*page.settle(found), *page.pairing(found), *page.legend(found)],
+        warnings=found.warnings,
+        grid=page.main_grid(found),
+        sources=page.sources_grid(found),
+        sides=[_facts(side) for side in sides],
+        flips=flips(found),
+        panels=figures.MOST_PANELS,
+        benchmarks=found.curves["benchmark"].nunique() if len(found.curves) else 0,
+        changed=len(found.flips),
+        pictures={name: base64.b64encode(content).decode() for name, content in pictures.items()},
+        command=command,
+    )
+
+
+def flips(found: Comparison) -> list[dict[str, Any]]:
+    """The problems that changed and have texts, largest change first."""
+    rows = found.flips
+    texts = [name for name in (*TEXTS, *(f"baseline_{name}" for name in TEXTS)) if name in rows]
+    known = rows[rows[texts].notna().any(axis=1)] if texts else rows.head(0)
+    blank = dict.fromkeys((*TEXTS, *(f"baseline_{name}" for name in TEXTS)))
+    return [
+        {**blank, **{str(name): None if pd.isna(value) else value for name, value in row.items()}}
+        for row in largest_flips(known, MOST).to_dict("records")
+    ]
+
+
+def _facts(side: Side) -> dict[str, Any]:
+    return {
+        "name": side.name,
+        "paths": [str(log.path) for log in side.logs],
+        "facts": {name: side.facts(name) for name in side.benchmarks},
+        "samples": len(side.samples),
     }

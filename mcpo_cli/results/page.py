@@ -6,11 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.analysis import words
+from mcpo_cli.analysis import render
 from mcpo_cli.analysis.render import Columns, Grid, Page
 from mcpo_cli.results import verdicts
-from mcpo_cli.results.comparison import ALL, Comparison
-from mcpo_cli.results.flips import largest
+from mcpo_cli.results.comparison import ALL, Comparison, largest_flips
 from mcpo_cli.results.verdicts import MOST_NAMED, signed
 from mcpo_cli.statistics.power import ALPHA
 
@@ -77,7 +76,7 @@ def deciding(row: Row) -> float:
 
 def share(value: float) -> str:
     """`.512`; `-` where it is not known."""
-    return words.number(value).replace("0.", ".", 1)
+    return render.number(value).replace("0.", ".", 1)
 
 
 def _interval(row: Row) -> str:
@@ -89,7 +88,7 @@ def _p(value: float) -> str:
 
 
 def pairing(found: Comparison) -> list[str]:
-    """What is paired and what intervals are about, for each way in which it is so."""
+    """The pairing of samples and the scope of intervals, a sentence for each design."""
     rows = found.differences[found.differences["benchmark"] != ALL].drop_duplicates(["benchmark", "arm"])
     designs: dict[str, dict[str, dict[str, None]]] = {}
     for row in rows.to_dict("records"):
@@ -124,7 +123,7 @@ def _of(row: Row, found: Comparison) -> str:
 
 
 def settle(found: Comparison) -> list[str]:
-    """How many problems, seeds or samples would settle what is undecided; why something cannot be tested."""
+    """Problems, seeds or samples that would settle undecided differences; reasons why others cannot be tested."""
     return [line for row in found.differences.to_dict("records") for line in _settled(row, found)]
 
 
@@ -144,7 +143,7 @@ def _settled(row: Row, found: Comparison) -> Iterator[str]:
 
 
 def sources_grid(found: Comparison) -> Grid:
-    """What the variance of each difference is made of."""
+    """Sources of the variance of each difference."""
     columns: Columns = {
         "benchmark": "benchmark",
         "arm": "arm",
@@ -155,7 +154,7 @@ def sources_grid(found: Comparison) -> Grid:
     return Grid.of("Sources of variance of each difference", found.sources.to_dict("records"), columns, 3)
 
 
-def flips_grid(found: Comparison, most: int = MOST_FLIPS) -> Grid:
+def flips_grid(found: Comparison) -> Grid:
     """The problems whose score changed most."""
     columns: Columns = {
         "benchmark": "benchmark",
@@ -164,5 +163,5 @@ def flips_grid(found: Comparison, most: int = MOST_FLIPS) -> Grid:
         found.baseline: lambda row: share(row["baseline_score"]),
         "arm's": lambda row: share(row["score"]),
     }
-    rows = largest(found.flips, most).to_dict("records")
+    rows = largest_flips(found.flips, MOST_FLIPS).to_dict("records")
     return Grid.of(f"Problems that changed most ({len(found.flips)} changed)", rows, columns, 3)

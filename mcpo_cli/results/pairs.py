@@ -1,12 +1,16 @@
-"""Two sides on one benchmark, and what is measured of them: pass@k or maj@k."""
+"""Two sides on one benchmark, and their metrics: pass@k, or maj@k of the most frequent answer."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import lru_cache
+from typing import Literal, cast
 
 import numpy as np
+import pandas as pd
 
-from mcpo_cli.results.log import Scores
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.results.log import Scores, Side
 from mcpo_cli.statistics import crossed, stats
 from mcpo_cli.statistics.crossed import Estimate, Sources
 from mcpo_cli.statistics.stats import Floats
@@ -33,8 +37,8 @@ class Metric:
 
 
 FEW_SEEDS, FEW_SAMPLES, FEW_PROBLEMS = 4, 100, 10
-"""Up to so many seeds, samples of a side, or problems (with several seeds), and up to so many problems that differ
-between two sides, intervals do not cover 93 to 97 % (docs/coverage.md)."""
+"""Up to these numbers of seeds, samples of a side, or problems (with several seeds; or that differ between two sides),
+intervals do not cover 93 to 97 % (docs/coverage.md)."""
 MEAN = Metric("pass", 1)
 """The mean score, which is pass@1 where scores are 0 or 1."""
 
@@ -76,7 +80,7 @@ class Pair:
         return one, other
 
     def limits(self, found: Estimate) -> Iterator[str]:
-        """Where an interval of this pair covers more or less than it says, in a sentence each."""
+        """A sentence for each reason why an interval of this pair covers more or less than its level."""
         seeds = min(found.seeds)
         size = f"{seeds} seeds x {found.problems} problems x {self.samples:.3g} samples"
         few = seeds * found.problems * self.samples <= FEW_SAMPLES or found.problems <= FEW_PROBLEMS
@@ -96,7 +100,60 @@ class Pair:
             )
 
     def sources(self, found: Estimate) -> Sources:
-        """What the difference of pass@1 is made of."""
+        """Sources of the variance of the difference of pass@1."""
         sizes = np.concatenate([side.samples_SP[side.samples_SP > 0] for side in (self.one, self.other)])
         noise = [self.one.noise_SP, self.other.noise_SP]
         return crossed.sources(found, noise, float(len(sizes) / (1 / sizes).sum()))
+
+
+def majority(side: Side, benchmark: str, scores: Scores, asked: Sequence[int]) -> dict[int, Floats]:
+    """maj@k of each seed and problem, for each k that is asked for; NaN where a cell has fewer than k samples.
+
+    Exact over all subsets of k samples, without drawing any, which is unbiased for k new samples. All correct samples
+    give one answer; wrong answers are the same if their texts are, white space apart; equally frequent answers share
+    the win, and a sample without an answer does not vote.
+
+    Raises:
+        ConfigError: the side has no answers, or scores other than 0 and 1.
+    """
+    if not asked:
+        return {}
+    own = side.samples[side.samples["benchmark"] == benchmark]
+    name = f"maj@{max(asked)}"
+    if "answer" not in own or own["answer"].isna().all():
+        raise ConfigError(
+            f"{side.name} has no answers on {benchmark}, which {name} needs",
+            fix="name the column of answers: --columns answer=NAME",
+        )
+    if not scores.binary:
+        raise ConfigError(f"{benchmark}: {name} needs scores that are 0 or 1", fix="--k 1")
+    wrong_SP = _wrong(own, scores)
+    cells = list(np.ndindex(scores.samples_SP.shape))
+    found = {}
+    for k in asked:
+        value_C = [_exact(int(scores.sum_SP[cell]), wrong_SP[cell], int(scores.samples_SP[cell]), k) for cell in cells]
+        found[k] = np.array(value_C).reshape(scores.samples_SP.shape)
+    return found
+
+
+def _wrong(own: pd.DataFrame, scores: Scores) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """Number of samples of each cell with each wrong answer, most frequent first."""
+    chosen = own[(own["correct"] == 0) & own["answer"].notna()]
+    seed_N, problem_N = (
+        pd.Categorical(chosen[name], categories=list(known)).codes
+        for name, known in (("seed", scores.seeds), ("problem", scores.problems))
+    )
+    text_N = chosen["answer"].astype(str).str.replace(r"\s+", "", regex=True).to_numpy()
+    counts = pd.Series(1, index=pd.MultiIndex.from_arrays([seed_N, problem_N, text_N])).groupby(level=[0, 1, 2]).sum()
+    keys, sizes = cast(list[tuple[int, int, str]], counts.index.to_list()), counts.to_list()
+    found: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for (seed, problem, text), size in zip(keys, sizes, strict=True):
+        if text:
+            found[seed, problem].append(int(size))
+    return defaultdict(tuple, {cell: tuple(sorted(of_cell, reverse=True)) for cell, of_cell in found.items()})
+
+
+@lru_cache(maxsize=2**18)
+def _exact(correct: int, wrong: tuple[int, ...], samples: int, k: int) -> float:
+    """Many cells have the same counts: each combination of them is computed once."""
+    return stats.maj_at_k(correct, wrong, samples - correct - sum(wrong), k)

@@ -20,18 +20,18 @@ from mcpo_cli.results.verdicts import signed
 
 NO_RESPONSE, NO_GOLD, FAILED = "no response", "no gold", "infra_error"
 LEFT_OUT = (NO_RESPONSE, NO_GOLD, FAILED)
-"""Why a sample was not graded again."""
+"""Reasons why a sample was not graded again."""
 KEYS = ["benchmark", "metric", "arm"]
 
 
 @dataclass(frozen=True)
 class Regraded:
-    """The sides as one grader sees them, and what it changed."""
+    """The sides as one grader grades them, and its changes."""
 
     grader: str
     """Name and version."""
     sides: tuple[Side, ...]
-    """With the new scores and answers, and the grader among their facts."""
+    """The sides with the new scores and answers, and the grader among their facts."""
     before: tuple[Side, ...]
     """The same samples with the scores that their logs hold."""
     changes: pd.DataFrame
@@ -40,7 +40,7 @@ class Regraded:
     """One row per side and benchmark: samples, regraded, up, down, and the samples left out by why (LEFT_OUT)."""
 
     def shares(self, question: Question, after: Comparison) -> pd.DataFrame:
-        """Of each difference: before, after, what the grader made of it (before - after), and its share of before.
+        """One row per difference: before, after, the grader's part (before - after), and its share of before.
 
         after: the comparison of `sides` that answers `question`.
         """
@@ -53,12 +53,12 @@ class Regraded:
         return found.assign(by_grader=by_grader, share=(by_grader / found["before"]).where(found["before"] != 0))
 
     def to_json(self, question: Question, after: Comparison) -> dict[str, Any]:
-        """What `mcpo compare --regrade --json` prints of it: one object per row of the frames; after: see `shares`."""
+        """The output of `mcpo compare --regrade --json`: one object per row of the frames; after: see `shares`."""
         frames = {"counts": self.counts, "differences": self.shares(question, after), "changes": self.changes}
         return {"grader": self.grader, **{name: plain_rows(frame) for name, frame in frames.items()}}
 
     def sentences(self, question: Question, after: Comparison) -> Iterator[str]:
-        """What the grader changed, a sentence for each side and each difference; after: see `shares`."""
+        """A sentence on the grader's changes for each side and each difference; after: see `shares`."""
         for row in self.counts.to_dict("records"):
             left = [f"{row[why]} {why}" for why in LEFT_OUT if row[why]]
             again = f"{self.grader} graded {row['regraded']} of {row['samples']} samples again"
@@ -101,7 +101,7 @@ def regrade(sides: Sequence[Side], grader: str, *, workers: int = 0) -> Regraded
 
 
 def _why(samples: pd.DataFrame) -> pd.Series:
-    """Why each sample cannot be graded; empty where it can."""
+    """The reason why each sample cannot be graded; empty where it can."""
     why = pd.Series("", index=samples.index)
     for column, reason in (("gold", NO_GOLD), ("response", NO_RESPONSE)):
         lacking = samples[column].isna() if column in samples else pd.Series(True, index=samples.index)
@@ -118,7 +118,7 @@ def _regraded(log: Log, pool: Pool) -> pd.DataFrame:
     )
     known = dict(zip(dict.fromkeys(pairs), pool.grade(dict.fromkeys(pairs)), strict=True))
     verdicts = pd.Series([known[pair] for pair in pairs], index=own.index, dtype=object).reindex(samples.index)
-    status = verdicts.map(_status)
+    status = verdicts.map(lambda one: one.status if isinstance(one, Verdict) else "")
     return samples.assign(
         before=samples["correct"],
         after=(status == "correct").astype(float),
@@ -127,10 +127,6 @@ def _regraded(log: Log, pool: Pool) -> pd.DataFrame:
         detail=verdicts.map(lambda one: one.detail if isinstance(one, Verdict) else ""),
         why=why.mask(status == "infra_error", FAILED),
     )
-
-
-def _status(verdict: object) -> str:
-    return verdict.status if isinstance(verdict, Verdict) else ""
 
 
 def _side(side: Side, logs: Sequence[pd.DataFrame], grader: str) -> Side:

@@ -1,4 +1,4 @@
-"""The sides of a comparison from what a user names: paths of logs, arms of several, runs and evaluations of mcpo."""
+"""The sides of a comparison by their names: paths of logs, arms of several, runs and evaluations of mcpo."""
 
 import difflib
 import glob
@@ -40,11 +40,9 @@ def sides(words: Sequence[str], arms: Mapping[str, str], read: Read) -> list[Sid
         for log in logs:
             found.setdefault(path / log.model if len(models) > 1 else path, []).append(log)
     named = [Side(name, tuple(logs)) for name, logs in zip(names(found), found.values(), strict=True)]
-    return named + [Side(name, tuple(_logs(pattern, read))) for name, pattern in arms.items()]
-
-
-def _logs(pattern: str, read: Read) -> Iterable[Log]:
-    return (log for path in _matches(pattern) for log in read(path))
+    return named + [
+        Side(name, tuple(log for path in _matches(pattern) for log in read(path))) for name, pattern in arms.items()
+    ]
 
 
 def _paths(word: str) -> list[Path]:
@@ -87,13 +85,9 @@ def names(paths: Iterable[Path]) -> list[str]:
     A suffix of the name is left out: `base.jsonl` is `base`.
     """
     given = list(paths)
-    parts = [_parts(path.absolute()) for path in given]
-    for place in range(1, min(map(len, parts), default=0) + 1):
-        found = [one[-place] for one in parts]
+    parts = [(*path.absolute().parts[:-1], path.stem if path.suffix in SUFFIXES else path.name) for path in given]
+    for depth in range(1, min(map(len, parts), default=0) + 1):
+        found = [one[-depth] for one in parts]
         if len(set(found)) == len(found):
             return found
     return list(map(str, given))
-
-
-def _parts(path: Path) -> tuple[str, ...]:
-    return (*path.parts[:-1], path.stem if path.suffix in SUFFIXES else path.name)

@@ -1,4 +1,4 @@
-"""What a claim's numbers support: intervals at three scopes and three cases, verdicts, and what cannot be true."""
+"""Support of a claim by its numbers: intervals at three scopes and three cases, verdicts, and impossible numbers."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -15,16 +15,16 @@ from mcpo_cli.statistics.published import CASES, SCOPES, Assumed, Case, Mean, Pa
 from mcpo_cli.statistics.stats import LEAST, Student
 
 ALL = "mean of all"
-"""In the place of the benchmark: the mean over the rows against one b."""
+"""Used as a benchmark: the mean over the rows against one b."""
 DRAWN = 0.0032
-"""How far best@8 of 30 problems as verl draws it, 1 000 times with one seed, can be from its formula: the draws of that
+"""Distance of best@8 of 30 problems as verl draws it, 1 000 times with one seed, from its formula: the draws of that
 seed are off by up to .0012, and their order over the samples adds a standard deviation of up to .0010."""
 TERMS = {
     "spread": "the number of correct samples of each problem",
     "correlation": "the scores of both on each problem",
     "run_sd": "the standard deviation over training runs",
 }
-"""What would replace an assumption."""
+"""The data that would replace an assumption."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Support:
     cases: pd.DataFrame
     """One row per row of `rows`, scope and case: error, df, low, high, p, p_adjusted, verdict."""
     notes: tuple[str, ...]
-    """In a sentence each: numbers that cannot be what they are called, and what a second number says."""
+    """In a sentence each: numbers that contradict their names, and findings from a second number."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def support(claim: Claim) -> Support:
 
 
 def _spread(number: Number, pair: Pair, claim: Claim) -> tuple[Spread, list[str]]:
-    """An arm's variances, from what was published where it says them, and what is wrong with its numbers."""
+    """An arm's variances, from published numbers where these give them, and the errors in its numbers."""
     said: list[str] = []
     value, tolerance = number.value, claim.unit
     if pair.metric.of_samples and _checkable(pair.problems * number.samples * number.seeds, claim.unit):

@@ -10,7 +10,7 @@ that was declared with `--margin`: the largest difference that does not matter.
 | worse         | the same, and it is below 0                                                               |
 | not worse     | a margin is declared, and a one-sided test finds the difference above -m                  |
 | undecided     | none of these                                                                             |
-| not testable  | there is no p-value; the sentence beside it says why                                      |
+| not testable  | there is no p-value; the sentence beside it explains it                                   |
 
 The first rule that applies gives the word. `undecided` does not mean that there is no difference: the smallest one that
 the design can find is printed beside it.
@@ -46,7 +46,7 @@ class Tests:
     p_equivalent: float
     """The larger of the two one-sided p-values of |difference| of m or more; NaN without a margin."""
     why: str
-    """Why there is no p-value; empty where there is one."""
+    """The reason why there is no p-value; empty where there is one."""
 
 
 def tests(found: Estimate, margin: float | None) -> Tests:
@@ -104,10 +104,10 @@ def sentences(differences: pd.DataFrame, baseline: str) -> list[str]:
     return [_sentence(str(arm), own, baseline) for arm, own in first.groupby("arm", sort=False)]
 
 
-def _listed(places: Sequence[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     """All of them, or the first MOST_NAMED and how many more."""
-    more = len(places) - MOST_NAMED
-    return ", ".join(places[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def signed(value: float) -> str:
@@ -120,5 +120,5 @@ def _sentence(arm: str, rows: pd.DataFrame, baseline: str) -> str:
     for row in rows.to_dict("records"):
         where = row["benchmark"] if row["family"] == "benchmarks" else "their mean"
         parts[row["verdict"]].append(f"{where} ({signed(row['difference'])})")
-    found = "; ".join(f"{word} on {_listed(places)}" for word, places in parts.items() if places)
+    found = "; ".join(f"{word} on {_listed(names)}" for word, names in parts.items() if names)
     return f"{arm} against {baseline}: {found}."

@@ -155,7 +155,7 @@ def check_own(run_dir: Path, spec: RunSpec) -> None:
             )
 
 
-def give_up(run_dir: Path, pid: int, error: str) -> None:
+def mark_failed(run_dir: Path, pid: int, error: str) -> None:
     """Mark the last attempt as failed if the killed process `pid` had opened it."""
     for attempt in Journal(run_dir).attempts()[-1:]:
         status: Status = read_json(attempt / "status.json")

@@ -129,7 +129,7 @@ def _extract(file: Path, target: Path) -> list[Path]:
                 is_known = MEMBER.fullmatch(member.filename) and member.compress_type in COMPRESSIONS
                 if not is_known or names[member.filename] > 1:
                     raise ConfigError(f"{no_bundle}: it holds {member.filename!r}")
-            # zipfile reads no more of a member than the size that stands in the directory.
+            # zipfile reads no more of a member than the size in the directory.
             if sum(member.file_size for member in members) > max(LEAST_LIMIT, MOST_RATIO * file.stat().st_size):
                 raise ConfigError(f"{no_bundle}: it unpacks to more than {MOST_RATIO} times its size")
             if not members:
@@ -173,17 +173,17 @@ def _check_rows(path: Path, attempt: Path, spec: RunSpec) -> None:
     for number, row in enumerate(read_lines(path), start=1):
         wrong = _misfit(hints, schema.__required_keys__, row)
         if not wrong:
-            step, n, place = row["step"], row.get("n", 1), tuple(row[name] for name in UNIQUE.get(kind, ()))
+            step, n, key = row["step"], row.get("n", 1), tuple(row[name] for name in UNIQUE.get(kind, ()))
             if not 0 <= step <= spec.train.steps or (path.parent != attempt and path.stem != f"step_{step:06d}"):
                 wrong = f"step={step}"
             elif n < 1 or not all(0 <= row.get(name, 0) <= n for name in ("c", "c_after")):
                 wrong = f"c={row['c']} of n={n}"
             elif not 0 <= row.get("time", 0) < LATEST:
                 wrong = f"time={row['time']}"
-            elif place in seen:
-                wrong = f"it repeats {', '.join(map(str, place))}"
-            elif place:
-                seen.add(place)
+            elif key in seen:
+                wrong = f"it repeats {', '.join(map(str, key))}"
+            elif key:
+                seen.add(key)
         if wrong:
             raise damaged(path, f"damaged: row {number}: {wrong}")
 

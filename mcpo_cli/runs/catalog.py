@@ -1,5 +1,6 @@
 """The runs that a home holds."""
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -7,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from mcpo_cli import methods, samplers, tasks
 from mcpo_cli.config import arms, load
@@ -16,8 +19,12 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError, RunFailed, nearest
 from mcpo_cli.home import is_plain
 from mcpo_cli.records import State
-from mcpo_cli.runs import attempts, tags
-from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.runs import attempts
+from mcpo_cli.runs.journal import Journal, read_json, write_json
+
+TAGS = "tags.json"
+"""Tags of runs: the user's words, kept next to the runs because they are not part of a run's record."""
+TAG = re.compile(r"\w[\w.-]*")
 
 
 @dataclass(frozen=True)
@@ -54,12 +61,12 @@ class Run:
 
     @property
     def tags(self) -> list[str]:
-        """What the user calls it (`mcpo runs tag`)."""
-        return tags.of(self.folder.parents[1]).get(self.folder.name, [])
+        """The user's tags (`mcpo runs tag`)."""
+        return tags_of(self.folder.parents[1]).get(self.folder.name, [])
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What runs are chosen and sorted by beside LOOKED_UP: the settings that decide the result, suite and name."""
+        """Criteria to choose and sort runs by: settings that decide the result, suite and name; see also LOOKED_UP."""
         return {
             **self.spec.flat_identity(later_too=True),
             **self.spec.about,
@@ -83,7 +90,7 @@ LOOKED_UP: Mapping[str, Callable[[Run], Any]] = {
     "date": lambda run: run.date,
     "tag": lambda run: frozenset(run.tags),
 }
-"""What else runs are chosen and sorted by: files of each run are read for it, so only if it is asked for."""
+"""More criteria to choose and sort by. Files of each run are read for them, so only if they are asked for."""
 
 
 def runs(home: Path, note: Callable[[str, str], None] = lambda name, why: None) -> Iterator[Run]:
@@ -177,14 +184,14 @@ def folder(home: Path, wanted: str) -> Path:
     return known[matching(wanted, known, home)]
 
 
-def matching(wanted: str, known: Mapping[str, Path], place: Path) -> str:
+def matching(wanted: str, known: Mapping[str, Path], where: Path) -> str:
     """The run id that is `wanted`, or the only one that begins with it; of several, the only one that is no fork.
 
-    A fork that keeps its trunk's method begins as its trunk does, and whoever named the trunk before means it after.
+    The id of a fork that keeps its trunk's method begins like the trunk's; a beginning that meant the trunk still does.
 
     Args:
         known: the folders of runs, by id.
-        place: where these runs are.
+        where: the folder of these runs, for messages.
 
     Raises:
         ConfigError: none matches, or several do.
@@ -202,7 +209,7 @@ def matching(wanted: str, known: Mapping[str, Path], place: Path) -> str:
         )
     if not matches:
         raise ConfigError(
-            f"no run '{wanted}' in {place}: {nearest(wanted, ids)}", fix="mcpo runs list", code="unknown_name"
+            f"no run '{wanted}' in {where}: {nearest(wanted, ids)}", fix="mcpo runs list", code="unknown_name"
         )
     return matches[0]
 
@@ -212,6 +219,36 @@ def _is_fork(folder: Path) -> bool:
     with suppress(RunFailed, OSError):
         return bool(read_json(folder / "spec.json").get("fork"))
     return False
+
+
+def tags_of(home: Path) -> dict[str, list[str]]:
+    """Run id -> its tags, sorted.
+
+    Raises:
+        RunFailed: the file is damaged.
+    """
+    path = home / TAGS
+    return dict(read_json(path)["tags"]) if path.exists() else {}
+
+
+def tag(home: Path, run_id: str, tags: Sequence[str], *, remove: bool = False) -> list[str]:
+    """Add tags to a run, or remove them; returns those that it has now.
+
+    Raises:
+        ConfigError: a tag is not a plain word.
+        RunFailed: the file is damaged or cannot be written.
+    """
+    if odd := next((tag for tag in tags if not TAG.fullmatch(tag)), None):
+        word = re.sub(r"[^\w.-]+", "-", odd).strip("-.") or "keep"
+        raise ConfigError(
+            f"'{odd}' is no tag: a tag has letters, digits, _, - and .", fix=f"mcpo runs tag {run_id} {word}"
+        )
+    with FileLock(home / f"{TAGS}.lock"):
+        known = tags_of(home)
+        before = set(known.pop(run_id, []))
+        after = sorted(before - set(tags) if remove else before | set(tags))
+        write_json(home / TAGS, {"tags": {**known, run_id: after} if after else known})
+    return after
 
 
 def plan_of(home: Path, ids: Sequence[str], command: str) -> Plan:

@@ -1,4 +1,4 @@
-"""What differs between the records of a global step and those of the same step trained again."""
+"""Differences between the records of a global step and those of the same step trained again."""
 
 import json
 import math
@@ -46,7 +46,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Compared:
-    """How many values of a step were compared, and those that differ, in the order of the records."""
+    """The number of values of a step that were compared, and those that differ, in the order of the records."""
 
     step: int
     values: int

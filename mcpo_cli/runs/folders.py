@@ -1,6 +1,7 @@
-"""Folders (checkpoints, policies) that are written atomically, with checksums; where base policies are."""
+"""Folders that are written atomically, with checksums: checkpoints and policies; where base policies are."""
 
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.home import writing
-from mcpo_cli.runs.journal import checksum, read_json, sync, write_json
+from mcpo_cli.runs.journal import Journal, checksum, read_json, sync, write_json
 
 MANIFEST = "manifest.json"
 SHIPPED = Path(__file__).resolve().parents[1] / "bases"
@@ -57,7 +58,7 @@ def check_policy(policy: Path, purpose: str) -> None:
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with a folder that `atomic_folder` wrote; None if it is intact."""
+    """The damage of a folder that `atomic_folder` wrote; None if it is intact."""
     try:
         for name, written in read_json(folder / MANIFEST)["sha256"].items():
             if not (folder / name).exists():
@@ -67,6 +68,38 @@ def damage(folder: Path) -> str | None:
     except (RunFailed, OSError, KeyError) as error:
         return error.message if isinstance(error, RunFailed) else f"{folder / MANIFEST} cannot be read"
     return None
+
+
+def checkpoints(run_dir: Path) -> list[Path]:
+    """The folders of all complete checkpoints of a run of backend=local, one per step, oldest first.
+
+    Those that a later attempt began before are void, as the rows up to them are.
+    """
+    found: dict[int, Path] = {}
+    for attempt, last in Journal(run_dir).spans():
+        for path in (attempt / "checkpoints").glob("step_*"):
+            if (step := int(path.name.removeprefix("step_"))) <= last and _is_complete(path, run_dir.name):
+                found[step] = path
+    return [found[step] for step in sorted(found)]
+
+
+def checkpoint_of(run_dir: Path, step: int) -> Path:
+    """The folder of the checkpoint of `step`, one of `checkpoints`."""
+    return next(folder for folder in checkpoints(run_dir) if step_of(folder) == step)
+
+
+def step_of(checkpoint: Path) -> int:
+    """The global step that a checkpoint was written after."""
+    return int(read_json(checkpoint / MANIFEST)["step"])
+
+
+def _is_complete(checkpoint: Path, run_id: str) -> bool:
+    problem = damage(checkpoint)
+    if not problem and (other := read_json(checkpoint / MANIFEST).get("run_id", run_id)) != run_id:
+        problem = f"{checkpoint} is a checkpoint of {other}"
+    if problem:
+        print(f"{problem}; this checkpoint is skipped", file=sys.stderr)
+    return not problem
 
 
 def cached_base(home: Path, spec: RunSpec) -> Path:

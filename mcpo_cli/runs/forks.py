@@ -28,7 +28,7 @@ def origin(spec: RunSpec, kept: Kept) -> catalog.Run:
     Raises:
         ConfigError: that run is not there, has no such state, or is not one that `spec` can continue.
     """
-    run_id, step = forking.place(spec.fork)
+    run_id, step = forking.parse(spec.fork)
     parent = catalog.find(location(), run_id)
     forking.check(parent.spec, spec)
     steps, others = parent.spec.train.steps, spec.train.steps
@@ -66,7 +66,7 @@ def begin(folder: Path, spec: RunSpec, kept: Kept, copy_state: CopyState) -> int
         ConfigError: see `origin`.
         RunFailed: the other run's records are damaged.
     """
-    step = forking.place(spec.fork)[1]
+    step = forking.parse(spec.fork)[1]
     copy(origin(spec, kept).folder, step, Attempt(folder, spec, 0), copy_state)
     return step
 

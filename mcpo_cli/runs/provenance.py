@@ -98,7 +98,7 @@ def machine() -> dict[str, Any]:
 
 
 def rounding(record: Mapping[str, Any]) -> dict[str, str]:
-    """What decides how a run's numbers are rounded on a CPU: torch, the processor and the kernels chosen for it."""
+    """The causes of rounding in a run's numbers on a CPU: torch, the processor and the kernels chosen for it."""
     known = record.get("machine", {})
     torch = record.get("packages", {}).get("torch", "unknown")
     return {"torch": torch, **{name: str(known.get(name, "unknown")) for name in ("processor", "kernels")}}
@@ -110,7 +110,7 @@ def here() -> dict[str, Any]:
 
 
 def environment(record: Mapping[str, Any]) -> dict[str, str]:
-    """What can change a run's numbers: commit, torch, Python and CPU, where known."""
+    """Everything known that can change a run's numbers: commit, torch, Python and CPU."""
     found = {
         "commit": code_name(record),
         "torch": record.get("packages", {}).get("torch"),
@@ -121,7 +121,7 @@ def environment(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def changes(run_dir: Path) -> list[str]:
-    """How the newest attempt's environment differs from that of the attempt before, one line each."""
+    """Changes of the environment from the attempt before to the newest one, one line each."""
     records = [record for attempt in Journal(run_dir).attempts() if (record := read(attempt))]
     if len(records) < 2:
         return []

@@ -10,7 +10,7 @@ from typing import Any
 from mcpo_cli import plugins
 from mcpo_cli.convert import choose
 from mcpo_cli.plugins import Found
-from mcpo_cli.samplers import describe, table
+from mcpo_cli.samplers import table
 from mcpo_cli.samplers.base import Draw, Finished, Group, Request, Run, Sampler, State, Stream
 from mcpo_cli.samplers.plain import Refill, Uniform, is_of_option, of_option
 
@@ -25,7 +25,6 @@ __all__ = [
     "State",
     "Stream",
     "Uniform",
-    "describe",
     "get",
     "is_of_option",
     "of_option",

@@ -35,7 +35,7 @@ class Stream(Protocol):
 
 
 class Run(Protocol):
-    """What a sampler's options may contradict in the settings of a run."""
+    """The settings of a run that a sampler's options may contradict."""
 
     @property
     def prompts(self) -> int:
@@ -102,12 +102,12 @@ class Draw:
     """The answer to a request."""
 
     positions: tuple[int, ...]
-    """Where the stream has the problems to roll, in the order of the batch; none twice in a step.
+    """Positions in the stream of the problems to roll, in the order of the batch; none twice in a step.
 
     A sampler without a filter draws `Request.prompts`, in one round.
     """
     cursor: int
-    """Where the stream goes on."""
+    """The position at which the stream goes on."""
 
     @classmethod
     def of_fresh(cls, request: Request, count: int) -> "Draw":
@@ -121,7 +121,7 @@ class Draw:
         while len(fresh) < wanted:
             ahead = range(cursor, cursor + wanted - len(fresh))
             numbers = request.stream.numbers(ahead)
-            fresh += [place for place, number in zip(ahead, numbers, strict=True) if number not in again]
+            fresh += [position for position, number in zip(ahead, numbers, strict=True) if number not in again]
             cursor = ahead.stop
         return cls((*again.values(), *fresh), cursor)
 
@@ -143,7 +143,7 @@ class Sampler(ABC):
 
     name: ClassVar[str]
     filters: ClassVar[bool] = False
-    """Whether it throws finished groups away and samples others in their place, as `method.dynamic_sampling=true`."""
+    """Whether it throws finished groups away and samples others instead, as `method.dynamic_sampling=true`."""
     by_outcome: ClassVar[bool] = True
     """Whether its choices depend on which answers were correct."""
     needs_repeats: ClassVar[bool] = False

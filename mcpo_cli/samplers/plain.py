@@ -38,10 +38,10 @@ class Refill(Sampler):
 
 
 def of_option(dynamic_sampling: bool) -> Sampler:
-    """The sampler that a method's option stands for."""
+    """The sampler of a method's option."""
     return Refill() if dynamic_sampling else Uniform()
 
 
 def is_of_option(sampler: Sampler) -> bool:
-    """Whether a method's option can say it."""
+    """Whether a method's option chooses it."""
     return type(sampler) in (Uniform, Refill)

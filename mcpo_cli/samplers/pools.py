@@ -56,11 +56,11 @@ class Pools(Sampler):
         # The first epoch has each problem once.
         chosen: dict[int, None] = {}
         while len(chosen) < request.prompts:
-            place = rng.randrange(request.stream.distinct)
-            (number,) = request.stream.numbers([place])
+            position = rng.randrange(request.stream.distinct)
+            (number,) = request.stream.numbers([position])
             accepted = rng.random() * ceiling < self.weight(rows[number].p if number in rows else None)
             if accepted:
-                chosen[place] = None
+                chosen[position] = None
         return Draw(tuple(chosen), request.cursor)
 
     def after(self, finished: Finished, state: State) -> State:

@@ -17,7 +17,7 @@ class Mastered(NamedTuple):
     """A prompt that was mastered once."""
 
     position: int
-    """Where the stream has it."""
+    """Its position in the stream."""
     due: int
     """The global step from which on it is to be reviewed."""
     missed: int

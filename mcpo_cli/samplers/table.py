@@ -22,4 +22,4 @@ def read(state: State, row: type[Row]) -> dict[int, Row]:
 def write(rows: Mapping[int, Row], row: type[Row]) -> dict[str, list[float]]:
     """The rows as a state."""
     state: dict[str, list[float]] = {NUMBER: list(rows)}
-    return state | {name: [values[place] for values in rows.values()] for place, name in enumerate(row._fields)}
+    return state | {name: [values[index] for values in rows.values()] for index, name in enumerate(row._fields)}

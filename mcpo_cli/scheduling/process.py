@@ -88,7 +88,7 @@ def begin(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
 
 
 class Request(NamedTuple):
-    """What the scheduler sends to a fork server: start a worker of this run."""
+    """The scheduler's message to a fork server: start a worker of this run."""
 
     run_id: str
     log: str
@@ -229,7 +229,7 @@ class Watch:
         self._last: tuple[int, str] | None = None
 
     def exceeded(self, progress: Progress) -> str | None:
-        """Which limit the worker exceeds, and how to raise it; None if it exceeds none. progress: current."""
+        """The limit that the worker exceeds, and how to raise it; None if it exceeds none. progress: current."""
         now, compute = time.monotonic(), self._compute
         if (step_and_phase := (progress.step, progress.phase)) != self._last:
             self._last, self._changed = step_and_phase, now

@@ -107,7 +107,7 @@ class Tracker:
         return new
 
     def notes(self) -> list[str]:
-        """What is unusual about the newest attempt (`Status.notes`), each reported once."""
+        """Notes about the newest attempt (`Status.notes`), each reported once."""
         found: list[str] = []
         for attempt in self._journal.attempts()[-1:]:
             with suppress(RunFailed):

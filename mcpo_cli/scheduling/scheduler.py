@@ -88,7 +88,7 @@ class _Job:
     """The limit that its worker was killed for."""
     tried: bool = False
     """Whether this scheduler started a worker for it."""
-    told: int = 0
+    stops_sent: int = 0
     """Number of stop requests passed on to the worker."""
     error: str | None = None
     progress: Progress = field(default_factory=Progress)
@@ -114,7 +114,7 @@ def run(plan: Plan, display: Display, worker: Sequence[str] = ()) -> list[Outcom
     unfinished = [job.cell.spec for job in scheduler.jobs if job.waits]
     feasible.check(unfinished)
     for spec in unfinished:
-        backends.check(spec)
+        backends.get(spec.backend).check(spec)
         check_limits(spec)
     # Models that were fetched for that show whether prompts fit.
     feasible.check(unfinished)
@@ -176,14 +176,14 @@ class _Scheduler:
             server.close()
 
     def _pass_on_stops(self) -> None:
-        going = [job for job in self.jobs if job.process and job.told < min(self.stops, 2)]
+        going = [job for job in self.jobs if job.process and job.stops_sent < min(self.stops, 2)]
         for job in going:
             assert job.process is not None
             if self.stops == 1:
                 job.process.stop()
             else:
                 job.process.kill()
-            job.told = min(self.stops, 2)
+            job.stops_sent = min(self.stops, 2)
         if going and self.stops == 1:
             self.display.note("stopping: runs write a checkpoint if it takes seconds (Ctrl-C again to kill them)")
 
@@ -267,7 +267,7 @@ class _Scheduler:
             # Another scheduler's worker holds the run, maybe one that this one has just finished: wait for it.
             job.tried, job.state = False, "running"
         elif code < 0 and job.broke:
-            attempts.give_up(job.folder, pid, job.broke)
+            attempts.mark_failed(job.folder, pid, job.broke)
             job.state, job.error = "failed", _line(job.broke)
         else:
             job.state, job.error = _ending(job, pid, code, state)

@@ -119,14 +119,14 @@ class Task:
 
     def __call__(self) -> Ending:
         """Run the worker to its end."""
-        place = submitit.JobEnvironment()
+        job = submitit.JobEnvironment()
         ray, environment = Path(sys.executable).with_name("ray"), {**os.environ, **self.environment}
-        if place.global_rank > 0:
+        if job.global_rank > 0:
             # This node joins the first node's Ray cluster until that ends.
-            address = f"--address={place.hostnames[0]}:{RAY_PORT}"
+            address = f"--address={job.hostnames[0]}:{RAY_PORT}"
             subprocess.run([ray, "start", address, "--block"], env=environment, check=False)
             return 0, 0
-        if place.num_nodes == 1:
+        if job.num_nodes == 1:
             return self._work()
         started = [str(ray), "start", "--head", f"--port={RAY_PORT}", "--include-dashboard=false", "--block"]
         with subprocess.Popen(started, env=environment) as head:
@@ -139,11 +139,11 @@ class Task:
         if self.stop_file.exists():
             return 128 + signal.SIGINT, 0
         self._process = begin(self.command, self.environment, self.log)
-        told = False
+        asked = False
         while (code := self._process.poll()) is None:
-            if not told and self.stop_file.exists():
+            if not asked and self.stop_file.exists():
                 self._process.send_signal(signal.SIGINT)
-                told = True
+                asked = True
             time.sleep(POLL_SECONDS)
         return code, self._process.pid
 

@@ -100,7 +100,7 @@ def _attempt(folder: Path, stop: StopRequest, command: Sequence[str]) -> int:
     backend = backends.get(spec.backend)
     start, reached = resume_step(folder, spec, backend.kept(folder)), durable_step(folder)
     # Also where a kill left a part of the copy, or its state is damaged: a fork never starts from the base policy.
-    if spec.fork and start < forking.place(spec.fork)[1]:
+    if spec.fork and start < forking.parse(spec.fork)[1]:
         start = forks.begin(folder, spec, backend.kept, backend.copy_state)
     attempt = Attempt(folder, spec, start)
     try:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from mcpo_cli.statistics.stats import Floats, Student
 
 SINGULAR = 1e-9
-"""Eigenvalues below this are 0: a cluster that alone decides the estimate has no error of its own."""
+"""Eigenvalues below this are 0: a cluster that alone decides the estimate has no error."""
 
 
 def mean(value_N: ArrayLike, weight_N: ArrayLike, cluster_N: ArrayLike) -> Student:
@@ -49,9 +49,9 @@ def mean(value_N: ArrayLike, weight_N: ArrayLike, cluster_N: ArrayLike) -> Stude
     if np.isnan(value).any():
         raise ValueError("values must not be NaN where they have a weight")
     total, average = weight.sum(), float(np.average(value, weights=weight))
-    place = np.unique(cluster[counts], return_inverse=True)[1]
-    residual_C = np.bincount(place, weights=weight * (value - average))
-    share_C = np.bincount(place, weights=weight / total)
+    index = np.unique(cluster[counts], return_inverse=True)[1]
+    residual_C = np.bincount(index, weights=weight * (value - average))
+    share_C = np.bincount(index, weights=weight / total)
     if share_C.size == 1:
         return Student(average, math.nan, 0.0, 1)
     error = math.sqrt((residual_C**2 / (1 - share_C)).sum()) / total
@@ -64,7 +64,7 @@ def slope(x_N: Floats, y_N: Floats, cluster_N: ArrayLike) -> Student:
     With X = (1, x), H = X (X'X)^-1 X' and e = y - H y, the variance is sum_c (w_c' e_c)^2, where
     w_c = (I - H_cc)^(-1/2) X_c (X'X)^-1 (0, 1)': CR2. It is a quadratic form in y, and the degrees of freedom are
     Satterthwaite's, those of a chi-square with its first two moments if all values are independent with one variance
-    (Bell and McCaffrey 2002). A cluster with a place of its own in x, such as one seed that has all the high learning
+    (Bell and McCaffrey 2002). A cluster with a separate range of x, such as one seed that has all the high learning
     rates, leaves few of them.
 
     Returns:

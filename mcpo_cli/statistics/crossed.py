@@ -15,7 +15,7 @@ are Satterthwaite's (1946, Biometrics Bulletin 2, 110-114), and at least those o
 
 Coverage of the 95 % intervals, simulated over 3 to 30 seeds, 10 to 1000 problems and 1 to 64 samples, paired by seed or
 not, with missing and uneven cells: `docs/coverage.md`. 93 to 98 % from 100 samples of a side on; up to 99 % below, as 3
-seeds do not say enough of their own spread to leave it out.
+seeds show too little of their spread to leave it out.
 """
 
 import math
@@ -71,8 +71,6 @@ class Effects:
     """NaN where a cell is missing."""
     weight_SP: Floats
     """Weights of the cells in the mean, which sum to 1."""
-    stratum_P: Ints
-    """The benchmark of each problem, 0 to B - 1."""
     problem_P: Floats
     seed_S: Floats
 
@@ -83,7 +81,7 @@ class Effects:
 
     @property
     def problem_sums_P(self) -> Floats:
-        """What each problem adds to the mean, seed effects taken off."""
+        """The part of each problem in the mean, without seed effects."""
         return np.asarray(np.nansum(self.weight_SP * (self.score_SP - self.seed_S[:, None]), axis=0))
 
     def seed_part(self) -> Part:
@@ -94,13 +92,13 @@ class Effects:
         rest_S = sum_S - weight_S * sum_S.sum() / weight_S.sum()
         return Part("seed", float((rest_S**2).sum()) * seeds / (seeds - 1), seeds - 1)
 
-    def cell_part(self, sign: int = -1) -> Part:
+    def cell_part(self) -> Part:
         """Variance of the mean by what is neither problem nor seed."""
         present = ~np.isnan(self.score_SP)
         number, (seeds, problems) = int(present.sum()), present.shape
         df = number - seeds - problems + 1
         rest_SP = np.where(present, self.weight_SP * (self.score_SP - self.problem_P - self.seed_S[:, None]), 0.0)
-        return Part("cell", float((rest_SP**2).sum()) * number / df if df > 0 else 0.0, max(df, 1), sign)
+        return Part("cell", float((rest_SP**2).sum()) * number / df if df > 0 else 0.0, max(df, 1), -1)
 
 
 def effects(score_SP: Floats, stratum_P: Ints) -> Effects:
@@ -124,7 +122,7 @@ def effects(score_SP: Floats, stratum_P: Ints) -> Effects:
         if np.abs(seed_S - before).max() < ROUNDING or present.all():
             break
     problem_P = np.nanmean(score_SP - seed_S[:, None], axis=0)
-    return Effects(score_SP, weight_SP, stratum_P, problem_P, seed_S)
+    return Effects(score_SP, weight_SP, problem_P, seed_S)
 
 
 def mean(score_SP: Floats, stratum_P: Ints | None = None) -> Estimate:
@@ -172,7 +170,7 @@ def _table(score_SP: Floats, stratum_P: Ints | None) -> tuple[Floats, Ints]:
 
 
 def _problem_parts(sum_P: Floats, stratum_P: Ints) -> list[Part]:
-    """What problems add to the variance of a mean, for each benchmark."""
+    """The part of problems in the variance of a mean, for each benchmark."""
     parts = []
     for stratum in range(int(stratum_P.max()) + 1):
         own_P = sum_P[stratum_P == stratum]
@@ -184,7 +182,7 @@ def _problem_parts(sum_P: Floats, stratum_P: Ints) -> list[Part]:
 def _estimate(value: float, problem: Sequence[Part], sides: Sequence[Effects]) -> Estimate:
     seeds, problems = tuple(len(side.seed_S) for side in sides), len(sides[0].problem_P)
     parts, independent = list(problem), problems
-    # Two seeds say next to nothing of their spread, and one says nothing: such an estimate is about these models.
+    # Two seeds show almost nothing of their spread, and one nothing: such an estimate is about these models.
     if min(seeds) >= LEAST:
         parts += [part for side in sides for part in (side.seed_part(), side.cell_part())]
         independent = min(*seeds, problems)
@@ -202,7 +200,7 @@ def _satterthwaite(parts: Sequence[Part], least: float) -> tuple[float, float]:
 
 
 def sources(found: Estimate, noise: Sequence[Floats], samples: float) -> "Sources":
-    """What each term contributes to the variance of an estimate; a term below 0, by chance, counts as 0.
+    """Contribution of each term to the variance of an estimate; a term below 0, by chance, counts as 0.
 
     Args:
         found: a mean, or a difference, of one benchmark.
@@ -235,9 +233,9 @@ class Sources:
     seed: float
     """NaN below LEAST seeds."""
     cell: float
-    """What a problem does to one run, samples apart; NaN below LEAST seeds, where it is a part of `problem`."""
+    """Variance of the effect of a problem on one run, without samples; NaN below LEAST seeds: a part of `problem`."""
     sample: float
-    """Of one sample; NaN where every cell has one sample, which is then a part of `cell`."""
+    """Variance of one sample; NaN where every cell has one sample, which is then a part of `cell`."""
     sides: int = 1
     """2 where the seeds of two sides are not paired: each side has its own."""
 
@@ -259,7 +257,7 @@ class Sources:
         return error * noncentrality(df, power)
 
     def needed(self, effect: float, problems: int, seeds: int, samples: float) -> dict[str, int | None]:
-        """How many problems, seeds or samples would find `effect`, the other two as they are; None if none does."""
+        """Numbers of problems, seeds or samples that find `effect`, the other two fixed; None if none does."""
         return {
             "problems": _fewest(problems, lambda n: self.detectable(n, seeds, samples) <= effect),
             "seeds": None

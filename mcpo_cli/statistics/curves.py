@@ -1,14 +1,21 @@
-"""Statistics of runs over time: survival curves and the speed of learning."""
+"""Statistics of runs over time: score at a cost, survival, speed of learning, movement of cohorts.
+
+A cohort is the prompts mastered at one global step, each rolled twice: under the same policy and under the next. Its
+mean is noisy, the more so the fewer its prompts and the less stable they are. The lowest of noisy means is lower, and
+their changes are larger, without any difference in training; `swings` and `deepest` have the same expectation for any
+size of the cohorts.
+"""
 
 import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.polynomial import Polynomial
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from mcpo_cli.statistics.stats import Floats, t_interval
 
@@ -20,6 +27,27 @@ FLAT = 1e-12
 """Mean squared differences below this are rounding errors."""
 TIMES = np.linspace(0, 1, 100)
 """Points at which two curves are compared, as shares of the time for which both were observed."""
+PARTS = 5
+"""Parts of training among which the deepest gap is looked for."""
+
+
+def at_cost(cost_E: Sequence[float], score_E: Sequence[float], where: float) -> float:
+    """The score at cost `where`, by linear interpolation between the two evaluations around it.
+
+    NaN before the first evaluation and after the last one: nothing is extrapolated.
+
+    Args:
+        cost_E: what each of E evaluations had cost, any `cost/*` of a run, rising.
+        score_E: the score of each evaluation.
+
+    Raises:
+        ValueError: there is no evaluation, the lists differ in length, or costs do not rise.
+    """
+    if not len(cost_E) or len(cost_E) != len(score_E) or (np.diff(cost_E) <= 0).any():
+        raise ValueError(f"each evaluation needs a score, and costs must rise, not {list(cost_E)} and {list(score_E)}")
+    if not cost_E[0] <= where <= cost_E[-1]:
+        return math.nan
+    return float(np.interp(where, cost_E, score_E))
 
 
 @dataclass(frozen=True)
@@ -126,3 +154,45 @@ def _log_factor(baseline_T: Floats, arm_T: Floats, step_T: Floats) -> float:
         return math.nan
     before, here, after = error_H[best - 1 : best + 2]
     return float(SHIFTS[best] + (SHIFTS[1] - SHIFTS[0]) / 2 * (before - after) / (before - 2 * here + after))
+
+
+def swings(value_TC: Sequence[Floats]) -> float:
+    """Mean squared change of a cohort's true mean from one step to the next; negative by chance if it hardly moves.
+
+    The squared difference of two sample means over-estimates that of the true means by their variances, which are
+    estimated without bias by s^2 / n of each cohort and taken off.
+
+    Args:
+        value_TC: per step, one value per prompt of its cohort. Steps with fewer than two prompts have no variance and
+            are left out.
+
+    Returns:
+        In squared units of the values; NaN with fewer than two steps.
+    """
+    known = [
+        (float(value_C.mean()), float(value_C.var(ddof=1)) / value_C.size) for value_C in value_TC if len(value_C) > 1
+    ]
+    changes = [(after - before) ** 2 - noise - more for (before, noise), (after, more) in pairwise(known)]
+    return float(np.mean(changes)) if changes else math.nan
+
+
+def deepest(value_TC: Sequence[Floats], parts: int = PARTS) -> float:
+    """The mean of the part of training in which it is largest, cross-fitted.
+
+    One half of every cohort's prompts picks the part and the other half measures it, and the other way round: so the
+    maximum is not one of noise. Where the true means are equal its expectation is that mean, whatever the cohorts.
+
+    Args:
+        value_TC: per step, in order, one value per prompt of its cohort, such as its loss of accuracy. Steps with fewer
+            than two prompts are left out.
+        parts: number of consecutive parts of equal length.
+
+    Returns:
+        The mean of both halves; NaN with fewer steps than parts.
+    """
+    halves_T2 = np.array([(value_C[::2].mean(), value_C[1::2].mean()) for value_C in value_TC if len(value_C) > 1])
+    if len(halves_T2) < parts:
+        return math.nan
+    mean_P2 = np.array([part_T2.mean(axis=0) for part_T2 in np.array_split(halves_T2, parts)])
+    picked_2: NDArray[np.int64] = mean_P2.argmax(axis=0)
+    return float((mean_P2[picked_2[0], 1] + mean_P2[picked_2[1], 0]) / 2)

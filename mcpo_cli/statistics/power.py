@@ -8,6 +8,7 @@ fit that may not converge, the sums of squares in `variance.py`. Tests compare w
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 
 import numpy as np
@@ -77,33 +78,35 @@ def seeds_needed(effect: float, sd: float, power: float = POWER) -> int | None:
     return fewest(1, MOST_SEEDS, enough)
 
 
+def seeds_text(seeds: int | None) -> str:
+    """A number of seeds, as `seeds_needed` gives it."""
+    return f">{MOST_SEEDS}" if seeds is None else str(seeds)
+
+
 def fewest(low: int, high: int, enough: Callable[[int], bool]) -> int | None:
     """The least number above `low`, up to `high`, that is enough; None if none is. A larger number is enough, too."""
     if not enough(high):
         return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return low + 1 + bisect_left(range(low + 1, high), True, key=enough)
 
 
-def sd_bounds(sd: float, seeds: int, level: float = 0.8) -> tuple[float, float]:
-    """The interval of the true standard deviation where `seeds` values gave `sd`; exact for normal values.
+def sd_bounds(sd: float, seeds: int) -> tuple[float, float]:
+    """The 80 % interval of the true standard deviation where `seeds` values gave `sd`; exact for normal values.
 
     Raises:
         ValueError: there are fewer than 2 seeds, or sd is not above 0.
     """
     _check(sd, seeds)
     df = seeds - 1
-    low, high = (sd * math.sqrt(df / special.chdtri(df, tail)) for tail in ((1 - level) / 2, (1 + level) / 2))
+    low, high = (sd * math.sqrt(df / special.chdtri(df, tail)) for tail in (0.1, 0.9))
     return low, high
 
 
 def seeds_range(effect: float, sd: float, seeds: int) -> tuple[int | None, int | None]:
     """`seeds_needed` at both ends of `sd_bounds`: the seeds that `effect` needs, given a deviation seen in `seeds`.
 
-    `effect` is a difference chosen beforehand: the smallest of interest, or a published one. The difference that the
-    same seeds happen to show is none: from 3 seeds, where 6 are needed, it asks for 4 to 39 (5 to 95 %).
+    `effect` is a difference chosen beforehand: the smallest of interest, or a published one. Do not use the
+    difference that the same seeds show: from 3 seeds, where 6 are needed, it asks for 4 to 39 (5 to 95 %).
     """
     low, high = sd_bounds(sd, seeds)
     return seeds_needed(effect, low), seeds_needed(effect, high)

@@ -1,7 +1,7 @@
-"""What two published means can support: the error of their difference where nothing but the means is known.
+"""The error of the difference of two published means of which little else is known.
 
-A response of arm a to problem p in training run s is right with probability mean_a + problem_ap + run_as. What the
-numbers do not say has to be assumed, within a range:
+A response of arm a to problem p in training run s is right with probability mean_a + problem_ap + run_as. What is
+not published has to be assumed, within a range:
 
     spread       variance of problem_ap, as a share of m (1 - m), m the mean: 0 if all problems are equally hard, 1 if
                  each is always or never solved
@@ -36,7 +36,7 @@ GRID = 9
 MOST = 1_000_000
 """Largest number of problems, seeds or samples that `needed` names."""
 SLACK = 1e-6
-"""Of a number of samples: far below one."""
+"""Tolerance of a number of samples: far below one."""
 DESIGNS = (1, 3, 5, 10)
 """Numbers of training seeds for which `designs` says how many problems are needed."""
 
@@ -46,7 +46,7 @@ class Assumed:
     """Ranges of what is not published, each of three numbers that grow."""
 
     spread: Range = (0.3, 0.6, 0.8)
-    """Of binary pass@1 of language models on mathematics; both numbers of a pair narrow it, where they are given."""
+    """Range for binary pass@1 of language models on mathematics; a second number of the same samples narrows it."""
     correlation: Range = (0.5, 0.8, 1.0)
     """Two fine-tunings of one model are usually at .8 to 1."""
     run_sd: Range = (0.0, 0.01, 0.02)
@@ -103,14 +103,14 @@ class Parts:
 def assumed_spread(value: float, assumed: Range) -> Spread:
     """The pairs of variances of a binary score whose mean is `value`, over the range that is assumed."""
     whole, share_M = value * (1 - value), _grid(assumed)
-    return Spread(share_M * whole, (1 - share_M) * whole, _place(share_M, assumed[1]))
+    return Spread(share_M * whole, (1 - share_M) * whole, _nearest(share_M, assumed[1]))
 
 
 def spread_of_error(value: float, error: float, problems: int, sets: float) -> Spread:
     """The pair of variances behind a reported standard error over problems of one run: there is only one.
 
     Raises:
-        ValueError: one set a problem, whose error follows from the mean.
+        ValueError: one set per problem, whose error follows from the mean.
     """
     if sets <= 1:
         raise ValueError("the error of one answer a problem follows from the mean")
@@ -122,14 +122,14 @@ def spread_of_error(value: float, error: float, problems: int, sets: float) -> S
 def spread_of_squares(value: float, square: tuple[float, float], problems: int, samples: int, assumed: Range) -> Spread:
     """The pairs of variances whose counts have a mean square of (c/n) in the range `square` (see `mean_square`).
 
-    Both are without bias for the problems and samples at hand: that of an answer is n/(n - 1) times the mean of
+    Both are without bias for these problems and samples: that of an answer is n/(n - 1) times the mean of
     (c/n)(1 - c/n), and that of problems is what it leaves of the variance of c/n over the problems.
     """
     square_M = _grid((square[0], sum(square) / 2, square[1]))
     answer_M = (value - square_M) * samples / (samples - 1)
     problem_M = np.maximum((square_M - value**2) * problems / (problems - 1) - answer_M / samples, 0.0)
     whole = max(value * (1 - value), ROUNDING)
-    return Spread(problem_M, answer_M, _place(problem_M / whole, assumed[1]))
+    return Spread(problem_M, answer_M, _nearest(problem_M / whole, assumed[1]))
 
 
 def mean_square(
@@ -215,7 +215,7 @@ def detectable(found: Parts) -> float:
 
 
 def needed(effect: float, found: Parts, problems: int, seeds: int, sets: float) -> dict[str, int | None]:
-    """How many problems, seeds or sets of samples would find `effect`, the other two as they are; None if none does.
+    """Numbers of problems, seeds or sets of samples that find `effect`, the other two fixed; None if none does.
 
     found: of the design with these numbers.
     """
@@ -234,7 +234,7 @@ def needed(effect: float, found: Parts, problems: int, seeds: int, sets: float) 
 
 
 def designs(effect: float, found: Parts, problems: int, seeds: int, sets: float) -> dict[int, int | None]:
-    """How many problems would find `effect` with each number of seeds of DESIGNS; arguments as in `needed`."""
+    """Number of problems that find `effect` with each number of seeds of DESIGNS; arguments as in `needed`."""
     numbers = {}
     for number in DESIGNS:
         share = seeds / number
@@ -255,7 +255,7 @@ def _grid(bounds: Range) -> Floats:
     return np.union1d(np.linspace(bounds[0], bounds[2], GRID), [bounds[1]])
 
 
-def _place(value_M: Floats, wanted: float) -> int:
+def _nearest(value_M: Floats, wanted: float) -> int:
     return int(np.abs(value_M - wanted).argmin())
 
 

@@ -29,8 +29,8 @@ class Correlation(Interval):
     p_below: float
     """One-sided p of one as low."""
     p_within: float = math.nan
-    """Two-sided p among random orders within clusters: whatever differs from cluster to cluster counts neither for nor
-    against a correlation, such as seeds that have a part of the range each. NaN without clusters of several values."""
+    """Two-sided p among random orders within clusters: differences between clusters, such as seeds that each have a
+    part of the range, count neither for nor against a correlation. NaN without clusters of several values."""
 
     @property
     def low(self) -> float:
@@ -61,7 +61,7 @@ def correlation(x_N: ArrayLike, y_N: ArrayLike, cluster_N: ArrayLike | None = No
 
     With clusters, values of one cluster may depend on each other. Below EXACT values, only orders within clusters are
     counted. From EXACT values on, error and degrees of freedom are those of the slope of the ranks (`clusters.slope`,
-    CR2). Simulated type I of 64 points in 24 clusters: .05 where clusters have effects of their own, also where each
+    CR2). Simulated type I of 64 points in 24 clusters: .05 where clusters have different effects, also where each
     has a small part of the range of x; .08 where the spread of y grows with x as well.
 
     Raises:
@@ -101,7 +101,7 @@ def _exact(rho: float, unit_x: Floats, unit_y: Floats, place_N: np.ndarray) -> C
 
 @cache
 def _orders(sizes: tuple[int, ...]) -> np.ndarray:
-    """All orders of values that stay within their cluster, which stand one after another: orders x values."""
+    """All orders of values within their clusters, which follow one another: orders x values."""
     starts = itertools.accumulate(sizes, initial=0)
     within = [itertools.permutations(range(start, start + size)) for start, size in zip(starts, sizes, strict=False)]
     return np.array([list(itertools.chain(*parts)) for parts in itertools.product(*within)], dtype=np.int8)

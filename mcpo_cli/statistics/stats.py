@@ -10,7 +10,7 @@ from scipy import special
 
 Floats = NDArray[np.float64]
 LEAST = 3
-"""Fewest seeds or clusters that get an interval or a p-value: the spread of two says next to nothing."""
+"""Fewest seeds or clusters that get an interval or a p-value: two show almost nothing of their spread."""
 ROUNDING = 1e-12
 """Differences of shares below this are rounding errors."""
 
@@ -127,7 +127,7 @@ class Interval:
 
 
 IDENTICAL = "all values are identical, so they have no variance to test by"
-"""Why a contrast of at least LEAST seeds, whose differences are one number other than 0, has no p."""
+"""The reason why a contrast of at least LEAST seeds with equal differences other than 0 has no p."""
 
 
 @dataclass(frozen=True)
@@ -162,12 +162,12 @@ class Student:
         return float(special.stdtr(self.df, -distance / self.error))
 
     def p_below(self, bound: float = 0.0) -> float:
-        """As `p_above`, of a mean as low as this one."""
+        """One-sided p of a mean as low as this one; see `p_above`."""
         return replace(self, mean=-self.mean).p_above(-bound)
 
 
 def student(values: Sequence[float] | Floats) -> Student:
-    """The mean of independent values, one a seed, with its standard error (NaN for one value).
+    """The mean of independent values, one per seed, with its standard error (NaN for one value).
 
     Raises:
         ValueError: there are no values.
@@ -237,14 +237,14 @@ def paired_t(diff_S: Sequence[float] | Floats) -> Effect:
     It keeps its level for differences that are normal over seeds, with any number of them. A bootstrap of 3 seeds does
     not: it cannot leave the range of the three values and rejects a true null in a fifth of the cases at level .05.
     Seeds are the only thing it samples: the result holds for these problems and, where seeds share them, for these
-    base policies (`variance.py` says what others would add).
+    base policies (`variance.py` estimates what others would add).
 
     Args:
-        diff_S: method minus baseline, one value a seed; a seed's value is its mean over problems.
+        diff_S: method minus baseline, one value per seed; a seed's value is its mean over problems.
 
     Returns:
         The effect. Seeds that agree to rounding errors have no variance to test by: p is 1 if they agree on 0 and NaN
-        otherwise (IDENTICAL says so).
+        otherwise (IDENTICAL explains it).
 
     Raises:
         ValueError: there are no values, or one is NaN.

@@ -109,7 +109,7 @@ def _above(mean_M: Floats, sd_M: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How well points that were held out were predicted."""
+    """Quality of the predictions of points that were held out."""
 
     z_N: Floats
     """Error of each prediction in its own standard deviations, noise included."""
@@ -134,18 +134,11 @@ def calibration(place_NF: Floats, value_N: Floats) -> Calibration:
     return Calibration(z_N, float(1 - left / spread) if spread > 0 else float("nan"))
 
 
-@dataclass(frozen=True)
-class Sensitivity:
-    """Shares of the surface's variance that its settings account for (Saltelli et al. 2010, by SciPy)."""
+def sensitivity(surface: Surface) -> Floats:
+    """Share of the variance of the surface's mean that each setting accounts for, with all its interactions.
 
-    first_F: Floats
-    """By each alone."""
-    total_F: Floats
-    """By each, with all its interactions."""
-
-
-def sensitivity(surface: Surface) -> Sensitivity:
-    """Sobol indices of the surface's mean over the whole space; NaN where the surface is flat."""
+    Total Sobol indices (Saltelli et al. 2010, by SciPy); NaN where the surface is flat.
+    """
     uniform: Any = distributions.uniform()
     with np.errstate(divide="ignore", invalid="ignore"):
         found = distributions.sobol_indices(
@@ -154,6 +147,4 @@ def sensitivity(surface: Surface) -> Sensitivity:
             dists=[uniform] * surface.factors,
             rng=0,
         )
-    return Sensitivity(
-        *(np.asarray(one, dtype=np.float64).reshape(-1) for one in (found.first_order, found.total_order))
-    )
+    return np.asarray(found.total_order, dtype=np.float64).reshape(-1)

@@ -13,13 +13,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.stats
 from numpy.typing import ArrayLike
 
 from mcpo_cli.statistics.stats import Floats
-
-FEWEST = 6
-"""Fewest runs of a ratio of variances."""
 
 ADVICE = {
     "base": "base policies (base_seed)",
@@ -40,7 +36,7 @@ class Components:
     base: float
     """NaN where base policy and seed cannot be distinguished: one base policy, or as many as runs."""
     seed: float
-    """Of a run, with its base policy where `base` is NaN; NaN for one run."""
+    """Deviation of a run, with its base policy where `base` is NaN; NaN for one run."""
     problem: float
     rest: float
     parts: dict[str, float]
@@ -82,41 +78,6 @@ def components(diff_RQ: Floats, base_R: ArrayLike) -> Components:
         base = max(0.0, (between - within) / (problems * usual))
         parts["base"] = base * float((size_B**2).sum()) / runs**2
     return Components(math.sqrt(base), math.sqrt(seed), math.sqrt(problem), math.sqrt(rest), parts)
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """How many times fewer pairs than unpaired runs give a difference the same standard error, with an interval."""
-
-    ratio: float
-    low: float
-    high: float
-
-
-def reduction(baseline_S: Floats, arm_S: Floats, level: float = 0.95) -> Reduction:
-    """(Var baseline + Var arm) / Var(arm - baseline): what pairs that share their chance save.
-
-    With the sum and the difference of a pair this is (1 + Var sum / Var difference) / 2. The interval of the ratio of
-    two correlated variances is exact for normal scores (Pitman 1939, Morgan 1939).
-
-    Args:
-        baseline_S, arm_S: scores of the pairs s, which share nothing with each other.
-
-    Raises:
-        ValueError: fewer than 6 pairs, or all of them differ by the same.
-    """
-    S, sum_S, difference_S = len(baseline_S), baseline_S + arm_S, arm_S - baseline_S
-    if S < FEWEST:
-        raise ValueError(f"a ratio of variances needs at least {FEWEST} pairs, not {S}")
-    variance = difference_S.var(ddof=1)
-    if not variance > 0:
-        raise ValueError("pairs that do not differ have no ratio of variances")
-    ratio = sum_S.var(ddof=1) / variance
-    correlation = np.corrcoef(sum_S, difference_S)[0, 1]
-    t = scipy.stats.t.ppf((1 + level) / 2, S - 2)
-    k = 1 + 2 * (1 - correlation**2) * t**2 / (S - 2)
-    low, high = (ratio * (k + sign * math.sqrt(k**2 - 1)) for sign in (-1, 1))
-    return Reduction(*(float((1 + value) / 2) for value in (ratio, low, high)))
 
 
 def _square(residual: Floats, freedom: int) -> float:

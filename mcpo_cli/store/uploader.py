@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mcpo_cli import extras
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.machine import lasting
+from mcpo_cli.machine import freeze_gc
 from mcpo_cli.store import OFFLINE, named, resolve
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def uploading(plan: Plan, note: Callable[[str], None], stopped: Callable[[], boo
         return
         return
     # Imported here because importing mlflow takes seconds.
-    with lasting():
+    with freeze_gc():
         from mcpo_cli.store.mlflow import Store
 
     store = Store(uri)

@@ -156,7 +156,7 @@ class DrawnTask(GeneratedTask):
 class RandomTask(DrawnTask, ClosedTask):
     """A closed task that draws each problem at random, from a space much larger than what a run sees of it.
 
-    A subclass says how one problem is drawn, and its difficulty; this class makes demonstrations and tiers of that.
+    A subclass draws one problem and measures its difficulty; this class makes demonstrations and tiers from that.
     """
 
     @property
@@ -169,7 +169,7 @@ class RandomTask(DrawnTask, ClosedTask):
         """A problem of the warm-up, held out or not, with a whole response to imitate as its gold."""
 
     def difficulty(self, prompt: str) -> int | None:
-        """What `tier_ranges` count, of a prompt; None if the task cannot tell."""
+        """The difficulty of a prompt, as `tier_ranges` have it; None if the task cannot tell."""
         return None
 
     def tier_of(self, prompt: str) -> str:

@@ -162,15 +162,15 @@ class Math(TextTask):
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
         sets = datasets.names("train")
-        if not (datasets.is_one(self.data, "train") or files.is_name(self.data)):
+        if not (datasets.is_dataset(self.data, "train") or files.is_name(self.data)):
             yield f"task.data={self.data} is not a training set: {nearest(self.data, sets)}", f"task.data={sets[0]}"
         known = datasets.names("benchmark")
-        if self.graded_by and not (functions.is_one(self.graded_by) or self.graded_by in grading.registry()):
+        if self.graded_by and not (functions.is_function(self.graded_by) or self.graded_by in grading.registry()):
             yield f"task.graded_by: '{self.graded_by}' is not a grader", "task.graded_by=FILE.py:FUNCTION"
         if self.graded_by and not self._files():
             yield "task.graded_by has no effect: published sets keep their graders", "task.graded_by=''"
         for name in self.benchmarks:
-            if not (datasets.is_one(name, "benchmark") or self._is_own(name)):
+            if not (datasets.is_dataset(name, "benchmark") or self._is_own(name)):
                 yield f"task.benchmarks: '{name}' is not a benchmark: {nearest(name, known)}", "mcpo data list"
         if len(set(self.benchmarks)) < max(1, len(self.benchmarks)):
             problem = "is empty" if not self.benchmarks else "repeats a benchmark"
@@ -211,7 +211,7 @@ class Math(TextTask):
                     code="changed",
                 )
             return datasets.load(dataset)
-        return datasets.load(dataset, self.file) if dataset.role == "train" else whole(dataset.name, self.file)
+        return datasets.load(dataset, self.file) if dataset.role == "train" else complete(dataset.name, self.file)
 
     def _files(self) -> list[Dataset]:
         """Those of `data` and `benchmarks` that are files."""
@@ -225,7 +225,7 @@ class Math(TextTask):
     def _declared(self, name: str, role: Role) -> Dataset:
         if not self._is_own(name):
             return datasets.get(name)
-        found = datasets.own(self.data if name == HELD_OUT else name, role)
+        found = datasets.of_file(self.data if name == HELD_OUT else name, role)
         found = replace(found, grader=self.graded_by or found.grader)
         return replace(found, name=HELD_OUT, draw=partial(_held_out, found)) if name == HELD_OUT else found
 
@@ -314,7 +314,7 @@ class Published:
         }
 
 
-def whole(name: str, file: Path | None) -> Loaded:
+def complete(name: str, file: Path | None) -> Loaded:
     """All problems of a benchmark.
 
     Raises:

@@ -122,7 +122,7 @@ def _reachable(parts: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     yield from parts
     for one, two in itertools.permutations(range(len(parts)), 2):
         (left, left_text), (right, right_text) = parts[one], parts[two]
-        rest = [part for place, part in enumerate(parts) if place not in (one, two)]
+        rest = [part for index, part in enumerate(parts) if index not in (one, two)]
         for value, symbol in _results(left, right):
             yield from _reachable([(value, f"{_operand(left_text)} {symbol} {_operand(right_text)}"), *rest])
 

@@ -1,4 +1,4 @@
-"""The conformance kit: what every method, sampler and task must satisfy, whoever wrote it. `mcpo method check NAME`,
+"""The conformance kit: requirements on every method, sampler and task, built in or not. `mcpo method check NAME`,
 `mcpo sampler check NAME` and `mcpo task check NAME` run it.
 
 >>> from mcpo_cli.testing import check

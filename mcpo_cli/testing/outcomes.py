@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one check found."""
+    """The result of one check."""
 
     name: str
     passed: bool

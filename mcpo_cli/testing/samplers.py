@@ -19,8 +19,7 @@ from pathlib import Path
 from safetensors.torch import load_file, save_file
 
 from mcpo_cli import methods, tasks
-from mcpo_cli.backends import starved
-from mcpo_cli.backends.drawing import Drawing, TrainingStream
+from mcpo_cli.backends.drawing import Drawing, TrainingStream, starved
 from mcpo_cli.backends.local import checkpoint
 from mcpo_cli.config import contradictions, load
 from mcpo_cli.config.schema import RunSpec, Train
@@ -53,7 +52,7 @@ def check_sampler(sampler: Sampler) -> list[Outcome]:
 
 
 def name_and_options(sampler: Sampler) -> None:
-    """The name can stand in settings, and the options agree with each other."""
+    """The name can be in settings, and the options agree with each other."""
     assert re.fullmatch(r"[A-Za-z0-9._-]+", sampler.name), f"name {sampler.name!r}"
     for message, _ in contradictions.of(_spec(sampler)):
         raise AssertionError(message)

@@ -26,7 +26,7 @@ DRAWN = 512
 JUDGED = 32
 """Problems of training, and of each tier, whose answers are graded."""
 NAME = re.compile(r"[\w. -]+")
-"""What MLflow takes as a part of a metric's name."""
+"""Characters that MLflow takes in a metric's name."""
 ODD = ("", "\n", "no answer", "?" * 5000, "\\boxed{" * 300, "1e999", "\u00e9\u4e2d\U0001f600")
 """Responses that say nothing."""
 TELL = """
@@ -110,7 +110,7 @@ def training_and_held_out_problems_are_apart(checked: Checked) -> None:
 
 
 def the_same_seed_gives_the_same_problems(checked: Checked) -> None:
-    """Problems depend on the seed and their place alone: not on what was drawn before, nor on the process."""
+    """Problems depend on the seed and their position alone: not on what was drawn before, nor on the process."""
     stream, other = checked.problems, checked.training(1)
     assert stream.training(0, 100, 50) == checked.training()[100:150], "a problem depends on which were drawn with it"
     assert other != checked.training(), "two seeds give the same training problems"
@@ -210,4 +210,4 @@ def _judge(grader: str, asked: Sequence[tuple[Problem, str]], *, extracted: bool
 
 
 def _first_twice(texts: Sequence[str]) -> str:
-    return next(text for place, text in enumerate(texts) if text in texts[:place])
+    return next(text for index, text in enumerate(texts) if text in texts[:index])

@@ -177,8 +177,8 @@ class Qae(Clipped, Normalized):
             return reward_PG.quantile(self.quantile, dim=-1, keepdim=True)
         ordered_PG, G = reward_PG.sort(-1).values, reward_PG.shape[-1]
         # Exact decimals: .6 x 5 is 3, whatever floating-point multiplication makes of it.
-        place = math.ceil(round(self.quantile * G, 9)) - 1
-        return ordered_PG[:, place : place + 1]
+        rank = math.ceil(round(self.quantile * G, 9)) - 1
+        return ordered_PG[:, rank : rank + 1]
 
 
 @dataclass(frozen=True)

@@ -93,8 +93,8 @@ class TopEntropy(Clipped, Normalized):
         signals, state = super().signals(step, state)
         ordered_N = step.entropy_PGT[step.mask_PGT].double().sort().values
         # By hand, as torch's quantile takes 16 million numbers at most.
-        place, part = divmod((1 - self.share) * (len(ordered_N) - 1), 1)
-        pair = ordered_N[int(place) : int(place) + 2]
+        rank, part = divmod((1 - self.share) * (len(ordered_N) - 1), 1)
+        pair = ordered_N[int(rank) : int(rank) + 2]
         threshold = pair[0] + part * (pair[-1] - pair[0])
         chosen_PGT = step.mask_PGT & (step.entropy_PGT.double() >= threshold)
         advantage_PGT = signals.advantage[..., None] * chosen_PGT

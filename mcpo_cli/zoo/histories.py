@@ -22,18 +22,18 @@ def remembered(state: State, prompt_P: Tensor, blank: Mapping[str, float]) -> tu
         blank: names of the numbers, with what they are of a prompt that is new.
 
     Returns:
-        The state with a place for each prompt (`prompt`, rising), and place_P of this step's; `state` stays as it is.
+        The state with a row for each prompt (`prompt`, rising), and index_P of this step's; `state` stays as it is.
     """
     known_N = state.get("prompt", prompt_P[:0])
     every = prompt_P.new_zeros(len(known_N) + len(prompt_P))
     every[: len(known_N)], every[len(known_N) :] = known_N, prompt_P
-    prompt_M, place = every.unique(return_inverse=True)
+    prompt_M, index = every.unique(return_inverse=True)
     found = {"prompt": prompt_M}
     for name, value in blank.items():
         found[name] = prompt_M.double() * 0 + value
         if name in state:
-            found[name][place[: len(known_N)]] = state[name]
-    return found, place[len(known_N) :]
+            found[name][index[: len(known_N)]] = state[name]
+    return found, index[len(known_N) :]
 
 
 @dataclass(frozen=True)
@@ -83,17 +83,17 @@ class Spo(Clipped, Standardized):
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
         right_PG, weight = step.correct_PG.double(), 1 / (1 - self.keep_min)
         blank = {"a": weight * self.start, "b": weight * (1 - self.start), "logp": float("nan")}
-        memory, place_P = remembered(state, step.prompt_P, blank)
-        value_P = (memory["a"] / (memory["a"] + memory["b"]))[place_P]
+        memory, index_P = remembered(state, step.prompt_P, blank)
+        value_P = (memory["a"] / (memory["a"] + memory["b"]))[index_P]
         advantage_PG = self.standardized((step.reward_PG - value_P[:, None]).flatten()).view_as(right_PG)
         logp_P = value_P * 0
         if step.logp_PGT is not None:
             logp_P = (step.logp_PGT.double() * step.mask_PGT).sum((-1, -2)) / step.length_PG.sum(-1)
         keep = memory["a"] * 0 + 1
-        keep[place_P] = self.kept((logp_P - memory["logp"][place_P]).abs().nan_to_num(0))
-        memory["a"] = (memory["a"] * keep).index_add(0, place_P, right_PG.sum(-1))
-        memory["b"] = (memory["b"] * keep).index_add(0, place_P, (1 - right_PG).sum(-1))
-        memory["logp"][place_P] = logp_P
+        keep[index_P] = self.kept((logp_P - memory["logp"][index_P]).abs().nan_to_num(0))
+        memory["a"] = (memory["a"] * keep).index_add(0, index_P, right_PG.sum(-1))
+        memory["b"] = (memory["b"] * keep).index_add(0, index_P, (1 - right_PG).sum(-1))
+        memory["logp"][index_P] = logp_P
         return Signals.of(advantage_PG), memory
 
 
@@ -144,9 +144,9 @@ class Dcpo(Clipped, Standardized):
         reward_PG = step.reward_PG.double()
         G, one_P = reward_PG.shape[-1], reward_PG[:, 0] * 0 + 1
         now = {"visits": one_P, "count": one_P * G, "sum": reward_PG.sum(-1), "squares": (reward_PG**2).sum(-1)}
-        memory, place_P = remembered(state, step.prompt_P, dict.fromkeys(now, 0.0))
-        memory |= {name: memory[name].index_add(0, place_P, value_P) for name, value_P in now.items()}
-        visit_P, count_P, sum_P, squares_P = (memory[name][place_P] for name in now)
+        memory, index_P = remembered(state, step.prompt_P, dict.fromkeys(now, 0.0))
+        memory |= {name: memory[name].index_add(0, index_P, value_P) for name, value_P in now.items()}
+        visit_P, count_P, sum_P, squares_P = (memory[name][index_P] for name in now)
         mean_P = sum_P / count_P
         variance_P = (squares_P / count_P - mean_P**2) * count_P / (count_P - self.ddof)
         # The difference of squares is off by rounding where all rewards are equal.

@@ -35,5 +35,6 @@ def test_the_folder_is_printed(here: InProcess, monkeypatch: pytest.MonkeyPatch,
 def test_a_dry_run_fetches_nothing(here: InProcess) -> None:
     result = here("train", "scale=one-gpu", "model=smollm2-135m", "--dry-run", "--verbose")
     assert result.returncode == 0, result.stderr
-    assert f"actor_rollout_ref.model.path={fetch.place(preset_model('smollm2-135m'), here.home)}" in result.stdout
+    planned = fetch.planned_folder(preset_model("smollm2-135m"), here.home)
+    assert f"actor_rollout_ref.model.path={planned}" in result.stdout
     assert here.untouched()

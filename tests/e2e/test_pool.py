@@ -214,7 +214,7 @@ def made(tmp_path: Path, plugin_folder: Path) -> Made:
     def make(body: str) -> str:
         lines = "".join(f"    {line}\n" for line in body.splitlines())
         (plugin_folder / "made.py").write_text(
-            "import os, pathlib, signal, time\nfrom mcpo_cli.grading.base import Verdict\nINTEGERS = False\n"
+            "import os, pathlib, signal, time\nfrom mcpo_cli.grading.base import Verdict\n"
             f"MARK = pathlib.Path({str(tmp_path / 'mark')!r})\ndef version(): return 'made 1'\n"
             f"def grade(gold, response, extracted):\n    if 'box' in response: return\n{lines}"
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcpo_cli.backends.local import kept
+from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import state
 from mcpo_cli.runs.journal import Journal
 from tests.engine import METHODS, NO_PROBES, records, spec_of, work
@@ -112,12 +112,12 @@ def test_a_damaged_checkpoint_is_passed_over(
     # Dies while it evaluates after the last step: the checkpoints of steps 0 and 2 are there.
     assert work(tmp_path, spec, "evaluation", 8) == -signal.SIGKILL
     folder = tmp_path / "runs" / spec.run_id
-    older, newest = kept.whole(folder)
-    assert [kept.step_of(older), kept.step_of(newest)] == [0, 2]
+    older, newest = folders.checkpoints(folder)
+    assert [folders.step_of(older), folders.step_of(newest)] == [0, 2]
     damaged = newest / "policy.safetensors"
     data = bytearray(damaged.read_bytes())
     data[-1] ^= 1
     damaged.write_bytes(data)
-    assert kept.whole(folder) == [older]
+    assert folders.checkpoints(folder) == [older]
     assert work(tmp_path, spec) == 0
     assert records(tmp_path, spec) == expected

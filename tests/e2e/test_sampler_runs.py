@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mcpo_cli.backends.local import checkpoint, kept, train
+from mcpo_cli.backends.local import checkpoint, train
 from mcpo_cli.backends.local.start import start_policy
 from mcpo_cli.config import forking
 from mcpo_cli.config.load import load
@@ -100,7 +100,7 @@ def test_samplers_bring_prompts_back(home: Path, uninterrupted: dict[str, dict[s
         assert [spent[step] for step in range(1, 5)] == rolled, f"{name}: costs are not those of all rollouts"
         if not spec.sampler.filters:
             assert rolled[-1] == 4 * 16 * spec.train.rollouts
-        last = checkpoint.load(kept.whole(home / "runs" / spec.run_id)[-1])
+        last = checkpoint.load(folders.checkpoints(home / "runs" / spec.run_id)[-1])
         assert last.tensors["sampler"]["number"].dtype == torch.int64
 
 
@@ -128,7 +128,7 @@ def test_forks_may_change_the_sampler(home: Path, uninterrupted: dict[str, dict[
     assert same.sampler == parent.sampler
     assert other.sampler.name == "pools"
     assert other.task == parent.task
-    saved = checkpoint.load(kept.at(folder, 2))
+    saved = checkpoint.load(folders.checkpoint_of(folder, 2))
     for spec, has_memory in ((same, True), (other, False)):
         attempt = Attempt(home / "runs" / spec.run_id, spec, 0)
         checkpoint.copy(folder, 2, attempt.folder)

@@ -19,7 +19,7 @@ from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation.engines import Request, Sample, Sampling, open_engine
 from mcpo_cli.model_facts import ModelFacts, resolve
 from tests.errors import refused
-from tests.models import untrained
+from tests.models import encoded, untrained
 
 Floats = npt.NDArray[np.float64]
 PROMPTS = ("3 + 4 * 2 =", "5 - 7 =", "1 * 1 + 1 - 9 =")
@@ -31,7 +31,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> ModelFacts:
 
 
 def request(facts: ModelFacts, text: str, *seeds: int) -> Request:
-    return Request(text, model_facts.encode(facts, text, chat=False), seeds)
+    return Request(text, encoded(facts, text), seeds)
 
 
 def sampling(facts: ModelFacts, temperature: float, max_tokens: int = 20, top_p: float = 1.0) -> Sampling:
@@ -51,7 +51,7 @@ def test_greedy_is_what_transformers_generates(facts: ModelFacts) -> None:
     assert list(ours) == list(PROMPTS)
     model, words = stock(facts), model_facts.tokenizer(facts)
     for text in PROMPTS:
-        ids = torch.tensor([model_facts.encode(facts, text, chat=False)])
+        ids = torch.tensor([encoded(facts, text)])
         theirs = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=20, do_sample=False)
         tokens = theirs[0, ids.shape[1] :].tolist()
         stopped = tokens[-1] in facts.stop_ids
@@ -88,7 +88,7 @@ def test_the_first_token_follows_the_models_distribution(facts: ModelFacts, top_
     seen = Counter((sample.text, sample.finish) for sample in samples)
 
     with torch.no_grad():
-        logits = stock(facts)(torch.tensor([model_facts.encode(facts, text, chat=False)])).logits[0, -1]
+        logits = stock(facts)(torch.tensor([encoded(facts, text)])).logits[0, -1]
     expected = nucleus((logits.double() / 0.7).softmax(-1).numpy(), top_p)
     words = model_facts.tokenizer(facts)
     names = [

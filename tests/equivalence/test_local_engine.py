@@ -9,12 +9,11 @@ from typing import Literal
 import pytest
 import torch
 
-from mcpo_cli import model_facts
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation.engines import Request, Sample, Sampling, local, open_engine
 from mcpo_cli.model_facts import ModelFacts, resolve
 from tests.errors import refused
-from tests.models import untrained, wordy
+from tests.models import encoded, untrained, wordy
 
 SUMS = tuple(" + ".join(map(str, range(1, terms + 1))) + " =" for terms in range(2, 9))
 LINES = ("a", "Say it:\n", "One, two, three, four, five:", "7\n8\n")
@@ -39,7 +38,7 @@ def _threads() -> Iterator[None]:
 
 def requests(facts: ModelFacts, prompts: Sequence[str], n: int, stops: tuple[str, ...] = ()) -> list[Request]:
     return [
-        Request(prompt, model_facts.encode(facts, prompt, chat=False), tuple(range(n * i, n * i + n)), stops)
+        Request(prompt, encoded(facts, prompt), tuple(range(n * i, n * i + n)), stops)
         for i, prompt in enumerate(prompts)
     ]
 
@@ -111,7 +110,7 @@ def test_stop_strings_end_responses_as_in_hf(text: ModelFacts, stops: tuple[str,
 
 def test_each_request_has_its_own_limit(text: ModelFacts) -> None:
     endless, long = Sampling(1.0, 1.0, 10**5, (10**6,)), "x" * 250
-    prompts = [Request(key, model_facts.encode(text, key, chat=False), (1, 2)) for key in ("x", long)]
+    prompts = [Request(key, encoded(text, key), (1, 2)) for key in ("x", long)]
     short = Request("short", prompts[0].prompt_ids, (1, 2), max_tokens=5)
     names: tuple[Literal["hf", "local"], ...] = ("hf", "local")
     for name in names:

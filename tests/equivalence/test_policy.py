@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from mcpo_cli.backends.local import policy as policies
+from mcpo_cli.backends.local import start
 from mcpo_cli.backends.local import tree as trees
-from mcpo_cli.backends.local import warmup
 from mcpo_cli.backends.local.encoding import Language, encode
 from mcpo_cli.backends.local.policy import ROW_COST, Policy
 from mcpo_cli.backends.local.sampler import Rollouts, draw, sample
@@ -219,18 +219,18 @@ def test_the_warm_up_expects_what_sampled_rollouts_show(monkeypatch: pytest.Monk
     for step in range(60):
         optimizer.zero_grad()
         problems = task.demonstrations(0, step, 32)
-        warmup.cross_entropy(policy, encode(TOKENIZER, problems, longest)).backward()
+        start.cross_entropy(policy, encode(TOKENIZER, problems, longest)).backward()
         optimizer.step()
     problems = task.training(stream(spec.seed, "probe"), 0, spec.warmup.probe_prompts)
     batch = encode(TOKENIZER, problems, longest)
     rollouts = sample(policy, batch.prompt_PS, 64, longest, 1.0, EOS, stream(spec.seed, "rollout"))
-    p_P = Language(task, TOKENIZER, closed=True).judge(problems, rollouts).correct_PG.double().mean(-1)
+    p_P = Language(task, TOKENIZER, closed=True).grade(problems, rollouts).correct_PG.double().mean(-1)
     error = float((p_P * (1 - p_P) / 64).sum().sqrt()) / len(p_P)
     assert 0 < error < 0.01
-    expected = warmup.measured_accuracy(spec, policy, TOKENIZER)
+    expected = start.measured_accuracy(spec, policy, TOKENIZER)
     assert abs(expected - float(p_P.mean())) < 4 * error
     # The same problems, as if there were other right responses that only sampling finds.
     monkeypatch.setattr(type(task), "one_right_response", False)
-    sampled = warmup.measured_accuracy(spec, policy, TOKENIZER)
-    assert sampled == warmup.measured_accuracy(spec, policy, TOKENIZER) != expected
-    assert abs(sampled - expected) < 4 * error * math.sqrt(64 / warmup.PROBE_ROLLOUTS)
+    sampled = start.measured_accuracy(spec, policy, TOKENIZER)
+    assert sampled == start.measured_accuracy(spec, policy, TOKENIZER) != expected
+    assert abs(sampled - expected) < 4 * error * math.sqrt(64 / start.PROBE_ROLLOUTS)

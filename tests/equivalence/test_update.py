@@ -27,12 +27,12 @@ def graded(rollouts: Rollouts, method: Method) -> GradedBatch:
 
 def batch_of(rollouts: Rollouts, correct_PG: Tensor, method: Method) -> GradedBatch:
     """The rollouts with these verdicts, and the method's signals."""
-    place_P = torch.arange(len(correct_PG))
+    index_P = torch.arange(len(correct_PG))
     step = Step(
-        correct_PG.double(), correct_PG, rollouts.length_PG, place_P, max_response=T, logp_PGT=rollouts.logp_PGT
+        correct_PG.double(), correct_PG, rollouts.length_PG, index_P, max_response=T, logp_PGT=rollouts.logp_PGT
     )
     signals, _ = method.signals(step, {})
-    return GradedBatch(rollouts, correct_PG, signals, place_P)
+    return GradedBatch(rollouts, correct_PG, signals, index_P)
 
 
 def updater_of(policy: Policy, method: Method, train: Train, **compute: int) -> Updater:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli.errors import McpoError
-from mcpo_cli.model_facts import examine, fingerprint, resolve
+from mcpo_cli.model_facts import examine, resolve
+from mcpo_cli.model_files import fingerprint
 from tests.errors import refused
 from tests.models import untrained
 

@@ -2,11 +2,14 @@
 
 import csv
 import functools
+import io
 import json
 import math
 from collections import defaultdict
+from contextlib import redirect_stdout
 from pathlib import Path
 from statistics import mean, stdev
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from rliable import metrics
 from scipy import stats as scipy_stats
 
 from mcpo_cli.analysis import artifacts
+from mcpo_cli.commands import build_artifacts, console
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.reading import PAPER, read_yaml
 from tests.errors import refused
@@ -35,6 +39,18 @@ def _built(home: Path, name: str, *overrides: str, dirty: bool | None = False) -
     plan = _plan(name, *overrides)
     write_runs(plan, dirty)
     return build(name, plan, home)
+
+
+def shown(built: artifacts.BuiltArtifact, width: int = 100) -> str:
+    """What `--full` prints in a terminal of `width` columns."""
+    with redirect_stdout(io.StringIO()) as printed, mock.patch.object(console, "width", return_value=width):
+        build_artifacts.show(built, full=True)
+    return printed.getvalue()
+
+
+def words(built: artifacts.BuiltArtifact) -> str:
+    """The same without line breaks."""
+    return " ".join(shown(built).split())
 
 
 @pytest.fixture(scope="module")
@@ -157,20 +173,20 @@ def test_files_hold_the_same_numbers_and_a_rebuild_changes_no_byte(
     before = [path.read_bytes() for path in built.paths]
     again = build(name, _plan(name), shared_home)
     assert [path.read_bytes() for path in again.paths] == before
-    assert again.text() == built.text()
+    assert shown(again) == shown(built)
 
     numbers, markdown, tex = (content.decode() for content in before[:3])
-    document, text = built.to_json(), built.text()
+    document, text = built.to_json(), shown(built)
     lines = list(csv.DictReader(numbers.splitlines()))
     assert [float(line["mean"]) for line in lines] == [row["mean"] for row in document["rows"]]
-    shown = {"measured": "{:.3f}", "difference": "{:+.3f}", "iqm": "{:.3f}", "better": "{:.3f}"}
+    formats = {"measured": "{:.3f}", "difference": "{:+.3f}", "iqm": "{:.3f}", "better": "{:.3f}"}
     for row in document["rows"]:
-        if row["block"] in shown and (row["at"] == "steps" or row["family"] == "headline"):
-            words = shown[row["block"]].format(row["mean"])
-            assert words in markdown
-            assert words in text
+        if row["block"] in formats and (row["at"] == "steps" or row["family"] == "headline"):
+            number = formats[row["block"]].format(row["mean"])
+            assert number in markdown
+            assert number in text
             # LaTeX has the headline and the scores; what checks them is in the other files.
-            assert words in tex or (row["block"] not in ("measured",) and row["family"] != "headline")
+            assert number in tex or (row["block"] not in ("measured",) and row["family"] != "headline")
     for cell in _plan(name).cells:
         assert cell.spec.run_id in markdown
         assert cell.spec.run_id in text
@@ -182,7 +198,7 @@ def test_text_fits_a_wide_terminal_and_cuts_no_number_on_narrow_terminals(
 ) -> None:
     _, built = table
     for width in (60, 80, 100):
-        text = built.text(width)
+        text = shown(built, width)
         lines = [
             line for line in text.splitlines() if line not in {built.page.title, *(grid.title for grid in built.grids)}
         ]
@@ -191,8 +207,8 @@ def test_text_fits_a_wide_terminal_and_cuts_no_number_on_narrow_terminals(
         numbers = {cell for grid in built.grids for row in grid.rows for cell in row[grid.labels :]}
         assert all(cell in text for cell in numbers)
     for tier in TIERS:
-        assert tier in built.text()
-    assert "3 seeds x 6 problems per tier x 8 samples" in built.text()
+        assert tier in shown(built)
+    assert "3 seeds x 6 problems per tier x 8 samples" in words(built)
 
 
 def test_tex_rows_have_as_many_cells_as_columns(table: tuple[str, artifacts.BuiltArtifact]) -> None:
@@ -211,7 +227,7 @@ def test_published_numbers_stand_in_a_block_of_their_own(table: tuple[str, artif
     label = f"published (arXiv 2604.16972, Table {name[-1]}), not measured here"
     published = [row for row in built.to_json()["rows"] if row["block"] == label]
     assert len(published) == 4 * 6
-    assert label in built.text()
+    assert label in words(built)
     found = {(row["model"], row["arm"], row["tier"], row["metric"]): row["mean"] for row in published}
     assert found["Qwen3-8B-Base", "DAPO", "AIME24", "pass@8"] == 0.6483
     assert found["Qwen3-8B-Base", "MCPO", "AMC23", "pass@1"] == 0.8656
@@ -252,8 +268,8 @@ def test_fewer_than_three_seeds_claim_no_interval(seeds: str, mcpo_home: Path) -
     rows = [row for row in built.to_json()["rows"] if row["block"] in ("measured", "difference", "iqm", "better")]
     for name in ("low", "high", "p", "p_holm"):
         assert {row[name] for row in rows} == {None}
-    assert "Fewer than 3 seeds give no interval and no p (-)." in built.text()
-    assert "±" not in built.text().split("published (")[0].split("Runs and the state")[0]
+    assert "Fewer than 3 seeds give no interval and no p (-)." in words(built)
+    assert "±" not in words(built).split("published (")[0].split("Runs and the state")[0]
 
 
 @pytest.mark.slow
@@ -262,7 +278,7 @@ def test_fewer_than_three_seeds_claim_no_interval(seeds: str, mcpo_home: Path) -
     [(True, "MCPO *", "uncommitted changes"), (None, "MCPO ?", "was not recorded"), (False, "MCPO", "")],
 )
 def test_a_dirty_run_is_marked(dirty: bool | None, mark: str, note: str, mcpo_home: Path) -> None:
-    lines = _built(mcpo_home, "table1", "model=toy-s", dirty=dirty).text().splitlines()
+    lines = shown(_built(mcpo_home, "table1", "model=toy-s", dirty=dirty)).splitlines()
     assert any(line.strip().startswith(mark + "  ") for line in lines)
     assert any(note in line for line in lines)
     assert any("uncommitted" in line for line in lines) == (dirty is True)
@@ -272,7 +288,7 @@ def test_a_dirty_run_is_marked(dirty: bool | None, mark: str, note: str, mcpo_ho
 def test_fewer_samples_than_eight_give_a_smaller_k_and_say_so(mcpo_home: Path) -> None:
     built = _built(mcpo_home, "table1", "eval.samples=4")
     assert list(dict.fromkeys(row["metric"] for row in built.to_json()["rows"]))[:3] == ["pass@1", "best@4", "pass@4"]
-    assert "k = 4 in place of 8" in built.text()
+    assert "k = 4 in place of 8" in words(built)
 
 
 def test_the_short_form_has_one_table_whose_verdicts_are_those_of_the_adjusted_p(

@@ -11,7 +11,7 @@ import pytest
 from safetensors.torch import load_file
 from torch import linalg
 
-from mcpo_cli.backends.local import warmup
+from mcpo_cli.backends.local import start
 from mcpo_cli.config import plan
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
@@ -27,7 +27,7 @@ SMALL = ("scale=smoke", "warmup.target_accuracy=0", "warmup.max_steps=2")
 
 
 def base(spec: RunSpec) -> Path:
-    return warmup.base_folder(spec, Attempt(location() / "runs" / spec.run_id, spec, 0), lambda: False)
+    return start.base_folder(spec, Attempt(location() / "runs" / spec.run_id, spec, 0), lambda: False)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_the_ones_of_table_1_come_with_mcpo() -> None:
 
 def test_it_is_copied_instead_of_trained(comes: tuple[RunSpec, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     spec, shipped = comes
-    monkeypatch.setattr(warmup, "_train", None)
+    monkeypatch.setattr(start, "_train", None)
     folder = base(spec)
     assert folder != shipped
     assert folders.damage(folder) is None

@@ -232,7 +232,7 @@ def test_hypotheses_are_judged_as_one_family() -> None:
         branching.Hypothesis("H2", "as much is gained", "gained", "hinge", "within", baseline="full", margin=0.03),
         branching.Hypothesis("H3", "selection is less than the step", "selection minus step", "full", "less"),
     )
-    less, within, selected = tables.judged(tests, given, ())
+    less, within, selected = tables.tested(tests, given, ())
     p_less = scipy.stats.ttest_rel(lost["hinge"], lost["full"]).pvalue
     assert (less.verdict, less.effect.mean) == ("supported", pytest.approx(-0.025))
     assert less.p == pytest.approx(p_less)

@@ -36,7 +36,7 @@ def outcome(claim: Claim, values: list[float] | np.ndarray) -> Outcome:
 
 
 def verdict(claim: Claim, values: list[float] | np.ndarray) -> str:
-    return verdicts.judged([outcome(claim, values)])[0].verdict
+    return verdicts.decided([outcome(claim, values)])[0].verdict
 
 
 UP = [0.05, 0.06, 0.055, 0.062]
@@ -69,13 +69,13 @@ def test_what_cannot_be_tested_says_why() -> None:
     assert (none.why, none.effect.n) == ("no such records", 0)
     assert math.isnan(none.effect.mean)
     # None of them counts in the family.
-    found = verdicts.judged([one, outcome(GREATER, UP), none, two])
+    found = verdicts.decided([one, outcome(GREATER, UP), none, two])
     assert found[1].p_holm == found[1].p
 
 
 @pytest.mark.parametrize(("claim", "value"), [(GREATER, 0.1), (LESS, 0.1), (WITHIN, 0.01), (WITHIN, 0.0)])
 def test_identical_values_have_no_variance_to_test_by(claim: Claim, value: float) -> None:
-    found, other = verdicts.judged([outcome(claim, [value] * 3), outcome(GREATER, UP)])
+    found, other = verdicts.decided([outcome(claim, [value] * 3), outcome(GREATER, UP)])
     assert (found.verdict, found.why) == ("unresolved", stats.IDENTICAL)
     assert (found.effect.mean, found.effect.n) == (pytest.approx(value), 3)
     assert all(map(math.isnan, (found.p, found.effect.low, found.detectable[0])))
@@ -85,12 +85,12 @@ def test_identical_values_have_no_variance_to_test_by(claim: Claim, value: float
 
 
 def test_identical_values_on_the_reference_are_no_effect() -> None:
-    same = verdicts.judged([outcome(GREATER, [0.0] * 3)])[0]
+    same = verdicts.decided([outcome(GREATER, [0.0] * 3)])[0]
     assert (same.verdict, same.p) == ("unresolved", stats.paired_t([0.0] * 3).p)
 
 
 def test_runs_with_nan_are_not_computable_and_in_no_family() -> None:
-    found, other = verdicts.judged([outcome(GREATER, [0.1, math.nan, 0.2, 0.1]), outcome(GREATER, UP)])
+    found, other = verdicts.decided([outcome(GREATER, [0.1, math.nan, 0.2, 0.1]), outcome(GREATER, UP)])
     assert (found.verdict, found.why, math.isnan(found.p_holm)) == ("not computable", "1 of 4 values are NaN", True)
     assert other.p_holm == other.p
 
@@ -98,7 +98,7 @@ def test_runs_with_nan_are_not_computable_and_in_no_family() -> None:
 @pytest.mark.parametrize(("outside", "because"), [("by construction", "an identity"), ("not testable here", "a level")])
 def test_what_runs_cannot_test_gets_no_p_whatever_they_show(outside: str, because: str) -> None:
     claim = dataclasses.replace(GREATER, outside=outside, because=because)
-    found, other = verdicts.judged([outcome(claim, UP), outcome(GREATER, UP)])
+    found, other = verdicts.decided([outcome(claim, UP), outcome(GREATER, UP)])
     assert (found.verdict, found.why, math.isnan(found.p), found.holds) == (outside, because, True, False)
     assert found.effect.mean == pytest.approx(np.mean(UP))
     assert other.p_holm == other.p
@@ -108,7 +108,7 @@ PARTS = {"easy": UP, "middle": [value + 0.01 for value in UP], "hard": [0.02, -0
 
 
 def of_parts(claim: Claim, values: dict[str, list[float]]) -> Outcome:
-    return verdicts.judged([verdicts.outcome(claim, "toy-s", "drift", values)])[0]
+    return verdicts.decided([verdicts.outcome(claim, "toy-s", "drift", values)])[0]
 
 
 def test_a_claim_of_every_part_is_as_good_as_its_worst_part() -> None:
@@ -174,7 +174,7 @@ def test_without_an_effect_verdicts_are_wrong_at_the_nominal_rate(seeds: int) ->
         # On the bound of what is comparable nothing is true or false, either.
         family = [outcome((GREATER, LESS)[i % 2], row) for i, row in enumerate(values[:18])]
         family += [outcome(WITHIN, row + 0.02) for row in values[18:]]
-        found = verdicts.judged(family)
+        found = verdicts.decided(family)
         wrong.append(any(one.holds for one in found))
         single.append(found[0].verdict != "unresolved")
         assert all(one.verdict != "unresolved" for one in found if one.holds)
@@ -275,6 +275,8 @@ def test_statistics_by_hand(mcpo_home: Path) -> None:
     rows.journal(cell.spec, written, shares)
     runs = Runs(Plan("table1", "", (cell,)))
     found = {name: dict(STATISTICS[name].measure(runs, cell)) for name in BY_HAND}
+    # Claims and the rows of their table share what was measured.
+    assert STATISTICS["pass@1"].measure(runs, cell) is STATISTICS["pass@1"].measure(runs, cell)
     # Two cohorts are too few for five parts, or for swings before and after; only one of them has two prompts.
     assert not any(
         found.pop(name) for name in ("deepest next-step gap", "early minus later swings", "next-step swings")

@@ -56,7 +56,7 @@ def test_demonstrations_are_right_and_everything_fits_what_the_task_says(name: s
     golds = {problem.text: problem.gold for problem in graded_problems(one, shown)}
     responses = [[problem.gold.split()] for problem in shown]
     problems = [Problem(problem.text, golds[problem.text]) for problem in shown]
-    assert Language(one, tokenizer, closed=True).judge(problems, rollouts(responses, one)).correct_PG.all()
+    assert Language(one, tokenizer, closed=True).grade(problems, rollouts(responses, one)).correct_PG.all()
     evaluated = [problem for tier in one.tiers(100).values() for problem in tier]
     assert {len(problem.text.split()) for problem in [*evaluated, *one.training(0, 0, 100)]} == {one.prompt_length}
     assert {word for problem in evaluated for word in problem.text.split()} <= set(one.vocabulary)
@@ -128,10 +128,10 @@ def test_both_backends_judge_alike_and_see_the_words_that_were_sampled(name: str
         noise = [[one.vocabulary[index] for index in row] for row in drawn]
         groups.append([right, right[::-1], right[:-1], ["_", *right], *noise])
     batch = rollouts(groups, one)
-    judged = Language(one, tokenizer, closed=True).judge(problems, batch)
+    judged = Language(one, tokenizer, closed=True).grade(problems, batch)
     for p, problem in enumerate(problems):
         for g, words in enumerate(groups[p]):
-            verdict = asyncio.run(reward.judge(one.grader, problem.gold, " ".join(words)))
+            verdict = asyncio.run(reward.grade(one.grader, problem.gold, " ".join(words)))
             assert bool(judged.correct_PG[p, g]) == (verdict.status == "correct")
             assert judged.answers[p][g] == verdict.answer
     assert judged.correct_PG[:, 0].all()

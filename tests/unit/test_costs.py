@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.backends.local import rewarding, train
+from mcpo_cli.backends.local import batch, train
 from mcpo_cli.backends.local.encoding import Language
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import sample
@@ -24,7 +24,7 @@ from mcpo_cli.data.base import Problem
 from mcpo_cli.records import AXES
 from mcpo_cli.runs.attempts import Attempt, missing
 from mcpo_cli.runs.journal import Journal
-from mcpo_cli.statistics.interpolate import at_cost
+from mcpo_cli.statistics.curves import at_cost
 from tests import fakes
 
 QUICK = ("scale=smoke", "warmup.target_accuracy=0", "train.rollouts=2", "train.temperature=1", "eval.samples=1")
@@ -68,10 +68,10 @@ def test_greedy_responses_are_counted_and_are_the_most_likely(here: Path, monkey
     asked = list[tuple[Tensor, int, Tensor, int]]()
 
     def both(policy: Policy, language: Language, spec: RunSpec, step: int, problems: Sequence[Problem]) -> Any:
-        found = rewarding.greedy_rewards(policy, language, spec, step, problems)
+        found = batch.greedy_rewards(policy, language, spec, step, problems)
         prompt_PS, most = language.prompts(problems), spec.train.max_response
         cold = sample(policy, prompt_PS, 1, most, 1e-6, language.eos, 0, language.stops)
-        right_P = language.judge(problems, cold).correct_PG.squeeze(-1).double()
+        right_P = language.grade(problems, cold).correct_PG.squeeze(-1).double()
         asked.append((found[0], found[1], right_P, int(cold.length_PG.sum())))
         return found
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from mcpo_cli.commands.about import app
+from mcpo_cli.commands.components import method_app as app
 from mcpo_cli.methods import describe, get, query_weight, registry
 from mcpo_cli.settings import options
 

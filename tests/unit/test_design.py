@@ -34,8 +34,8 @@ def test_a_range_is_crossed_by_ratios_or_by_differences() -> None:
 
 @given(st.floats(0, 1))
 def test_place_is_where_a_value_was_drawn(share: float) -> None:
-    assert RATIOS.place(RATIOS.at(share)) == pytest.approx(share, abs=0.003)
-    assert LEVELS.place(LEVELS.at(share)) == pytest.approx(share, abs=0.25)
+    assert RATIOS.position(RATIOS.at(share)) == pytest.approx(share, abs=0.003)
+    assert LEVELS.position(LEVELS.at(share)) == pytest.approx(share, abs=0.25)
 
 
 def test_levels_are_drawn_equally_often_in_each_part_that_is_a_power_of_two() -> None:
@@ -55,7 +55,7 @@ def test_more_points_are_the_same_points_and_others() -> None:
 def confounding(design: Design) -> dict[tuple[str, str], float]:
     """eta^2 of each factor's place by each block: the share of its variance that lies between the block's values."""
     settings = design.settings()
-    place_PF, found = design.places(settings), {}
+    place_PF, found = design.positions(settings), {}
     for block, values in design.blocks.items():
         value_P = np.array([values.index(point[block]) for point in settings])
         means_PF = np.array([place_PF[value_P == value].mean(axis=0) for value in value_P])
@@ -67,7 +67,7 @@ def confounding(design: Design) -> dict[tuple[str, str], float]:
 def halves(design: Design) -> bool:
     """Whether every value of every block has points in the low and in the high half of every factor."""
     settings = design.settings()
-    low_PF = design.places(settings) < 0.5
+    low_PF = design.positions(settings) < 0.5
     return all(
         np.all(low_PF[chosen].any(axis=0) & ~low_PF[chosen].all(axis=0))
         for block, values in design.blocks.items()

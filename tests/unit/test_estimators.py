@@ -15,9 +15,8 @@ from mcpo_cli.methods import Method, get
 from mcpo_cli.probes import atlas
 from mcpo_cli.probes.estimators import sampling
 from mcpo_cli.probes.estimators.counting import counted
-from mcpo_cli.probes.estimators.estimate import Circumstances, Drawn, compute, draw, gradients
-from mcpo_cli.probes.estimators.moments import BLOCKS, Moments, Sample
-from mcpo_cli.probes.estimators.sampling import sampled
+from mcpo_cli.probes.estimators.estimate import Circumstances, Drawn, Moments, compute, draw, gradients
+from mcpo_cli.probes.estimators.sampling import BLOCKS, Sample, sampled
 from mcpo_cli.probes.estimators.world import ACCURACIES, LIMIT, SYMBOLS, Policy, path, responses, world
 
 TRAIN = plan.from_overrides(["train.overlong_cache=0"]).cells[0].spec.train

@@ -24,7 +24,7 @@ from mcpo_cli.evaluation import scope
 from mcpo_cli.pretrained import convert, fetch
 from mcpo_cli.runs import folders
 from tests.errors import refused
-from tests.models import existing, gguf, wheel
+from tests.models import encoded, existing, gguf, wheel
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -73,9 +73,9 @@ def settings(source: Path, index: Path) -> Model:
 
 def made(model: Model, source: Path, home: Path) -> Path:
     """The folder of the model as if it had been fetched: tests of failures need no conversion."""
-    with folders.atomic_folder(fetch.place(model, home), {}) as part:
+    with folders.atomic_folder(fetch.planned_folder(model, home), {}) as part:
         shutil.copytree(source, part, dirs_exist_ok=True)
-    return fetch.place(model, home)
+    return fetch.planned_folder(model, home)
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_a_disk_that_fills_up(model: Model, monkeypatch: pytest.MonkeyPatch, qui
     monkeypatch.setattr(fetch, "_convert", full)
     with refused("cannot_write"):
         fetch.folder(model)
-    place = fetch.place(model, Path(os.environ["MCPO_HOME"]))
+    place = fetch.planned_folder(model, Path(os.environ["MCPO_HOME"]))
     assert not place.exists()
     assert not place.with_name(f".{place.name}.part").exists()
 
@@ -219,7 +219,7 @@ def test_a_fetch_that_was_cut_off_continues(
 
 
 def test_half_a_wheel_is_downloaded_again(model: Model, quick: list[Path], index: Path) -> None:
-    place = fetch.place(model, Path(os.environ["MCPO_HOME"]))
+    place = fetch.planned_folder(model, Path(os.environ["MCPO_HOME"]))
     work = place.with_name(f".{place.name}.download")
     work.mkdir(parents=True)
     (work / "tiny_model-1.0-py3-none-any.whl").write_bytes(b"half")
@@ -263,7 +263,7 @@ def test_verl_and_evaluations_get_the_same_folder(
     model: Model, source: Path, tmp_path: Path, mcpo_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (spec,) = load(["model=smollm2-135m", "scale=one-gpu"])
-    folder = fetch.place(spec.model, mcpo_home)
+    folder = fetch.planned_folder(spec.model, mcpo_home)
     assert overrides.planned(spec, mcpo_home).model == str(folder)
     assert not folder.exists(), "a dry run fetches nothing"
     monkeypatch.setattr(pretrained, "folder", lambda model: source)
@@ -294,7 +294,7 @@ def test_the_published_wheel(mcpo_home: Path) -> None:
     assert pretrained.check(model, longest=8192, chat=True).padded_ids == 0
     facts = model_facts.resolve(str(folder))
     assert (facts.parameters, facts.stop_tokens) == (134_515_008, ("<|im_end|>",))
-    ids = torch.tensor([model_facts.encode(facts, "What is 3 + 4?", chat=True)])
+    ids = torch.tensor([encoded(facts, "What is 3 + 4?", chat=True)])
     words, network = model_facts.tokenizer(facts), AutoModelForCausalLM.from_pretrained(folder)
     with torch.no_grad():
         logp = network(ids).logits[0, -1].log_softmax(-1)

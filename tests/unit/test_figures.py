@@ -144,8 +144,8 @@ def _drawn(product: Product) -> list[list[Any]]:
 @pytest.mark.parametrize("name", SOME)
 def test_equal_seeds_on_two_base_policies_are_as_good_as_two_seeds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same journals, told apart by the base policy alone."""
-    two_seeds, about = _product(name), frames._about
-    monkeypatch.setattr(frames, "_about", lambda cell: about(cell) | {"seed": 0})
+    two_seeds, about = _product(name), frames._run_columns
+    monkeypatch.setattr(frames, "_run_columns", lambda cell: about(cell) | {"seed": 0})
     two_bases = _built(name, PROBED, fresh=True)
     assert (two_bases.sentence, two_bases.notes) == (two_seeds.sentence, two_seeds.notes)
     np.testing.assert_equal(_drawn(two_bases), _drawn(two_seeds))

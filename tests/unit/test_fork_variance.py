@@ -10,9 +10,9 @@ import pytest
 from scipy import stats as scipy_stats
 
 from benchmarks import fork_variance
+from benchmarks.fork_variance import Reduction, reduction
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
-from mcpo_cli.statistics.variance import Reduction, reduction
 
 
 def test_the_ratio_is_of_variances() -> None:

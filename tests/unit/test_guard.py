@@ -237,7 +237,6 @@ GRADER = """
 import os
 import sys
 from mcpo_cli.grading.base import Verdict
-INTEGERS = False
 RIGHT = set()
 def version():
     return "pliable 1"

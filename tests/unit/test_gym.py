@@ -58,8 +58,8 @@ def test_names_say_what_a_set_is_for() -> None:
     assert [gym.role(name) for name in (WORDS, f"{WORDS}:held_out")] == ["train", "benchmark"]
     for other in ("aime24", "reasoning_gym", "reasoning_gym:", "reasoning_gym:a/b", f"{WORDS}:test", "spell_backward"):
         assert gym.role(other) is None
-    assert data.is_one(WORDS, "train")
-    assert not data.is_one(WORDS, "benchmark")
+    assert data.is_dataset(WORDS, "train")
+    assert not data.is_dataset(WORDS, "benchmark")
     assert data.get(f"{WORDS}:held_out").grader == data.get(WORDS).grader == "reasoning_gym"
 
 
@@ -274,7 +274,7 @@ def test_demonstrations_are_the_answers_and_are_judged_right_in_both_backends() 
     golds = {problem.text: problem.gold for problem in task.training(0, 0, COUNT)}
     pairs = [(golds[problem.text], problem.gold) for problem in shown]
     assert {verdict.status for verdict in grading.verdicts(task.grader, pairs, apart=task.judged_apart)} == {"correct"}
-    assert asyncio.run(reward.judge(task.grader, *pairs[0])).status == "correct"
+    assert asyncio.run(reward.grade(task.grader, *pairs[0])).status == "correct"
     batch = encode(tokenizers.build(task.vocabulary), shown, task.answer_length)
     assert batch.prompt_PS.shape == (16, task.prompt_length)
     assert batch.length_P.tolist() == [len(problem.gold) + 1 for problem in shown]

@@ -40,7 +40,7 @@ CHECK = """
 from contextlib import suppress
 from mcpo_cli import backends, errors
 from mcpo_cli.config.load import load
-with suppress(errors.ConfigError): backends.check(load(["scale=paper"])[0])
+with suppress(errors.ConfigError): backends.get("verl").check(load(["scale=paper"])[0])
 """
 VERL = "train backend=verl scale=paper method=mcpo model=qwen3-8b --dry-run"
 

@@ -77,7 +77,7 @@ def test_verdicts_are_on_the_text_before_the_stop_string(tokenizer: PreTrainedTo
     language = Language(tasks.get("sums"), tokenizer, [END], closed=False)
     rollouts = responses(tokenizer, " 7", " 7\n", " 7\n8", " 8\n7", " 3 + 4 = 7", "seven")
     assert language.texts(rollouts)[0] == [" 7", " 7", " 7", " 8", " 3 + 4 = 7", "seven"]
-    judged = language.judge([Problem("3 + 4", "7")], rollouts)
+    judged = language.grade([Problem("3 + 4", "7")], rollouts)
     assert judged.correct_PG.tolist() == [[True, True, True, False, True, False]]
     assert judged.answers == [["7", "7", "7", "8", "7", None]]
     assert language.shown(rollouts)[0][1] == " 7\n<|end|>"

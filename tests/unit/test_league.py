@@ -11,7 +11,8 @@ from mcpo_cli.study.analysis.tables import league
 from mcpo_cli.analysis import claims, frames, verdicts
 from mcpo_cli.analysis.comparison import compare
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import STATISTICS, WHOLE
+from mcpo_cli.analysis.measures import STATISTICS
+from mcpo_cli.analysis.run_numbers import WHOLE
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.home import run_dir
 from mcpo_cli.records import EvalRow, MiniBatchRow
@@ -150,8 +151,8 @@ def test_controls_warn_where_coins_gain_and_twins_differ(mcpo_home: Path, monkey
     rows = rows_of("methods-weights", found)
     assert (rows["RLOO"]["norm"], rows["RLOO"]["cut"]) == (4, 0.5)
     # The same, if base policies tell the runs apart and not their seeds.
-    about = frames._about
-    monkeypatch.setattr(frames, "_about", lambda cell: about(cell) | {"seed": 0})
+    about = frames._run_columns
+    monkeypatch.setattr(frames, "_run_columns", lambda cell: about(cell) | {"seed": 0})
     assert list(league._twins("methods-weights", compare(Runs(plan), league.CHOICE))) == [warning]
 
 

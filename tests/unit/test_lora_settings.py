@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from mcpo_cli.backends.verl import lora, overrides
+from mcpo_cli.backends.verl import overrides
+from mcpo_cli.backends.verl.checkpoint import lora_merged
 from mcpo_cli.config import space, workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model, RunSpec
@@ -72,12 +73,12 @@ def test_merged_weights_by_hand() -> None:
     weights = {layer + ending: torch.tensor(values) for ending, values in matrices.items()}
     weights[f"{layer}.base_layer.weight"] = torch.ones(3, 2).bfloat16()
     weights["base_model.model.model.norm.weight"] = torch.tensor([5.0])
-    merged = lora.merged(weights, Model(lora_rank=1, lora_alpha=2))
+    merged = lora_merged(weights, Model(lora_rank=1, lora_alpha=2))
     assert merged.keys() == {"model.layers.0.self_attn.q_proj.weight", "model.norm.weight"}
     assert merged["model.layers.0.self_attn.q_proj.weight"].tolist() == [[7.0, 13.0], [1.0, 1.0], [-1.0, -3.0]]
     assert merged["model.norm.weight"].tolist() == [5.0]
     # A small update is not rounded away.
     small = {name: value * 1e-2 if "lora_" in name else value for name, value in weights.items()}
-    updated = lora.merged(small, Model(lora_rank=1, lora_alpha=2))["model.layers.0.self_attn.q_proj.weight"]
+    updated = lora_merged(small, Model(lora_rank=1, lora_alpha=2))["model.layers.0.self_attn.q_proj.weight"]
     assert updated[0].tolist() == pytest.approx([1.0006, 1.0012])
-    assert lora.merged(weights, Model()) is weights
+    assert lora_merged(weights, Model()) is weights

@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.model_facts import encode, resolve, tokenizer
+from mcpo_cli.model_facts import resolve, tokenizer
 from tests.errors import refused
-from tests.models import untrained
+from tests.models import encoded, untrained
 
 
 @pytest.fixture(scope="module")
@@ -89,17 +89,15 @@ def test_the_number_format_is_the_configs_or_else_the_weights(folder: Path) -> N
 
 def test_prompts_as_they_stand_or_as_a_turn(folder: Path) -> None:
     plain = resolve(str(folder))
-    ids = encode(plain, "3 + 4", chat=False)
+    ids = encoded(plain, "3 + 4")
     assert tokenizer(plain).decode(ids) == "3 + 4"
-    with refused("bad_model"):
-        encode(plain, "3 + 4", chat=True)
 
     template = "{% for m in messages %}A {{ m.content }} {% endfor %}{% if add_generation_prompt %}={% endif %}"
     (folder / "chat_template.jinja").write_text(template)
     chat = resolve(str(folder))
     assert chat.chat_template
     assert chat.digest != plain.digest
-    assert tokenizer(chat).decode(encode(chat, "3 + 4", chat=True)) == "A 3 + 4 ="
+    assert tokenizer(chat).decode(encoded(chat, "3 + 4", chat=True)) == "A 3 + 4 ="
 
 
 def split(folder: Path) -> None:

@@ -223,7 +223,7 @@ def test_the_identity_of_a_run_names_the_plug_ins_that_decide_it(plugin_folder: 
 def test_a_task_and_its_grader_decide_the_base_policy_or_the_run(plugin_folder: Path) -> None:
     task = "from mcpo_cli.tasks.chains import Arithmetic\n\n\nclass Chained(Arithmetic):\n    name = 'chained'\n"
     write(plugin_folder / "chained.py", f"{task}    grader = 'strict'\n")
-    write(plugin_folder / "strict.py", "INTEGERS = False\n\ndef version(): return '1'\n\ndef grade(*_): return None\n")
+    write(plugin_folder / "strict.py", "def version(): return '1'\n\ndef grade(*_): return None\n")
     (spec,) = load.load(["task=chained"])
     assert spec.plugins.keys() == {"task chained", "grader strict"}
     before = spec.base_id

@@ -18,7 +18,7 @@ from mcpo_cli.config.load import from_dict, groups, load, preset_model
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation import scope
-from mcpo_cli.model_facts import fingerprint
+from mcpo_cli.model_files import fingerprint
 from tests.errors import refused
 from tests.models import existing, untrained
 

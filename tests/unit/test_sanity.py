@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.local import policy as policies
+from mcpo_cli.backends.local.batch import Sampled
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.backends.local.tokenizer import build
-from mcpo_cli.backends.local.train import Sampled
 from mcpo_cli.backends.measure import Graded
 from mcpo_cli.config.schema import Model
 from mcpo_cli.data.base import Problem

@@ -11,7 +11,7 @@ from typing import Any
 import grimp
 import pytest
 
-from mcpo_cli.analysis import artifacts, sources
+from mcpo_cli.analysis import artifacts
 from mcpo_cli.config.plan import Plan, from_suite
 from tests.fakes import write_runs
 
@@ -55,10 +55,12 @@ def test_no_module_that_artifacts_import_is_left_out() -> None:
     roots = ["mcpo_cli.analysis.artifacts", *declared]
     needed = {module for root in roots for module in (root, *graph.find_upstream_modules(root))}
     hashed = {path.resolve() for path in artifacts.code_files()}
-    files = {module: sources._file(ROOT / module.replace(".", "/")) for module in needed}
-    assert [module for module, path in files.items() if path and path.resolve() not in hashed] == []
+    paths = {module: ROOT / module.replace(".", "/") for module in needed}
+    files = {module: {path.with_suffix(".py"), path / "__init__.py"} for module, path in paths.items()}
+    assert [module for module, either in files.items() if not either & hashed] == []
     assert {"mcpo_cli.methods.base", "mcpo_cli.runs.journal", "mcpo_cli.probes.run"} <= needed
-    for package in ("backends/local", "backends/verl", "store", "scheduling", "commands", "evaluation"):
+    for package in artifacts.INDEPENDENT:
+        assert (ROOT / "mcpo_cli" / package).is_dir()
         assert not [path for path in hashed if path.is_relative_to(ROOT / "mcpo_cli" / package)]
 
 
@@ -90,27 +92,3 @@ def test_another_query_weight_makes_its_figures_stale_and_a_backend_does_not(
     assert text.count("(p * (1 - p)) ** 0.5") == 1
     formula.write_text(text.replace("(p * (1 - p)) ** 0.5", "(p * (1 - p)) ** 0.25"), encoding="utf-8")
     assert build(CURVES, mcpo_home, code)[0] == dict.fromkeys(CURVES, False)
-
-
-def test_imports_are_followed_wherever_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also of a package outside this one, and without running a line of it."""
-    files = {
-        "mine/__init__.py": "",
-        "mine/figure.py": "raise SystemExit\ndef build():\n    from . import late\n    from .deep.inner import name\n",
-        "mine/late.py": "import os, mine.found\n",
-        "mine/deep/__init__.py": "",
-        "mine/deep/inner.py": "name = 1\n",
-        "mine/found/__init__.py": "from mcpo_cli import plugins\nPACKAGE = 'mine.named'\n",
-        "mine/found/by_scanning.py": "",
-        "mine/named/__init__.py": "",
-        "mine/named/in_a_string.py": "",
-        "mine/unused.py": "",
-        "alone.py": "import mine.deep\n",
-    }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    reached = [path.relative_to(tmp_path).as_posix() for path in sources.reached(["mine.figure", "alone"])]
-    assert sorted(reached) == sorted(files.keys() - {"mine/unused.py"})
-    assert not [name for name in sys.modules if name.partition(".")[0] in ("mine", "alone")]

@@ -16,7 +16,7 @@ from mcpo_cli.analysis import claims, response, verdicts
 from mcpo_cli.analysis.claims import Claim, Precondition
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.tables.claims import claims_table, verdict_grid, verdict_of
-from mcpo_cli.analysis.verdicts import Outcome, judged, outcome
+from mcpo_cli.analysis.verdicts import Outcome, decided, outcome
 from mcpo_cli.config import plan
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.workload import eval_steps
@@ -39,7 +39,7 @@ def plain(claim: Claim, values: list[float]) -> Outcome:
 def test_the_declared_rule_decides_and_is_printed() -> None:
     """p is .03 twice: decided by itself, each is supported; as a family of two, none is."""
     values = [0.028, 0.058, 0.038, 0.098]
-    found, registered = (judged([plain(claim, values)] * 2)[0] for claim in (GREATER, HOLM))
+    found, registered = (decided([plain(claim, values)] * 2)[0] for claim in (GREATER, HOLM))
     assert found.p == registered.p == pytest.approx(scipy_stats.ttest_1samp(values, 0).pvalue)
     assert ALPHA / 2 < found.p < ALPHA
     assert [one.verdict for one in (found, registered)] == ["supported", "unresolved"]
@@ -51,7 +51,7 @@ def test_the_90_percent_interval_decides_where_it_was_registered() -> None:
     """Two one-sided tests at level .05: inside by them, not by the 95 % interval."""
     values = [0.0054, -0.0108, 0.0198, 0.0]
     rules = ("nominal", "90% interval")
-    found = {rule: judged([plain(dataclasses.replace(WITHIN, decide=rule), values)])[0] for rule in rules}
+    found = {rule: decided([plain(dataclasses.replace(WITHIN, decide=rule), values)])[0] for rule in rules}
     interval = scipy_stats.ttest_1samp(values, 0).confidence_interval
     assert -0.02 < interval(0.9).low < interval(0.9).high < 0.02 < interval(0.95).high
     assert {rule: one.verdict for rule, one in found.items()} == {"nominal": "unresolved", "90% interval": "supported"}
@@ -68,7 +68,7 @@ def test_the_90_percent_interval_decides_where_it_was_registered() -> None:
     ],
 )
 def test_a_margin_makes_no_difference_a_verdict(values: list[float], margin: float, expected: str) -> None:
-    (found,) = judged([plain(dataclasses.replace(GREATER, margin=margin), values)])
+    (found,) = decided([plain(dataclasses.replace(GREATER, margin=margin), values)])
     assert found.verdict == expected
     if expected == "no difference":
         assert verdict_of(found) == "no difference larger than 0.01 (Holm)"
@@ -79,7 +79,7 @@ VALUES = st.lists(st.floats(-0.1, 0.1), min_size=3, max_size=8).filter(lambda va
 
 @given(VALUES, st.floats(0.001, 0.2))
 def test_no_difference_is_the_90_percent_interval_within_the_margin(values: list[float], margin: float) -> None:
-    (found,) = judged([plain(dataclasses.replace(GREATER, margin=margin), values)])
+    (found,) = decided([plain(dataclasses.replace(GREATER, margin=margin), values)])
     interval = scipy_stats.ttest_1samp(values, 0).confidence_interval(0.9)
     inside = max(-interval.low, interval.high)
     if found.p > ALPHA and abs(inside - margin) > 1e-9:
@@ -92,7 +92,7 @@ def test_every_part_must_be_without_a_difference() -> None:
     close, far = [0.003, -0.002, 0.004, -0.001], [0.03, -0.02, 0.04, -0.01]
     claim = dataclasses.replace(GREATER, margin=0.01)
     for parts, expected in (({"a": close, "b": close}, "no difference"), ({"a": close, "b": far}, "unresolved")):
-        assert judged([outcome(claim, "toy-s", "drift", parts)])[0].verdict == expected
+        assert decided([outcome(claim, "toy-s", "drift", parts)])[0].verdict == expected
 
 
 @pytest.mark.parametrize("true", [0.0, 0.01])
@@ -100,7 +100,7 @@ def test_no_difference_is_wrong_in_at_most_a_twentieth_of_the_cases(true: float)
     """At a true difference of the margin; without one it is the answer that six seeds of sd .006 mostly give."""
     rng = np.random.default_rng(0)
     claim = dataclasses.replace(GREATER, margin=0.01)
-    found = [judged([plain(claim, list(rng.normal(true, 0.006, 6)))])[0].verdict for _ in range(600)]
+    found = [decided([plain(claim, list(rng.normal(true, 0.006, 6)))])[0].verdict for _ in range(600)]
     share = found.count("no difference") / 600
     assert share > 0.5 if true == 0 else share <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 600)
 
@@ -193,7 +193,7 @@ def test_points_that_share_base_policy_and_seed_are_one_cluster() -> None:
 def test_a_claim_along_a_quantity(values: list[float], places: list[float], verdict: str, why: str) -> None:
     claim = dataclasses.replace(GREATER, along="drift")
     seeds = [(0, seed) for seed in range(len(values))]
-    (found,) = judged([verdicts.correlated(claim, "", "", values, places, seeds)])
+    (found,) = decided([verdicts.correlated(claim, "", "", values, places, seeds)])
     assert found.verdict == verdict
     assert why in found.why
     assert bool(found.why) == math.isnan(found.p)
@@ -216,7 +216,7 @@ def test_committed_verdicts_follow_from_their_rows_per_run() -> None:
     table = pd.read_csv(RESULTS / "claims.csv", low_memory=False)
     tests, runs = table[table["block"] == "test"].set_index("claim"), table[table["block"] == "run"]
     declared = claims.read(EXPERIMENTS / "claims.yaml")
-    again = judged([_from_rows(claim, runs[runs["suite"] == claim.suite]) for claim in declared])
+    again = decided([_from_rows(claim, runs[runs["suite"] == claim.suite]) for claim in declared])
     assert len(again) == len(tests)
     for one in again:
         row = tests.loc[one.claim.id]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli import tasks
-from mcpo_cli.commands import about
+from mcpo_cli.commands import components
 from mcpo_cli.errors import Findings, McpoError
 from mcpo_cli.testing import TASK_CHECKS, check_task
 from mcpo_cli.testing.tasks import Checked
@@ -98,9 +98,9 @@ def test_a_small_task_has_one_message_a_cause_and_fixes_that_work(
     (plugin_folder / "letters.py").write_text(source, encoding="utf-8")
     forget_plugins()
     with pytest.raises(Findings) as raised:
-        about.check_task("letters")
+        components.check_task("letters")
     fixes = re.findall(r"fix: (\S+=\d+)", capsys.readouterr().out)
     assert [fix.partition("=")[0] for fix in fixes] == ["train.prompts", "eval.problems"]
     outcomes = {one["name"]: one for one in raised.value.data["checks"]}
     assert sum(not one["passed"] and one["checked"] for one in outcomes.values()) == 2
-    about.check_task("letters", fixes)
+    components.check_task("letters", fixes)

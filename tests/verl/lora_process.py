@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from verl.utils.distributed import initialize_global_process_group_ray
 
-from mcpo_cli.backends.verl import checkpoint, engine, lora
+from mcpo_cli.backends.verl import checkpoint, engine
 from mcpo_cli.config.load import load
 from tests.verl import fsdp
 
@@ -43,7 +43,7 @@ def main(folder: Path) -> None:
     mine = list(range(len(batch["responses"])))[rank::ranks]
     full = fsdp.engine(load(list(TOY))[0], folder / "model")
     built = fsdp.engine(load([*TOY, *SETTINGS])[0], folder / "model")
-    lora.draw(SEED, built)
+    engine.draw_lora(SEED, built)
     trained = [(name, p) for name, p in built.module.named_parameters() if p.requires_grad]
     found: dict[str, Any] = {"drawn": {name: p.detach().full_tensor().clone() for name, p in trained}}
     engine.remember("previous_policy", built)

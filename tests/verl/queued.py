@@ -20,11 +20,11 @@ def graded(rollouts: Rollouts, method: Method, right_P: Sequence[int], max_respo
     device, G = rollouts.length_PG.device, rollouts.length_PG.shape[1]
     correct_PG = torch.arange(G, device=device) < torch.tensor(right_P, device=device)[:, None]
     reward_PG = correct_PG.double() - rollouts.length_PG.double() / 40
-    place_P = torch.arange(len(right_P), device=device)
+    index_P = torch.arange(len(right_P), device=device)
     tokens = {"logp_PGT": rollouts.logp_PGT, "entropy_PGT": rollouts.entropy_PGT}
-    step = Step(reward_PG, correct_PG, rollouts.length_PG, place_P, max_response=max_response, **tokens)
+    step = Step(reward_PG, correct_PG, rollouts.length_PG, index_P, max_response=max_response, **tokens)
     signals, _ = method.signals(step, {})
-    return GradedBatch(rollouts, correct_PG, signals, place_P)
+    return GradedBatch(rollouts, correct_PG, signals, index_P)
 
 
 def sequences(rollouts: Rollouts) -> dict[str, list[torch.Tensor]]:

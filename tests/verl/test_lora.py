@@ -10,7 +10,9 @@ from transformers import AutoModelForCausalLM
 
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.verl import checkpoint
-from mcpo_cli.backends.verl.lora import PREFIX, A, B
+from mcpo_cli.backends.verl.checkpoint import LORA_A as A
+from mcpo_cli.backends.verl.checkpoint import LORA_B as B
+from mcpo_cli.backends.verl.checkpoint import PEFT_PREFIX as PREFIX
 from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
 from mcpo_cli.runs.journal import Journal, read_json, read_lines

@@ -186,7 +186,7 @@ def test_a_checkpoint_is_written_before_the_rollout_engine_wakes_and_complete_af
         records=SimpleNamespace(
             channel=channel, journal=journal, phase=does("-"), step=does("record"), close=does("-")
         ),
-        spent=SimpleNamespace(add=lambda **_: None, evaluation_due=True),
+        costs=SimpleNamespace(add=lambda **_: None, evaluation_due=True),
         step=step,
         write_checkpoint=does("write"),
         on_step_end=does("wake"),

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.verl
     [((0.0, 0.0, 0.0), 0.0), ((0.3, 0.0, 0.0), 0.3 / math.sqrt(3)), ((0.0, 0.3, 0.0), 0.6 / math.sqrt(3))],
 )
 def test_a_change_that_is_linear_in_the_step_is_no_rounding(noise: tuple[float, ...], rounding: float) -> None:
-    from mcpo_cli.backends.verl.rounding import rounding_and_drift
+    from mcpo_cli.backends.verl.engine import rounding_and_drift
 
     start, drift = torch.tensor([-1.0, -2.0]), torch.tensor([0.5, -0.5])
     before, half_way, after = (start + share * drift + own for share, own in zip((0, 0.5, 1), noise, strict=True))
@@ -77,17 +77,17 @@ class Passes:
 
 def measured(monkeypatch: pytest.MonkeyPatch, passes: Passes) -> tuple[dict[str, float], Tensor]:
     """Over a step of these weights: what is measured, and the change that was seen."""
-    from mcpo_cli.backends.verl import rounding
+    from mcpo_cli.backends.verl import engine
 
     before = passes.log_probs_now()
     ragged = SimpleNamespace(
         old_log_probs=lambda _: before.flatten(),
         newest_log_probs=lambda _: SimpleNamespace(values=passes.newest.flatten),
     )
-    monkeypatch.setattr(rounding, "queue", ragged)
+    monkeypatch.setattr(engine, "queue", ragged)
     batch: Any = SimpleNamespace(keys=["a"])
     batch.select_keys = lambda keys: SimpleNamespace(keys=keys)
-    begun = rounding.Rounding(passes, batch)
+    begun = engine.Rounding(passes, batch)
     passes.step()
     moved = [weight.clone() for weight in passes.weights()]
     found = begun.over_step()

@@ -17,9 +17,9 @@ from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.evaluation.engines import Request, Sample, Sampling, open_engine
 from mcpo_cli.grading.simple import TRACE
-from mcpo_cli.model_facts import ModelFacts, encode, resolve
+from mcpo_cli.model_facts import ModelFacts, resolve
 from mcpo_cli.seeds import stream
-from tests.models import untrained
+from tests.models import encoded, untrained
 
 pytestmark = pytest.mark.vllm
 
@@ -48,7 +48,7 @@ def requests(facts: ModelFacts, problems: Sequence[Problem], samples: int, strea
     return [
         Request(
             problem.text,
-            encode(facts, problem.text, chat=False),
+            encoded(facts, problem.text),
             tuple(stream(0, stream_name, number, i) for i in range(samples)),
         )
         for number, problem in enumerate(problems)
@@ -139,11 +139,11 @@ def test_responses_end_where_those_of_transformers_do(
 
 def test_only_data_goes_to_stdout(random_model: ModelFacts) -> None:
     code = (
-        "import sys; from mcpo_cli.model_facts import resolve, encode\n"
+        "import sys; from mcpo_cli.model_facts import resolve, tokenizer\n"
         "from mcpo_cli.evaluation.engines import Request, Sampling, open_engine\n"
         "facts = resolve(sys.argv[1])\n"
         "engine = open_engine('vllm', facts, Sampling(0.7, 1.0, 5, facts.stop_ids), device='cpu')\n"
-        "found = dict(engine.generate([Request('one', encode(facts, '1 + 1 =', False), (1, 2))]))\n"
+        "found = dict(engine.generate([Request('one', tuple(tokenizer(facts)('1 + 1 =')['input_ids']), (1, 2))]))\n"
         "print(engine.version, len(found['one']))"
     )
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""How figures look: sizes, one look per arm, panels, curves with seed bands, ticks, and files."""
+"""The style of figures: sizes, one look per arm, panels, curves with seed bands, ticks, and files."""
 
 import io
 import math
@@ -45,7 +45,7 @@ Draw = Callable[[Axes, pd.DataFrame], None]
 
 
 class Look(NamedTuple):
-    """How an arm is drawn: colour (Okabe and Ito's colour-blind safe palette), line style, marker."""
+    """The look of an arm: colour (Okabe and Ito's colour-blind safe palette), line style, marker."""
 
     color: str
     linestyle: Any = "-"
@@ -172,7 +172,7 @@ def grid(
         split[value] = [own] if together else batches(own)
     values = [(value, shown, part) for value, parts in split.items() for part, shown in enumerate(parts)]
     most = max(map(len, split.values()))
-    # The parts of a panel stand side by side, with one y-axis.
+    # The parts of a panel are side by side, with one y-axis.
     lines = len(split) if most > 1 else math.ceil(len(values) / ABREAST)
     columns = most if most > 1 else math.ceil(len(values) / lines)
     padded = values + [(None, [], 0)] * (lines * columns - len(values))
@@ -204,7 +204,7 @@ def grid(
 
 
 def _part(number: int, parts: int) -> str:
-    """What the title of a panel ends with that shows some of its arms."""
+    """The end of the title of a panel that shows some of the arms."""
     return f" ({number + 1} of {parts})" if parts > 1 else ""
 
 
@@ -224,19 +224,19 @@ def legend(figure: Figure) -> None:
         figure.set_figheight(figure.get_figheight() + LINE * math.ceil(len(entries) / columns))
 
 
-def blank(words: str) -> Figure:
-    """A figure that contains only the text `words`."""
+def blank(text: str) -> Figure:
+    """A figure that contains only `text`."""
     with drawing():
         figure, (axes,) = canvas(height=1.2)
         axes.set_axis_off()
-        remark(axes, words)
+        remark(axes, text)
     return figure
 
 
-def remark(axes: Axes, words: str) -> None:
-    """Write `words` into the middle of a panel."""
-    text = axes.text(0.5, 0.5, words, ha="center", va="center", wrap=True, transform=axes.transAxes)
-    text.set_backgroundcolor("white")
+def remark(axes: Axes, text: str) -> None:
+    """Write `text` into the middle of a panel."""
+    shown = axes.text(0.5, 0.5, text, ha="center", va="center", wrap=True, transform=axes.transAxes)
+    shown.set_backgroundcolor("white")
 
 
 def curves(
@@ -268,7 +268,7 @@ def curves(
         every: Any = 1 if points else math.ceil(len(here) / MARKERS)
         if "measured" in data:
             whole = data[data["arm"] == arm].groupby(x)["measured"].all()
-            every = [place for place, at in enumerate(here.index) if whole[at]]
+            every = [index for index, at in enumerate(here.index) if whole[at]]
         drawn = {"color": look.color, "linestyle": look.linestyle, "marker": look.marker, "label": arm, **style}
         axes.plot(here.index, here.mean(axis=1), markersize=3, markevery=every, **drawn)
         if band and here.shape[1] > 1:
@@ -278,7 +278,7 @@ def curves(
 
 
 def named(axes: Axes, band: str) -> None:
-    """Add what bands show to the legend."""
+    """Add the meaning of bands to the legend."""
     axes.fill_between([], [], [], facecolor=(GREY, 0.25), edgecolor=(GREY, 0.5), lw=0.4, label=band)
 
 
@@ -288,7 +288,7 @@ def reference(axes: Axes, value: float, label: str) -> None:
 
 
 def titled(title: str, runs: Runs) -> str:
-    """`title` with scale, regime, seeds and size of a step of the runs, as far as these share them."""
+    """`title` with those of scale, regime, seeds and size of a step that all runs share."""
     specs = [cell.spec for cell in runs.cells]
     seeds = len({(spec.seed_of_base, spec.seed) for spec in specs})
     facts = [
@@ -297,12 +297,12 @@ def titled(title: str, runs: Runs) -> str:
         [f"{seeds} seed{'s' if seeds > 1 else ''}"],
         dict.fromkeys(f"{spec.train.prompts} prompts x {spec.train.rollouts} rollouts a step" for spec in specs),
     ]
-    return f"{title} ({', '.join(words for (words, *others) in facts if not others)})"
+    return f"{title} ({', '.join(first for (first, *others) in facts if not others)})"
 
 
-def percent(axes: Axes, axis: str = "y") -> None:
-    """Label shares as percentages."""
-    getattr(axes, f"{axis}axis").set_major_formatter(lambda share, _: f"{100 * share:.6g}%")
+def percent(axes: Axes) -> None:
+    """Label shares on the y-axis as percentages."""
+    axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.6g}%")
 
 
 def points(axes: Axes, axis: str = "y") -> None:

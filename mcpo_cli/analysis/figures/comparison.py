@@ -13,7 +13,7 @@ from mcpo_cli.analysis.equal_cost import AVERAGE, UNITS
 from mcpo_cli.analysis.figures import base
 
 PROFILE = "profile"
-"""In the place of an axis."""
+"""Used as an axis."""
 
 
 def figure(compared: Comparison) -> Figure:
@@ -23,12 +23,12 @@ def figure(compared: Comparison) -> Figure:
         width = base.COLUMN if len(columns) == 1 else base.PAGE
         drawn, panels = base.canvas(len(compared.axes) + 1, len(columns), width=width, height=1.7, sharey="row")
         cells = product([*compared.axes, PROFILE], columns)
-        for place, (panel, (at, (model, arms))) in enumerate(zip(panels, cells, strict=True)):
+        for index, (panel, (at, (model, arms))) in enumerate(zip(panels, cells, strict=True)):
             if at == PROFILE:
                 _profile(panel, _of(compared.final, model, arms), compared.metric)
             else:
                 _curves(panel, compared, at, model, arms)
-            if place % len(columns):
+            if index % len(columns):
                 panel.set_ylabel("")
                 panel.tick_params(labelleft=False)
         for panel, (model, _) in zip(panels, columns, strict=False):

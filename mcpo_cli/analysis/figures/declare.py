@@ -22,7 +22,7 @@ UNKNOWN = "not measured"
 class Quantity(NamedTuple):
     """A number in a caption, for each arm."""
 
-    words: str
+    name: str
     values: "pd.Series[Any]"
     """Indexed by arm and model, and by PAIR if each run has a value. Text is shown as it is."""
     unit: str = ""
@@ -38,7 +38,7 @@ class Quantity(NamedTuple):
 def caption(about: str, *quantities: Quantity) -> str:
     """`Pass@1 at step 0 and at step 9 (mean and range of 3 runs): MCPO (toy-s) 0.120 (0.098 to 0.145), 0.412 (...).`
 
-    It begins with `about` and the quantities' words. An arm without any measured quantity is left out.
+    It begins with `about` and the quantities' names. An arm without any measured quantity is left out.
     """
     texts: dict[str, dict[str, str]] = {}
     runs = 0
@@ -48,16 +48,16 @@ def caption(about: str, *quantities: Quantity) -> str:
         for key, values in groups:
             names = dict(zip(levels, key, strict=True))
             label = names.pop("arm") + (f" ({', '.join(names.values())})" if names else "")
-            texts.setdefault(label, {})[quantity.words] = quantity.text(values)
+            texts.setdefault(label, {})[quantity.name] = quantity.text(values)
             runs = max(runs, len(values) if len(levels) < quantity.values.index.nlevels else 0)
-    *most, last = (quantity.words for quantity in quantities)
-    words = " and ".join([", ".join(most), last] if most else [last])
+    *most, last = (quantity.name for quantity in quantities)
+    listed = " and ".join([", ".join(most), last] if most else [last])
     parts = [
-        f"{label} {', '.join(found.get(quantity.words, UNKNOWN) for quantity in quantities)}"
+        f"{label} {', '.join(found.get(quantity.name, UNKNOWN) for quantity in quantities)}"
         for label, found in texts.items()
         if {*found.values()} != {UNKNOWN}
     ]
-    head = " ".join(filter(None, [about, words, f"({_runs(runs)})" if runs else ""]))
+    head = " ".join(filter(None, [about, listed, f"({_runs(runs)})" if runs else ""]))
     return f"{head}: {'; '.join(parts) or UNKNOWN}."
 
 
@@ -108,8 +108,8 @@ def left_out(data: pd.DataFrame, runs: Runs, what: str) -> list[str]:
 
 def nothing(title: str, runs: Runs, what: str, data: pd.DataFrame) -> Product:
     """The product if no run recorded `what`. data: an empty frame with the figure's columns."""
-    words = f"No run recorded {what}."
-    return Product(base.titled(title, runs), words, data, figure=base.blank(words))
+    sentence = f"No run recorded {what}."
+    return Product(base.titled(title, runs), sentence, data, figure=base.blank(sentence))
 
 
 def published(figure: str) -> dict[str, Any]:
@@ -140,14 +140,14 @@ def lines(
 
 
 class Content(NamedTuple):
-    """What a figure shows of its runs."""
+    """The content of a figure."""
 
     rows: pd.DataFrame
     """Tidy rows with KEYS, and `run_id` where a row belongs to one run; no rows if nothing was recorded."""
-    words: str
+    sentence: str
     """The caption; not used if there are no rows."""
     notes: Sequence[str] = ()
-    """How to read it, besides bands and runs without rows."""
+    """Explanations, besides those of bands and of runs without rows."""
     drawn: pd.DataFrame | None = None
     """The rows that are drawn, if they differ from `rows`."""
 
@@ -179,14 +179,14 @@ def figure(
         runs = data[suite]
         chosen = arms(runs) if callable(arms) else arms
         runs = runs.of(chosen) if chosen else runs
-        rows, words, notes, drawn = show(runs)
+        rows, sentence, notes, drawn = show(runs)
         if rows.empty:
             return nothing(title, runs, what, rows)
         drawn = rows if drawn is None else drawn
         picture = base.grid(drawn, by, *draws, **layout) if by else base.panels(drawn, *draws, **layout)
         notes = [*([band_note(rows)] if band else []), *notes]
         notes += left_out(rows, runs, what) if "run_id" in rows else []
-        return Product(base.titled(title, runs), words, rows, notes=notes, figure=picture)
+        return Product(base.titled(title, runs), sentence, rows, notes=notes, figure=picture)
 
     def declare(show: Callable[[Runs], Content]) -> Artifact:
         place = f"Figure {name.removeprefix('fig')}" if section == "paper" else ""

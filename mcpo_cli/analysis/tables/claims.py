@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.analysis import claims, words
+from mcpo_cli.analysis import claims, render
 from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS
@@ -60,7 +60,7 @@ OPEN = ("unresolved", "too few runs", "not computable")
 def claims_table(path: Path, title: str = "", section: Section = "claims") -> Artifact:
     """The artifact of the claims in the file `path`: a row per test and one per run. title: else names the file.
 
-    Results of more runs than a reader trains can stand in `results/NAME.csv` beside `NAME.yaml`, as this artifact wrote
+    Results of more runs than a reader trains may be in `results/NAME.csv` beside `NAME.yaml`, as this artifact wrote
     them; their verdicts on the same model and regime are shown beside those of the reader's runs.
 
     Raises:
@@ -117,8 +117,8 @@ def _runs(declared: Sequence[Claim], data: Mapping[str, Runs]) -> Iterator[Row]:
     for suite, runs in data.items():
         of_suite = [claim for claim in declared if claim.suite == suite]
         names = dict.fromkeys(name for claim in of_suite for name in claim.statistics)
-        arms = dict.fromkeys(arm for claim in of_suite for arm in claim.arms)
-        for row in measured.per_run(runs.of(list(arms)), {name: STATISTICS[name].measure for name in names}):
+        arms = {arm for claim in of_suite for arm in claim.arms}
+        for row in measured.per_run(runs, {name: STATISTICS[name].measure for name in names}, arms):
             yield {**row, "suite": suite}
 
 
@@ -220,7 +220,7 @@ def _against(claim: Claim) -> str:
 
 def _number(value: float, claim: Claim) -> str:
     """The value as text, with a sign if the claim compares two arms."""
-    return words.number(value, "+.4f" if claim.baseline else ".4f")
+    return render.number(value, "+.4f" if claim.baseline else ".4f")
 
 
 def _interval(one: Outcome) -> str:
@@ -229,7 +229,7 @@ def _interval(one: Outcome) -> str:
 
 
 def _p(value: float) -> str:
-    return "<.0001" if value < 1e-4 else words.p_value(value)
+    return "<.0001" if value < 1e-4 else render.p_value(value)
 
 
 def _row(one: Outcome) -> dict[str, Any]:

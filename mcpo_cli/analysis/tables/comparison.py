@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.analysis import words
+from mcpo_cli.analysis import render
 from mcpo_cli.analysis.comparison import Choice, Comparison, Row, compare, in_a_word, records
 from mcpo_cli.analysis.equal_cost import AVERAGE, BEFORE, UNITS
 from mcpo_cli.analysis.figures import comparison as figures
@@ -23,8 +23,8 @@ from mcpo_cli.statistics import power
 from mcpo_cli.statistics.variance import ADVICE
 
 STANDS_FOR = {"toy-s": "Qwen3-8B-Base", "toy-m": "Qwen3-14B-Base"}
-PLACES = {"table1": "Table 1", "table2": "Table 2"}
-"""Where the paper has the table of a suite."""
+PAPER_TABLES = {"table1": "Table 1", "table2": "Table 2"}
+"""The paper's table of a suite."""
 PAPERS = {"pass@1": "pass@1", "best@8": "pass@8"}
 """Our name of a metric -> the paper's."""
 MARKS = {"clean": "", "dirty": " *", "unknown": " ?"}
@@ -32,8 +32,8 @@ COLUMNS = (
     "block", "model", "arm", "tier", "metric", "mean", "at", "cost", "baseline", "low", "high", "sd", "p", "p_holm",
     "family", "seeds_above", "seeds", "collapsed", "failed", "problems", "samples", "run_ids", "trees",
 )  # fmt: skip
-"""Of the CSV file: one number per row with its uncertainty and provenance. `block`: measured, before training, gain
-(arm minus before training), difference (arm minus baseline), mean, iqm, better or mean difference over tiers and
+"""Columns of the CSV file: one number per row with its uncertainty and provenance. `block`: measured, before training,
+gain (arm minus before training), difference (arm minus baseline), mean, iqm, better or mean difference over tiers and
 models, sd base and the like (components of the headline's difference), curve, or the label of the published numbers."""
 BY_DEFAULT = Choice()
 
@@ -46,8 +46,8 @@ def comparison(suite: str, choice: Choice = BY_DEFAULT, name: str = "") -> Artif
     """
     about, stem = plan.read(suite), load.stem(suite)
     chosen = replace(choice, baseline=choice.baseline or about.baseline, metric=choice.metric or about.metric)
-    section: Section = "paper" if stem in PLACES else "beyond"
-    title, place = about.title or stem, "" if name else PLACES.get(stem, "")
+    section: Section = "paper" if stem in PAPER_TABLES else "beyond"
+    title, place = about.title or stem, "" if name else PAPER_TABLES.get(stem, "")
 
     def build(data: Mapping[str, Runs]) -> Product:
         return _product(name or stem, title, data[suite], chosen, about.smallest_effect)
@@ -68,7 +68,7 @@ def of_runs(runs: Plan, name: str, choice: Choice) -> Artifact:
 
 def _product(name: str, title: str, runs: Runs, choice: Choice, smallest: float) -> Product:
     compared = compare(runs, choice)
-    paper = read_yaml(PAPER) if runs.plan.suite in PLACES else None
+    paper = read_yaml(PAPER) if runs.plan.suite in PAPER_TABLES else None
     grids = list(_Grids(compared, paper, smallest).all())
     full = f"{name}: {title} (scale {compared.spec.scale}, regime {compared.spec.regime})"
     notes = comparison_notes.notes(compared, runs, paper)
@@ -129,7 +129,7 @@ def _runs(compared: Comparison, row: Row, *arms: str) -> Row:
 
 
 def _ended(compared: Comparison, row: Row) -> Row:
-    """How the runs of the row's arm ended."""
+    """Counts of the runs of the row's arm, by how they ended."""
     outcomes = [run["outcome"] for run in records(compared.runs, model=row["model"], arm=row["arm"])]
     return {"runs": len(outcomes)} | {name: outcomes.count(name) for name in ("collapsed", "failed")}
 
@@ -139,14 +139,18 @@ def _sentence(compared: Comparison) -> str:
     outcomes = list(compared.runs["outcome"])
     counts = [f"{outcomes.count(name)} {name}" for name in ("failed", "collapsed") if name in outcomes]
     ended = [f"Of {len(outcomes)} runs {' and '.join(counts)}."] if counts else []
-    return " ".join([_found(compared), *against_before(compared), *ended, *comparison_notes.same_runs(compared)])
+    same = [
+        f"{arm} and {first} have equal settings and are the same runs, so there is nothing to compare between them."
+        for arm, first in compared.plan.same.items()
+    ]
+    return " ".join([_found(compared), *against_before(compared), *ended, *same])
 
 
 def _found(compared: Comparison) -> str:
     if compared.headline.empty:
         scores = records(compared.scores, metric=compared.metric, at=compared.axes[0])
         means = [f"{_share(one)} on {one['tier']} ({one['model']})" for one in scores if one["tier"] != AVERAGE]
-        return words.caption(f"{compared.metric} of {compared.baseline}, 95% interval over seeds", means)
+        return f"{compared.metric} of {compared.baseline}, 95% interval over seeds: {'; '.join(means)}."
     parts = [
         f"at equal {_equal(compared, at)}: "
         + ", ".join(_in_words(compared, one) for one in records(compared.headline, at=at))
@@ -191,7 +195,7 @@ class _Grids:
         yield self._gains()
         for model in compared.models:
             if rows := records(compared.differences, model=model, family="others"):
-                title = f"{model} at equal {_words(at)}: minus {compared.baseline}, paired by seed"
+                title = f"{model} at equal {_spaced(at)}: minus {compared.baseline}, paired by seed"
                 yield Grid.of(title, rows, DIFFERENCES, labels=3, is_detail=True)
         yield self._aggregates()
         if compared.components:
@@ -202,26 +206,26 @@ class _Grids:
             yield _published_grid(self.paper, compared.plan.suite)
 
     def _headline(self) -> Grid:
-        """The score of each arm and its difference from the baseline; an axis that says the same again is left out."""
+        """The score of each arm and its difference from the baseline; an axis that repeats another one is left out."""
         compared, axes = self.compared, self.compared.shown_axes
         rows = [one for at in axes for one in records(compared.scores, at=at, tier=AVERAGE, metric=compared.metric)]
         found = {(one["at"], one["model"], one["arm"]): one for one in records(compared.headline)}
         gains = {(one["at"], one["model"], one["arm"]): one for one in records(compared.gains, metric=compared.metric)}
 
-        def place(row: Row) -> tuple[str, str, str]:
+        def key(row: Row) -> tuple[str, str, str]:
             return row["at"], row["model"], row["arm"]
 
         def of(name: Callable[[Row], str]) -> Callable[[Row], str]:
-            return lambda row: name(found[place(row)]) if place(row) in found else ""
+            return lambda row: name(found[key(row)]) if key(row) in found else ""
 
         columns: dict[str, str | Callable[[Row], str]] = {
             "equal": lambda row: _equal(compared, row["at"]),
             "model": "model",
             "arm": "arm",
-            "before": lambda row: f"{gains[place(row)]['before']:.3f}",
-            compared.metric: lambda row: f"{row['mean']:.3f} {gains[place(row)]['mark']}".rstrip(),
+            "before": lambda row: f"{gains[key(row)]['before']:.3f}",
+            compared.metric: lambda row: f"{row['mean']:.3f} {gains[key(row)]['mark']}".rstrip(),
             f"minus {compared.baseline}": of(_change),
-            "p Holm": of(lambda one: words.p_value(one["p_holm"])),
+            "p Holm": of(lambda one: render.p_value(one["p_holm"])),
             "pairs": of(lambda one: str(one["seeds"])),
             "verdict": of(lambda one: in_a_word(one["verdict"])),
         }
@@ -243,7 +247,7 @@ class _Grids:
         compared, columns = self.compared, ["model", "arm", "before"]
         rows: dict[tuple[str, str], list[str]] = {}
         for at in compared.axes:
-            columns += [f"{_words(at)}: end minus before", f"{_words(at)}: below"]
+            columns += [f"{_spaced(at)}: end minus before", f"{_spaced(at)}: below"]
             for one in records(compared.gains, at=at, metric=compared.metric):
                 head = [one["model"], one["arm"], f"{one['before']:.3f}"]
                 rows.setdefault((one["model"], one["arm"]), head).extend([_change(one), one["mark"] or "-"])
@@ -281,7 +285,7 @@ class _Grids:
 
     def _aggregates(self) -> Grid:
         columns: Columns = {
-            "equal": lambda one: _words(one["at"]),
+            "equal": lambda one: _spaced(one["at"]),
             "metric": "metric",
             "arm": "arm",
             "IQM": lambda one: _share(one, "iqm"),
@@ -301,7 +305,7 @@ class _Grids:
         target: float | None = self.smallest
         if paper:
             target = _published_difference(paper, self.compared, one["arm"], PAPERS.get(one["metric"], ""))
-        needed = "-".join(map(words.count, power.seeds_range(target, sd, int(seeds)))) if target else "-"
+        needed = "-".join(map(power.seeds_text, power.seeds_range(target, sd, int(seeds)))) if target else "-"
         return f"{power.detectable_effect(sd, int(seeds)):.3f}", needed
 
     def _components(self) -> Grid:
@@ -309,7 +313,7 @@ class _Grids:
         for (model, arm), found in self.compared.components.items():
             total = sum(found.parts.values())
             share = f"{found.parts[found.largest] / total:.0%} {found.largest}" if total else "-"
-            sds = [words.number(value) for value in (found.base, found.seed, found.problem, found.rest)]
+            sds = [render.number(value) for value in (found.base, found.seed, found.problem, found.rest)]
             rows.append([model, arm, *sds, share, ADVICE[found.largest] if total else "-"])
         header = ["model", "arm", "sd base", "sd seed", "sd problem", "sd rest", "largest share", "buy more"]
         title = f"Where the variance of {self.compared.metric} minus that of {self.compared.baseline} comes from"
@@ -349,28 +353,24 @@ def _published_label(paper: Mapping[str, Any], table: str) -> str:
     return f"published (arXiv {paper['source']['arxiv']}, {where}), not measured here"
 
 
-def _words(at: str) -> str:
+def _spaced(at: str) -> str:
     return at.replace("_", " ")
 
 
 def _equal(compared: Comparison, at: str) -> str:
-    """An axis in words, with those after it that say the same again: `steps and rollouts`."""
+    """An axis in words, with those after it that repeat it: `steps and rollouts`."""
     axes, shown = compared.axes, compared.shown_axes
     same = axes[axes.index(at) :] if at == shown[-1] else axes[axes.index(at) : axes.index(shown[shown.index(at) + 1])]
-    return " and ".join(map(_words, same))
+    return " and ".join(map(_spaced, same))
 
 
 def _change(row: Row, prefix: str = "") -> str:
-    return words.change(row[f"{prefix}mean"], row[f"{prefix}half_width"])
+    return render.change(row[f"{prefix}mean"], row[f"{prefix}half_width"])
 
 
 def _share(row: Row, name: str = "") -> str:
     value, bounds = (row[name], f"{name}_") if name else (row["mean"], "")
-    return words.share(value, row[f"{bounds}low"], row[f"{bounds}high"])
-
-
-def _interval(row: Row) -> str:
-    return "-" if math.isnan(row["half_width"]) else f"[{row['low']:+.3f}, {row['high']:+.3f}]"
+    return render.share(value, row[f"{bounds}low"], row[f"{bounds}high"])
 
 
 DIFFERENCES: Columns = {
@@ -378,9 +378,9 @@ DIFFERENCES: Columns = {
     "tier": "tier",
     "metric": "metric",
     "difference": lambda one: f"{one['mean']:+.3f}",
-    "95% t": _interval,
-    "p": lambda one: words.p_value(one["p"]),
-    "p Holm": lambda one: words.p_value(one["p_holm"]),
+    "95% t": lambda one: "-" if math.isnan(one["half_width"]) else f"[{one['low']:+.3f}, {one['high']:+.3f}]",
+    "p": lambda one: render.p_value(one["p"]),
+    "p Holm": lambda one: render.p_value(one["p_holm"]),
     "seeds >0": lambda one: f"{one['above']}/{one['seeds']}",
 }
 RUNS: Columns = {

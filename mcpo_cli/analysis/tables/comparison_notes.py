@@ -1,4 +1,4 @@
-"""How to read a comparison: the notes below its tables."""
+"""The notes below the tables of a comparison, which explain them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -27,7 +27,7 @@ def notes(comparison: Comparison, runs: Runs, paper: Mapping[str, Any] | None) -
 
 
 def brief(comparison: Comparison) -> Iterator[str]:
-    """What the first table needs to be read, and what is unusual about these runs."""
+    """Notes that the first table needs, and unusual facts about these runs."""
     *unusual, costs = _about_runs(comparison)
     yield from unusual
     if not comparison.headline.empty:
@@ -50,16 +50,8 @@ def _seeds(comparison: Comparison) -> str:
     return f"{most} seeds" if least == most else f"{least} to {most} seeds"
 
 
-def same_runs(comparison: Comparison) -> list[str]:
-    """One sentence for each arm whose settings are those of another."""
-    return [
-        f"{arm} and {first} have equal settings and are the same runs, so there is nothing to compare between them."
-        for arm, first in comparison.plan.same.items()
-    ]
-
-
 def _about_runs(comparison: Comparison) -> Iterator[str]:
-    """What is unusual about the runs; last, at which costs they are compared."""
+    """Unusual facts about the runs; last, the costs at which they are compared."""
     failed, collapsed = (records(comparison.runs, outcome=name) for name in ("failed", "collapsed"))
     if failed:
         named = "; ".join("{arm}, {model}, seed {seed} ({run_id}): {error}".format(**run) for run in failed)

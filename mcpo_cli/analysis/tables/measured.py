@@ -1,24 +1,27 @@
 """Numbers of runs by arm: means over seeds with intervals, and paired differences to a baseline."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from mcpo_cli.analysis import words
+from mcpo_cli.analysis import render
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import WHOLE, Measure
 from mcpo_cli.analysis.render import Grid
+from mcpo_cli.analysis.run_numbers import WHOLE, Measure
 from mcpo_cli.statistics import stats
 
 Row = dict[str, Any]
+DIGITS = 4
 
 
-def per_run(runs: Runs, measures: Mapping[str, Measure]) -> list[Row]:
+def per_run(runs: Runs, measures: Mapping[str, Measure], arms: Collection[str] = ()) -> list[Row]:
     """One row per run: regime, model, arm, base_seed, seed, run_id, and a column for each measure that it has.
 
-    A measure of parts (tiers, thirds) has a column for each, `NAME, PART`.
+    A measure of parts (tiers, thirds) has a column for each, `NAME, PART`. arms: by default all.
     """
     found = []
     for cell in runs.cells:
+        if arms and cell.arm not in arms:
+            continue
         spec = cell.spec
         row: Row = {"block": "run", "regime": spec.regime, "model": spec.model.name, "arm": cell.arm}
         row |= {"base_seed": spec.seed_of_base, "seed": spec.seed, "run_id": spec.run_id}
@@ -49,12 +52,12 @@ def rows(of_runs: Sequence[Row], names: Iterable[str], baseline: str) -> list[Ro
         base = values.get((regime, model, baseline, name), {})
         if arm != baseline and (paired := [by_seed[seed] - base[seed] for seed in by_seed if seed in base]):
             difference = stats.t_interval(paired)
-            row |= words.columns("difference", difference.mean, difference.low, difference.high)
+            row |= render.columns("difference", difference.mean, difference.low, difference.high)
         found.append(row)
     return found
 
 
-def grids(found: Sequence[Row], digits: int = 4) -> list[Grid]:
+def grids(found: Sequence[Row]) -> list[Grid]:
     """A grid per regime and model: a line per arm, a column per statistic, differences in brackets."""
     made = []
     for regime, model in dict.fromkeys((row["regime"], row["model"]) for row in found):
@@ -63,16 +66,16 @@ def grids(found: Sequence[Row], digits: int = 4) -> list[Grid]:
         }
         names = [*dict.fromkeys(name for _, name in here)]
         arms = dict.fromkeys(arm for arm, _ in here)
-        cells = [[arm, *(_shown(here.get((arm, name)), digits) for name in names)] for arm in arms]
+        cells = [[arm, *(_shown(here.get((arm, name))) for name in names)] for arm in arms]
         made.append(Grid(f"{regime}, {model}", ["arm", *names], cells, labels=1))
     return made
 
 
-def _shown(row: Row | None, digits: int) -> str:
+def _shown(row: Row | None) -> str:
     if row is None:
         return "-"
-    text = words.change(row["mean"], (row["high"] - row["low"]) / 2, digits).removeprefix("+")
+    text = render.change(row["mean"], (row["high"] - row["low"]) / 2, DIGITS).removeprefix("+")
     if "difference" not in row:
         return text
     half = (row["difference_high"] - row["difference_low"]) / 2
-    return f"{text} ({words.change(row['difference'], half, digits)})"
+    return f"{text} ({render.change(row['difference'], half, DIGITS)})"

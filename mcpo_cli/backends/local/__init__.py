@@ -11,7 +11,6 @@ import psutil
 
 from mcpo_cli import extras, pretrained
 from mcpo_cli.backends import Stop
-from mcpo_cli.backends.local import kept
 from mcpo_cli.config import space
 from mcpo_cli.config.branching import Trunk
 from mcpo_cli.config.schema import RunSpec
@@ -27,7 +26,7 @@ from mcpo_cli.tasks import closed
 
 @dataclass(frozen=True)
 class Free:
-    """What this machine has left for runs."""
+    """Memory and disk that are free on this machine."""
 
     memory: float
     """Bytes of memory that are free."""
@@ -107,8 +106,8 @@ class Local:
             train.run(spec, attempt, stop)
 
     def kept(self, run_dir: Path) -> list[int]:
-        """The steps of the whole checkpoints."""
-        return [kept.step_of(folder) for folder in kept.whole(run_dir)]
+        """The steps of the complete checkpoints."""
+        return [folders.step_of(folder) for folder in folders.checkpoints(run_dir)]
 
     def export(self, spec: RunSpec, run_dir: Path, step: int, target: Path) -> None:
         """Copy the final policy, which is kept in that form; those of earlier checkpoints are not."""
@@ -134,15 +133,15 @@ class Local:
         checkpoint.copy(run_dir, step, attempt.folder)
 
     def repeat(self, spec: RunSpec, attempt: Attempt, stop: Stop, steps: Collection[int]) -> None:
-        from mcpo_cli.backends.local import repeats
+        from mcpo_cli.backends.local import saved_states
 
         self.check(spec)
-        repeats.repeat(spec, attempt, stop, steps)
+        saved_states.repeat(spec, attempt, stop, steps)
 
     def compare_states(self, recorded: Path, repeated: Path, step: int, *, exactly: bool) -> Compared:
-        from mcpo_cli.backends.local import repeats
+        from mcpo_cli.backends.local import saved_states
 
-        return repeats.compare_states(recorded, repeated, step, exactly=exactly)
+        return saved_states.compare_states(recorded, repeated, step, exactly=exactly)
 
     def branch(self, trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
         from mcpo_cli.backends.local import saved_states

@@ -16,7 +16,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from mcpo_cli import samplers
-from mcpo_cli.backends.local.kept import at
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
@@ -83,7 +82,7 @@ def prune(attempt_dir: Path, kept: int) -> None:
 
 
 def load(folder: Path) -> Checkpoint:
-    """Read a checkpoint that `kept.whole` found.
+    """Read a checkpoint that `folders.checkpoints` found.
 
     Raises:
         RunFailed: another command removed it since.
@@ -117,7 +116,7 @@ def copy(run_dir: Path, step: int, attempt_dir: Path) -> None:
 
     The memory of a method, or a sampler, stays behind where the other run has another one.
     """
-    saved = load(at(run_dir, step))
+    saved = load(folders.checkpoint_of(run_dir, step))
     theirs, ours = (read_json(path / "spec.json") for path in (run_dir, attempt_dir))
     left = {
         part for part in ("method", "sampler") if theirs.get(part, {}).get("name") != ours.get(part, {}).get("name")

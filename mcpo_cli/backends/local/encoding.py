@@ -40,7 +40,7 @@ class Encoded:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Grades:
     """The verdicts on G responses to each of P prompts."""
 
     correct_PG: Tensor
@@ -50,7 +50,7 @@ class Judged:
 
 
 class Language:
-    """How a run's model reads problems and writes responses: its tokenizer, the task's prompts, the ends of responses.
+    """The language of a run's model: its tokenizer, the task's prompts, the ends of responses.
 
     stop_ids: the tokens that end a response; the first of them fills up. A model built from scratch (`closed`) has the
     task's vocabulary: a word is a token, and looking it up takes a quarter of the tokenizer's time.
@@ -71,11 +71,11 @@ class Language:
         return torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=trees.NO_TOKEN)
 
     def tokens(self, messages: Messages) -> int:
-        """How many tokens a prompt has."""
+        """The number of tokens of a prompt."""
         return len(prompt_ids(self.tokenizer, messages))
 
     def shown(self, rollouts: Rollouts) -> list[list[str]]:
-        """The text of each response with whatever ends it, a list a group."""
+        """The text of each response with its end, one list per group."""
         if self.closed:
             return decoded(rollouts, self.tokenizer)
         return [[self._read(tokens) for tokens in group] for group in _tokens(rollouts)]
@@ -92,15 +92,15 @@ class Language:
         """The text of `tokens`; plain: without special tokens."""
         return str(self.tokenizer.decode(tokens, skip_special_tokens=plain))
 
-    def judge(self, problems: Sequence[Problem], rollouts: Rollouts, source: str = "") -> Judged:
+    def grade(self, problems: Sequence[Problem], rollouts: Rollouts, source: str = "") -> Grades:
         """The verdicts of the task's grader on the text of each response, as verl and `mcpo evaluate` have them.
 
-        A group's equal responses are judged once. source: the held-out tier of the problems; empty for training.
+        A group's equal responses are graded once. source: the held-out tier of the problems; empty for training.
         """
         groups = self._verdicts(self.task.grader_of(source or self.task.source), problems, rollouts)
         correct = [[verdict.status == "correct" for verdict in group] for group in groups]
         correct_PG = torch.tensor(correct, device=rollouts.length_PG.device)
-        return Judged(correct_PG, [[verdict.answer for verdict in group] for group in groups])
+        return Grades(correct_PG, [[verdict.answer for verdict in group] for group in groups])
 
     def rewards(self, function: str, problems: Sequence[Problem], rollouts: Rollouts) -> Tensor:
         """reward_PG: what a user's function (`train.reward`) returns for the text of each response."""
@@ -133,13 +133,13 @@ def encode(tokenizer: PreTrainedTokenizerBase, problems: Sequence[Problem], long
 
 
 def decoded(rollouts: Rollouts, tokenizer: PreTrainedTokenizerBase) -> list[list[str]]:
-    """The text of each response of a model with a closed vocabulary, its end token included, a list a group."""
+    """The text of each response of a model with a closed vocabulary, its end token included, one list per group."""
     words, between = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))), separator(tokenizer.get_vocab())
     return [[between.join([words[token] for token in tokens]) for tokens in group] for group in _tokens(rollouts)]
 
 
 def _tokens(rollouts: Rollouts) -> list[list[list[int]]]:
-    """The tokens of each response, a list a group."""
+    """The tokens of each response, one list per group."""
     return [
         [tokens[:length] for tokens, length in zip(*group, strict=True)]
         for group in zip(rollouts.token_PGT.tolist(), rollouts.length_PG.tolist(), strict=True)

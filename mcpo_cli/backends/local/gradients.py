@@ -65,7 +65,7 @@ def likelihood_direction(policy: Policy, prompt: str, rollouts: Rollouts) -> Dir
 
 
 def rows(step: int, found: Sequence[Direction]) -> list[GradientRow]:
-    """One row a direction; all were measured under the same policy."""
+    """One row per direction; all were measured under the same policy."""
     update = _mean(each.v() for each in found if each.u is not None)
     mastered = _mean(each.v() for each in found if each.u is None)
     return [_row(step, each, update, mastered) for each in found]

@@ -1,6 +1,6 @@
 """The policy: a stock causal LM whose forward pass computes each distinct beginning of a group's rollouts once.
 
-`tree.py` says what a beginning is and draws the tree of a group. `Policy.log_probs` runs a whole tree at once, for
+`tree.py` explains beginnings with a drawing of a group's tree. `Policy.log_probs` runs a whole tree at once, for
 training; `sampler.Growth` adds a level of rows at a time. In both, linear layers see the rows of all groups as
 one matrix without padding, attention sees one sequence per group, and a mask lets each row see its own ancestors only.
 
@@ -40,10 +40,10 @@ Measure = Callable[[Tensor], Tensor]
 """Log-probabilities NV to a number N of each row's distribution."""
 
 KeysValues = list[tuple[Tensor, Tensor]]
-"""Keys and values BLHD, a pair a layer."""
+"""Keys and values BLHD, one pair per layer."""
 
 Matrices = Sequence[tuple[Tensor, Tensor | None]]
-"""Weight and bias of linear layers that multiply the same input; their outputs stand side by side."""
+"""Weight and bias of linear layers that multiply the same input; their outputs are concatenated."""
 
 ROW_COST = 200
 """Pairs of rows in an attention that cost as much as everything else of a row (toy-s: 180); more in wider layers."""
@@ -111,15 +111,15 @@ class Policy:
     def __init__(
         self,
         model: Any,
-        place: torch.device,
+        on: torch.device,
         *,
         dtype: torch.dtype | None = None,
         lora: Lora | None = None,
         kept_rows: int = sys.maxsize,
     ) -> None:
         config = model.config
-        self.model, self.device, self.lora, self.kept_rows = model, place, lora, kept_rows
-        torch.nn.Module.to(model, place)
+        self.model, self.device, self.lora, self.kept_rows = model, on, lora, kept_rows
+        torch.nn.Module.to(model, on)
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
         self.head_dim: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         self.eps: float = config.rms_norm_eps
@@ -135,7 +135,7 @@ class Policy:
         """Whether the embedding's gradient, that of the rows of a batch, is added to the output layer's in place."""
         self.bytes_in_cache = 2 * config.num_hidden_layers * self.kv_heads * self.head_dim * self.dtype.itemsize
         """Bytes of the keys and values of one row."""
-        positions = torch.arange(config.max_position_embeddings, device=place)[None]
+        positions = torch.arange(config.max_position_embeddings, device=on)[None]
         cos, sin = model.model.rotary_emb(model.model.embed_tokens.weight, positions)
         # A rotation for each position and pair of numbers of a head; cos and sin hold every angle twice.
         self.turns = torch.complex(*(x[0, :, : self.head_dim // 2].contiguous() for x in (cos, sin)))
@@ -196,13 +196,13 @@ class Policy:
         if len(x_NE) <= size:
             return tuple(part * mask_PGT for part in self._at_tokens(x_NE, row_PGT, token_PGT, measure))
         row_K, token_K = row_PGT.flatten(), token_PGT.flatten()
-        found, places = [], []
+        found, indices = [], []
         for first, piece_NE in zip(range(0, len(x_NE), size), x_NE.split(size), strict=True):
-            place = ((row_K >= first) & (row_K < first + size)).nonzero().squeeze(-1)
-            asked = piece_NE, row_K[place] - first, token_K[place], measure
+            index = ((row_K >= first) & (row_K < first + size)).nonzero().squeeze(-1)
+            asked = piece_NE, row_K[index] - first, token_K[index], measure
             found.append(checkpoint(self._at_tokens, *asked, use_reentrant=False))
-            places.append(place)
-        back = torch.cat(places).argsort()
+            indices.append(index)
+        back = torch.cat(indices).argsort()
         return tuple(torch.cat(part)[back].view_as(row_PGT) * mask_PGT for part in zip(*found, strict=True))
 
     def _at_tokens(self, x_NE: Tensor, row: Tensor, token: Tensor, measure: Measure | None) -> tuple[Tensor, ...]:
@@ -235,8 +235,8 @@ class Policy:
             # In a longer prompt silent rows remain in these slots; nothing reads what is computed there.
             q_BWHD = rows(q_NHD, row_BW.clamp(min=0))
             out_BWHD = attention(q_BWHD, k_BLHD, v_BLHD, unseen_BLL[:, first:])
-            place_N = tree.sequence_N[silent:] * q_BWHD.shape[1] + tree.slot_N[silent:] - first
-            return rows(out_BWHD.flatten(0, 1), place_N)
+            row_N = tree.sequence_N[silent:] * q_BWHD.shape[1] + tree.slot_N[silent:] - first
+            return rows(out_BWHD.flatten(0, 1), row_N)
 
         return self.forward(layers, tree.token_N, tree.position_N, attend, tree.silent)
 

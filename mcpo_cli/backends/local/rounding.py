@@ -1,4 +1,4 @@
-"""How much of the change of log-probabilities over a gradient step is rounding to bfloat16.
+"""The part of the change of log-probabilities over a gradient step that is rounding to bfloat16.
 
 While no weight has moved, two passes over the same rows agree bit by bit. After a gradient step, however small, all
 activations round anew, and that moves log-probabilities as a drift of the policy would: what bounds drift, such as the

@@ -1,7 +1,7 @@
 """Sampling: groups of rollouts with their exact log-probabilities and entropies, and nothing computed twice.
 
 Shape suffixes as in `policy.py`. Random numbers are drawn for the whole batch before the first token, so
-a response does not depend on which groups are sampled beside it or on when those end.
+a response does not depend on which other groups are sampled with it or on when those end.
 """
 
 from collections.abc import Callable
@@ -164,15 +164,15 @@ def _sample(
 def _next_tokens(
     draw: Draw, policy: Policy, x_NE: Tensor, row_M: Tensor, uniform_M: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What `draw` makes of the logits of `x_NE`, which are made in pieces."""
+    """`draw`, on the logits of `x_NE`, which are computed in pieces."""
     size = policy.rows_at_once
     if len(x_NE) > size:
         found = [torch.zeros_like(row_M), *(uniform_M.new_zeros(len(row_M), dtype=x_NE.dtype) for _ in range(2))]
         for first, piece_NE in zip(range(0, len(x_NE), size), x_NE.split(size), strict=True):
-            place = ((row_M >= first) & (row_M < first + size)).nonzero().squeeze(-1)
-            part = _next_tokens(draw, policy, piece_NE, row_M[place] - first, uniform_M[place])
-            for whole, values in zip(found, part, strict=True):
-                whole[place] = values
+            index = ((row_M >= first) & (row_M < first + size)).nonzero().squeeze(-1)
+            part = _next_tokens(draw, policy, piece_NE, row_M[index] - first, uniform_M[index])
+            for total, values in zip(found, part, strict=True):
+                total[index] = values
         token_M, logp_M, entropy_M = found
         return token_M, logp_M, entropy_M
     return draw(policy.logits(x_NE), row_M, uniform_M)

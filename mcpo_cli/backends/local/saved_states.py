@@ -1,9 +1,8 @@
-"""What is done with the saved states of a run: sampling prompts under them, and one global step by several arms.
+"""Uses of a run's saved states: one global step by several arms, sampling, and training steps again.
 
-`branch` lets all arms take their step on the same batch.
-
-The change of a prompt's accuracy is estimated from rollouts of the policies before and after the step together
-(multiple importance sampling with the balance heuristic, Veach and Guibas 1995). Under their mixture q = (p + p') / 2,
+In `branch` all arms take their step on the same batch. The change of a prompt's accuracy is estimated from rollouts of
+the policies before and after the step together (multiple importance sampling with the balance heuristic, Veach and
+Guibas 1995). Under their mixture q = (p + p') / 2,
 
     E_p'[R] - E_p[R] = E_q[(p' - p) / q R] = E_q[2 tanh(d / 2) R],   d = log p' - log p,
 
@@ -13,7 +12,7 @@ depend little on chance. Mastered prompts were selected by other rollouts, so se
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -22,19 +21,22 @@ import torch
 import transformers
 from torch import Tensor
 
-from mcpo_cli.backends import checks
-from mcpo_cli.backends.local import kept
+from mcpo_cli.backends import Stop, checks
+from mcpo_cli.backends.local import checkpoint
+from mcpo_cli.backends.local.batch import Sampled
 from mcpo_cli.backends.local.policy import Policy, product_precision
-from mcpo_cli.backends.local.sampler import Rollouts, sample
+from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.local.start import start_policy
-from mcpo_cli.backends.local.train import Sampled, Trainer
+from mcpo_cli.backends.local.train import Trainer, begin
 from mcpo_cli.backends.local.tree import lengths
 from mcpo_cli.backends.local.update import log_probs
 from mcpo_cli.config.branching import Trunk
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.records import BranchRow
+from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.differences import TOLERANCE, Compared, Difference
 from mcpo_cli.seeds import stream
 
 
@@ -51,7 +53,7 @@ class Cohort:
     logp_PGT: Tensor
     """Log-probability of each token of `rollouts` before the step; no arm changes it."""
     number: int
-    """Its place among the cohorts, which decides its random streams."""
+    """Its number among the cohorts, which decides its random streams."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def visit(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int, measure: Cal
     torch.set_num_threads(trunk.spec.compute.threads)
     transformers.utils.logging.disable_progress_bar()
     policy, tokenizer = start_policy(trunk.spec, attempt, stop=lambda: False)
-    saved = kept.at(run_dir, step)
+    saved = folders.checkpoint_of(run_dir, step)
 
     def at_point(spec: RunSpec) -> Trainer:
         trainer = Trainer(spec, attempt, policy, tokenizer)
@@ -132,10 +134,8 @@ def _cohort(
 
 def _sample(trainer: Trainer, tier: str, problems: Sequence[Problem], n: int, seed: int) -> tuple[Rollouts, Tensor]:
     """n rollouts at temperature 1 of each problem under the current policy, and which are correct."""
-    language, prompt_PS = trainer.language, trainer.language.prompts(problems).to(trainer.policy.device)
-    shape = n, trainer.spec.train.max_response, 1.0
-    rollouts = sample(trainer.policy, prompt_PS, *shape, language.eos, seed, language.stops)
-    return rollouts, language.judge(problems, rollouts, tier).correct_PG
+    rollouts = trainer.sample(problems, n, trainer.spec.train.max_response, 1.0, seed)
+    return rollouts, trainer.language.grade(problems, rollouts, tier).correct_PG
 
 
 @dataclass(frozen=True)
@@ -213,12 +213,12 @@ def observe(spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], pr
     checkpoint are resampled under the same one, the control, and under the later ones.
     """
     torch.set_num_threads(spec.compute.threads)
-    transformers.utils.logging.disable_progress_bar()  # it is somebody's terminal that this runs in
+    transformers.utils.logging.disable_progress_bar()  # this process has the user's terminal
     policy, tokenizer = start_policy(spec, attempt, stop=lambda: False)
     trainer = Trainer(_looking(spec, steps, prompts), attempt, policy, tokenizer)
-    for folder in kept.whole(run_dir):
-        if kept.step_of(folder) in steps:
-            attempt.phase(f"sampling {prompts} prompts under the policy after step {kept.step_of(folder)}")
+    for folder in folders.checkpoints(run_dir):
+        if folders.step_of(folder) in steps:
+            attempt.phase(f"sampling {prompts} prompts under the policy after step {folders.step_of(folder)}")
             trainer.restore(folder)
             with product_precision(policy):
                 trainer.observe()
@@ -232,3 +232,55 @@ def _looking(spec: RunSpec, steps: list[int], prompts: int) -> RunSpec:
     )
     train = dataclasses.replace(spec.train, prompts=prompts)
     return dataclasses.replace(spec, train=train, probe=probe)
+
+
+def repeat(spec: RunSpec, attempt: Attempt, stop: Stop, steps: Collection[int]) -> None:
+    """Train from the checkpoint that the attempt starts after as far as the last of `steps`; keeps their states.
+
+    Raises:
+        Interrupted: `stop` said so. RunFailed: the run cannot go on.
+    """
+    transformers.utils.logging.disable_progress_bar()  # this process has the user's terminal
+    # Besides the checkpoints of `steps`: the base policy's, and the one that is written when `stop` is true.
+    compute = dataclasses.replace(spec.compute, checkpoints=len(steps) + 2)
+    trainer = begin(dataclasses.replace(spec, compute=compute), attempt, stop)
+    with product_precision(trainer.policy):
+        trainer.train(stop, steps)
+
+
+def compare_states(recorded: Path, repeated: Path, step: int, *, exactly: bool) -> Compared:
+    """Compare the checkpoints of `step` in two folders of one run: weights, moments, a method's state, data position.
+
+    Of each tensor that differs, the first such number is named.
+
+    Args:
+        exactly: bit by bit; else two numbers agree if they differ by TOLERANCE of their tensor's largest at most.
+    """
+    ours, theirs = (checkpoint.load(folders.checkpoint_of(folder, step)) for folder in (recorded, repeated))
+    tensors = [_by_name(one) for one in (ours, theirs)]
+    values, differing = 1, list[Difference]()
+    if ours.cursor != theirs.cursor:
+        differing.append(_difference(step, "place in the training stream", ours.cursor, theirs.cursor))
+    for name in sorted(tensors[0].keys() | tensors[1].keys()):
+        one, other = (named.get(name) for named in tensors)
+        if one is None or other is None or one.shape != other.shape or one.dtype != other.dtype:
+            shapes = (None if value is None else f"{value.dtype} {list(value.shape)}" for value in (one, other))
+            differing.append(_difference(step, name, *shapes))
+            continue
+        values += one.numel()
+        allowed = 0.0 if exactly else TOLERANCE * float(one.abs().max())
+        # Written so that not-a-number differs from everything but the same bits.
+        wrong = ((one != other) & ~((one - other).abs() <= allowed)).nonzero() if one.numel() else one.nonzero()
+        if len(wrong):
+            index = tuple(wrong[0].tolist())
+            named = f"{name}{list(index)}"
+            differing.append(_difference(step, named, one[index].item(), other[index].item()))
+    return Compared(step, values, weights=True, differing=differing)
+
+
+def _by_name(saved: checkpoint.Checkpoint) -> dict[str, Tensor]:
+    return {f"{part}/{name}": value for part, named in saved.tensors.items() for name, value in named.items()}
+
+
+def _difference(step: int, column: str, recorded: object, repeated: object) -> Difference:
+    return Difference(step, "checkpoint", 0, column, recorded, repeated)

@@ -1,28 +1,53 @@
-"""The policy that a run starts from: a model that exists, or the base policy that was made from scratch."""
+"""The policy that a run starts from: an existing model, or a base policy that is made from scratch.
 
+A base policy is trained on demonstrations until it is correct often enough, then cached. All arms of one model and base
+seed start from the same file, so they differ in the method alone.
+
+Training this small a network multiplies small differences: rounding that differs between two CPUs grows from 1e-7
+to a tenth of the weights within 250 steps in single precision, and the warm-ups end at different steps with different
+policies. So it is done in double precision, where the same differences begin at 1e-16, and it ends by an accuracy that
+is computed rather than sampled, if a problem has one correct response. The weights are rounded to single precision at
+its end.
+"""
+
+import math
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from filelock import FileLock
+from torch import Tensor
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from mcpo_cli import pretrained
+from mcpo_cli import pretrained, tokenization
 from mcpo_cli.backends import Stop
+from mcpo_cli.backends.local import policy as policies
+from mcpo_cli.backends.local import tokenizer as tokenizers
+from mcpo_cli.backends.local.encoding import Encoded, Language, encode
 from mcpo_cli.backends.local.lora import Lora
 from mcpo_cli.backends.local.policy import Policy, device
-from mcpo_cli.backends.local.warmup import base_folder
+from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import ConfigError, first_line
+from mcpo_cli.errors import ConfigError, Interrupted, RunFailed, first_line
+from mcpo_cli.home import home, writing
+from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.journal import read_json, write_json
 from mcpo_cli.seeds import stream
+from mcpo_cli.tasks import closed
+
+PROBE_ROLLOUTS = 4
+"""Responses sampled to each prompt of the warm-up's probe if a problem has several correct ones."""
 
 
 def start_policy(spec: RunSpec, attempt: Attempt, stop: Stop) -> tuple[Policy, PreTrainedTokenizerBase]:
     """The policy of `spec` before RL, and its tokenizer.
 
     Raises:
-        ConfigError: the model cannot be loaded. RunFailed, Interrupted: see `warmup.base_folder`.
+        ConfigError: the model cannot be loaded. RunFailed, Interrupted: see `base_folder`.
     """
     if spec.model.path:
         attempt.phase("loading the model")
@@ -30,18 +55,18 @@ def start_policy(spec: RunSpec, attempt: Attempt, stop: Stop) -> tuple[Policy, P
     else:
         folder = base_folder(spec, attempt, stop)
     policy = policy_of(load(folder, spec.model.name, "float32"), spec)
-    return policy, AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    return policy, tokenization.load(folder)
 
 
 def policy_of(model: Any, spec: RunSpec) -> Policy:
     """The policy that a run of `spec` trains, with the weights of `model` (float32)."""
-    place, lora = device(spec.compute.device), None
+    on, lora = device(spec.compute.device), None
     if spec.model.lora_rank:
-        torch.nn.Module.to(model, place)
+        torch.nn.Module.to(model, on)
         lora = Lora.of(model, spec.model.lora_rank, spec.model.lora_alpha, stream(spec.seed, "init"))
-    reduced = spec.compute.dtype == "bfloat16" or (spec.compute.dtype == "auto" and place.type == "cuda")
+    reduced = spec.compute.dtype == "bfloat16" or (spec.compute.dtype == "auto" and on.type == "cuda")
     dtype = torch.bfloat16 if reduced else None
-    return Policy(model, place, dtype=dtype, lora=lora, kept_rows=spec.compute.micro_batch_tokens)
+    return Policy(model, on, dtype=dtype, lora=lora, kept_rows=spec.compute.micro_batch_tokens)
 
 
 def load(folder: Path, name: str, dtype: str) -> Any:
@@ -73,3 +98,122 @@ def stop_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> list[int]:
     named = model.generation_config.eos_token_id
     listed = named if isinstance(named, list) else [named]
     return [*dict.fromkeys(token for token in [tokenizer.eos_token_id, *listed] if token is not None)]
+
+
+def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
+    """The Hugging Face folder of the base policy of `spec`: in the cache, else as it comes with mcpo, else made.
+
+    Raises:
+        RunFailed: the target accuracy was not reached, or the disk takes no more. Interrupted: `stop` said so.
+    """
+    folder = folders.cached_base(home(), spec)
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    # The next run that shares it would train as long, to the same end.
+    missed = folder.with_suffix(".missed.json")
+    # Runs that share the base policy wait here for the one that makes it.
+    attempt.phase("waiting for the base policy")
+    with FileLock(folder.with_suffix(".lock")):
+        damage = folders.damage(folder)
+        if damage and folder.exists():
+            print(f"{damage}; the base policy is trained again", file=sys.stderr)
+        if damage and not _take(spec, folder):
+            if missed.exists():
+                raise _missed(spec, read_json(missed)["accuracy"], f"; it was tried before, as {missed} says")
+            _make(spec, folder, missed, attempt, stop)
+    return folder
+
+
+def _take(spec: RunSpec, folder: Path) -> bool:
+    """Copy the base policy that comes with mcpo to `folder`; returns whether there is one, and intact."""
+    source = folders.shipped_base(spec)
+    if not source:
+        return False
+    if damage := folders.damage(source):
+        print(f"{damage}; the base policy is trained here instead", file=sys.stderr)
+        return False
+    manifest = read_json(source / folders.MANIFEST)
+    with folders.atomic_folder(folder, {key: value for key, value in manifest.items() if key != "sha256"}) as part:
+        for name in manifest["sha256"]:
+            shutil.copyfile(source / name, part / name)
+    return True
+
+
+def _make(spec: RunSpec, folder: Path, missed: Path, attempt: Attempt, stop: Stop) -> None:
+    tokenizer = tokenizers.build(spec.task.vocabulary)
+    model = policies.build(spec.model, tokenizer, spec.seed_of_base).double()
+    policy = Policy(model, device(spec.compute.device))
+    steps, accuracy = _train(spec, policy, tokenizer, attempt, stop)
+    if accuracy < spec.warmup.target_accuracy:
+        write_json(missed, {"accuracy": accuracy})
+        raise _missed(spec, accuracy)
+    model.float()
+    with folders.atomic_folder(folder, {"steps": steps, "accuracy": accuracy}) as part:
+        policy.save(part, tokenizer)
+
+
+def _train(
+    spec: RunSpec, policy: Policy, tokenizer: PreTrainedTokenizerFast, attempt: Attempt, stop: Stop
+) -> tuple[int, float]:
+    """Cross-entropy on gold answers up to the target accuracy, or the last step; returns steps and accuracy."""
+    settings, task = spec.warmup, closed(spec.task)
+    optimizer = torch.optim.AdamW(policy.parameters(), lr=settings.lr, weight_decay=0.0, fused=True)
+    accuracy = 0.0
+    for step in range(settings.max_steps + 1):
+        if step % settings.probe_every == 0:
+            accuracy = measured_accuracy(spec, policy, tokenizer)
+            attempt.phase(f"warm-up step {step}, accuracy {accuracy:.2f} of {settings.target_accuracy:.2f}")
+            if accuracy >= settings.target_accuracy:
+                return step, accuracy
+            if stop():
+                raise Interrupted("stopped during the warm-up, which starts again")
+        problems = task.demonstrations(spec.seed_of_base, step, settings.batch)
+        loss = cross_entropy(policy, encode(tokenizer, problems, task.answer_length))
+        optimizer.zero_grad()
+        loss.backward()
+        norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0))
+        if not math.isfinite(norm):
+            raise RunFailed(f"warm-up step {step}: the gradient norm is {norm}", fix="a smaller warmup.lr")
+        optimizer.step()
+    return settings.max_steps, accuracy
+
+
+def _missed(spec: RunSpec, accuracy: float, more: str = "") -> RunFailed:
+    settings = spec.warmup
+    return RunFailed(
+        f"the warm-up reached accuracy {accuracy:.2f}, not warmup.target_accuracy={settings.target_accuracy}, "
+        f"in warmup.max_steps={settings.max_steps} steps{more}",
+        fix=f"warmup.max_steps={2 * settings.max_steps}",
+    )
+
+
+def measured_accuracy(spec: RunSpec, policy: Policy, tokenizer: PreTrainedTokenizerFast) -> float:
+    """Expected share of correct answers at temperature 1 on training prompts that a run does not begin with.
+
+    Where a problem has one correct response, its probability is computed. Otherwise `PROBE_ROLLOUTS` responses to each
+    prompt are sampled, at the same quantiles each time.
+    """
+    # The warm-up knows no other limit than the answers' length: `train` is not part of its identity.
+    task, seed = closed(spec.task), spec.seed_of_base
+    problems = task.training(stream(seed, "probe"), 0, spec.warmup.probe_prompts)
+    if task.one_right_response:
+        return expected_accuracy(policy, encode(tokenizer, problems, task.answer_length))
+    language = Language(task, tokenizer, closed=True)
+    prompt_PS, shape = language.prompts(problems).to(policy.device), (PROBE_ROLLOUTS, task.answer_length)
+    rollouts = sample(policy, prompt_PS, *shape, 1.0, language.eos, stream(seed, "probe", 0))
+    return float(language.grade(problems, rollouts).correct_PG.double().mean())
+
+
+@torch.no_grad()
+def expected_accuracy(policy: Policy, batch: Encoded) -> float:
+    """Mean probability of the gold responses: the product over a response's tokens, its end token included."""
+    batch = batch.to(policy.device)
+    logp_P1T = policy.log_probs(batch.prompt_PS, batch.gold_PT[:, None], batch.mask_PT[:, None])
+    return float(logp_P1T.sum(-1).exp().mean())
+
+
+def cross_entropy(policy: Policy, batch: Encoded) -> Tensor:
+    """Mean negative log-probability of the gold tokens, end token included."""
+    batch = batch.to(policy.device)
+    token_P1T, mask_P1T = batch.gold_PT[:, None], batch.mask_PT[:, None]
+    return -policy.log_probs(batch.prompt_PS, token_P1T, mask_P1T).sum() / mask_P1T.sum()

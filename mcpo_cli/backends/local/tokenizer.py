@@ -23,7 +23,7 @@ def split(text: str, vocabulary: Container[str]) -> list[str]:
 
 
 def build(vocabulary: Sequence[str]) -> PreTrainedTokenizerFast:
-    """One token a word (see `separator`). `len()` of it is the model's vocabulary size.
+    """One token per word (see `separator`). `len()` of it is the model's vocabulary size.
 
     Padding is the end token, never a token of a prompt: the stock model gives padding's embedding no gradient.
     """

@@ -6,91 +6,35 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, partial
 from pathlib import Path
 
 import torch
-from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from mcpo_cli import samplers
 from mcpo_cli.backends import Stop, checks, corrections, measure
 from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
-from mcpo_cli.backends.local import checkpoint, gradients, kept
-from mcpo_cli.backends.local.encoding import Judged, Language
+from mcpo_cli.backends.local import checkpoint, gradients
+from mcpo_cli.backends.local.batch import Sampled, greedy_rewards, rewarded
+from mcpo_cli.backends.local.encoding import Grades, Language
 from mcpo_cli.backends.local.policy import Policy, product_precision
-from mcpo_cli.backends.local.rewarding import greedy_rewards, rewarded
-from mcpo_cli.backends.local.sampler import Rollouts, concatenate, sample
+from mcpo_cli.backends.local.sampler import Rollouts, sample
 from mcpo_cli.backends.local.start import start_policy, stop_ids
-from mcpo_cli.backends.local.update import GradedBatch, Updater, crop
+from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.backends.measure import CostTotals, Graded
 from mcpo_cli.backends.resampling import Resampler
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import Interrupted
-from mcpo_cli.methods import State, Step
-from mcpo_cli.methods.base import AdvancedMethod, Need
+from mcpo_cli.methods import State
+from mcpo_cli.methods.base import AdvancedMethod
 from mcpo_cli.records import SOURCES, EvalRow
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, write_atomic
 from mcpo_cli.seeds import stream
-from mcpo_cli.tasks import Problems
-
-
-@dataclass(frozen=True)
-class Sampled:
-    """All groups sampled for one global step at `temperature`, and which of them (in order) make its batch."""
-
-    temperature: float
-    problems: list[Problem]
-    rollouts: Rollouts
-    correct_PG: Tensor
-    seen_PG: Tensor
-    """Correctness as the method gets it: `correct_PG`, or coins (`train.reward`)."""
-    answers: list[list[str | None]]
-    reward_PG: Tensor
-    batch_index: Tensor
-
-    @cached_property
-    def graded(self) -> Graded:
-        """Inputs of the metrics."""
-        rollouts = self.rollouts
-        return Graded(
-            problems=self.problems,
-            correct_PG=self.correct_PG,
-            reward_PG=self.reward_PG,
-            length_PG=rollouts.length_PG,
-            ended_PG=rollouts.ended_PG,
-            # Padded with the end token, which no response holds before its end.
-            same_P=measure.equal_pairs(rollouts.token_PGT),
-            entropy_PG=rollouts.entropy_PGT.sum(-1) / rollouts.length_PG,
-            # The sampler's log-probabilities are those at temperature 1.
-            logp_PG=rollouts.logp_PGT.sum(-1) if self.temperature == 1 else None,
-        )
-
-    @cached_property
-    def batch(self) -> Rollouts:
-        """The rollouts that are trained on, padded to the longest of them, as `Step` has them."""
-        return crop(self.rollouts.select(self.batch_index))
-
-    def for_method(self, needs: Collection[Need], max_response: int) -> Step:
-        """The groups that are trained on, as methods see them."""
-        chosen, rollouts = self.batch_index, self.batch
-        problems, answers = [self.problems[index] for index in chosen], [self.answers[index] for index in chosen]
-        tensor = partial(torch.tensor, device=rollouts.length_PG.device)
-        return Step(
-            reward_PG=self.reward_PG[chosen],
-            correct_PG=self.seen_PG[chosen],
-            length_PG=rollouts.length_PG,
-            prompt_P=tensor([problem.number for problem in problems]),
-            max_response=max_response,
-            logp_PGT=rollouts.logp_PGT if "logp" in needs else None,
-            entropy_PGT=rollouts.entropy_PGT if "entropy" in needs else None,
-            answer_PG=tensor(measure.answer_classes(answers)) if "answers" in needs else None,
-        )
 
 
 @dataclass
@@ -110,7 +54,7 @@ class Clock:
 
 
 class Trainer:
-    """The state of one run between global steps: weights, optimizer, memories, place in the training stream."""
+    """The state of one run between global steps: weights, optimizer, memories, position in the training stream."""
 
     def __init__(self, spec: RunSpec, attempt: Attempt, policy: Policy, tokenizer: PreTrainedTokenizerBase) -> None:
         self.spec, self.attempt, self.policy, self.tokenizer = spec, attempt, policy, tokenizer
@@ -140,7 +84,7 @@ class Trainer:
             self.step += 1
             self.attempt.phase(f"step {self.step} of {last}")
             self.global_step()
-            if self.spent.evaluation_due:
+            if self.costs.evaluation_due:
                 self.evaluate()
             if self.step in saved:
                 self.save()
@@ -162,7 +106,7 @@ class Trainer:
             updates, mini_batches = self.updater.global_step(batch, self.step)
             if isinstance(self.spec.method, AdvancedMethod):
                 self.method_state = self.spec.method.learn(self.method_state, updates)
-        self.spent.add(
+        self.costs.add(
             rollouts=sampled.correct_PG.numel(),
             sampled_tokens=int(sampled.rollouts.length_PG.sum()),
             trained_tokens=self.updater.trained_tokens,
@@ -170,7 +114,7 @@ class Trainer:
             seconds=clock.seconds["sample"] + clock.seconds["update"],
         )
         with clock.phase("record"):
-            self.record(sampled, with_samples=self.spent.evaluation_due)
+            self.record(sampled, with_samples=self.costs.evaluation_due)
             self.attempt.journal.rows("mini_batches", self.step, mini_batches)
             weights = checkpoint.digest(self.updater.weights())
         entropy = sampled.rollouts.entropy_PGT.sum() / sampled.rollouts.length_PG.sum()
@@ -183,7 +127,7 @@ class Trainer:
             entropy=float(entropy),
             updates=updates,
             probed=probed,
-            spent=self.spent.totals,
+            costs=self.costs.totals,
             seconds=clock.seconds,
             own=measure.process(time.process_time() - clock.cpu_before, sum(clock.seconds.values())),
         )
@@ -209,16 +153,7 @@ class Trainer:
             rounds.append(self.sample_round(drawing.draw(), drawing.round, len(drawing.groups)))
             drawing.add(rounds[-1].correct_PG.double().mean(-1).tolist())
         self.cursor, self.sampler_state = drawing.cursor, drawing.state()
-        return Sampled(
-            temperature=self.spec.train.temperature,
-            problems=[problem for part in rounds for problem in part.problems],
-            rollouts=concatenate([part.rollouts for part in rounds]),
-            correct_PG=torch.cat([part.correct_PG for part in rounds]),
-            seen_PG=torch.cat([part.seen_PG for part in rounds]),
-            answers=[answers for part in rounds for answers in part.answers],
-            reward_PG=torch.cat([part.reward_PG for part in rounds]),
-            batch_index=torch.tensor(drawing.batch, device=rounds[0].batch_index.device),
-        )
+        return Sampled.joined(rounds, drawing.batch)
 
     def sample_round(self, problems: Sequence[Problem], number: int, before: int) -> Sampled:
         """Graded rollouts of `problems`: round `number` (from 0) of the step, after `before` other groups of it."""
@@ -250,26 +185,37 @@ class Trainer:
         if "greedy_reward" in method.needs:
             problems = [sampled.problems[index] for index in chosen]
             reward_P, tokens = greedy_rewards(self.policy, self.language, self.spec, self.step, problems)
-            self.spent.beside(rollouts=len(problems), sampled_tokens=tokens)
+            self.costs.add_untrained(rollouts=len(problems), sampled_tokens=tokens)
             step = dataclasses.replace(step, greedy_reward_P=reward_P)
         with checks.at(f"step {self.step}"):
             signals, state = checks.signals(method, step, self.method_state)
-        place_P = torch.arange(len(chosen), device=chosen.device)
+        index_P = torch.arange(len(chosen), device=chosen.device)
         if train.sampler_rounding:
             extra = corrections.columns(train, sampled.batch.logp_PGT, sampler_PGT, sampled.batch.mask_PGT)
             signals = dataclasses.replace(signals, columns={**signals.columns, **extra})
-        return GradedBatch(sampled.batch, sampled.correct_PG[chosen], signals, place_P), state
+        return GradedBatch(sampled.batch, sampled.correct_PG[chosen], signals, index_P), state
 
-    def sample_groups(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Judged]:
+    def sample_groups(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Grades]:
         """A group of rollouts of each problem from stream `seed`, and the verdicts on them."""
-        train, language = self.spec.train, self.language
-        prompt_PS = language.prompts(problems).to(self.policy.device)
+        train = self.spec.train
         shape = train.rollouts, train.max_response, train.temperature
         with checks.at(f"step {self.step}"):
-            rollouts = sample(
-                self.policy, prompt_PS, *shape, language.eos, seed, language.stops, train.sampler_rounding
-            )
-        return rollouts, language.judge(problems, rollouts)
+            rollouts = self.sample(problems, *shape, seed, train.sampler_rounding)
+        return rollouts, self.language.grade(problems, rollouts)
+
+    def sample(
+        self,
+        problems: Sequence[Problem],
+        rollouts: int,
+        max_response: int,
+        temperature: float,
+        seed: int,
+        rounding: float = 0.0,
+    ) -> Rollouts:
+        """Groups of rollouts of `problems` under the current policy; see `sampler.sample`."""
+        language, prompt_PS = self.language, self.language.prompts(problems).to(self.policy.device)
+        shape = rollouts, max_response, temperature
+        return sample(self.policy, prompt_PS, *shape, language.eos, seed, language.stops, rounding)
 
     def probe(self, graded: Graded) -> dict[str, float]:
         """Resample the prompts that are due at this step, under the policy that sampled `graded`; returns metrics."""
@@ -315,10 +261,16 @@ class Trainer:
             self.attempt.journal.rows("samples", self.step, rows)
 
     def evaluate(self) -> None:
-        """All held-out tiers under the current policy."""
+        """One row per problem of every held-out tier under the current policy, in the tiers' order."""
         self.attempt.phase(f"evaluation after step {self.step} of {self.spec.train.steps}")
-        with checks.at(f"evaluation after step {self.step}"):
-            rows = evaluate(self.spec, self.policy, self.language, self.problems, self.step)
+        settings, rows = self.spec.eval, list[EvalRow]()
+        shape = settings.samples, self.spec.train.max_response, settings.temperature
+        for number, (tier, problems) in enumerate(self.problems.tiers(settings.problems).items()):
+            with checks.at(f"evaluation after step {self.step}"):
+                rollouts = self.sample(problems, *shape, stream(self.spec.seed, "eval", self.step, number))
+            correct_PG = self.language.grade(problems, rollouts, tier).correct_PG
+            for problem, c in zip(problems, correct_PG.sum(-1).tolist(), strict=True):
+                rows.append(EvalRow(step=self.step, tier=tier, problem=problem.text, n=settings.samples, c=c))
         self.attempt.journal.rows("eval", self.step, rows)
 
     def save(self) -> None:
@@ -340,19 +292,16 @@ class Trainer:
         saved = checkpoint.load(folder)
         self.step, self.cursor = saved.step, saved.cursor
         self.updater.load_state(saved.tensors)
-        self.method_state = self._on_device(saved.tensors.get("method", self.method_state))
+        state = saved.tensors.get("method", self.method_state)
+        self.method_state = {name: tensor.to(self.policy.device) for name, tensor in state.items()}
         self.sampler_state = checkpoint.as_columns(saved.tensors.get("sampler", {}))
         self._follow_journal()
-
-    def _on_device(self, state: State) -> State:
-        """The state of a method on the policy's device."""
-        return {name: tensor.to(self.policy.device) for name, tensor in state.items()}
 
     def _follow_journal(self) -> None:
         """Take up what the journal holds of the steps so far."""
         journal, panel = Journal(self.attempt.folder.parent), self.spec.probe.panel
         self.resampler = Resampler(self.spec, journal, self.step, self.problems.training(self.spec.seed, 0, panel))
-        self.spent = CostTotals(self.spec, journal, self.step)
+        self.costs = CostTotals(self.spec, journal, self.step)
 
 
 def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
@@ -376,25 +325,5 @@ def begin(spec: RunSpec, attempt: Attempt, stop: Stop) -> Trainer:
     if sources := trainer.problems.sources():
         write_atomic(attempt.folder.parent / SOURCES, json.dumps(sources, indent=2))
     if start := attempt.status["start_step"]:
-        trainer.restore(kept.at(attempt.folder.parent, start))
+        trainer.restore(folders.checkpoint_of(attempt.folder.parent, start))
     return trainer
-
-
-def evaluate(spec: RunSpec, policy: Policy, language: Language, held_out: Problems, step: int) -> list[EvalRow]:
-    """One row a problem of every tier, in the tiers' order."""
-    settings, rows = spec.eval, []
-    for number, (tier, problems) in enumerate(held_out.tiers(settings.problems).items()):
-        rollouts = sample(
-            policy,
-            language.prompts(problems).to(policy.device),
-            settings.samples,
-            spec.train.max_response,
-            settings.temperature,
-            language.eos,
-            stream(spec.seed, "eval", step, number),
-            language.stops,
-        )
-        correct_PG = language.judge(problems, rollouts, tier).correct_PG
-        for problem, correct in zip(problems, correct_PG.sum(-1).tolist(), strict=True):
-            rows.append(EvalRow(step=step, tier=tier, problem=problem.text, n=settings.samples, c=correct))
-    return rows

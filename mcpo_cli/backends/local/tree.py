@@ -46,7 +46,7 @@ def stack(prompts: Sequence[Tensor]) -> Tensor:
 def branch(row_M: Tensor, token_M: Tensor, vocabulary: int) -> tuple[Tensor, Tensor, Tensor]:
     """The rows that M rollouts come to from rows `row_M` with one token more each.
 
-    Returns parent_N and token_N of the new rows, which stand in that order, and the new row_M.
+    Returns parent_N and token_N of the new rows, in that order, and the new row_M.
     """
     beginning_N, row_M = torch.unique(row_M * vocabulary + token_M, return_inverse=True)
     return beginning_N // vocabulary, beginning_N % vocabulary, row_M
@@ -54,7 +54,7 @@ def branch(row_M: Tensor, token_M: Tensor, vocabulary: int) -> tuple[Tensor, Ten
 
 @dataclass(frozen=True)
 class Tree:
-    """The rows of groups of rollouts, and where each stands in the sequences that attention works on.
+    """The rows of groups of rollouts, and the position of each in the sequences that attention works on.
 
     The prompts' rows come first: the tokens that all prompts share, then position by position those that predict
     nothing, then the last token of each prompt. The distinct beginnings follow, by sequence.
@@ -67,7 +67,7 @@ class Tree:
     sequence_N: Tensor
     """The sequence that has the row; the first one of a group has the prompt's."""
     slot_N: Tensor
-    """The row's place in that sequence."""
+    """The row's position in that sequence."""
     row_BL: Tensor
     """The rows of each sequence: its prompt, then its distinct beginnings; filled up with rows that nothing sees."""
     seen_BLL: Tensor
@@ -77,7 +77,7 @@ class Tree:
     shortest: int
     """Tokens of the shortest prompt: slots before its last one hold rows that predict nothing."""
     silent: int
-    """How many rows predict nothing: the first ones, of prompts but for their last tokens."""
+    """The number of rows that predict nothing: the first ones, of prompts but for their last tokens."""
 
 
 @dataclass(frozen=True)
@@ -93,17 +93,17 @@ class Trunks:
     @staticmethod
     def of(prompt_PS: Tensor) -> "Trunks":
         """Rows of the prompts; the first tokens that all share have one row each, those of the first prompt."""
-        (P, S), place = prompt_PS.shape, prompt_PS.device
+        (P, S), device = prompt_PS.shape, prompt_PS.device
         length_P, shared = lengths(prompt_PS), _shared(prompt_PS)
-        at_S = torch.arange(S, device=place)
+        at_S = torch.arange(S, device=device)
         inner_SP = (at_S[:, None] >= shared) & (at_S[:, None] < length_P - 1)
         position_I, prompt_I = inner_SP.nonzero(as_tuple=True)
         silent = shared + len(position_I)
-        row_PS = (silent + torch.arange(P, device=place))[:, None].repeat(1, S)
+        row_PS = (silent + torch.arange(P, device=device))[:, None].repeat(1, S)
         row_PS[:, :shared] = at_S[:shared]
-        row_PS[prompt_I, position_I] = shared + torch.arange(len(position_I), device=place)
+        row_PS[prompt_I, position_I] = shared + torch.arange(len(position_I), device=device)
         position_N = torch.cat([at_S[:shared], position_I, length_P - 1])
-        prompt_N = torch.cat([at_S.new_zeros(shared), prompt_I, torch.arange(P, device=place)])
+        prompt_N = torch.cat([at_S.new_zeros(shared), prompt_I, torch.arange(P, device=device)])
         return Trunks(prompt_PS[prompt_N, position_N], position_N, prompt_N, row_PS)
 
 
@@ -113,39 +113,39 @@ def grow(prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor, vocabulary: int
     mask_PGT: the tokens of each response, the first ones. row_cost: pairs of rows in an attention that cost as much as
     everything else that is computed for a row.
     """
-    (P, S), (_, G, T), place = prompt_PS.shape, token_PGT.shape, prompt_PS.device
+    (P, S), (_, G, T), device = prompt_PS.shape, token_PGT.shape, prompt_PS.device
     M, trunks, length_P = P * G, Trunks.of(prompt_PS), lengths(prompt_PS)
     token_MT, read_MT = token_PGT.reshape(M, T)[:, :-1], mask_PGT.reshape(M, T)[:, 1:]
     rollout_K, level_K = read_MT.nonzero(as_tuple=True)
     beginning_K = _beginnings(token_MT, G, vocabulary)[read_MT]
     parts_P = _parts(beginning_K, rollout_K, length_P, G, row_cost)
     first_P, B = parts_P.cumsum(0) - parts_P, int(parts_P.sum())
-    sequence_PG = first_P[:, None] + torch.arange(G, device=place) * parts_P[:, None] // G
+    sequence_PG = first_P[:, None] + torch.arange(G, device=device) * parts_P[:, None] // G
     sequence_K = sequence_PG.flatten()[rollout_K]
 
     _, row_K = torch.unique(sequence_K * (T * M) + beginning_K, return_inverse=True)
     N = int(row_K.max()) + 1 if len(row_K) else 0
-    # One of the rollouts that read a row says what the row is.
-    reader_N = row_K.new_zeros(N).scatter_(0, row_K, torch.arange(len(row_K), device=place))
+    # Any rollout that reads a row determines its token and level.
+    reader_N = row_K.new_zeros(N).scatter_(0, row_K, torch.arange(len(row_K), device=device))
     rollout_N, level_N, sequence_N = rollout_K[reader_N], level_K[reader_N], sequence_K[reader_N]
-    group_B = torch.arange(P, device=place).repeat_interleave(parts_P)
+    group_B = torch.arange(P, device=device).repeat_interleave(parts_P)
     length_B = length_P[group_B]
     slot_N = length_B[sequence_N] + ranks(sequence_N, B)
     L = max(S, int(slot_N.max()) + 1) if N else S
 
     row_BL = trunks.row_PS[group_B, -1][:, None].repeat(1, L)
     row_BL[:, :S] = trunks.row_PS[group_B]
-    row_BL[sequence_N, slot_N] = len(trunks.token_N) + torch.arange(N, device=place)
+    row_BL[sequence_N, slot_N] = len(trunks.token_N) + torch.arange(N, device=device)
 
-    in_prompt_BL = torch.arange(L, device=place) < length_B[:, None]
-    seen_BLL = torch.ones(L, L, dtype=torch.bool, device=place).tril() & in_prompt_BL[:, None]
+    in_prompt_BL = torch.arange(L, device=device) < length_B[:, None]
+    seen_BLL = torch.ones(L, L, dtype=torch.bool, device=device).tril() & in_prompt_BL[:, None]
     # The way from each row back to the prompt. Beyond the row it stays at slot 0, the prompt's first.
     slot_MT = row_K.new_zeros(M, T - 1)
     slot_MT[read_MT] = slot_N[row_K]
-    way_NT = slot_MT[rollout_N] * (torch.arange(T - 1, device=place) <= level_N[:, None])
+    way_NT = slot_MT[rollout_N] * (torch.arange(T - 1, device=device) <= level_N[:, None])
     seen_BLL[sequence_N[:, None], slot_N[:, None], way_NT] = True
 
-    predictor_MT = (torch.arange(M, device=place) // G)[:, None].repeat(1, T)
+    predictor_MT = (torch.arange(M, device=device) // G)[:, None].repeat(1, T)
     predictor_MT[:, 1:][read_MT] = P + row_K
     return Tree(
         token_N=torch.cat([trunks.token_N, token_MT[rollout_N, level_N]]),
@@ -169,7 +169,7 @@ def _shared(prompt_PS: Tensor) -> int:
 
 
 def ranks(sequence_N: Tensor, sequences: int) -> Tensor:
-    """The number of each row within its sequence, from 0; rows of a sequence stand together."""
+    """The number of each row within its sequence, from 0; rows of a sequence are adjacent."""
     count_B = sequence_N.bincount(minlength=sequences)
     return torch.arange(len(sequence_N), device=sequence_N.device) - (count_B.cumsum(0) - count_B)[sequence_N]
 

@@ -35,8 +35,8 @@ class GradedBatch:
     rollouts: Rollouts
     correct_PG: Tensor
     signals: Signals
-    place_P: Tensor
-    """Places of the prompts in the global step's batch, int64."""
+    index_P: Tensor
+    """Indices of the prompts in the global step's batch, int64."""
 
     @property
     def mixed_P(self) -> Tensor:
@@ -46,7 +46,7 @@ class GradedBatch:
     def select(self, index: Tensor) -> "GradedBatch":
         """The groups of `index`, in that order."""
         signals = self.signals.map(lambda tensor: tensor[index])
-        return GradedBatch(self.rollouts.select(index), self.correct_PG[index], signals, self.place_P[index])
+        return GradedBatch(self.rollouts.select(index), self.correct_PG[index], signals, self.index_P[index])
 
     def total(self, max_response: int) -> MiniBatch:
         """Its totals as one mini-batch; max_response: the longest response that sampling allows."""
@@ -76,7 +76,7 @@ class Updater:
         self.trained_tokens = 0
         self.previous = policy.copy() if "previous_policy" in method.needs else None
         self.reference = policy.copy() if "reference_policy" in method.needs else None
-        # A micro-batch a thread where operations are too small for torch's own threads, which split every one of them.
+        # One micro-batch per thread where operations are too small for torch's own threads, which split each of them.
         apart = compute.threads > 1 and policy.layer_weights < WORTH_SPLITTING
         self._map = _threads(compute.threads).map if apart else map
         self.optimizer = torch.optim.AdamW(
@@ -118,7 +118,7 @@ class Updater:
             screened_M = trained_M & ~(batch.signals.advantage_PG != 0).any(-1)
             trained_M[screened_M] = self._screen(method, batch, screened_M, total, on_policy, sums)
         if not trained_M.any():
-            # The optimizer still moves by its momentum, and the loss is recorded: one group stands for all.
+            # The optimizer still moves by its momentum, and the loss is recorded, of one group in place of all.
             trained_M[0] = True
         rollouts = batch.rollouts.select(trained_M)
         self.trained_tokens += int((rollouts.length_PG + trees.lengths(rollouts.prompt_PS)[:, None]).sum())
@@ -169,7 +169,7 @@ class Updater:
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
 
     def _others(self) -> dict[str, Policy]:
-        """The policies that are kept beside the trained one, by the name of their file."""
+        """The policies that are kept in addition to the trained one, by the name of their file."""
         kept = {"previous": self.previous, "reference": self.reference}
         return {name: policy for name, policy in kept.items() if policy is not None}
 
@@ -189,7 +189,7 @@ class Updater:
     ) -> GradedBatch:
         """The mini-batch with the columns of `method.prepare`, which sees all of it under the current policy."""
         everything = torch.arange(len(batch.correct_PG)).split(self.compute.micro_batch)
-        parts = [self.tokens(batch.select(index), total, on_policy, whole=True) for index in everything]
+        parts = [self.tokens(batch.select(index), total, on_policy, keep_padding=True) for index in everything]
         columns = method.prepare(_joined(parts), seed)
         return dataclasses.replace(batch, signals=batch.signals.with_columns(columns))
 
@@ -257,7 +257,7 @@ class Updater:
             return gradients, sums
 
     def _micro_batches(self, batch: GradedBatch, chosen_M: Tensor) -> Iterator[Tensor]:
-        """Places of the groups `chosen_M`, those of similar length together, so that little is padded.
+        """Indices of the groups `chosen_M`, those of similar length together, so that little is padded.
 
         A micro-batch has at most `micro_batch` groups, and at most `micro_batch_tokens` tokens unless it is one group.
         """
@@ -268,22 +268,24 @@ class Updater:
         by_length = rollouts.length_PG.amax(-1).argsort(stable=True)
         token_M = rollouts.length_PG.sum(-1) + trees.lengths(rollouts.prompt_PS)
         part, tokens = list[int](), 0
-        for place, more in zip(by_length.tolist(), token_M[by_length].tolist(), strict=True):
+        for position, more in zip(by_length.tolist(), token_M[by_length].tolist(), strict=True):
             full = len(part) == self.compute.micro_batch or tokens + more > self.compute.micro_batch_tokens
             if part and full:
                 yield index[part]
                 part, tokens = [], 0
-            part.append(place)
+            part.append(position)
             tokens += more
         yield index[part]
 
-    def tokens(self, batch: GradedBatch, total: MiniBatch, on_policy: bool = False, whole: bool = False) -> TokenBatch:
+    def tokens(
+        self, batch: GradedBatch, total: MiniBatch, on_policy: bool = False, keep_padding: bool = False
+    ) -> TokenBatch:
         """The groups of `batch` as sequences, with log-probabilities under the policy and the one before it.
 
         total: of the mini-batch that the groups are part of. on_policy: both policies still are the one that sampled.
-        whole: keep columns that are padding in every row.
+        keep_padding: keep columns that are padding in every row.
         """
-        rollouts = batch.rollouts if whole else crop(batch.rollouts)
+        rollouts = batch.rollouts if keep_padding else crop(batch.rollouts)
         mask_BT = rollouts.mask_PGT.flatten(0, 1)
         T, old_BT = mask_BT.shape[1], rollouts.logp_PGT.flatten(0, 1)
 
@@ -309,7 +311,7 @@ class Updater:
             logp_old_BT=old_BT.where(mask_BT, 0.0),
             mask_BT=mask_BT,
             advantage_BT=signals.advantage.view(len(mask_BT), -1),
-            group_B=batch.place_P.repeat_interleave(rollouts.token_PGT.shape[1]),
+            group_B=batch.index_P.repeat_interleave(rollouts.token_PGT.shape[1]),
             total=total,
             columns=signals.columns,
             **kept_BT,

@@ -116,7 +116,7 @@ def check(spec: RunSpec, groups: Sequence[Group]) -> None:
     verdicts = [verdict for group in groups for verdict in group.verdicts]
     failures = [verdict.detail for verdict in verdicts if verdict.status == "infra_error"]
     judges = {spec.train.reward, *(spec.task.grader_of(group.prompt.tier) for group in groups)}
-    is_own = any(map(functions.is_one, judges))
+    is_own = any(map(functions.is_function, judges))
     tally.check(Counter(verdict.status for verdict in verdicts), failures[0] if failures else "", function=is_own)
 
 

@@ -11,20 +11,24 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
-from mcpo_cli.backends.verl import lora
-from mcpo_cli.config.schema import RunSpec
+from mcpo_cli import tokenization
+from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.config.workload import KEPT_CHECKPOINTS
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.methods import State
 from mcpo_cli.runs.journal import read_json, sync, write_atomic
 
 if TYPE_CHECKING:
-    import torch
+    from torch import Tensor
 
 SEAL = "sealed.json"
 METHOD = "method.safetensors"
 POINTER = "latest_checkpointed_iteration.txt"
 """File that tells verl which step to resume from."""
+LORA_A, LORA_B, LORA_WEIGHT = ".lora_A.default.weight", ".lora_B.default.weight", ".base_layer.weight"
+"""Suffixes of a layer's matrices and of its weights in peft's models."""
+PEFT_PREFIX = "base_model.model."
+"""Prefix of all names in peft's models."""
 
 
 def folder(root: Path, step: int) -> Path:
@@ -76,7 +80,7 @@ def failed(root: Path, step: int, error: Exception) -> RunFailed:
 def complete(root: Path) -> list[int]:
     """The steps of all complete checkpoints, in order."""
     steps = (int(path.name.removeprefix("global_step_")) for path in root.glob("global_step_*"))
-    return sorted(step for step in steps if _is_whole(folder(root, step)))
+    return sorted(step for step in steps if _is_complete(folder(root, step)))
 
 
 def newest(root: Path) -> int:
@@ -105,7 +109,7 @@ def choose(root: Path, step: int, ranks: int) -> None:
         (root / POINTER).unlink(missing_ok=True)
 
 
-def _is_whole(checkpoint: Path) -> bool:
+def _is_complete(checkpoint: Path) -> bool:
     try:
         seal, run_id = read_json(checkpoint / SEAL), checkpoint.parent.parent.name
         sizes = [(checkpoint / name).stat().st_size == size for name, size in seal["bytes"].items()]
@@ -125,7 +129,7 @@ def export(root: Path, step: int, target: Path, spec: RunSpec) -> None:
     LoRA float32: bfloat16 would round most of a small update away.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     actor = folder(root, step) / "actor"
     in_float32 = spec.compute.device == "cpu" or spec.model.lora_rank
@@ -133,14 +137,34 @@ def export(root: Path, step: int, target: Path, spec: RunSpec) -> None:
     config = AutoConfig.from_pretrained(actor / "huggingface", trust_remote_code=False)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
-    weights = lora.merged(_weights(actor), spec.model)
+    weights = lora_merged(_weights(actor), spec.model)
     model.load_state_dict({name: value.to(dtype) for name, value in weights.items()}, assign=True)
     model.tie_weights()
     model.save_pretrained(target)
-    AutoTokenizer.from_pretrained(actor / "huggingface", trust_remote_code=False).save_pretrained(target)
+    tokenization.load(actor / "huggingface").save_pretrained(target)
 
 
-def _weights(actor: Path) -> dict[str, torch.Tensor]:
+def lora_merged(weights: dict[str, Tensor], model: Model) -> dict[str, Tensor]:
+    """The weights of peft's model as those of the model itself, each with its matrices added; without LoRA unchanged.
+
+    Raises:
+        KeyError: weights with one of the matrices lack the other.
+    """
+    if not model.lora_rank:
+        return weights
+    scale = model.lora_alpha / model.lora_rank
+    found: dict[str, Tensor] = {}
+    for name, weight_OI in weights.items():
+        layer = name.removesuffix(LORA_WEIGHT)
+        if layer != name:
+            update_OI = weights[layer + LORA_B].float() @ weights[layer + LORA_A].float()
+            found[f"{layer.removeprefix(PEFT_PREFIX)}.weight"] = weight_OI.float() + scale * update_OI
+        elif not name.endswith((LORA_A, LORA_B)):
+            found[name.removeprefix(PEFT_PREFIX)] = weight_OI
+    return found
+
+
+def _weights(actor: Path) -> dict[str, Tensor]:
     """All weights, assembled from the ranks' shards."""
     import torch
     from torch.distributed.tensor import DTensor, Shard

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli import tokenization
 from mcpo_cli.backends.verl.overrides import Paths
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
@@ -19,7 +20,6 @@ from mcpo_cli.records import SOURCES
 from mcpo_cli.runs.journal import write_atomic
 from mcpo_cli.samplers import Refill, is_of_option
 from mcpo_cli.tasks.base import Tokens
-from mcpo_cli.tokenization import prompt_ids
 
 ROWS = 8192
 """Rows held in memory at once; with dynamic sampling the file holds many epochs."""
@@ -29,7 +29,7 @@ def row(spec: RunSpec, source: str, split: str, index: int, problem: Problem) ->
     """`problem` in verl's schema."""
     grader = functions.absolute(spec.task.grader_of(source))
     own = {"split": split, "index": index, "problem": problem.text, "grader": grader}
-    if functions.is_one(spec.train.reward) and split == "train":
+    if functions.is_function(spec.train.reward) and split == "train":
         own["reward"] = functions.absolute(spec.train.reward)
     return {
         "data_source": source,
@@ -77,10 +77,8 @@ def write(spec: RunSpec, tokens: Tokens, paths: Paths) -> None:
 
 def tokens(folder: Path) -> Tokens:
     """Counts the tokens of a prompt, formatted for the model in `folder`."""
-    from transformers import AutoTokenizer
-
-    reader = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    return lambda messages: len(prompt_ids(reader, messages))
+    tokenizer = tokenization.load(folder)
+    return lambda messages: len(tokenization.prompt_ids(tokenizer, messages))
 
 
 def _rows(spec: RunSpec, split: str, sources: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -1,9 +1,10 @@
-"""verl's actors: checks that they live, and calls on the training engine of each rank.
+"""verl's actors: checks that they live, and calls on the training engine of each rank; what rounding adds to a step.
 
 Methods that need `previous_policy` or `reference_policy` compare with another policy than the trained one. Each rank
 keeps its share of those weights in main memory and in checkpoints: 4 bytes a weight over all ranks.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,11 +14,16 @@ from typing import Any, TypeVar
 import ray
 import torch
 from torch import Tensor
+from torch.distributed.tensor import distribute_tensor
 
+from mcpo_cli.backends.verl import queue
+from mcpo_cli.backends.verl.checkpoint import LORA_A
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.methods import Method
 
 Returned = TypeVar("Returned")
+BEFORE = "before_the_step"
+"""The name under which ranks keep the weights before a step (`Rounding`)."""
 TEMPERATURE = 1.0
 """Of every log-probability and entropy, those of the rollout engine included (`logprobs_mode` in `overrides.py`).
 
@@ -96,6 +102,21 @@ def return_from_half_way(policy: str, engine: Any) -> None:
     del engine.mcpo_kept[policy]
 
 
+def draw_lora(seed: int, engine: Any) -> None:
+    """Draw LoRA's matrices A (see `local/lora.py`) from `seed`, with peft's distribution, for any number of ranks.
+
+    peft draws them without a seed. Call it on all ranks; without LoRA it does nothing.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    for name, share in engine.module.named_parameters():
+        if name.endswith(LORA_A):
+            drawn_RI = torch.empty(share.shape)
+            torch.nn.init.kaiming_uniform_(drawn_RI, a=math.sqrt(5), generator=generator)
+            # Every rank has drawn the same, so none has to send anything.
+            own = distribute_tensor(drawn_RI.to(share.dtype), share.device_mesh, share.placements, src_data_rank=None)
+            share.data.copy_(own)
+
+
 def is_finite(engine: Any) -> bool:
     """Whether no weight of this rank is NaN or infinite."""
     return all(bool(share.isfinite().all()) for _, share in _shares(engine))
@@ -148,3 +169,51 @@ def _actors(trainer: Any) -> Iterator[tuple[str, Any]]:
     yield from (("a reward worker", worker) for worker in trainer.reward_loop_manager.reward_loop_workers)
     yield from (("a rollout server", server) for replica in replicas for server in replica.servers)
     yield from (("a training worker", worker) for worker in trainer.actor_rollout_wg.workers)
+
+
+class Rounding:
+    """The part of the change of log-probabilities over a gradient step that is rounding to bfloat16.
+
+    Begins before a gradient step of verl's `trainer` on the sequences of `batch`; `over_step` ends after it. It is
+    measured once per run, over its first gradient step, for the price of two passes without gradients.
+
+    The local engine compares with a pass in float32 (`local/rounding.py`), which flash attention does not compute. Here
+    the weights are also put half-way between those before and after the step. With l(0), l(1/2) and l(1) for the
+    log-probabilities of the same sequences, packed alike, the second difference l(1) - 2 l(1/2) + l(0) has no part of
+    what the step changed, as far as that is linear in the step. Roundings of the three are independent: each has its
+    variance s^2, the second difference 6 s^2, and the change l(1) - l(0) has 2 s^2 from them.
+    """
+
+    def __init__(self, trainer: Any, batch: Any) -> None:
+        self._trainer, self._batch = trainer, batch
+        trainer.on_each_rank(partial(remember, BEFORE))
+        self._before = queue.old_log_probs(batch.keys)
+
+    def over_step(self) -> dict[str, float]:
+        """See `rounding_and_drift`; the weights are afterwards those that the step has left."""
+        after, on_each_rank = self._log_probs(), self._trainer.on_each_rank
+        on_each_rank(partial(go_half_way, BEFORE))
+        half_way = self._log_probs()
+        on_each_rank(partial(return_from_half_way, BEFORE))
+        return rounding_and_drift(self._before, half_way, after)
+
+    def _log_probs(self) -> Tensor:
+        chosen = self._batch.select_keys(self._batch.keys)
+        chosen.extra_info = log_prob_pass(entropy=False)
+        self._trainer.log_probs(chosen)
+        return queue.newest_log_probs(chosen.keys).values()
+
+
+def rounding_and_drift(before: Tensor, half_way: Tensor, after: Tensor) -> dict[str, float]:
+    """Root mean squares over tokens, nats, of the parts of the change from `before` to `after`: log-probabilities.
+
+    `sanity/rounding_after_step`: of rounding. `sanity/drift_after_step`: of the policy's own change, 0 if the rounding
+    is the larger part of what was seen.
+    """
+    before, half_way, after = before.double(), half_way.double(), after.double()
+    rounding = float((after - 2 * half_way + before).square().mean()) / 3
+    change = float((after - before).square().mean())
+    return {
+        "sanity/rounding_after_step": math.sqrt(rounding),
+        "sanity/drift_after_step": math.sqrt(max(change - rounding, 0.0)),
+    }

@@ -41,7 +41,7 @@ LAST_SECONDS = 30.0
 PREFIX = re.compile(r"\x1b\[[0-9;]*m|\([\w.]+ pid=[^)]*\)")
 """Colours and process name that Ray puts before a line written by another process."""
 ERROR = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Exit|Died|Failed)(?:\(\w+\))?: \S")
-SAID = 3
+MAX_QUOTED = 3
 """Most lines quoted in an error message."""
 
 
@@ -111,14 +111,14 @@ def _model(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
         if spec.task.needs_chat_template:
             pretrained.check_chat_template(spec.model.name, folder)
         return folder
-    from mcpo_cli.backends.local.warmup import base_folder
+    from mcpo_cli.backends.local.start import base_folder
 
     return base_folder(spec, attempt, stop)
 
 
 def _follow(spec: RunSpec, paths: Paths, attempt: Attempt, stop: Stop, variables: dict[str, str]) -> int:
     """Run the training process to its end; returns its exit code."""
-    channel, told = Channel(attempt.folder), None
+    channel, last = Channel(attempt.folder), None
     with (attempt.folder / LOG).open("ab") as log:
         process = subprocess.Popen(
             command(spec, paths),
@@ -129,11 +129,11 @@ def _follow(spec: RunSpec, paths: Paths, attempt: Attempt, stop: Stop, variables
             start_new_session=True,
         )
     while (code := process.poll()) is None:
-        if (progress := channel.progress()) != told:
-            told = progress
-            if told["durable_step"] is not None:
-                attempt.durable(told["durable_step"])
-            attempt.phase(told["phase"])
+        if (progress := channel.progress()) != last:
+            last = progress
+            if last["durable_step"] is not None:
+                attempt.durable(last["durable_step"])
+            attempt.phase(last["phase"])
         if stop() and not channel.asked_to_stop():
             channel.ask_to_stop()
         time.sleep(TICK_SECONDS)
@@ -219,6 +219,6 @@ def last_errors(text: str) -> list[str]:
         line = PREFIX.sub("", raw).strip()
         if ERROR.match(line) and "RayTaskError" not in line:
             errors.setdefault(line[:300])
-        if len(errors) == SAID:
+        if len(errors) == MAX_QUOTED:
             break
     return list(reversed(errors))

@@ -19,7 +19,7 @@ from mcpo_cli.records import MiniBatchRow
 FACTS = "mcpo_facts"
 """The queue field with what the loss needs to know of each sequence's mini-batch: a row of `facts`."""
 KEPT = {"previous_policy": "previous_log_probs", "reference_policy": "reference_log_probs"}
-"""Fields of log-probabilities under the policies that ranks keep beside the trained one, as methods name their need."""
+"""Fields of log-probabilities under the other policies that ranks keep, by the method's need."""
 WEIGHTS = "rollout_is_weights"
 """The queue field with each token's importance weight (`cluster.rollout_correction`)."""
 CORRECTIONS = (corrections.SAMPLER, corrections.WEIGHT)

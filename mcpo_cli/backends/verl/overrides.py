@@ -61,7 +61,7 @@ class Paths:
 def planned(spec: RunSpec, home: Path) -> Paths:
     """The paths of the first attempt of `spec` below `home`; does not access the disk."""
     run = home / "runs" / spec.run_id
-    model = pretrained.place(spec.model, home) or str(folders.cached_base(home, spec))
+    model = pretrained.planned_folder(spec.model, home) or str(folders.cached_base(home, spec))
     return Paths(run, run / "attempt_1", model)
 
 
@@ -85,8 +85,8 @@ def environment(spec: RunSpec) -> dict[str, str]:
     """Environment variables of the training process; those of `_workers` reach every Ray process."""
     # Makes Ray's processes and verl's servers listen on loopback only.
     alone = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-    place = {"RAY_ADDRESS": spec.cluster.ray_address} if spec.cluster.ray_address else alone
-    return {"HYDRA_FULL_ERROR": "1", "RAY_USAGE_STATS_ENABLED": "0", **place, **_workers(spec)}
+    address = {"RAY_ADDRESS": spec.cluster.ray_address} if spec.cluster.ray_address else alone
+    return {"HYDRA_FULL_ERROR": "1", "RAY_USAGE_STATS_ENABLED": "0", **address, **_workers(spec)}
 
 
 def overrides(spec: RunSpec, paths: Paths) -> list[str]:
@@ -118,7 +118,7 @@ def table(spec: RunSpec, paths: Paths) -> Table:
 
 @functools.cache
 def _template() -> dict[str, Any]:
-    """Our table of verl's settings; `${name}` stands for a value."""
+    """Our table of verl's settings, with `${name}` in place of values."""
     return read_yaml(Path(__file__).with_name("settings.yaml"))
 
 

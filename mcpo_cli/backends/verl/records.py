@@ -31,7 +31,7 @@ PHASES = {
 }
 """Maps verl's timers to the local backend's phases; the rest of the step is `record`."""
 LOGGERS = {"TENSORBOARD_DIR": "tensorboard", "WANDB_DIR": ".", "SWANLAB_LOG_DIR": "swanlab"}
-"""Environment variables that say where loggers write, and the place in the folder of an attempt."""
+"""Environment variables that say where loggers write, and the path in the folder of an attempt."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Trained:
 
 
 class Records:
-    """The journal of one attempt, written by verl's trainer, and the loggers beside it."""
+    """The journal of one attempt, written by verl's trainer, and its loggers."""
 
     def __init__(self, spec: RunSpec, attempt_dir: Path) -> None:
         self.spec, self.run_dir = spec, attempt_dir.parent
@@ -72,8 +72,8 @@ class Records:
         self._durable = step
         self.channel.tell(self._phase, step)
 
-    def step(self, step: int, trained: Trained, spent: CostTotals, tokenizer: Any) -> None:
-        """Write all rows of one global step; spent: with this step.
+    def step(self, step: int, trained: Trained, costs: CostTotals, tokenizer: Any) -> None:
+        """Write all rows of one global step; costs: with this step.
 
         Sampling metrics cover all groups, except `train/entropy`: the trainer computes the entropies of kept groups.
         """
@@ -83,7 +83,7 @@ class Records:
         orders = {group.prompt.order for group in trained.kept}
         in_batch = [i for i, group in enumerate(everything) if group.prompt.order in orders]
         self.journal.rows("groups", step, measure.group_rows(step, graded, {*in_batch}))
-        if spent.evaluation_due:
+        if costs.evaluation_due:
             shown = everything[: spec.compute.sample_groups]
             texts = [[str(tokenizer.decode(tokens)) for tokens in group.tokens] for group in shown]
             self.journal.rows("samples", step, measure.sample_rows(step, graded, texts))
@@ -97,7 +97,7 @@ class Records:
             entropy=_entropy(graded),
             updates=trained.updates,
             probed=trained.probed,
-            spent=spent.totals,
+            costs=costs.totals,
             seconds=trained.seconds,
             own={"grading/infra_errors": ungraded, **{f"verl/{name}": value for name, value in _flat(trained.verl)}},
         )
@@ -127,7 +127,7 @@ def _tracking(spec: RunSpec, attempt_dir: Path) -> Any:
         return None
     from verl.utils.tracking import Tracking
 
-    os.environ.update({variable: str(attempt_dir / place) for variable, place in LOGGERS.items()})
+    os.environ.update({variable: str(attempt_dir / path) for variable, path in LOGGERS.items()})
     # verl looks for a proxy of W&B's in `trainer`.
     return Tracking("mcpo", spec.run_id, list(spec.cluster.loggers), {**spec.identity(), "trainer": {}})
 

@@ -27,7 +27,7 @@ async def compute_score(
     response = cut(solution_str, stops(extra_info))
 
     async def judged(grader: str) -> Verdict:
-        return await judge(grader, functions.question(grader, extra_info["problem"], ground_truth), response)
+        return await grade(grader, functions.question(grader, extra_info["problem"], ground_truth), response)
 
     verdict = await judged(extra_info["grader"])
     correct = float(verdict.status == "correct")
@@ -37,8 +37,8 @@ async def compute_score(
     return {"score": rewarded.reward if rewarded else correct, "acc": correct, **said}
 
 
-async def judge(grader: str, gold: str, response: str) -> Verdict:
-    """The verdict of `grader`; one that tasks do not judge apart runs in this process, as in the local engine."""
+async def grade(grader: str, gold: str, response: str) -> Verdict:
+    """The verdict of `grader`; one that tasks do not grade apart runs in this process, as in the local engine."""
     if grader in {task.grader for task in tasks.registry().values() if not task.judged_apart}:
         return grading.loaded(grader).grade(gold, response, extracted=False)
     return await asyncio.wrap_future(_pool(grader).submit(gold, response))

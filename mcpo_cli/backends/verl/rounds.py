@@ -21,7 +21,7 @@ from mcpo_cli.runs.journal import read_json, write_atomic
 from mcpo_cli.samplers import State
 
 FILE = "sampler.json"
-"""File of a checkpoint: place in the stream, and the sampler's state."""
+"""File of a checkpoint: position in the stream, and the sampler's state."""
 
 
 class Rounds(Buffer):

@@ -23,16 +23,16 @@ from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import append_to_dict, rename_dict
 from verl.utils.skip import SkipManager
 
-from mcpo_cli.backends import checks, corrections, starved
+from mcpo_cli.backends import checks, corrections
+from mcpo_cli.backends.drawing import starved
 from mcpo_cli.backends.measure import CostTotals, Graded
 from mcpo_cli.backends.resampling import Resampler
 from mcpo_cli.backends.verl import batch as batches
-from mcpo_cli.backends.verl import checkpoint, data, engine, lora, queue
+from mcpo_cli.backends.verl import checkpoint, data, engine, queue
 from mcpo_cli.backends.verl.batch import Group, Prompt
-from mcpo_cli.backends.verl.engine import Returned
+from mcpo_cli.backends.verl.engine import Returned, Rounding
 from mcpo_cli.backends.verl.loss import METRIC, gradient_steps, kept_policies, loss, noise_floor
 from mcpo_cli.backends.verl.records import Records, Trained, seconds
-from mcpo_cli.backends.verl.rounding import Rounding
 from mcpo_cli.backends.verl.rounds import Rounds
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.errors import Interrupted, RunFailed
@@ -90,7 +90,7 @@ class Trainer(PPOTrainerSync):
         self.actor_rollout_wg.compute_log_prob = self._as_in_the_update
         step, self.sealed = self.global_steps, self.global_steps
         if step == 0:
-            self.on_each_rank(partial(lora.draw, stream(self.spec.seed, "init")))
+            self.on_each_rank(partial(engine.draw_lora, stream(self.spec.seed, "init")))
         self.method_state = checkpoint.method_state(self.root, step) or self.method_state
         self.kept_policies, folder = kept_policies(self.spec.method), checkpoint.folder(self.root, step)
         self.replay_buffer.restore(folder)
@@ -100,7 +100,7 @@ class Trainer(PPOTrainerSync):
         panel = [batches.problem(row["extra_info"], row["reward_model"]) for row in rows]
         journal = Journal(self.records.run_dir)
         self.resampler = Resampler(self.spec, journal, step, panel)
-        self.spent = CostTotals(self.spec, journal, step)
+        self.costs = CostTotals(self.spec, journal, step)
 
     def on_each_rank(self, call: Callable[[Any], Returned]) -> list[Returned]:
         """See `engine.on_each_rank`."""
@@ -125,7 +125,7 @@ class Trainer(PPOTrainerSync):
                 self.records.phase(f"step {self.global_steps} of {steps}")
                 due = self.global_steps % self.spec.compute.checkpoint_every == 0 or self.global_steps == steps
                 self.global_step(with_checkpoint=due)
-                if self.spent.evaluation_due:
+                if self.costs.evaluation_due:
                     self.evaluate()
                 if due:
                     self.seal_checkpoint()
@@ -152,7 +152,7 @@ class Trainer(PPOTrainerSync):
         self.records.journal.rows("mini_batches", self.global_steps, self.mini_batches)
         length = [len(tokens) for group in (*self.kept, *self.discarded) for tokens in group.tokens]
         phases = seconds(self.timing_raw)
-        self.spent.add(
+        self.costs.add(
             rollouts=len(length),
             sampled_tokens=sum(length),
             trained_tokens=self.trained_tokens,
@@ -161,7 +161,7 @@ class Trainer(PPOTrainerSync):
         )
         advantage_PG = self.output.signals.advantage_PG
         trained = Trained(self.kept, self.discarded, advantage_PG, self.updates, self.probed, metrics, phases)
-        self.records.step(self.global_steps, trained, self.spent, self.tokenizer)
+        self.records.step(self.global_steps, trained, self.costs, self.tokenizer)
 
     def evaluate(self) -> None:
         """Evaluate the current policy on all held-out problems; raises as `sample_groups` does."""

@@ -93,7 +93,7 @@ def finish(tokenizer: Any, ids: Sequence[int], stop_ids: Sequence[int], seed: in
     if stops and stopped(end):
         tokens = bisect_left(range(len(ids) if end is None else end), True, key=stopped)
         cut = text(tokens)
-        return Sample(cut[: min(place for string in stops if (place := cut.find(string)) >= 0)], tokens, "stop", seed)
+        return Sample(cut[: min(start for string in stops if (start := cut.find(string)) >= 0)], tokens, "stop", seed)
     if end is None:
         return Sample(text(end), len(ids), "length", seed)
     return Sample(text(end), end + 1, "stop", seed)

@@ -11,7 +11,7 @@ import transformers
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList, TopPLogitsWarper
 
-from mcpo_cli.backends.local.policy import device as place
+from mcpo_cli.backends.local.policy import device as torch_device
 from mcpo_cli.backends.local.sampler import draw
 from mcpo_cli.backends.local.start import load
 from mcpo_cli.backends.local.tokenizer import Stops
@@ -77,7 +77,7 @@ class Transformers:
                 "device=cuda: torch finds no CUDA device on this machine", fix="device=auto", code="needs_gpu"
             )
         torch.set_num_threads(threads)
-        self.facts, self.sampling, self.device = model, sampling, place(device)
+        self.facts, self.sampling, self.device = model, sampling, torch_device(device)
         self.tokenizer = tokenizer(model)
         self.model = load(model.folder, model.name, model.dtype).to(self.device).eval()
         # Otherwise the model's own defaults (top-k, penalties, ...) would fill omitted settings.

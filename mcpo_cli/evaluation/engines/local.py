@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 from mcpo_cli import architecture, model_facts
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.policy import Policy
-from mcpo_cli.backends.local.policy import device as place
+from mcpo_cli.backends.local.policy import device as torch_device
 from mcpo_cli.backends.local.sampler import at_quantile, drawn_by
 from mcpo_cli.backends.local.start import load
 from mcpo_cli.backends.local.tokenizer import Stops
@@ -46,7 +46,7 @@ class Local:
         torch.set_num_threads(threads)
         self.facts, self.sampling = model, sampling
         self.tokenizer = model_facts.tokenizer(model)
-        where = place(device)
+        where = torch_device(device)
         dtype = torch.bfloat16 if where.type == "cuda" else None
         self.policy = Policy(load(model.folder, model.name, "float32").eval(), where, dtype=dtype)
 
@@ -86,13 +86,14 @@ class Local:
         ]
         most, device = max(limits), self.policy.device
         prompts = [torch.tensor(prompt) for prompt, _, _ in groups]
-        uniform_TPG = np.stack([[_uniform(seed, most) for seed in seeds] for _, seeds, _ in groups]).transpose(2, 0, 1)
+        # Of a seed, the first quantiles are the same whatever the length.
+        uniform_PGT = np.stack([[np.random.default_rng(seed).random(most) for seed in seeds] for _, seeds, _ in groups])
         stop_ids = [token for token in self.sampling.stop_ids if token < len(self.tokenizer)]
         drawn = drawn_by(
             self._draw,
             self.policy,
             pad_sequence(prompts, batch_first=True, padding_value=trees.NO_TOKEN).to(device),
-            torch.from_numpy(uniform_TPG.copy()).to(device),
+            torch.from_numpy(uniform_PGT.transpose(2, 0, 1).copy()).to(device),
             self.sampling.stop_ids[0],
             Stops(self.tokenizer, stop_ids, batch[0].stops),
             torch.tensor([limit for _, _, limit in groups], device=device),
@@ -110,11 +111,6 @@ class Local:
             return finite(logits_NV).argmax(-1)[row_M], nothing_M, nothing_M
         probability_NV = warped(logits_NV, self.sampling.temperature, self.sampling.top_p).softmax(-1)
         return at_quantile(probability_NV, uniform_M, row_M), nothing_M, nothing_M
-
-
-def _uniform(seed: int, most: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """The quantile of each token of a sample; a shorter response has the same first ones."""
-    return np.random.default_rng(seed).random(most)
 
 
 def _batches(requests: Sequence[Request], sampling: Sampling, window: int) -> Iterator[tuple[list[Request], bool]]:

@@ -16,8 +16,7 @@ from torch import Tensor
 from torch.distributions import Binomial
 
 from mcpo_cli.methods import Method
-from mcpo_cli.probes.estimators.estimate import Circumstances, Drawn, compute
-from mcpo_cli.probes.estimators.moments import Moments
+from mcpo_cli.probes.estimators.estimate import Circumstances, Drawn, Moments, compute
 from mcpo_cli.probes.estimators.world import LIMIT, SYMBOLS, responses
 
 CHECKS = 8

@@ -1,5 +1,7 @@
 """Gradients that a method computes from drawn responses: its own `signals` and `token_loss`, as a backend calls them.
 
+`Moments` are mean and variance of such gradients, and the measures of an estimator that follow from them.
+
 The policy is tabular, so a gradient is known from the derivative of the loss with respect to the log-probability of
 each drawn token, with the sign changed: its coefficient.
 
@@ -7,6 +9,7 @@ Shape suffixes: those of `world.py`; G rollouts of a prompt; N batches, each a g
 """
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +23,7 @@ from mcpo_cli.probes.estimators.world import LIMIT, SYMBOLS, Policy, World, path
 
 @dataclass(frozen=True)
 class Circumstances:
-    """Where estimates are made: how many steps after sampling, and with which sampler."""
+    """The circumstances of estimates: the number of steps after sampling, and the sampler."""
 
     stale: int
     """k: gradient steps between the policy that was sampled from and the one whose gradient is wanted."""
@@ -62,7 +65,7 @@ class Drawn:
     response_MG: Tensor
 
     def of(self, table_PR: Tensor) -> Tensor:
-        """What `table_PR` (or PRT) has for each drawn response, MG (or MGT)."""
+        """The value of `table_PR` (or PRT) for each drawn response, MG (or MGT)."""
         found: Tensor = table_PR[self.prompt_M[:, None], self.response_MG]
         return found
 
@@ -73,7 +76,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Computed:
-    """What a method made of one global step that is one mini-batch."""
+    """A method's result for one global step that is one mini-batch."""
 
     coefficient_MGT: Tensor
     """Minus the derivative of the loss with respect to the log-probability of each token."""
@@ -85,7 +88,7 @@ def compute(method: Method, where: Circumstances, drawn: Drawn, state: State, se
     """The coefficients of all tokens of `drawn`. seed: of what the method draws itself.
 
     Raises:
-        RunFailed: the method returned something else than its contract says, or numbers that are not finite.
+        RunFailed: the method broke its contract, or returned numbers that are not finite.
     """
     every, base = responses(), where.world.base
     length_MG, mask_MGT = every.length_R[drawn.response_MG], every.mask_RT[drawn.response_MG]
@@ -172,3 +175,43 @@ def draw(where: Circumstances, batches: int, rollouts: int, seed: int) -> Drawn:
     drawn_PX = torch.multinomial(probability_PR, batches * rollouts, replacement=True, generator=rng)
     response_MG = drawn_PX.view(P, batches, rollouts).transpose(0, 1).reshape(batches * P, rollouts)
     return Drawn(torch.arange(P).repeat(batches), response_MG)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Moments of a random gradient x in relation to the exact gradient g, from which the measures follow."""
+
+    along: float
+    """E<x, g>."""
+    mean_square: float
+    """|E x|^2. Estimated without bias from a sample, so that it may be below 0 there."""
+    square: float
+    """E|x|^2."""
+    exact: float
+    """|g|^2."""
+
+    def measures(self) -> dict[str, float]:
+        """The measures by name; NaN where a mean of 0 leaves one undefined.
+
+        `gain`: the length of the mean along g, over |g|. `bias`: |mean - g| / |g|, which has a meaning where the
+        method means to estimate g itself. `cosine_mean`: of the mean and g; `bias_scaled`: what is left of `bias` after
+        the best scaling of the mean, the sine of their angle. `noise`: standard deviation over the length of the mean.
+        `cosine`: of a single estimate and g, as root mean square: E<x, g> / (|g| sqrt(E|x|^2)). Its square is the share
+        of the progress of a step along g that a step along x is expected to make, each of its best length and under
+        one curvature.
+        """
+        length, spread = (math.sqrt(max(value, 0)) for value in (self.mean_square, self.square - self.mean_square))
+        # A mean that is 0 up to rounding, or whose estimate is not above 0, has no direction.
+        if self.mean_square <= 1e-18 * max(self.square, self.exact):
+            length = math.nan
+        cosine_mean = min(1.0, max(-1.0, self.along / (length * math.sqrt(self.exact))))
+        cosine_mean = math.nan if math.isnan(length) else cosine_mean
+        difference = self.mean_square - 2 * self.along + self.exact
+        return {
+            "gain": self.along / self.exact,
+            "bias": math.sqrt(max(difference, 0) / self.exact),
+            "cosine_mean": cosine_mean,
+            "bias_scaled": math.sqrt(1 - cosine_mean**2),
+            "noise": spread / length,
+            "cosine": self.along / math.sqrt(self.exact * self.square) if self.square else math.nan,
+        }

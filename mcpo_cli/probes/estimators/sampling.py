@@ -1,12 +1,14 @@
 """Moments of an estimator from drawn batches, for every method."""
 
+import math
 from collections.abc import Callable
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from mcpo_cli.methods import Method, MiniBatch, Signals, State
-from mcpo_cli.probes.estimators.estimate import Circumstances, Drawn, compute, draw, gradients
-from mcpo_cli.probes.estimators.moments import Sample
+from mcpo_cli.probes.estimators.estimate import Circumstances, Drawn, Moments, compute, draw, gradients
 from mcpo_cli.probes.estimators.world import ACCURACIES, LIMIT, responses
 
 SINGLY = 300
@@ -19,14 +21,56 @@ CHECKED = 4
 """Batches on which one call must equal single ones."""
 Divide = Callable[[MiniBatch], int]
 DIVISORS: tuple[Divide, ...] = (lambda total: total.sequences, lambda total: total.tokens)
-"""What a loss may divide by as a whole."""
+"""Divisors that a loss may have."""
+BLOCKS = 20
+"""Parts of a sample that the jackknife leaves out one by one."""
+
+
+class Sample:
+    """Gradients that were drawn, as sums over BLOCKS blocks of batches."""
+
+    def __init__(self, exact_D: Tensor) -> None:
+        self._exact_D = exact_D
+        self._sum_KD = exact_D.new_zeros(BLOCKS, len(exact_D))
+        self._square_K, self._number_K = exact_D.new_zeros(BLOCKS), exact_D.new_zeros(BLOCKS)
+
+    def add(self, gradient_ND: Tensor, first: int) -> None:
+        """Gradients of batches, the `first` of which is that number of the sample."""
+        block_N = (torch.arange(len(gradient_ND)) + first) % BLOCKS
+        self._sum_KD.index_add_(0, block_N, gradient_ND)
+        self._square_K.index_add_(0, block_N, gradient_ND.square().sum(-1))
+        self._number_K += block_N.bincount(minlength=BLOCKS)
+
+    def moments(self, without: int | None = None) -> Moments:
+        """The moments of all batches, or of those of the other blocks."""
+        kept_K = torch.arange(BLOCKS) != (-1 if without is None else without)
+        number = float(self._number_K[kept_K].sum())
+        mean_D, square = self._sum_KD[kept_K].sum(0) / number, float(self._square_K[kept_K].sum()) / number
+        of_mean = float(mean_D @ mean_D)
+        # The square of a mean of N is too large by the variance over N.
+        mean_square = (number * of_mean - square) / (number - 1)
+        return Moments(float(mean_D @ self._exact_D), mean_square, square, float(self._exact_D @ self._exact_D))
+
+    @property
+    def batches(self) -> int:
+        """Gradients that were added."""
+        return int(self._number_K.sum())
+
+    def measures(self) -> dict[str, float]:
+        """The measures, and the standard errors `cosine_mean_se` and `cosine_se` by jackknife."""
+        left_out = [self.moments(block).measures() for block in range(BLOCKS)]
+        errors = {
+            f"{name}_se": math.sqrt((BLOCKS - 1) * float(np.var([one[name] for one in left_out])))
+            for name in ("cosine_mean", "cosine")
+        }
+        return self.moments().measures() | errors
 
 
 def sampled(method: Method, where: Circumstances, rollouts: int, seed: int = 0, effort: float = 1.0) -> Sample:
     """Estimates from drawn batches. The same seed draws the same responses for every method.
 
-    A method with a memory sees the batches one after another, as global steps under a policy that stands still; what it
-    makes of the first is left out.
+    A method with a memory sees the batches one after another, as global steps under a constant policy; the estimate
+    from the first is left out.
 
     Args:
         effort: multiplies the number of batches.
@@ -56,7 +100,7 @@ def _singly(method: Method, where: Circumstances, drawn: Drawn, sample: Sample) 
 
 
 def _divisor(method: Method, where: Circumstances, rollouts: int, seed: int) -> Divide | None:
-    """What turns one call for many batches into a call for each: their losses differ by a divisor. None: nothing."""
+    """The divisor by which the loss of many batches differs from the loss of each; None if there is no such divisor."""
     drawn = draw(where, CHECKED, rollouts, seed)
     single = [compute(method, where, _batch(drawn, number), {}, seed=number) for number in range(CHECKED)]
     if any(one.state for one in single):

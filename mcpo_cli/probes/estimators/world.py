@@ -3,7 +3,7 @@
 A response is up to LIMIT tokens: symbols, and an end. The last symbol before the end is the answer; without an end
 there is none. So a prompt has several correct responses, of different lengths, and incorrect ones that were cut.
 
-The policy is tabular: the logits of a prompt after a prefix are parameters of their own. So expected accuracy, its
+The policy is tabular: each prefix of each prompt has its own logits. So expected accuracy, its
 gradient and the probability of every response are sums without any sampling. What it lacks is what prompts share in a
 network: here a step on one prompt moves no other.
 
@@ -24,7 +24,7 @@ SYMBOLS = 3
 LIMIT = 3
 """The longest response, its end token included."""
 ACCURACIES = (0.02, 0.1, 0.25, 0.4, 0.6, 0.75, 0.9, 0.98)
-"""Of the policy that samples, one for each prompt."""
+"""Accuracies of the policy that samples, one for each prompt."""
 STEP = 0.12
 """Length of a gradient step in logits, Euclidean over all of them."""
 SEED = 0
@@ -54,7 +54,7 @@ def responses() -> Responses:
         itertools.product(symbols, repeat=LIMIT)
     )
     prefixes = {
-        prefix: place for place, prefix in enumerate(dict.fromkeys(r[:t] for r in listed for t in range(len(r))))
+        prefix: index for index, prefix in enumerate(dict.fromkeys(r[:t] for r in listed for t in range(len(r))))
     }
     padded = [(*response, *[end] * (LIMIT - len(response))) for response in listed]
     states = [[prefixes.get(response[:t], 0) if t < len(response) else 0 for t in range(LIMIT)] for response in listed]
@@ -119,7 +119,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class World:
-    """What is correct, and the policy that the others are made from."""
+    """The correct responses, and the policy that the others are derived from."""
 
     correct_PR: Tensor
     base: Policy

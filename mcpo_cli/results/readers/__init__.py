@@ -49,7 +49,7 @@ def _takes(reader: Reader, path: Path) -> bool:
     except Exception as error:
         if reader.name not in readers().plugins:
             raise
-        plugins.note(f"the reader {reader.name} failed at {path}: {type(error).__name__}: {first_line(error)}")
+        plugins.warn(f"the reader {reader.name} failed at {path}: {type(error).__name__}: {first_line(error)}")
         return False
 
 

@@ -1,4 +1,4 @@
-"""What a reader of other tools' logs is, and what readers share: rows, names of scores, errors of files."""
+"""The type of a reader of other tools' logs, and helpers that readers share: rows, names of scores, errors of files."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Options:
-    """What a user says about a log that it does not say itself."""
+    """Facts about a log that a user adds."""
 
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Names in the file by the names of `results.log`: correct=exact_match, problem=doc_id, ...
@@ -34,7 +34,7 @@ class Options:
         return next((one for one in self.columns.get(name, ()) if one in known), name)
 
     def lacking(self, name: str, known: Collection[str]) -> str:
-        """The name that a column was said to have, if it is none of the columns `known`; empty if it is one."""
+        """The name that the user gave to a column, if it is not one of the columns `known`; else empty."""
         asked = self.columns.get(name, ())
         return "" if any(one in known for one in asked) else "".join(asked[:1])
 
@@ -50,7 +50,7 @@ class Reader:
 
     name: str
     about: str
-    """Which files of which tool and version, in a line."""
+    """The files, tool and version that it reads, in a line."""
     recognises: Callable[[Path], bool]
     """Whether a file or folder is such a log; it may look at names and at the first line."""
     read: Callable[[Path, Options], list[Log]]
@@ -73,7 +73,7 @@ def digest(text: Any) -> str:
 
 
 def files_named(path: Path, pattern: str, name: re.Pattern[str]) -> list[Path]:
-    """The file `path`, or those below it that match the glob `pattern`, as far as their whole name is a `name`."""
+    """The file `path`, or those below it that match the glob `pattern`, if the whole name matches `name`."""
     found = [path] if path.is_file() else sorted(path.rglob(pattern))
     return [file for file in found if name.fullmatch(file.name)]
 
@@ -118,8 +118,8 @@ def _json(line: bytes) -> Any:
     try:
         return orjson.loads(line)
     except ValueError:
-        # Python's tools write NaN, which is no JSON: a score of NaN has a message of its own. They also write half of a
-        # surrogate pair, where a response was cut within a character; tables hold no such text.
+        # Python's tools write NaN, which is not JSON: a score of NaN gets its own message. They also write half of a
+        # surrogate pair, where a response was cut within a character; tables cannot hold such text.
         plain = json.dumps(json.loads(line), ensure_ascii=False)
         return json.loads(plain.encode("utf-8", "replace"))
 
@@ -135,7 +135,7 @@ def first_row(path: Path) -> Row:
 
 
 def score_name(path: Path, known: Sequence[str], options: Options, preferred: Iterable[str] = ()) -> str:
-    """Which of the scores in a file says whether a response is correct.
+    """The score in a file that gives whether a response is correct.
 
     known: names of those that are numbers. preferred: the first one that is known is taken where nobody names one.
 
@@ -170,7 +170,7 @@ def only(path: Path, samples: pd.DataFrame, benchmark: str) -> pd.DataFrame:
 
 
 def text(value: Any) -> str:
-    """A prompt or response as text; of chat turns, what they say, one after another."""
+    """A prompt or response as text; chat turns are joined by line breaks."""
     if isinstance(value, dict):
         return text(value.get("content", value.get("text", "")))
     if isinstance(value, list | tuple):
@@ -184,7 +184,7 @@ def prompts(samples: pd.DataFrame) -> str:
     return digest(pairs.to_numpy().tolist())[:8]
 
 
-def said(facts: Mapping[str, Any]) -> dict[str, str]:
+def stated(facts: Mapping[str, Any]) -> dict[str, str]:
     """The facts that a log states, as text."""
     texts = {
         name: value if isinstance(value, str) else json.dumps(value, sort_keys=True) for name, value in facts.items()

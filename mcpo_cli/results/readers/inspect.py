@@ -20,13 +20,13 @@ from mcpo_cli.results.readers.base import (
     digest,
     no_task,
     prompts,
-    said,
     score_name,
+    stated,
     text,
 )
 
 HEAD = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"status":\s*"')
-"""How a .json log begins."""
+"""The beginning of a .json log."""
 WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 """Scores that are words: correct, partial, incorrect and no answer, as inspect_ai's metrics count them."""
 LEFT_OUT = {"messages", "events", "store", "attachments"}
@@ -89,7 +89,7 @@ def _log(path: Path, model: str, tasks: Sequence[tuple[str, Path]], options: Opt
                 fix=f"inspect eval-retry {file}",
             )
         samples = log.samples or []
-        score = score_name(file, *_known(samples, options))
+        score = score_name(file, *_score_arguments(samples, options))
         rows = [row for one in samples if (row := _row(one, score)) is not None]
         if not rows:
             raise bad_data(f"{file}: none of its {len(samples)} samples has a score")
@@ -97,14 +97,14 @@ def _log(path: Path, model: str, tasks: Sequence[tuple[str, Path]], options: Opt
         unscored = len(samples) - len(rows)
         facts[benchmark] = {
             "prompts": prompts(frames[-1]),
-            **said({"metric": score, "samples without a score": unscored or None, **_settings(log)}),
+            **stated({"metric": score, "samples without a score": unscored or None, **_settings(log)}),
         }
     if not frames:
         raise no_task(path, options, [name for name, _ in tasks])
     return checked(path / model, pd.concat(frames, ignore_index=True), facts, model=model)
 
 
-def _known(samples: Sequence[Any], options: Options) -> tuple[list[str], Options, list[str]]:
+def _score_arguments(samples: Sequence[Any], options: Options) -> tuple[list[str], Options, list[str]]:
     """The arguments of `score_name`: all scores, and the only one as the preferred one."""
     known = list(dict.fromkeys(name for one in samples for name, _, _ in _scores(one)))
     return known, options, known if len(known) == 1 else []
@@ -137,7 +137,7 @@ def _row(sample: Any, score: str) -> dict[str, Any] | None:
 
 
 def _settings(log: Any) -> dict[str, Any]:
-    """How the task was asked."""
+    """The settings of the task."""
     spec, plan = log.eval, log.plan
     steps = json.dumps([step.params for step in plan.steps], sort_keys=True, default=str)
     return {

@@ -19,8 +19,8 @@ from mcpo_cli.results.readers.base import (
     files_named,
     no_task,
     prompts,
-    said,
     score_name,
+    stated,
     text,
 )
 
@@ -65,7 +65,9 @@ def _log(model: Path, tasks: Mapping[str, Path], options: Options) -> Log:
         frames.append(_frame(task, rows, metric))
         first = rows[0]["doc"]
         asked = {"max tokens": first.get("generation_size"), "samples averaged": first.get("num_samples")}
-        facts[task] = said({"metric": metric, "prompts": prompts(frames[-1]), **asked, **_settings(model, file, task)})
+        facts[task] = stated(
+            {"metric": metric, "prompts": prompts(frames[-1]), **asked, **_settings(model, file, task)}
+        )
     if not frames:
         raise no_task(model, options, tasks)
     return checked(model, pd.concat(frames, ignore_index=True), facts, model=model.name)
@@ -95,7 +97,7 @@ def _gold(doc: Row) -> str:
 
 
 def _settings(model: Path, file: Path, task: str) -> dict[str, Any]:
-    """How the task was asked, by the results file of the same date; nothing if there is none."""
+    """The settings of the task in the results file of the same date; empty without one."""
     named = FILE.fullmatch(file.name)
     root = next((folder for folder in model.parents if folder.name == "details"), None)
     if not named or not root:

@@ -19,8 +19,8 @@ from mcpo_cli.results.readers.base import (
     files_named,
     json_lines,
     no_task,
-    said,
     score_name,
+    stated,
 )
 
 SAMPLES = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.-]+)\.jsonl")
@@ -101,7 +101,7 @@ def _text(nested: Any) -> str:
 
 
 def _settings(file: Path, task: str) -> dict[str, str]:
-    """How the task was asked, by the newest results file that knows it; nothing if there is none."""
+    """The settings of the task in the newest results file that has it; empty without one."""
     for path in sorted(file.parent.glob("results_*.json"), reverse=True):
         try:
             document = json.loads(path.read_bytes())
@@ -116,7 +116,7 @@ def _settings(file: Path, task: str) -> dict[str, str]:
             "chat template": document.get("chat_template_sha"),
             "system instruction": document.get("system_instruction_sha"),
         }
-        return said(facts)
+        return stated(facts)
     return {}
 
 

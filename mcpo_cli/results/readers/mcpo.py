@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from mcpo_cli.config import plan
-from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import MissingCells, bad_data
 from mcpo_cli.evaluation import gradings
@@ -16,7 +15,7 @@ from mcpo_cli.evaluation.gradings import Samples
 from mcpo_cli.home import location
 from mcpo_cli.records import GradeRow, Results
 from mcpo_cli.results.log import Log, checked
-from mcpo_cli.results.readers.base import Options, Reader, only, said
+from mcpo_cli.results.readers.base import Options, Reader, only, stated
 from mcpo_cli.runs import catalog
 from mcpo_cli.runs.journal import Journal
 
@@ -42,10 +41,6 @@ def read(path: Path, options: Options) -> list[Log]:
     return [_of_run(folder, spec, rows, spec.run_id, options)]
 
 
-def _recognises(path: Path) -> bool:
-    return _folder(path) is not None or (not path.exists() and plan.is_suite(str(path)))
-
-
 def _folder(path: Path) -> Path | None:
     """The folder of the run or evaluation that `path` is or names; None if it is no such thing."""
     if path.exists():
@@ -68,12 +63,17 @@ def _of_suite(name: str, options: Options) -> list[Log]:
     if gaps := [cell for cell, rows in found if not rows]:
         listed = "".join(f"\n  {cell.arm}, {cell.spec.seeds} ({cell.spec.run_id})" for cell in gaps)
         raise MissingCells(f"{name}: {len(gaps)} of {len(found)} runs are not done:{listed}", fix=suite.command)
-    models = {cell.spec.model.name for cell in suite.cells}
-    return [_of_run(runs / cell.spec.run_id, cell.spec, rows, _arm(cell, models), options) for cell, rows in found]
-
-
-def _arm(cell: PlannedRun, models: set[str]) -> str:
-    return f"{cell.arm} {cell.spec.model.name}" if len(models) > 1 else cell.arm
+    several = len({cell.spec.model.name for cell in suite.cells}) > 1
+    return [
+        _of_run(
+            runs / cell.spec.run_id,
+            cell.spec,
+            rows,
+            f"{cell.arm} {cell.spec.model.name}" if several else cell.arm,
+            options,
+        )
+        for cell, rows in found
+    ]
 
 
 def _last(folder: Path, spec: RunSpec) -> list[dict[str, Any]]:
@@ -94,7 +94,7 @@ def _of_run(folder: Path, spec: RunSpec, rows: Sequence[Mapping[str, Any]], mode
     )
     if options.benchmark:
         samples = only(folder, samples, options.benchmark)
-    facts = said(
+    facts = stated(
         {
             "task": spec.identity()["task"],
             "step": spec.train.steps,
@@ -123,7 +123,7 @@ def _of_evaluation(folder: Path, options: Options) -> Log:
     )
     if options.benchmark and len(samples):
         samples = only(folder, samples, options.benchmark)
-    facts = {name: said(_protocol(newest, name)) for name in newest["benchmarks"]}
+    facts = {name: stated(_protocol(newest, name)) for name in newest["benchmarks"]}
     return checked(folder, samples, facts, model=newest["protocol"].get("model_name", folder.name))
 
 
@@ -146,7 +146,7 @@ def _samples(folder: Path, benchmark: str, graded: GradeRow) -> Iterator[dict[st
 
 
 def _protocol(results: Results, benchmark: str) -> dict[str, Any]:
-    """How the samples of an evaluation were made; the model and its files are what a comparison is about."""
+    """The settings of the samples of an evaluation, without the model, in which sides differ."""
     protocol = results["protocol"]
     asked = {name: protocol.get(name) for name in ("temperature", "top_p", "max_tokens", "prompt", "chat", "tasks")}
     engines = ", ".join(results["engines"])
@@ -156,6 +156,6 @@ def _protocol(results: Results, benchmark: str) -> dict[str, Any]:
 READER = Reader(
     name="mcpo",
     about="mcpo: the name or folder of a run (`mcpo runs list`) or evaluation, or the name of a suite",
-    recognises=_recognises,
+    recognises=lambda path: _folder(path) is not None or (not path.exists() and plan.is_suite(str(path))),
     read=read,
 )

@@ -14,9 +14,9 @@ KINDS = (".csv", ".jsonl", ".parquet")
 OWN = ("model", *NEEDED, *OPTIONAL)
 """Columns that are read; others are left out."""
 MOST_ROWS = 20_000_000
-"""Of a Parquet file, whose kilobytes may hold more equal rows than any memory."""
+"""Most rows of a Parquet file: a few kilobytes may hold more equal rows than any memory."""
 EMPTY_IS_MISSING = csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
-"""Not the usual words besides: NA and null may be names of problems."""
+"""Other words are kept: NA and null may be names of problems."""
 
 
 def read(path: Path, options: Options) -> list[Log]:
@@ -51,7 +51,7 @@ def read(path: Path, options: Options) -> list[Log]:
 
 
 def load(path: Path) -> pa.Table:
-    """A table, by the kind that the file's name says.
+    """A table, read by the suffix of its name.
 
     Raises:
         ConfigError: it cannot be read.
@@ -91,7 +91,7 @@ def _numbers(samples: pd.DataFrame, path: Path) -> pd.Series:
 
 
 def _facts(samples: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """Of each benchmark: which prompts its problems had, where the table has them."""
+    """By benchmark: a hash of its prompts, where the table has them."""
     if "prompt" not in samples:
         return {}
     return {str(name): {"prompts": prompts(own)} for name, own in samples.groupby("benchmark", observed=True)}

@@ -15,8 +15,8 @@ from mcpo_cli.results.readers.base import (
     digest,
     files_named,
     last_of_folders,
-    said,
     score_name,
+    stated,
     text,
 )
 
@@ -47,7 +47,7 @@ def _step(file: Path) -> int:
 
 
 def _log(file: Path, named: Path, options: Options) -> Log:
-    """named: where it lies, for people and to name the seed by."""
+    """named: its folder or file, for messages and the name of the seed."""
     table = tabular.load(file)
     if lacking := [name for name in NEEDED if name not in table.column_names]:
         raise bad_data(f"{file}: it has no column {lacking[0]!r}, which completions of TRL 1 have")
@@ -67,7 +67,7 @@ def _log(file: Path, named: Path, options: Options) -> Log:
     for name in ("gold", "answer"):
         if (column := options.column(name, table.column_names)) in table.column_names:
             samples[name] = [text(one) for one in table[column].to_pylist()]
-    facts = said({"metric": score, "step": _step(file)})
+    facts = stated({"metric": score, "step": _step(file)})
     return checked(named, samples, {str(samples["benchmark"].iloc[0]) if len(samples) else "": facts})
 
 

@@ -15,8 +15,8 @@ from mcpo_cli.results.readers.base import (
     first_row,
     json_lines,
     last_of_folders,
-    said,
     score_name,
+    stated,
 )
 
 FILE = re.compile(r"\d+\.jsonl")
@@ -44,7 +44,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _log(file: Path, named: Path, options: Options) -> Log:
-    """named: where it lies, for people and to name the seed by."""
+    """named: its folder or file, for messages and the name of the seed."""
     rows = _last_of_each(json_lines(file, NEEDED))
     known = [name for name, value in rows[0].items() if isinstance(value, bool | int | float) and name != "step"]
     score = score_name(file, known, options, SCORES)
@@ -60,16 +60,16 @@ def _log(file: Path, named: Path, options: Options) -> Log:
     )
     if "pred" in rows[0]:
         samples["answer"] = [str(row.get("pred")) for row in rows]
-    facts = said({"metric": score, "step": rows[0]["step"]})
+    facts = stated({"metric": score, "step": rows[0]["step"]})
     return checked(named, samples, {str(samples["benchmark"][0]): facts})
 
 
 def _last_of_each(rows: list[Row]) -> list[Row]:
     """The rows without the earlier turns of a rollout, which have its score, too."""
     last: dict[str, tuple[int, Row]] = {}
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         named = UID.fullmatch(str(row.get("uid")))
-        rollout, turn = (named["rollout"], int(named["turn"])) if named else (str(place), 0)
+        rollout, turn = (named["rollout"], int(named["turn"])) if named else (str(index), 0)
         if rollout not in last or turn > last[rollout][0]:
             last[rollout] = turn, row
     return [row for _, row in last.values()]

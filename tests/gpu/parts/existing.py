@@ -167,7 +167,7 @@ def moved(batch: GradedBatch, device: torch.device) -> GradedBatch:
     """The batch on another device."""
     rollouts = type(batch.rollouts)(**{name: value.to(device) for name, value in vars(batch.rollouts).items()})
     signals = batch.signals.map(lambda tensor: tensor.to(device))
-    return GradedBatch(rollouts, batch.correct_PG.to(device), signals, batch.place_P.to(device))
+    return GradedBatch(rollouts, batch.correct_PG.to(device), signals, batch.index_P.to(device))
 
 
 def passes(spec: RunSpec, policy: Policy, batch: GradedBatch) -> tuple[Tensor, dict[str, Tensor]]:

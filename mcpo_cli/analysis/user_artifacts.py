@@ -3,8 +3,8 @@
 from functools import cache
 
 from mcpo_cli import paths, plugins
-from mcpo_cli.analysis.figures.response_map import response_map
 from mcpo_cli.analysis.product import Artifact
+from mcpo_cli.analysis.response import response_map
 from mcpo_cli.analysis.tables.claims import claims_table
 from mcpo_cli.analysis.tables.comparison import comparison
 from mcpo_cli.config import load, plan
@@ -30,17 +30,14 @@ def artifacts() -> dict[str, Artifact]:
     found: dict[str, Artifact] = {}
     for name, path in [*((name, plan.suites()[name]) for name in suites()), *load.files("claims/*.yaml").items()]:
         try:
-            if path.parent.name == "claims" or _has_table(plan.read(name)):
+            suite = None if path.parent.name == "claims" else plan.read(name)
+            if suite is None or (suite.sweep.keys() <= SWEPT and not suite.design):
                 if name in found:
                     raise plugins.taken(f"artifact '{name}'", found[name].source or "", path)
-                found[name] = of(name if path.parent.name == "suites" else str(path))
+                found[name] = of(name if suite else str(path))
         except ConfigError as error:
-            plugins.note(f"{error.message}; it is left out")
+            plugins.warn(f"{error.message}; it is left out")
     return found
-
-
-def _has_table(suite: plan.Suite) -> bool:
-    return suite.sweep.keys() <= SWEPT and not suite.design
 
 
 def of(name: str) -> Artifact:

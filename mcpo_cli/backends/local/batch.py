@@ -1,0 +1,134 @@
+"""The batch of a global step: all groups that were sampled, graded and rewarded, and which of them are trained on."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import torch
+from torch import Tensor
+
+from mcpo_cli.backends import checks, corrections, measure
+from mcpo_cli.backends.local.encoding import Language
+from mcpo_cli.backends.local.policy import Policy
+from mcpo_cli.backends.local.sampler import Rollouts, concatenate, drawn_by
+from mcpo_cli.backends.local.update import crop
+from mcpo_cli.backends.measure import Graded
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.data.base import Problem
+from mcpo_cli.grading import functions, rewards
+from mcpo_cli.methods import Step
+from mcpo_cli.methods.base import Need
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """All groups sampled for one global step at `temperature`, and which of them (in order) make its batch."""
+
+    temperature: float
+    problems: list[Problem]
+    rollouts: Rollouts
+    correct_PG: Tensor
+    seen_PG: Tensor
+    """Correctness as the method gets it: `correct_PG`, or coins (`train.reward`)."""
+    answers: list[list[str | None]]
+    reward_PG: Tensor
+    batch_index: Tensor
+
+    @staticmethod
+    def joined(rounds: Sequence["Sampled"], batch: Sequence[int]) -> "Sampled":
+        """The groups of all rounds of a step as one; batch: the indices of those that are trained on."""
+        return Sampled(
+            temperature=rounds[0].temperature,
+            problems=[problem for part in rounds for problem in part.problems],
+            rollouts=concatenate([part.rollouts for part in rounds]),
+            correct_PG=torch.cat([part.correct_PG for part in rounds]),
+            seen_PG=torch.cat([part.seen_PG for part in rounds]),
+            answers=[answers for part in rounds for answers in part.answers],
+            reward_PG=torch.cat([part.reward_PG for part in rounds]),
+            batch_index=torch.tensor(batch, device=rounds[0].batch_index.device),
+        )
+
+    @cached_property
+    def graded(self) -> Graded:
+        """Inputs of the metrics."""
+        rollouts = self.rollouts
+        return Graded(
+            problems=self.problems,
+            correct_PG=self.correct_PG,
+            reward_PG=self.reward_PG,
+            length_PG=rollouts.length_PG,
+            ended_PG=rollouts.ended_PG,
+            # Padded with the end token, which no response holds before its end.
+            same_P=measure.equal_pairs(rollouts.token_PGT),
+            entropy_PG=rollouts.entropy_PGT.sum(-1) / rollouts.length_PG,
+            # The sampler's log-probabilities are those at temperature 1.
+            logp_PG=rollouts.logp_PGT.sum(-1) if self.temperature == 1 else None,
+        )
+
+    @cached_property
+    def batch(self) -> Rollouts:
+        """The rollouts that are trained on, padded to the longest of them, as `Step` has them."""
+        return crop(self.rollouts.select(self.batch_index))
+
+    def for_method(self, needs: Collection[Need], max_response: int) -> Step:
+        """The groups that are trained on, as methods see them."""
+        chosen, rollouts = self.batch_index, self.batch
+        problems, answers = [self.problems[index] for index in chosen], [self.answers[index] for index in chosen]
+        tensor = partial(torch.tensor, device=rollouts.length_PG.device)
+        return Step(
+            reward_PG=self.reward_PG[chosen],
+            correct_PG=self.seen_PG[chosen],
+            length_PG=rollouts.length_PG,
+            prompt_P=tensor([problem.number for problem in problems]),
+            max_response=max_response,
+            logp_PGT=rollouts.logp_PGT if "logp" in needs else None,
+            entropy_PGT=rollouts.entropy_PGT if "entropy" in needs else None,
+            answer_PG=tensor(measure.answer_classes(answers)) if "answers" in needs else None,
+        )
+
+
+def rewarded(
+    language: Language,
+    spec: RunSpec,
+    at: tuple[int, int],
+    problems: Sequence[Problem],
+    rollouts: Rollouts,
+    correct_PG: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """seen_PG, correctness as methods get it, and reward_PG with what `train` adds to it.
+
+    Args:
+        at: the global step, and the index of the first of `problems` among those of the step.
+        correct_PG: the verdicts.
+    """
+    train, seen_PG = spec.train, correct_PG
+    if train.reward == "random":
+        seen_PG = rewards.random_rewards(seen_PG, spec.seed, *at)
+    reward_PG = seen_PG.double()
+    if functions.is_function(train.reward):
+        reward_PG = language.rewards(train.reward, problems, rollouts)
+    shaping = train.max_response, train.overlong_cache, train.overlong_penalty
+    return seen_PG, reward_PG + rewards.overlong_penalty(rollouts.length_PG, *shaping)
+
+
+def greedy_rewards(
+    policy: Policy, language: Language, spec: RunSpec, step: int, problems: Sequence[Problem]
+) -> tuple[Tensor, int]:
+    """reward_P of the most likely response of each prompt, token by token, and the tokens of all of them."""
+    train, prompt_PS = spec.train, language.prompts(problems).to(policy.device)
+    nothing_TP1 = torch.zeros(train.max_response, len(problems), 1, device=policy.device)
+    draw = partial(_most_likely, train.sampler_rounding)
+    with checks.at(f"step {step}"):
+        rollouts = drawn_by(draw, policy, prompt_PS, nothing_TP1, language.eos, language.stops)
+    # Places that no sampled prompt has: coins of their own.
+    at = step, train.prompts * (1 + train.max_refills)
+    correct_P1 = language.grade(problems, rollouts).correct_PG
+    _, reward_P1 = rewarded(language, spec, at, problems, rollouts, correct_P1)
+    return reward_P1.squeeze(-1), int(rollouts.length_PG.sum())
+
+
+def _most_likely(rounding: float, logits_NV: Tensor, row_M: Tensor, uniform_M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """See `Draw`: of equally likely tokens the first. The others, the largest logit or NaN, are not used."""
+    logits_NV = corrections.rounded(logits_NV, rounding)
+    largest_M = logits_NV.amax(-1)[row_M]
+    return logits_NV.argmax(-1)[row_M], largest_M, largest_M

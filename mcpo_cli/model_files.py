@@ -1,0 +1,217 @@
+"""The files of a model: the folder or hub model that a name means, which files are fetched, and their digests.
+
+Headers of safetensors files are read without the library, which imports a framework. Such a file begins with the length
+of the header in 8 bytes, then the header in JSON, then the tensors
+(https://github.com/huggingface/safetensors#format). Files may come from anybody, so nothing in a header is believed.
+"""
+
+import fnmatch
+import functools
+import hashlib
+import itertools
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from mcpo_cli import paths
+from mcpo_cli.errors import ConfigError, bad_model, first_line, nearest, similar
+
+TOKENIZER = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "*.model",
+    "*.tiktoken",
+    "chat_template.*",
+)
+READ = ("config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", *TOKENIZER)
+"""Files that are fetched from the hub and enter the digest: no code, no pickle."""
+ELSEWHERE = ("*/*", "consolidated*")
+"""Files not fetched: copies of the weights in the maker's own format."""
+SAMPLE_BYTES = 4096
+"""Bytes of each tensor that `fingerprint` reads."""
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+MAX_HEADER = 100_000_000
+"""The most bytes of a header, as in the library: a file without content on the disk may claim any number."""
+NUMBERS_PER_BYTE = 2
+"""The most numbers in a byte, of all types that there are."""
+
+
+def local_folder(model: str) -> Path | None:
+    """The folder that `model` names on this machine; None for a hub model (`OWNER/NAME`). Fetches nothing.
+
+    Raises:
+        ConfigError: it can only be a folder, and there is none.
+    """
+    path = paths.named(model)
+    if path.is_dir():
+        return path.resolve()
+    # runs/NAME is a path if the folder runs exists, else a hub model.
+    if not HUB_ID.fullmatch(model) or path.parent.is_dir():
+        raise ConfigError(f"{model}: there is no such folder; {_neighbour(path)}", code="not_found")
+    return None
+
+
+def folder(model: str, revision: str | None, files: Sequence[str] = READ) -> Path:
+    """The local folder of a model, or the folder of the hub's cache with `files`, which are fetched.
+
+    Raises:
+        ConfigError: the model does not exist, or cannot be fetched.
+    """
+    local = local_folder(model)
+    if local and revision:
+        raise ConfigError(
+            f"revision={revision} names a commit on the Hugging Face Hub, but {model} is a local folder",
+            code="contradiction",
+        )
+    return local or _fetch(model, revision, files)
+
+
+def is_cached(model: str, revision: str | None = None) -> bool:
+    """Whether the hub's cache has a config.json and weights of a hub model. Asks no network."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        folder = Path(snapshot_download(model, revision=revision, allow_patterns=[*READ], local_files_only=True))
+    except (LocalEntryNotFoundError, HfHubHTTPError, ValueError, OSError):
+        return False
+    return (folder / "config.json").exists() and any(folder.glob("*.safetensors"))
+
+
+def _fetch(model: str, revision: str | None, files: Sequence[str]) -> Path:
+    """The folder of the hub's cache with `files` (patterns), named by the commit."""
+    from huggingface_hub import constants, errors, snapshot_download
+
+    at = f"{model}@{revision}" if revision else model
+    try:
+        return Path(snapshot_download(model, revision=revision, allow_patterns=[*files], ignore_patterns=[*ELSEWHERE]))
+    except errors.GatedRepoError as error:
+        fix = f"accept its licence at https://huggingface.co/{model}, then hf auth login"
+        raise ConfigError(
+            f"{at}: the Hugging Face Hub provides it only after you accept its licence", fix=fix, code="unreachable"
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        fix = "check the name; for a private model: hf auth login"
+        raise ConfigError(
+            f"{at}: the Hugging Face Hub has no such model, or you have no access to it", fix=fix, code="unreachable"
+        ) from error
+    except errors.RevisionNotFoundError as error:
+        fix = f"use a branch, tag or commit of https://huggingface.co/{model}/commits/main"
+        raise ConfigError(f"{at}: the model has no such revision", fix=fix, code="not_found") from error
+    except Exception as error:  # no network, a timeout, a full disk: the client's errors have no common class
+        fix = f"run hf download {model} where there is a network, and name that folder instead of {model}"
+        why = f"not in the cache, and not available from {constants.ENDPOINT}: {first_line(error)}"
+        raise ConfigError(f"{at}: {why}", fix=fix, code="unreachable") from error
+
+
+def _neighbour(path: Path) -> str:
+    """A hint for the message about the missing folder `path`."""
+    if not path.parent.is_dir():
+        return f"{path.parent} does not exist either; a model on the Hugging Face Hub is named OWNER/NAME"
+    names = [entry.name for entry in path.parent.iterdir() if entry.is_dir()]
+    listed = f"folders there: {', '.join(sorted(names)) or 'none'}"
+    return nearest(path.name, names) if similar(path.name, names) else listed
+
+
+def fingerprint(folder: Path) -> str:
+    """A digest of the model in `folder` that changes with its files, in milliseconds even for large models.
+
+    Files with weights are sampled: it reads their header and the middle of each tensor, because training changes all of
+    a tensor. Other files are read whole. `digest`, of all bytes, takes a second for each GB or more,
+    which is too long for a command that only shows a plan.
+    """
+    statuses = ((path, path.stat()) for path in _read(folder))
+    return _digest((path, _sampled(path, status.st_size, status.st_mtime_ns)) for path, status in statuses)
+
+
+@functools.lru_cache(maxsize=1024)
+def _sampled(path: Path, size: int, changed: int) -> str:
+    """SHA-256 of a file, of one with weights a sample; `changed` (its time of change) makes the cache read it again."""
+    with path.open("rb") as file:
+        if path.suffix != ".safetensors":
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        total = hashlib.sha256(str(size).encode())
+        header = _header(file, size)
+        total.update(header)
+        try:
+            middles = {sum(entry["data_offsets"]) // 2 for entry in _listed(header, size).values()}
+        except ValueError:
+            middles = set()
+        for middle in sorted(middles):
+            file.seek(8 + len(header) + middle)
+            total.update(file.read(SAMPLE_BYTES))
+        return total.hexdigest()
+
+
+def digest(folder: Path) -> str:
+    """A digest of the names and content of the READ files."""
+
+    def hashed(path: Path) -> str:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    return _digest((path, hashed(path)) for path in _read(folder))
+
+
+def _digest(hashes: Iterable[tuple[Path, str]]) -> str:
+    """12 hex digits over the names of files and the hashes of their content."""
+    total = hashlib.sha256()
+    for path, content in hashes:
+        total.update(f"{path.name}\0{content}\n".encode())
+    return total.hexdigest()[:12]
+
+
+def _read(folder: Path) -> Iterator[Path]:
+    """The files of a folder that READ lists, in the order of their names."""
+    return (path for path in sorted(folder.iterdir()) if any(fnmatch.fnmatch(path.name, one) for one in READ))
+
+
+def tensors(name: str, path: Path) -> dict[str, dict[str, Any]]:
+    """Format and shape of each tensor in a safetensors file, by its name. Raises ConfigError if it is damaged."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        header = _header(file, size)
+    if not header:
+        raise bad_model(f"{name}: {path.name} is not a safetensors file, or was cut short")
+    try:
+        return _listed(header, size)
+    except ValueError as error:
+        raise bad_model(f"{name}: the header of {path.name} is damaged") from error
+
+
+def _header(file: BinaryIO, size: int) -> bytes:
+    """The header of an open file of `size` bytes; empty if it has none."""
+    length = int.from_bytes(file.read(8), "little")
+    return file.read(length) if 0 < length <= min(size - 8, MAX_HEADER) else b""
+
+
+def _listed(header: bytes, size: int) -> dict[str, dict[str, Any]]:
+    """Type, shape and position of each tensor by its name.
+
+    Raises:
+        ValueError: there are none, or their types, shapes or places cannot be in a file of `size` bytes.
+    """
+    try:
+        found = {key: entry for key, entry in json.loads(header).items() if key != "__metadata__"}
+        spans = [tuple(entry["data_offsets"]) for entry in found.values()]
+        numbers = [number for entry in found.values() for number in (*entry["shape"], *entry["data_offsets"])]
+        named = all(isinstance(entry["dtype"], str) for entry in found.values())
+        sizes = [math.prod(entry["shape"]) for entry in found.values()]
+    except (RecursionError, AttributeError, KeyError, TypeError) as error:
+        raise ValueError("this is no header of tensors") from error
+    valid = all(type(number) is int and number >= 0 for number in numbers)
+    room = size - 8 - len(header)
+    if not (found and named and valid and all(len(span) == 2 and span[0] <= span[1] <= room for span in spans)):
+        raise ValueError("tensors that cannot be in the file")
+    if any(begin < end for (_, end), (begin, _) in itertools.pairwise(sorted(spans))):
+        raise ValueError("tensors in the same place")
+    if any(count > NUMBERS_PER_BYTE * (end - begin) for count, (begin, end) in zip(sizes, spans, strict=True)):
+        raise ValueError("tensors that are larger than their places")
+    return found

@@ -84,10 +84,15 @@ def test_a_sample_hardly_depends_on_its_batch(text: ModelFacts, monkeypatch: pyt
     assert equal(together, [sample for request in asked for sample in alone[request.key]]) >= 0.98
 
 
+@pytest.fixture(scope="module")
+def free(text: ModelFacts) -> list[Sample]:
+    """What is drawn without stop strings, 30 samples a line."""
+    return generate("hf", text, Sampling(2.0, 1.0, 60, text.stop_ids), requests(text, LINES, 30))
+
+
 @pytest.mark.parametrize("stops", [("e",), ("\n",), ("ab", "7\n", "e\n")])
-def test_stop_strings_end_responses_as_in_hf(text: ModelFacts, stops: tuple[str, ...]) -> None:
-    n = 30
-    free = generate("hf", text, Sampling(2.0, 1.0, 60, text.stop_ids), requests(text, LINES, n))
+def test_stop_strings_end_responses_as_in_hf(text: ModelFacts, free: list[Sample], stops: tuple[str, ...]) -> None:
+    n = len(free) // len(LINES)
     asked, how = requests(text, LINES, n, stops), Sampling(2.0, 1.0, 60, text.stop_ids)
     theirs = generate("hf", text, how, asked)
     assert equal(generate("local", text, how, asked), theirs) >= 0.98

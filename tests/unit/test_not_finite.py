@@ -81,6 +81,7 @@ def checkpoints(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob("attempt_*/checkpoints/step_*"))
 
 
+@pytest.mark.slow
 def test_a_learning_rate_that_breaks_the_policy_fails_the_run_in_every_attempt(mcpo_home: Path) -> None:
     spec = spec_of("train.lr=1e30")
     folder = mcpo_home / "runs" / spec.run_id

@@ -198,7 +198,7 @@ def test_a_store_that_goes_away_stops_no_run(home: Path, monkeypatch: pytest.Mon
 def test_workers_get_their_threads_and_a_session_of_their_own(home: Path, tmp_path: Path) -> None:
     script = tmp_path / "worker.py"
     script.write_text("import os, sys; sys.exit(f\"{os.environ['OMP_NUM_THREADS']} {os.getsid(0) == os.getpid()}\")")
-    with pytest.raises(RunFailed, match="3 True"):
+    with refused("run_failed", "3 True"):
         scheduler.run(make("compute.threads=3"), Recorder(), (sys.executable, str(script)))
 
 

@@ -107,6 +107,22 @@ def test_what_lies_between_clusters_alone_is_seen_between_them_and_not_within() 
     assert within.p_within < 0.01
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_p_within_clusters_counts_orders_within_each_of_them(seed: int) -> None:
+    """Four values far apart and eight close together: what changes places with the other cluster's is seen at once."""
+    rng, cluster = np.random.default_rng(seed), np.repeat([0, 1], [4, 8])
+    x = np.concatenate([[0, 30, 60, 90], np.arange(40, 48)])
+    y = np.concatenate([rng.permutation(x[:4]), rng.permutation(x[4:])])
+    own_x, own_y = (
+        np.concatenate([rank[:4] - rank[:4].mean(), rank[4:] - rank[4:].mean()])
+        for rank in map(scipy_stats.rankdata, (x, y))
+    )
+    first = own_y[:4][list(itertools.permutations(range(4)))] @ own_x[:4]
+    second = np.array([rng.permutation(own_y[4:]) for _ in range(2000)]) @ own_x[4:]
+    expected = np.mean(np.abs(first[:, None] + second) >= abs(own_x @ own_y) - 1e-9)
+    assert ranks.correlation(x, y, cluster).p_within == pytest.approx(expected, abs=0.03)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("n", range(3, 17))
 def test_without_a_correlation_one_is_found_in_at_most_a_twentieth_of_the_cases(n: int) -> None:

@@ -42,6 +42,8 @@ endef
 ELSEWHERE := vllm or verl or gpu or browser or postgres
 # Tests of one file stay together, so that a process sets up what they share; whoever is done first takes of the other's.
 SPREAD := -n 2 --dist worksteal
+# Those of verl start Ray by the file, and a file is one process's. Files with whole runs come first (tests/verl/conftest.py).
+IN_ORDER := -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check check-findings audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults messages test-browser setup-gpu setup-tools lock-tools gpu-check setup-verl test-verl test-gpu-pins docs reproduce reproduce-lm reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
@@ -124,10 +126,10 @@ gpu-check: $(if $(filter $(BIN)/%,$(CHECKED)),setup) ## Check a machine with one
 setup-verl: $(VERL)/.installed ## Create .venv-verl: mcpo with verl and vLLM on CPU (5 GB)
 
 test-verl: setup-verl ## Run the tests with real verl and vLLM on CPU (many minutes)
-	$(VERL)/bin/pytest -n 2 --dist loadfile -m "verl or vllm" tests/verl tests/vllm $(ARGS)
+	$(VERL)/bin/pytest $(IN_ORDER) -m "verl or vllm" tests/verl tests/vllm $(ARGS)
 
 test-gpu-pins: $(PINS)/.installed ## Run the same at the versions of constraints-gpu.txt, on CPU (needs Python 3.12; 11 GB)
-	$(PINS)/bin/pytest -n 2 --dist loadfile -m "verl or vllm" tests/verl tests/vllm $(ARGS)
+	$(PINS)/bin/pytest $(IN_ORDER) -m "verl or vllm" tests/verl tests/vllm $(ARGS)
 
 docs: setup ## Build the documentation into site/; broken links are errors
 	$(BIN)/python .ci/reference.py

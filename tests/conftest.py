@@ -1,5 +1,6 @@
 """Fixtures that every folder of tests shares."""
 
+import gc
 import importlib
 import os
 import sqlite3
@@ -16,6 +17,8 @@ from mcpo_cli import plugin_files, plugins
 # thread spends its time on waiting. What one process has compiled, the others read.
 os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
 sys.dont_write_bytecode = False
+# What is loaded and collected stays for ever; looking through it again and again for garbage is a quarter of that time.
+gc.disable()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -25,6 +28,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
         settings.register_profile("mcpo", settings.default, deadline=None)
         settings.load_profile("mcpo")
+
+
+def pytest_collection_finish() -> None:
+    """From here on garbage is looked for, among what tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -17,11 +17,19 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 WORDS = ("table1", "scale=smoke", "model=toy-s")
 
 
-@pytest.fixture
-def trained(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> InProcess:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "offline")
+@pytest.fixture(scope="module")
+def runs(module_home: Path) -> None:
     made_up(from_suite(WORDS[0], WORDS[1:], ""), probed=True)
-    return here
+
+
+@pytest.fixture
+def trained(
+    runs: None, module_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> InProcess:
+    """`mcpo` in this process, where the runs of table1 are done."""
+    found = InProcess(module_home, monkeypatch, capsys)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "offline")
+    return found
 
 
 def test_the_page_does_what_it_says(trained: InProcess, capsys: pytest.CaptureFixture[str]) -> None:

@@ -269,7 +269,7 @@ def test_a_terminal_of_80_columns_wraps_names_and_breaks_no_number(
     assert "flexible-extract" in grid
 
 
-def test_one_grader_for_both_sides_explains_what_two_graders_made(cli: Cli, folder: Path) -> None:
+def test_one_grader_for_both_sides_explains_what_two_graders_made(here: InProcess, folder: Path) -> None:
     """The same answers on both sides, of which the log of one has only those in a box as correct."""
     for name, text, boxed in (("plain", "The answer is {}.", False), ("boxed", "\\boxed{{{}}}", True)):
         rows = [
@@ -279,9 +279,9 @@ def test_one_grader_for_both_sides_explains_what_two_graders_made(cli: Cli, fold
             for sample, answer in enumerate(["7" if problem % 2 else "8", "7", "7" if problem % 4 else "8"])
         ]  # fmt: skip
         pd.DataFrame(rows).to_json(f"{name}.jsonl", orient="records", lines=True)
-    words = ("compare", "plain.jsonl", "boxed.jsonl", "--maj", "3", "--look", "1/2", "--json")
-    logged = json.loads(cli(*words).stdout)
-    graded = json.loads(cli(*words, "--regrade", "math_verify").stdout)
+    words = ("compare", "plain.jsonl", "boxed.jsonl", "--maj", "3", "--look", "1/2")
+    logged = here.json(*words)
+    graded = here.json(*words, "--regrade", "math_verify")
     assert verdict(logged, metric="pass@1") == "better"
     assert verdict(graded, metric="pass@1") == "not testable"  # no problem differs any more
     (row,) = [row for row in graded["regraded"]["differences"] if row["metric"] == "pass@1"]
@@ -300,6 +300,5 @@ def test_one_grader_for_both_sides_explains_what_two_graders_made(cli: Cli, fold
         ("--regrade=math", "unknown_name"),
     ],
 )
-def test_options_of_the_answers_are_checked(cli: Cli, folder: Path, option: str, code: str) -> None:
-    result = cli("compare", "base.jsonl", "new.jsonl", option, "--json")
-    assert json.loads(result.stdout or result.stderr)["error"]["code"] == code
+def test_options_of_the_answers_are_checked(here: InProcess, folder: Path, option: str, code: str) -> None:
+    here.refused(code, "compare", "base.jsonl", "new.jsonl", option)

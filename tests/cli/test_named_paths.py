@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli import paths, plugin_files, plugins
-from mcpo_cli.errors import ConfigError
 from tests.cli.conftest import InProcess
+from tests.errors import refused
 
 LONG = "x" * 300
 WRONG = {
-    "an unknown user": ("~nosuchuser/x", "there is no such user"),
-    "a name that is too long": (f"./{LONG}", "File name too long"),
-    "a null byte": ("a\0b", "null"),
+    "an unknown user": "~nosuchuser/x",
+    "a name that is too long": f"./{LONG}",
+    "a null byte": "a\0b",
 }
 
 
-@pytest.mark.parametrize(("given", "why"), WRONG.values(), ids=WRONG)
-def test_what_no_file_can_be_called_is_refused(given: str, why: str) -> None:
-    with pytest.raises(ConfigError, match=why) as raised:
+@pytest.mark.parametrize("given", WRONG.values(), ids=WRONG)
+def test_what_no_file_can_be_called_is_refused(given: str) -> None:
+    with refused("not_found", ascii(given)[1:40].rstrip("'")) as raised:
         paths.named(given)
     assert raised.value.fix
     assert "\0" not in raised.value.message

@@ -143,6 +143,17 @@ def test_closing_ends_everything_at_once() -> None:
         pool.submit(r"\sqrt{2}", r"\boxed{42}")
 
 
+def test_a_supervisor_that_does_not_end_is_killed() -> None:
+    others = workers()
+    pool = Pool(workers=1)
+    assert statuses(pool) == STATUSES
+    served = workers(others)
+    for process in served:
+        process.suspend()
+    pool.close()
+    assert gone(served)
+
+
 CALLER = r"""
 import sys
 from mcpo_cli.grading import Pool

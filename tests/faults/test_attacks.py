@@ -39,7 +39,12 @@ def prepared(attack: Attack, folder: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("attack", CASES.values(), ids=CASES)
+SLOW = ("grading: odd values", "data: odd problems", "logs: 1 000 filters")
+
+
+@pytest.mark.parametrize(
+    "attack", [pytest.param(one, id=name, marks=[pytest.mark.slow] * (name in SLOW)) for name, one in CASES.items()]
+)
 def test_what_others_send(attack: Attack, here: InProcess, tmp_path: Path) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir()

@@ -13,7 +13,7 @@ from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import McpoError, MissingCells, RunFailed
+from mcpo_cli.errors import MissingCells, RunFailed
 from mcpo_cli.evaluation import gradings
 from mcpo_cli.home import is_plain, run_dir
 from mcpo_cli.runs import attempts, catalog
@@ -244,5 +244,5 @@ def test_gradings(change: object, tmp_path: Path) -> None:
     path.write_text(json.dumps(results))
     assert [one["benchmarks"].keys() for one in gradings.all_of(tmp_path)] == [{"aime24"}]
     path.write_text(json.dumps({**results, **change} if isinstance(change, dict) else change))
-    with pytest.raises(McpoError, match=r"gradings/1/results\.json"):
+    with refused("damaged", "gradings/1/results.json"):
         gradings.all_of(tmp_path)

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import time
 from collections import Counter
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.faults.suites import Suite, phase, released, send, spec_of
 
 pytestmark = pytest.mark.slow
 SIGNALS = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
-MOMENTS = {signal.SIGKILL: 20, signal.SIGTERM: 10, signal.SIGINT: 10}
+MOMENTS = {signal.SIGKILL: 12, signal.SIGTERM: 6, signal.SIGINT: 6}
 """Signals of a kind. In a fifth of these lives the base policy is still to be made, which fills most of them."""
 
 
@@ -77,13 +78,23 @@ def test_a_run_signalled_at_random_moments(number: signal.Signals, undisturbed: 
     assert len(phases) > 1, phases
 
 
+Both = tuple[Suite, dict[str, dict[str, Any]]]
+
+
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Suite, dict[str, dict[str, Any]]]:
+def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
     """The two runs that nobody disturbed, and their records."""
     suite = Suite(tmp_path_factory.mktemp("both"))
     for spec in suite.specs:
         assert work(suite.home, spec) == 0
     return suite, {spec.run_id: records(suite.home, spec) for spec in suite.specs}
+
+
+def begun(both: Both, home: Path, parallel: int) -> "tuple[Suite, subprocess.Popen[str]]":
+    """A scheduler of the two runs in `home`, with the base policy, `parallel` runs at a time."""
+    suite = Suite(home, f"compute.parallel={parallel}")
+    shutil.copytree(both[0].home / "cache", home / "cache")
+    return suite, suite.begin()
 
 
 def finish(suite: Suite, expected: dict[str, dict[str, Any]]) -> None:
@@ -97,32 +108,23 @@ def finish(suite: Suite, expected: dict[str, dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_the_scheduler_signalled(
-    number: signal.Signals, both: tuple[Suite, dict[str, dict[str, Any]]], tmp_path: Path
-) -> None:
+def test_the_scheduler_signalled(number: signal.Signals, both: Both, tmp_path: Path) -> None:
     """While its first worker starts or trains and another run waits: both end, and the same command goes on."""
-    undisturbed, expected = both
-    suite = Suite(tmp_path, "compute.parallel=1")
-    shutil.copytree(undisturbed.home / "cache", tmp_path / "cache")
-    process = suite.begin()
+    suite, process = begun(both, tmp_path, parallel=1)
     suite.wait_for_step(SIGNALS.index(number))
     process.send_signal(number)
     process.communicate(timeout=600)
     assert process.returncode in ({-signal.SIGKILL} if number == signal.SIGKILL else {130, -number})
     assert suite.nobody_is_left()
     assert set(suite.states()) <= {"interrupted", "planned", "done"}
-    finish(suite, expected)
+    finish(suite, both[1])
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_child_of_the_scheduler_signalled(
-    number: signal.Signals, both: tuple[Suite, dict[str, dict[str, Any]]], tmp_path: Path
-) -> None:
+def test_a_child_of_the_scheduler_signalled(number: signal.Signals, both: Both, tmp_path: Path) -> None:
     """Its run is interrupted and said to be, the other one ends, and the same command goes on."""
-    undisturbed, expected = both
-    suite = Suite(tmp_path, "compute.parallel=2")
-    shutil.copytree(undisturbed.home / "cache", tmp_path / "cache")
-    process, victim = suite.begin(), suite.specs[0]
+    suite, process = begun(both, tmp_path, parallel=2)
+    victim = suite.specs[0]
     while not Journal(suite.folder(victim)).attempts():
         time.sleep(0.02)
     status = read_json(Journal(suite.folder(victim)).attempts()[-1] / "status.json")
@@ -131,4 +133,4 @@ def test_a_child_of_the_scheduler_signalled(
     assert process.returncode == 1, err
     assert [run["state"] for run in json.loads(out)["runs"]] == ["interrupted", "done"]
     assert suite.nobody_is_left()
-    finish(suite, expected)
+    finish(suite, both[1])

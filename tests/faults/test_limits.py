@@ -7,13 +7,14 @@ import pytest
 
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.errors import ConfigError, RunFailed
+from mcpo_cli.errors import RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import state
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.scheduling import process, scheduler
 from mcpo_cli.scheduling.process import LocalWorker
 from mcpo_cli.scheduling.progress import Progress, View
+from tests.errors import refused
 
 WORKER = (sys.executable, "-m", "tests.faults.sick_worker")
 OFFLINE = ("scale=smoke", "compute.tracking_uri=offline", "train.steps=3")
@@ -93,6 +94,6 @@ def test_a_phase_or_a_step_is_a_sign_of_life(tmp_path: Path, monkeypatch: pytest
 
 def test_limits_are_not_for_jobs_of_a_cluster() -> None:
     (cell,) = make("cluster.launcher=slurm", "compute.time_limit=5").cells
-    with pytest.raises(ConfigError, match=r"compute\.time_limit=5 applies to workers on this machine only") as caught:
+    with refused("bad_input", "compute.time_limit=5") as caught:
         process.check_limits(cell.spec)
     assert "cluster.hours" in str(caught.value.fix)

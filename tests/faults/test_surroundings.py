@@ -208,16 +208,24 @@ def test_a_report_that_is_ended_while_it_draws(mcpo_home: Path) -> None:
 
     assert begin().wait(timeout=600) == 0
     expected = reported(folder)
-    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
+
+    def ended_by(number: signal.Signals) -> tuple[int, list[psutil.Process]]:
+        """The exit code, and the processes that it had."""
         for path in folder.glob("[!.]*"):
             path.unlink()
         process = begin()
         while not list(folder.glob("*.png")):
             assert process.poll() is None
-            time.sleep(0.05)
+            time.sleep(0.01)
         helpers = psutil.Process(process.pid).children(recursive=True)
         os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
-        assert process.wait(timeout=600) in (-number, 130)
+        return process.wait(timeout=600), helpers
+
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
+        code, helpers = ended_by(number)
+        if code == 0:  # on a busy machine it may be done before the signal is
+            code, helpers = ended_by(number)
+        assert code in (-number, 130)
         assert not psutil.wait_procs(helpers, timeout=300)[1]
         assert [name for name, content in reported(folder).items() if expected[name] != content] == []
     assert begin().wait(timeout=600) == 0

@@ -43,10 +43,10 @@ def test_the_cap_bounds_the_factor(right: int, factor: float) -> None:
 
 
 def test_delta_follows_the_share_of_active_tokens() -> None:
-    method, of = get("mcpo_extended", target_active=0.1, rate=0.2), step([(1, 1), (1, 0)])
+    method, of = get("mcpo_extended", target_active=0.1), step([(1, 1), (1, 0)])
     found, state = method.signals(of, {})
     assert found.columns["delta"].tolist() == [[0.01, 0.01], [0.01, 0.01]]
-    # Twice the target and more: by the rate. None active: by the rate downwards. At the target: not at all.
+    # Twice the target and more: by the rate, .2. None active: by the rate downwards. At the target: not at all.
     for share, change in ((0.5, 0.2), (0.2, 0.2), (0.15, 0.1), (0.1, 0.0), (0.0, -0.2)):
         after = method.learn(state, {"hinge/tokens_active": share})
         assert float(after["delta"]) == pytest.approx(0.01 * math.exp(change))

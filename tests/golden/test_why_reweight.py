@@ -10,8 +10,8 @@ from scipy import stats
 
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan, PlannedRun
-from mcpo_cli.errors import MissingCells
 from mcpo_cli.runs.journal import write_atomic
+from tests.errors import refused
 from tests.fakes import build
 from tests.rows import evaluation, journal
 
@@ -85,5 +85,5 @@ def test_seeds_are_paired_within_their_base_policy(mcpo_home: Path) -> None:
 def test_a_run_that_is_not_done_is_an_error_that_names_it(plan: Plan, mcpo_home: Path) -> None:
     for cell in plan.cells[1:]:
         write(cell)
-    with pytest.raises(MissingCells, match=plan.cells[0].spec.run_id):
+    with refused("missing_runs", plan.cells[0].spec.run_id):
         build("why-reweight", plan, mcpo_home)

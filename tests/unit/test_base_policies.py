@@ -106,6 +106,7 @@ def test_a_run_that_ends_below_half_of_its_base_policy_collapsed_and_counts_like
     assert {row["arm"]: row["collapsed"] for row in gains} == {"DAPO": 0, "MCPO": 1}
 
 
+@pytest.mark.slow
 def test_the_printed_table_has_the_row_the_marks_and_the_counts(mcpo_home: object) -> None:
     """Runs whose numbers fakes make up gain: the row is there, and no arm has a mark."""
     plan = from_suite("table2", ["scale=smoke", "model=toy-s"], "mcpo reproduce table2")

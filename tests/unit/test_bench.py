@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import __main__ as bench
-
 
 @pytest.mark.slow
 def test_numbers_outlive_homes_of_what_is_measured(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from benchmarks import __main__ as bench  # loads TRL: a second, which only this slow test needs
+
     def measured() -> float:
         os.environ["MCPO_HOME"] = str(tmp_path / "temporary")
         return 1.5

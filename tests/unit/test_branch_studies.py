@@ -15,7 +15,6 @@ from mcpo_cli.analysis import branching as tables
 from mcpo_cli.backends.local import checkpoint
 from mcpo_cli.config import branching
 from mcpo_cli.config.branching import Study
-from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.statistics import stats
 from mcpo_cli.statistics.step_size import difference_from_curve
 from tests.errors import refused
@@ -65,27 +64,27 @@ def test_the_key_of_a_point_depends_on_arms_and_sizes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "named"),
     [
-        ({"at": (6, 2)}, "increasing"),
-        ({"at": ()}, "increasing"),
-        ({"arms": {}}, "at least one"),
-        ({"curve": ("hinges",)}, "unknown arm 'hinges'"),
-        ({"at": (2, 7)}, "beyond the trunk's last global step"),
+        ({"at": (6, 2)}, "at: [6, 2]"),
+        ({"at": ()}, "at: []"),
+        ({"arms": {}}, "arms: "),
+        ({"curve": ("hinges",)}, "'hinge'"),
+        ({"at": (2, 7)}, "at: 7 "),
         ({"trunk": ("method=dapo",)}, "leaves mastered prompts out"),
         ({"trunk": ("method=grpo", "sampler=greso", "task.pool=512")}, "leaves mastered prompts out"),
-        ({"trunk": (*TRUNK, "train.temperature=0.7")}, "sampled at 1"),
-        ({"arms": {"longer": ("train.max_response=30",)}}, "decides the batch"),
-        ({"arms": {"review": ("sampler=review",)}}, "sampler.* decides the batch"),
-        ({"arms": {"filter": ("method.dynamic_sampling=true",)}}, "has no effect on a batch that is given"),
-        ({"arms": {"anchor": ("method=mcpo", "method.anchor=previous_step")}}, "checkpoints do not hold"),
+        ({"trunk": (*TRUNK, "train.temperature=0.7")}, "train.temperature=0.7"),
+        ({"arms": {"longer": ("train.max_response=30",)}}, "'longer'"),
+        ({"arms": {"review": ("sampler=review",)}}, "'review'"),
+        ({"arms": {"filter": ("method.dynamic_sampling=true",)}}, "'filter'"),
+        ({"arms": {"anchor": ("method=mcpo", "method.anchor=previous_step")}}, "'anchor'"),
         ({"sweep": {"model": ("toy-s", "toy-m")}}, "one model"),
-        ({"trunk": (*TRUNK, "backend=verl", "model=qwen3-0.6b", "scale=one-gpu")}, "cannot branch"),
+        ({"trunk": (*TRUNK, "backend=verl", "model=qwen3-0.6b", "scale=one-gpu")}, "backend=verl"),
     ],
 )
-def test_a_study_that_cannot_be_meant(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_a_study_that_cannot_be_meant(changes: dict[str, Any], named: str, tmp_path: Path) -> None:
     path = written(tmp_path, **json.loads(json.dumps(changes)))
-    with pytest.raises(ConfigError, match=words) as caught:
+    with refused("bad_input", named) as caught:
         list(map(partial(branching.trunks, overrides=[]), map(branching.read, [path])))
     assert caught.value.fix
 
@@ -93,7 +92,7 @@ def test_a_study_that_cannot_be_meant(changes: dict[str, Any], words: str, tmp_p
 def test_the_shipped_studies_are_valid() -> None:
     for name in branching.studies():
         content = branching.read(name)
-        assert all(len(trunk.arms) == len(content.arms) for trunk in branching.trunks(content, []))
+        assert all(len(trunk.arms) == len(content.arms) for trunk in branching.trunks(content, ["seed=0"]))
 
 
 def test_an_unknown_study_names_the_nearest() -> None:
@@ -125,7 +124,7 @@ def rows() -> pd.DataFrame:
 
 def test_a_state_that_another_study_has_removed(tmp_path: Path) -> None:
     """Two studies of one trunk at a time: the one that ends first drops the states."""
-    with pytest.raises(RunFailed, match=r"step_000010 was removed"):
+    with refused("run_failed", "step_000010"):
         checkpoint.load(tmp_path / "step_000010")
 
 
@@ -247,5 +246,5 @@ def test_hypotheses_are_judged_as_one_family() -> None:
 
 def test_a_hypothesis_about_an_unknown_arm_is_refused(tmp_path: Path) -> None:
     entry = {"id": "H1", "claim": "-", "statistic": "lost", "arm": "hingee", "relation": "less"}
-    with pytest.raises(ConfigError, match="unknown arm 'hingee'"):
+    with refused("bad_input", "'hingee'", "'hinge'"):
         branching.read(written(tmp_path, hypotheses=[entry]))

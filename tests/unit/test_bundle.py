@@ -217,7 +217,12 @@ FILES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("make", FILES.values(), ids=FILES)
+SLOW = ("20 000 empty files",)
+
+
+@pytest.mark.parametrize(
+    "make", [pytest.param(make, id=name, marks=[pytest.mark.slow] * (name in SLOW)) for name, make in FILES.items()]
+)
 def test_a_file_that_is_no_bundle_is_refused(home: Path, tmp_path: Path, make: Callable[[Path], object]) -> None:
     make(tmp_path / "bundle")
     complaint(home, tmp_path / "bundle")

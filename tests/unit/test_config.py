@@ -176,6 +176,7 @@ def test_every_suite_composes(name: str, scale: str) -> None:
     assert {cell.arm for cell in cells} == set(suite["arms"])
 
 
+@pytest.mark.slow
 def test_the_map_has_every_arm_at_every_point_and_one_scale() -> None:
     suite = plan.read("map")
     assert suite.design is not None

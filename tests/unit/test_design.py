@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcpo_cli.config import plan
 from mcpo_cli.config.design import Design, Factor
-from mcpo_cli.errors import ConfigError
+from tests.errors import refused
 
 LEVELS = Factor(levels=(64, 32, 16, 8))
 RATIOS = Factor(low=2e-4, high=2e-3, log=True)
@@ -144,19 +144,19 @@ def test_what_the_command_line_sets_is_no_factor_any_more(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("design", "message"),
+    ("design", "code", "named"),
     [
-        ({"points": 0, "factors": {"seed": {"levels": [1]}}}, "design.points"),
-        ({"points": 2, "factors": {}}, "at least one"),
-        ({"points": 2, "factors": {"train.lrr": {"levels": [1]}}}, "train.lrr"),
-        ({"points": 2, "factors": {"train.lr": {"low": 1.0}}}, "needs `levels`"),
-        ({"points": 2, "factors": {"train.lr": {"low": 1.0, "high": 0.5}}}, "needs `levels`"),
-        ({"points": 2, "factors": {"train.lr": {"low": 0.0, "high": 0.5, "log": True}}}, "needs `levels`"),
-        ({"points": 2, "factors": {"train.lr": {"low": 0.1, "high": 0.5, "levels": [0.1]}}}, "needs `levels`"),
-        ({"points": 2, "factors": {"train.lr": {"levels": [0.1]}}, "blocks": {"sed": [1]}}, "sed"),
+        ({"points": 0, "factors": {"seed": {"levels": [1]}}}, "out_of_bounds", "design.points=0"),
+        ({"points": 2, "factors": {}}, "bad_input", "design.factors"),
+        ({"points": 2, "factors": {"train.lrr": {"levels": [1]}}}, "unknown_key", "'train.lrr'"),
+        ({"points": 2, "factors": {"train.lr": {"low": 1.0}}}, "bad_input", "train.lr"),
+        ({"points": 2, "factors": {"train.lr": {"low": 1.0, "high": 0.5}}}, "bad_input", "train.lr"),
+        ({"points": 2, "factors": {"train.lr": {"low": 0.0, "high": 0.5, "log": True}}}, "bad_input", "train.lr"),
+        ({"points": 2, "factors": {"train.lr": {"low": 0.1, "high": 0.5, "levels": [0.1]}}}, "bad_input", "train.lr"),
+        ({"points": 2, "factors": {"train.lr": {"levels": [0.1]}}, "blocks": {"sed": [1]}}, "unknown_key", "'sed'"),
     ],
 )
-def test_a_design_that_is_none_is_one_message(tmp_path: Path, design: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError, match=message) as caught:
+def test_a_design_that_is_none_is_one_message(tmp_path: Path, design: dict[str, object], code: str, named: str) -> None:
+    with refused(code, named) as caught:
         plan.from_suite(suite(tmp_path, **design), [], "mcpo ablate")
     assert caught.value.fix

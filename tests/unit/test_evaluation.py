@@ -13,7 +13,6 @@ from mcpo_cli import tasks
 from mcpo_cli.config.evaluation import Evaluation
 from mcpo_cli.config.load import settings
 from mcpo_cli.data.base import Problem
-from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation import asking, engines, gradings, metrics, protocol, regrade, scope
 from mcpo_cli.evaluation.asking import Benchmark
 from mcpo_cli.evaluation.engines import Sample
@@ -214,23 +213,22 @@ def test_gradings_are_numbered_past_one_that_was_cut_short(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "named"),
     [
-        ('{"response": "1"}', "no 'gold'"),
-        ('{"gold": "1"}', "no 'response'"),
+        ('{"response": "1"}', "'gold'"),
+        ('{"gold": "1"}', "'response'"),
         ('{"gold": ["1"], "response": "1"}', "gold is list"),
         ('{"gold": "1", "response": null}', "response is NoneType"),
-        ("[1]", "list instead of an object"),
-        ("{", "broken JSON"),
-        ("", "is empty"),
+        ("[1]", "list"),
+        ("{", "JSON"),
+        ("", ""),
     ],
 )
-def test_what_cannot_be_graded_is_named_with_its_line(tmp_path: Path, line: str, message: str) -> None:
+def test_what_cannot_be_graded_is_named_with_its_line(tmp_path: Path, line: str, named: str) -> None:
     path = tmp_path / "answers.jsonl"
     path.write_text('{"gold": "1", "prediction": "1"}\n' * bool(line) + line)
-    with pytest.raises(ConfigError, match=message) as caught:
+    with refused("bad_data", "answers.jsonl", "line 2" * bool(line), named):
         regrade.read(path)
-    assert not line or "line 2" in caught.value.message
 
 
 def test_answers_of_a_file(tmp_path: Path) -> None:
@@ -244,12 +242,12 @@ def test_answers_of_a_file(tmp_path: Path) -> None:
 
 def test_benchmarks_are_named_once_and_training_sets_are_none() -> None:
     assert scope.split(" aime24, amc23,") == ["aime24", "amc23"]
-    for names, message in (
-        (["dapo_math_17k"], "training set"),
-        (["aime42"], "not a benchmark"),
-        (["arithmetic"] * 2, "twice"),
+    for names, named in (
+        (["dapo_math_17k"], "aime24, aime25"),
+        (["aime42"], "'aime24' or 'aime25'"),
+        (["arithmetic"] * 2, "--benchmarks arithmetic,arithmetic"),
     ):
-        with pytest.raises(ConfigError, match=message):
+        with refused("bad_input", named):
             scope.benchmarks(names, scope.Subject(MODEL), Evaluation(), 2)
     with refused("bad_input"):
         scope.split(" , ")

@@ -6,16 +6,23 @@ import pytest
 
 from mcpo_cli.analysis.comparison import Choice, compare, records
 from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Plan, from_suite
+from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import MissingCells
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs import attempts
 from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.journal import drop_torn, read_json
 from tests.errors import refused
 from tests.fakes import build, write_run
 
 SEEDS = range(4)
 STARVED = "step 2: dynamic sampling found fewer than 8 prompts"
+
+
+def spec_of() -> RunSpec:
+    return load(["scale=smoke"])[0]
 
 
 def planned(*failing: tuple[str, int]) -> Plan:
@@ -38,6 +45,33 @@ def test_only_who_asks_for_failed_runs_gets_past_them(mcpo_home: object) -> None
     ((failed, error),) = ((one.cell, one.error) for one in runs.failed)
     assert (failed.arm, failed.spec.seed, error) == ("MCPO", 1, STARVED)
     assert set(runs.eval()["run_id"]) == {cell.spec.run_id for cell in runs.cells}
+
+
+@pytest.mark.parametrize(("ended", "pid", "state"), [("", 0, "failed"), ("", 1, "running"), ("done", 0, "done")])
+def test_who_is_killed_fails_the_attempt_that_it_had_opened(
+    mcpo_home: object, ended: str, pid: int, state: str
+) -> None:
+    spec = spec_of()
+    attempt = Attempt(run_dir(spec.run_id), spec, start_step=0)
+    if ended:
+        attempt.end("done")
+    attempts.give_up(run_dir(spec.run_id), attempt.status["pid"] + pid, "it was killed")
+    found = read_json(attempt.folder / "status.json")
+    assert (found["state"], found.get("error") == "it was killed") == (state, state == "failed")
+
+
+def test_a_file_that_a_power_cut_tore_ends_with_its_last_whole_row(mcpo_home: object) -> None:
+    attempt = Attempt(run_dir("run"), spec_of(), start_step=0)
+    drop_torn(attempt.folder / "none.jsonl")
+    assert not (attempt.folder / "none.jsonl").exists()
+    attempt.journal.step({"step": 1, "time": 1.0, "metrics": {}})
+    attempt.journal.close()
+    path = attempt.folder / "metrics.jsonl"
+    whole = path.read_bytes()
+    for torn in (b"", b'{"st', b"\0\0\n"):
+        path.write_bytes(whole + torn)
+        drop_torn(path)
+        assert path.read_bytes() == whole
 
 
 def test_an_unfinished_or_damaged_run_is_no_outcome(mcpo_home: object) -> None:

@@ -81,8 +81,7 @@ def _by_arm(plan: Plan) -> dict[tuple[str, str], list[PlannedRun]]:
     return found
 
 
-QUICK = ("fig2b", "learning-curves")
-SOME = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FIGURES]
+SOME = [name if name == "fig2b" else pytest.param(name, marks=pytest.mark.slow) for name in FIGURES]
 
 
 @pytest.mark.parametrize("name", SOME)

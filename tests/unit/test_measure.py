@@ -47,12 +47,14 @@ def test_equal_sizes_of_advantages_make_every_rollout_count() -> None:
     assert found["weight/share_minority"] == 1
 
 
+WEIGHTS = {name: [float(query_weight(name, k / 8)) for k in range(9)] for name in ("grpo", "mcpo")}
+
+
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=12).filter(lambda right: any(0 < k < 8 for k in right)))
 def test_the_share_on_minority_prompts_is_that_of_the_analytic_weights(right: list[int]) -> None:
     correct_PG = groups(*right, rollouts=8)
-    for name in ("grpo", "mcpo"):
+    for name, weight in WEIGHTS.items():
         found = measure.weights(correct_PG, get(name).advantages(correct_PG, correct_PG))
-        weight = {k: float(query_weight(name, k / 8)) for k in range(9)}
         share = sum(weight[k] for k in right if k <= 4) / sum(weight[k] for k in right)
         assert found["weight/share_minority"] == pytest.approx(share, abs=1e-12)
         assert 0 < found["weight/effective_sample"] <= 8 * len(right) + 1e-9

@@ -102,6 +102,13 @@ def test_spreads_of_counts_are_without_bias() -> None:
     assert (problem, answer) == pytest.approx((whole / 2.4, whole * 1.4 / 2.4), rel=0.02)
 
 
+def test_equal_counts_leave_nothing_to_problems() -> None:
+    """Every problem has half of its samples right: the estimate would be below 0."""
+    found = published.spread_of_squares(0.5, (0.25, 0.25), 10, 4, (0.3, 0.6, 0.8))
+    assert (found.problem_M == 0).all()
+    assert found.answer_M == pytest.approx(1 / 3)
+
+
 def test_what_rows_share_adds_up_in_the_worst_case() -> None:
     found = [Parts(0.01, 0.04, 0.09)] * 4
     names = ["x", "x", "y", "y"], ["m", "n", "m", "n"]
@@ -134,6 +141,7 @@ def test_what_is_needed_is_the_least_that_finds_the_effect() -> None:
         (0.4014, 240, 1e-4, None),
         (0.667, 30, 1e-3, 20),
         (0.5, 7, 0.1, 4),
+        (0.02, 70, 0.01, 2),
     ],
 )
 def test_multiples_are_printed_rounded_or_truncated(value: float, of: int, unit: float, m: int | None) -> None:

@@ -36,9 +36,12 @@ def test_fewer_values_have_the_share_of_all_orders_ties_included(points: list[tu
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return
     found = ranks.correlation(x, y)
-    every = [scipy_stats.spearmanr(x, order).statistic for order in itertools.permutations(y)]
-    assert found.p_above == pytest.approx(np.mean(np.array(every) >= found.mean - 1e-9))
-    assert found.p_below == pytest.approx(np.mean(np.array(every) <= found.mean + 1e-9))
+    assert found.mean == pytest.approx(scipy_stats.spearmanr(x, y).statistic)
+    # Spearman's correlation is Pearson's of the ranks.
+    rank_ON = scipy_stats.rankdata(y)[list(itertools.permutations(range(len(y))))]
+    rho_O = scipy_stats.pearsonr(scipy_stats.rankdata(x), rank_ON, axis=-1).statistic
+    assert found.p_above == pytest.approx((rho_O >= found.mean - 1e-9).mean())
+    assert found.p_below == pytest.approx((rho_O <= found.mean + 1e-9).mean())
     assert math.isnan(found.low)
 
 
@@ -102,6 +105,22 @@ def test_what_lies_between_clusters_alone_is_seen_between_them_and_not_within() 
     assert between.p_within > 0.1
     within = ranks.correlation(rng.permutation(8)[cluster] + x - cluster, x - cluster, cluster)
     assert within.p_within < 0.01
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_p_within_clusters_counts_orders_within_each_of_them(seed: int) -> None:
+    """Four values far apart and eight close together: what changes places with the other cluster's is seen at once."""
+    rng, cluster = np.random.default_rng(seed), np.repeat([0, 1], [4, 8])
+    x = np.concatenate([[0, 30, 60, 90], np.arange(40, 48)])
+    y = np.concatenate([rng.permutation(x[:4]), rng.permutation(x[4:])])
+    own_x, own_y = (
+        np.concatenate([rank[:4] - rank[:4].mean(), rank[4:] - rank[4:].mean()])
+        for rank in map(scipy_stats.rankdata, (x, y))
+    )
+    first = own_y[:4][list(itertools.permutations(range(4)))] @ own_x[:4]
+    second = np.array([rng.permutation(own_y[4:]) for _ in range(2000)]) @ own_x[4:]
+    expected = np.mean(np.abs(first[:, None] + second) >= abs(own_x @ own_y) - 1e-9)
+    assert ranks.correlation(x, y, cluster).p_within == pytest.approx(expected, abs=0.03)
 
 
 @pytest.mark.slow

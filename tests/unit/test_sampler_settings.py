@@ -12,6 +12,7 @@ from mcpo_cli.errors import ConfigError
 from mcpo_cli.samplers import Refill, Uniform
 from mcpo_cli.samplers.greso import Greso
 from mcpo_cli.samplers.retention import Review
+from tests.errors import refused
 
 IDS = {
     "": "mcpo-toy-s-s0-1d403645be99",
@@ -96,7 +97,7 @@ def test_an_option_of_another_sampler_is_left_out_or_its_sampler_is_chosen() -> 
 def test_a_record_whose_sampler_and_method_disagree_is_refused() -> None:
     data = load(["sampler=review"])[0].to_dict()
     data["method"]["dynamic_sampling"] = True
-    with pytest.raises(ConfigError, match="contradicts"):
+    with refused("contradiction", "sampler=review", "method.dynamic_sampling=true"):
         from_dict(data)
 
 

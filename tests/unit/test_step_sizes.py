@@ -43,12 +43,10 @@ def test_the_interval_has_the_sizes_that_a_paired_t_test_keeps() -> None:
         y_S = 0.41 + shared_S + rng.normal(0, 0.015, 5)
         found = equal_step(SIZE_C, y_SC, y_S)
         assert found is not None
-        kept = []
-        for log_size in np.linspace(0, math.log(4), 2001):
-            curve_S = np.array([np.interp(log_size, np.log(SIZE_C), own_C) for own_C in y_SC])
-            if scipy_stats.ttest_rel(y_S, curve_S).pvalue > 0.05:
-                kept.append(log_size)
-        low, high = min(kept), max(kept)
+        log_L = np.linspace(0, math.log(4), 2001)
+        curve_SL = np.array([np.interp(log_L, np.log(SIZE_C), own_C) for own_C in y_SC])
+        kept_L = log_L[scipy_stats.ttest_rel(y_S[:, None], curve_SL).pvalue > 0.05]
+        low, high = kept_L.min(), kept_L.max()
         assert math.log(max(found.low, 1)) == pytest.approx(low, abs=1e-3)
         assert math.log(min(found.high, 4)) == pytest.approx(high, abs=1e-3)
         assert (found.low == 0) == (low == 0)
@@ -124,8 +122,8 @@ def test_a_bend_between_two_sizes_costs_coverage() -> None:
 SUITE = ["method=dapo,mcpo", "train.lr=1e-4,2e-4,4e-4", "scale=smoke", "seed=0,1,2"]
 
 
-@pytest.fixture
-def runs(mcpo_home: Path) -> Runs:
+@pytest.fixture(scope="module")
+def runs(module_home: Path) -> Runs:
     whole = plan.from_overrides(SUITE)
     fakes.write_runs(whole)
     return Runs(whole)

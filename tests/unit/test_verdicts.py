@@ -20,10 +20,10 @@ from mcpo_cli.analysis.verdicts import Outcome, decided, outcome
 from mcpo_cli.config import plan
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.workload import eval_steps
-from mcpo_cli.errors import ConfigError
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.study import EXPERIMENTS
 from tests import rows
+from tests.errors import refused
 from tests.fakes import TIERS
 
 GREATER = Claim("id", "", "table1", "pass@1", "MCPO", "greater", baseline="DAPO")
@@ -165,7 +165,7 @@ def test_committed_verdicts_stand_beside_those_of_a_readers_runs(mcpo_home: Path
     assert few.sentence.endswith("Of 1 tests that stay open here, 1 are decided by committed runs.")
     assert "committed" not in many.sentence
     (tmp_path / "results/mine.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(ConfigError, match="no table of claims"):
+    with refused("bad_input", "mine.csv"):
         claims_table(path).build({"table1": Runs(Plan("table1", "", two))})
 
 

@@ -208,17 +208,17 @@ def test_math_needs_a_model_that_exists(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "problem"),
+    ("overrides", "setting"),
     [
-        (["cluster.plugin="], "compute.device=cpu: verl itself does not support this"),
-        (["cluster.plugin=no.such.module"], "cluster.plugin=no.such.module: no such module can be imported"),
-        (["cluster.plugin=", "compute.device=auto"], "cluster.rollout=transformers: verl itself does not support this"),
+        (["cluster.plugin="], "compute.device=cpu"),
+        (["cluster.plugin=no.such.module"], "cluster.plugin=no.such.module"),
+        (["cluster.plugin=", "compute.device=auto"], "cluster.rollout=transformers"),
     ],
 )
 @pytest.mark.usefixtures("place")
-def test_a_processor_needs_a_plugin(overrides: list[str], problem: str) -> None:
+def test_a_processor_needs_a_plugin(overrides: list[str], setting: str) -> None:
     (spec,) = load(["scale=verl-cpu", *overrides])
-    with pytest.raises(ConfigError, match=problem):
+    with refused("bad_input", setting):
         checks.check(spec)
 
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,12 @@ TRAINED = ("train/", "mastery/", "hinge/", "weight/", "sampling/")
 """How the metrics of a step begin that depend on what is trained alone, not on the machine."""
 PATIENCE = 1200.0
 """Seconds after which what has not happened never will: many times what it takes where nothing else runs."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with whole runs first, so that none is left over for one process while the other has nothing to do."""
+    runs = Counter(item.path for item in items if "runs" in item.fixturenames or item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -runs[item.path])
 
 
 class Runs:

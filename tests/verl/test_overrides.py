@@ -73,8 +73,9 @@ def test_verl_takes_settings_of_its_own_and_we_know_its_keys() -> None:
     rollout = composed(overrides.overrides(spec, overrides.planned(spec, HOME))).actor_rollout_ref.rollout
     assert (rollout.max_num_seqs, rollout.engine_kwargs.vllm.max_logprobs) == (512, 3)
     (typo,) = load(["scale=paper", "cluster.verl=['actor_rollout_ref.rollout.max_nun_seqs=512']"])
-    with pytest.raises(ConfigError, match=r"did you mean 'actor_rollout_ref\.rollout\.max_num_seqs'"):
+    with pytest.raises(ConfigError) as caught:
         checks.own_settings(typo)
+    assert "'actor_rollout_ref.rollout.max_num_seqs'" in caught.value.message
 
 
 def test_verls_own_list_of_its_keys_is_what_it_composes() -> None:

@@ -17,10 +17,10 @@ import torch
 
 from mcpo_cli.backends.verl import overrides
 from mcpo_cli.config.load import load
-from mcpo_cli.errors import RunFailed
 from mcpo_cli.methods import Method, get
 from mcpo_cli.samplers import Refill
 from mcpo_cli.testing import CHECKS
+from tests.errors import refused
 from tests.store_runs import free_port
 from tests.unit.test_conformance import VARIANTS
 from tests.verl import LEAN
@@ -323,7 +323,7 @@ def test_a_run_waits_until_all_gpus_have_joined_or_gives_up(
     main.wait_for_gpus(16, told.append)
     assert [text.partition(":")[2].split()[:3] for text in told] == [["0", "of", "16"], ["8", "of", "16"]]
     monkeypatch.setattr(main.ray, "cluster_resources", lambda: {"GPU": 8.0})
-    with pytest.raises(RunFailed, match=r"8 of 16 GPUs"):
+    with refused("run_failed", "8 of 16 GPUs"):
         main.wait_for_gpus(16, lambda _: None)
     assert sum(clock) > main.JOINING_SECONDS
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from mcpo_cli.backends.corrections import corrected
 from mcpo_cli.backends.verl.loss import FACTS, WEIGHTS, facts, importance_weights, loss
-from mcpo_cli.errors import RunFailed
 from mcpo_cli.methods import MiniBatch, Signals, Term, TokenLoss, get
 from mcpo_cli.runs.journal import Journal
+from tests.errors import refused
 from tests.verl.conftest import TOY, Runs
 
 pytestmark = pytest.mark.verl
@@ -75,7 +75,7 @@ def test_the_policy_loss_of_each_token_is_weighted_and_the_hinge_is_not(corrects
 
 
 def test_a_loss_without_the_weighted_term_is_refused() -> None:
-    with pytest.raises(RunFailed, match="this method has none"):
+    with refused("run_failed"):
         corrected(TokenLoss((Term("mine", torch.ones(1, 1), torch.ones(1)),)), torch.ones(1, 1), fix="")
 
 

@@ -56,7 +56,7 @@ def cores() -> int:
 def freeze_gc() -> Iterator[None]:
     """Exclude what the block creates from garbage collection: imported libraries, or data that are read once.
 
-    Otherwise the collector searches a million freeze_gc objects again and again, and finds nothing.
+    Otherwise the collector searches a million lasting objects again and again, and finds nothing.
     """
     gc.disable()
     try:

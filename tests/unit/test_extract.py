@@ -24,7 +24,7 @@ def test_marked_answers(row: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("response", "beside"),
+    ("response", "adjacent"),
     [
         (r"\boxed{1} and \boxed{2}", ["1", "2"]),
         (r"$\boxed{1}$, $\boxed{2}$", ["1", "2"]),
@@ -34,10 +34,10 @@ def test_marked_answers(row: list[str]) -> None:
         ("Answer: 1\nAnswer: 2", ["2"]),
     ],
 )
-def test_boxes_side_by_side(response: str, beside: list[str]) -> None:
+def test_boxes_side_by_side(response: str, adjacent: list[str]) -> None:
     found = marked(response)
     assert found is not None
-    assert list(found.beside) == beside
+    assert list(found.adjacent) == adjacent
 
 
 def test_a_megabyte_is_searched_in_linear_time() -> None:

@@ -55,7 +55,7 @@ def test_who_is_killed_fails_the_attempt_that_it_had_opened(
     attempt = Attempt(run_dir(spec.run_id), spec, start_step=0)
     if ended:
         attempt.end("done")
-    attempts.give_up(run_dir(spec.run_id), attempt.status["pid"] + pid, "it was killed")
+    attempts.mark_failed(run_dir(spec.run_id), attempt.status["pid"] + pid, "it was killed")
     found = read_json(attempt.folder / "status.json")
     assert (found["state"], found.get("error") == "it was killed") == (state, state == "failed")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli.machine import Gpu, driver, gpus, lasting
+from mcpo_cli.machine import Gpu, driver, freeze_gc, gpus
 
 ROWS = """0, GPU-aa11, NVIDIA H200, 143771, 143000
 1, GPU-bb22, NVIDIA H200, 143771, 512
@@ -52,7 +52,7 @@ def test_no_driver_is_no_gpu(smi: Path, monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_the_collector_skips_what_the_block_made_and_goes_on() -> None:
-    with lasting():
+    with freeze_gc():
         assert not gc.isenabled()
         kept = [[None]]
     assert gc.isenabled()

@@ -11,10 +11,10 @@ from typing import Any
 
 POINTS = {
     "warm-up": ("mcpo_cli.backends.local.start", "cross_entropy"),
-    "sampling": ("mcpo_cli.backends.local.train", "sample", "sample_groups"),
+    "sampling": ("mcpo_cli.backends.local.train", "Trainer.sample", "sample_groups"),
     "gradient step": ("mcpo_cli.backends.local.update", "log_probs"),
     "gradient measurement": ("mcpo_cli.backends.local.gradients", "likelihood_direction"),
-    "evaluation": ("mcpo_cli.backends.local.train", "sample", "evaluate"),
+    "evaluation": ("mcpo_cli.backends.local.train", "Trainer.sample", "evaluate"),
     "checkpoint write": ("mcpo_cli.backends.local.checkpoint", "save_file"),
     "checkpoint rename": ("mcpo_cli.runs.folders", "write_json"),
 }
@@ -24,7 +24,10 @@ POINTS = {
 def die_at(point: str, call: int) -> None:
     """Replace the function of `point` by one that ends the process at its `call`-th call."""
     module, name, *callers = POINTS[point]
-    owner = importlib.import_module(module)
+    owner: Any = importlib.import_module(module)
+    *classes, name = name.split(".")
+    for one in classes:
+        owner = getattr(owner, one)
     original, calls = getattr(owner, name), 0
 
     def counted(*arguments: Any, **options: Any) -> Any:

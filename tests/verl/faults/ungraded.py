@@ -9,15 +9,15 @@ from tests.verl import cpu
 
 EVERY, FIRST = 48, 20
 """One of the 32 answers of a step, three of the 144 of the evaluation after it, which are just not too many."""
-_judge = reward.judge
+_grade = reward.grade
 _answers = itertools.count(1)
 
 
-async def _judge_or_fail(*answer: Any) -> Verdict:
+async def _grade_or_fail(*answer: Any) -> Verdict:
     if next(_answers) % EVERY == FIRST:
         return Verdict("infra_error", detail="the grading process was killed")
-    return await _judge(*answer)
+    return await _grade(*answer)
 
 
-reward.judge = _judge_or_fail
+reward.grade = _grade_or_fail
 __all__ = ["cpu"]

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from mcpo_cli.analysis import branching as branch_tables
 from mcpo_cli.analysis.tables import claims
@@ -52,11 +53,11 @@ class Query:
     """Columns, or the names of the parts of the statistic: a query gives one number for each."""
     csv: tuple[str, ...] = ()
     """Files in `experiments/results`, whose rows are taken together."""
-    statistic: Literal["value", "mean", "difference", "effect", "points", "below_base", "branch"] = "value"
+    statistic: Literal["value", "mean", "difference", "effect", "points", "below_base", "branch", "predicted"] = "value"
     where: Mapping[str, Any] = field(default_factory=dict)
     """Value of each column, or its range: `{from: 0.1, below: 0.2}`. Of `effect` and `points` it selects points, which
     also have `control`, the baseline's pass@1, and `drift`, the learning rate times the mini-batches but the first. Of
-    `branch` it selects a row of the tables that `mcpo branch` makes: `{arm: NAME}` or `{claim: ID}`."""
+    `branch` and `predicted` it selects a row of the tables that `mcpo branch` makes: `{arm: NAME}` or `{claim: ID}`."""
     arm: str = ""
     baseline: str = ""
 
@@ -348,6 +349,23 @@ def _branch(committed: Committed, query: Query) -> list[float]:
     return [float(_column(one, name).iloc[0]) for name in query.of]
 
 
+def _predicted(committed: Committed, query: Query) -> list[float]:
+    """A hypothesis's value in new runs of a branch study, and where those of the first file predict it.
+
+    csv: the study's rows, those of the new runs. The interval for the mean of n new runs, t s sqrt(1 / N + 1 / n) about
+    that of the N, holds with probability .95 for all hypotheses that could be computed together (Bonferroni).
+    """
+    study = branching.read(Path(query.csv[0]).stem)
+    first, new = (committed.rows(Query(csv=(name,))) for name in query.csv)
+    tables = [claims.frame(branch_tables.tested(study.hypotheses, rows, study.curve)) for rows in (first, new)]
+    known, found = (_select(table, query.where).iloc[0] for table in tables)
+    N, n = first["run_id"].nunique(), new["run_id"].nunique()
+    quantile = stats.t.ppf([0.975, 1 - 0.025 / tables[0]["value"].notna().sum()], N - 1)
+    half = (known["t_high"] - known["value"]) * quantile[1] / quantile[0] * (1 + N / n) ** 0.5
+    parts = {"value": found["value"], "low": known["value"] - half, "high": known["value"] + half}
+    return [float(parts[name]) for name in query.of]
+
+
 STATISTICS: Mapping[str, Callable[[Committed, Query], list[float]]] = {
     "value": _value,
     "mean": _mean,
@@ -356,6 +374,7 @@ STATISTICS: Mapping[str, Callable[[Committed, Query], list[float]]] = {
     "points": _points,
     "below_base": _below_base,
     "branch": _branch,
+    "predicted": _predicted,
 }
 
 

@@ -246,3 +246,22 @@ def test_queries_by_hand(committed: Committed, query: Query, expected: list[floa
 def test_an_arm_alone_has_an_effect_against_0(committed: Committed) -> None:
     alone = Query(("next-step gap",), ("design.csv",), "effect", arm=CONTROL, where={"control": {"from": 0.3}})
     assert committed.numbers(alone)[0] == pytest.approx(0.01 * np.mean(range(6)))
+
+
+def test_new_runs_are_predicted_by_the_first(tmp_path: Path) -> None:
+    """By hand: the mean of n new runs lies in m ± t s sqrt(1/N + 1/n), with Bonferroni's t for six hypotheses."""
+    results = ROOT / "experiments" / "results"
+    rows = pd.read_csv(results / "smollm2.csv", keep_default_na=False, na_values=["nan"])
+    held_out = rows[rows["cohort"] == "held_out"]
+    by_run = held_out.groupby(["seed", "arm", "step"])["change"].mean().groupby(["seed", "arm"]).mean().unstack()
+    difference_S = (by_run["lr 5, MCPO"] - by_run["lr 5"]).to_numpy()
+    folder = tmp_path / "experiments" / "results"
+    folder.mkdir(parents=True)
+    rows.to_csv(folder / "smollm2.csv", index=False, na_rep="nan")
+    rows[rows["seed"] >= 5].to_csv(folder / "new.csv", index=False, na_rep="nan")
+    files, parts = ("smollm2.csv", "new.csv"), ("value", "low", "high")
+    query = Query(of=parts, csv=files, statistic="predicted", where={"claim": "S8"})
+    value, low, high = Committed(tmp_path / "experiments").numbers(query)
+    half = scipy_stats.t.ppf(1 - 0.05 / 12, 7) * difference_S.std(ddof=1) * (1 / 8 + 1 / 3) ** 0.5
+    assert value == pytest.approx(difference_S[5:].mean())
+    assert (low, high) == pytest.approx((difference_S.mean() - half, difference_S.mean() + half))

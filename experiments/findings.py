@@ -360,8 +360,8 @@ def _predicted(committed: Committed, query: Query) -> list[float]:
     tables = [claims.frame(branch_tables.tested(study.hypotheses, rows, study.curve)) for rows in (first, new)]
     known, found = (_select(table, query.where).iloc[0] for table in tables)
     N, n = first["run_id"].nunique(), new["run_id"].nunique()
-    quantile = stats.t.ppf([0.975, 1 - 0.025 / tables[0]["value"].notna().sum()], N - 1)
-    half = (known["t_high"] - known["value"]) * quantile[1] / quantile[0] * (1 + N / n) ** 0.5
+    one, all_together = (stats.t(N - 1).ppf(1 - 0.025 / tests) for tests in (1, tables[0]["value"].notna().sum()))
+    half = (known["t_high"] - known["value"]) * all_together / one * (1 + N / n) ** 0.5
     parts = {"value": found["value"], "low": known["value"] - half, "high": known["value"] + half}
     return [float(parts[name]) for name in query.of]
 

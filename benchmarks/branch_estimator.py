@@ -1,7 +1,8 @@
-"""Compares the estimate of branch studies with exact sums: `python -m benchmarks.branch_estimator [MODEL ...]`.
+"""Compares the estimate of branch studies with exact sums: `python -m benchmarks.branch_estimator [FILE [MODEL ...]]`.
 
-`branch-estimator.yaml` says where, how, and what was expected. Trains the trunk runs that are missing, measures their
-points, writes the rows to `results/branch-estimator.csv` (those of other models stay) and prints what they say.
+FILE, else `branch-estimator.yaml`, says where, how, and what was expected. Trains the trunk runs that are missing,
+measures their points, writes the rows to `results/` under the file's name (those of other models stay) and prints what
+they say.
 """
 
 import sys
@@ -238,14 +239,17 @@ def measured(definition: Definition, model: str) -> pd.DataFrame:
     return pd.DataFrame(found).assign(model=model, run_id=trunk.spec.run_id)
 
 
-def main(words: Sequence[str]) -> None:
-    definition = convert(Definition, read_yaml(FILE), str(FILE))
-    parts = [measured(definition, model) for model in definition.models if not words or model in words]
-    if ROWS.exists():
-        kept = read(ROWS)
+def main(file: str = str(FILE), *models: str) -> None:
+    definition = convert(Definition, read_yaml(Path(file)), file)
+    written = ROWS.with_name(f"{Path(file).stem}.csv")
+    if unknown := set(models) - set(definition.models):
+        raise SystemExit(f"{file} has no model {', '.join(sorted(unknown))}; it has {', '.join(definition.models)}")
+    parts = [measured(definition, model) for model in models or definition.models]
+    if written.exists():
+        kept = read(written)
         parts = [kept[~kept["model"].isin([part["model"].iloc[0] for part in parts])], *parts]
     data = pd.concat(parts, ignore_index=True)
-    data.to_csv(ROWS, index=False, float_format="%.6g", lineterminator="\n", na_rep="nan")
+    data.to_csv(written, index=False, float_format="%.6g", lineterminator="\n", na_rep="nan")
     for one in definition.hypotheses:
         own = data[(data["model"] == one.model) & (data["cohort"] == one.cohort)]
         if len(own):
@@ -257,4 +261,4 @@ def main(words: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])

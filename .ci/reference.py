@@ -76,7 +76,6 @@ ABSENT = """\
 |---|---|
 | Knapsack allocation of rollouts (arXiv 2509.25849) | Prompts get different numbers of rollouts; all methods rely on \
 one group size G |
-| Positive-negative pairing (2602.03452) | Its weight formula was not found |
 | Failure-prefix conditioning (2601.20829) | A rollout would start from a prefix that is prompt for the loss and \
 answer for the grader; no backend has that |
 """

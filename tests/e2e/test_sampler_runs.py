@@ -30,13 +30,16 @@ STATEFUL = {
     "review": ["sampler=review", "sampler.interval=1", "sampler.share=0.5", "task.pool=48"],
     "mopps": ["sampler=mopps", "sampler.candidates=2", "task.pool=48"],
     "pools": ["sampler=pools", "task.pool=48"],
+    "pairing": ["sampler=pairing", "sampler.share=1", "train.rollouts=4", "task.pool=64"],
     "greso": ["sampler=greso", "task.pool=512"],
 }
 
 
 def spec_of(*words: str) -> RunSpec:
     method = [] if any(word.startswith("method=") for word in words) else ["method=grpo"]
-    (spec,) = load([*TINY.split(), *NO_PROBES, *method, *words])
+    own = {word.partition("=")[0] for word in words}
+    tiny = [word for word in TINY.split() if word.partition("=")[0] not in own]
+    (spec,) = load([*tiny, *NO_PROBES, *method, *words])
     return spec
 
 
@@ -106,7 +109,12 @@ def test_samplers_bring_prompts_back(home: Path, uninterrupted: dict[str, dict[s
 
 @pytest.mark.parametrize(
     ("name", "point", "call"),
-    [("review", "sampling", 4), ("mopps", "gradient step", 5), ("pools", "checkpoint write", 2)],
+    [
+        ("review", "sampling", 4),
+        ("mopps", "gradient step", 5),
+        ("pools", "checkpoint write", 2),
+        ("pairing", "sampling", 4),
+    ],
 )
 def test_killed_and_started_again(
     name: str, point: str, call: int, home: Path, uninterrupted: dict[str, dict[str, object]], tmp_path: Path

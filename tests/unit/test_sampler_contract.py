@@ -13,6 +13,7 @@ from mcpo_cli.errors import RunFailed
 from mcpo_cli.samplers import Draw, Finished, Refill, Request, Sampler, State
 from mcpo_cli.samplers.greso import Greso
 from mcpo_cli.samplers.mopps import Mopps
+from mcpo_cli.samplers.pairing import Pairing
 from mcpo_cli.samplers.retention import Replay, Review
 from mcpo_cli.testing import SAMPLER_CHECKS, check_sampler
 from tests.errors import refused
@@ -23,6 +24,7 @@ VARIANTS = [
     Replay(share=0.9, solved=0.25),
     Greso(explore=0.05, first=1, target=0.9),
     Mopps(candidates=1, discount=1.0),
+    Pairing(share=1.0, rare=8),
 ]
 
 

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
+import torch
 
-from mcpo_cli import tasks
+from mcpo_cli import methods, tasks
 from mcpo_cli.backends.drawing import TrainingStream
 from mcpo_cli.config.schema import Train
 from mcpo_cli.samplers import Draw, Finished, Group, Refill, Request, Sampler, State, Uniform
 from mcpo_cli.samplers.greso import Greso, Streak
 from mcpo_cli.samplers.mopps import Mopps, Posterior
+from mcpo_cli.samplers.pairing import Pairing
 from mcpo_cli.samplers.pools import Pools
 from mcpo_cli.samplers.retention import Replay, Review
 
@@ -109,6 +111,37 @@ def test_replay_draws_from_all_that_was_solved() -> None:
     assert ask(replay, state, cursor=5).positions[2:] == (5, 6)
     assert ask(replay, {}, cursor=5) == Draw((5, 6, 7, 8), 9)
     assert done(Replay(solved=0.5), {}, 1, {100: 0.5, 101: 0.25})["number"] == [100]
+
+
+def test_pairing_takes_as_many_seldom_right_as_seldom_wrong() -> None:
+    """Of 8 rollouts at most 2 rare ones: 101 and 102 are seldom right, 104 and 105 seldom wrong, the others neither."""
+    pairing = Pairing(share=1.0)
+    accuracies = {100: 0.0, 101: 0.125, 102: 0.25, 103: 0.375, 104: 0.75, 105: 0.875, 106: 1.0, 107: 0.5}
+    state = done(pairing, {}, 1, accuracies, rollouts=8)
+    assert state == {"number": [101, 102, 104, 105], "position": [1, 2, 4, 5], "brittle": [0, 0, 1, 1]}
+    assert sorted(ask(pairing, state, cursor=8).positions) == [1, 2, 4, 5]
+    # A share of half of 4 is one pair, each kind at random; the stream gives the rest.
+    drawn = [ask(Pairing(), state, cursor=8, seed=seed) for seed in range(400)]
+    assert {(draw.positions[2:], draw.cursor) for draw in drawn} == {((8, 9), 10)}
+    pairs = Counter(draw.positions[:2] for draw in drawn)
+    assert set(pairs) == {(1, 4), (1, 5), (2, 4), (2, 5)}
+    assert all(60 < count < 140 for count in pairs.values())
+    # 104 is mastered now and 105 seldom right: nothing is left to pair it with.
+    state = done(pairing, state, 2, {104: 1.0, 105: 0.125}, rollouts=8)
+    assert ask(pairing, state, cursor=10) == Draw((10, 11, 12, 13), 14)
+
+
+def test_rewards_of_weighted_grpo_leave_the_advantages_of_grpo() -> None:
+    """1 for a correct answer and -lambda for an incorrect one, normalised in the group, is GRPO."""
+    correct_PG = torch.tensor([[1, 0, 0, 0], [1, 1, 1, 0]], dtype=torch.bool)
+
+    def advantage(reward_PG: torch.Tensor) -> torch.Tensor:
+        step = methods.Step(reward_PG, correct_PG, torch.ones(2, 4, dtype=torch.int64), torch.arange(2), 8)
+        return methods.get("grpo").signals(step, {})[0].advantage
+
+    for penalty in (0.5, 1.0, 4.0):
+        weighted_PG = torch.where(correct_PG, 1.0, -penalty).double()
+        assert torch.allclose(advantage(weighted_PG), advantage(correct_PG.double()), atol=1e-12)
 
 
 def test_pools_draw_by_their_weights() -> None:

@@ -302,7 +302,7 @@ class ArtifactBuilder:
             suite: [[cell.arm, cell.spec.run_id, self._digest(cell.spec.run_id)] for cell in self.plans[suite].cells]
             for suite in artifact.needs
         }
-        sources = [path for path in (artifact.source, artifact.committed) if path and path.is_file()]
+        sources = [path for path in (artifact.source, *artifact.committed) if path and path.is_file()]
         hashes = [_sha256(path.read_bytes()) for path in sources]
         return _sha256(json.dumps([command, [*_code(), *hashes], journals], sort_keys=True))
 

@@ -130,6 +130,20 @@ def read(path: Path) -> list[Claim]:
     return claims
 
 
+def results(path: Path) -> list[Path]:
+    """Where committed verdicts on the claims of the file `path` are: its own, then those of files that went on.
+
+    Such a file is beside it and named, without `.yaml`, in its key `further`: claims of the same ids, on other runs.
+
+    Raises:
+        ConfigError: `further` is no list of names.
+    """
+    further = read_yaml(path).get("further", [])
+    if not isinstance(further, list) or not all(isinstance(name, str) for name in further):
+        raise ConfigError(f"{path}: further must be a list of names of files of claims", fix=f"edit {path}")
+    return [path.parent / "results" / f"{name}.csv" for name in (path.stem, *further)]
+
+
 def schema() -> dict[str, Any]:
     """The JSON schema of a file of claims, for editors."""
     one, statistics = reference.of(Claim), sorted(STATISTICS)
@@ -138,7 +152,8 @@ def schema() -> dict[str, Any]:
     for optional in ("beside", "along"):
         one["properties"][optional] |= {"enum": ["", *statistics]}
     entries = {"type": "array", "items": one}
-    keys = reference.of_keys({"claims": entries, "decide": one["properties"]["decide"]})
+    further = {"type": "array", "items": {"type": "string"}}
+    keys = reference.of_keys({"claims": entries, "decide": one["properties"]["decide"], "further": further})
     return reference.titled("Claims of mcpo", {**keys, "required": ["claims"]})
 
 

@@ -57,8 +57,8 @@ class Artifact:
     """Whether it reports failed runs as outcomes; else all runs must be done."""
     source: Path | None = None
     """A file besides code that it is made from; where that changes it is built again."""
-    committed: Path | None = None
-    """A file of results to show beside those of its runs, if there is one; where that changes it is built again."""
+    committed: Sequence[Path] = ()
+    """Files of results to show beside those of its runs, those that there are; where one changes it is built again."""
 
     def __post_init__(self) -> None:
         if self.section not in get_args(Section):

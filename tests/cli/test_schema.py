@@ -15,6 +15,7 @@ from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.study import EXPERIMENTS
 from tests.cli.conftest import InProcess
+from tests.errors import refused
 
 FILES = {
     "suite": sorted(EXPERIMENTS.glob("suites/*.yaml")),
@@ -115,6 +116,15 @@ def test_schema_and_mcpo_agree_about_claims(here: InProcess, tmp_path: Path) -> 
         else:
             with pytest.raises(ConfigError):
                 claims.read(path)
+    for further, good in ((["more"], True), ("more", False), ([1], False)):
+        data = {"claims": [entry], "further": further}
+        path.write_text(json.dumps(data))
+        assert (complaints(validator, data) == []) == good
+        if good:
+            assert [file.name for file in claims.results(path)] == ["mine.csv", "more.csv"]
+        else:
+            with refused("bad_input", "further"):
+                claims.results(path)
 
 
 def test_a_setting_says_what_it_means_and_what_it_is_by_default(here: InProcess) -> None:

@@ -164,6 +164,17 @@ def test_committed_verdicts_stand_beside_those_of_a_readers_runs(mcpo_home: Path
     assert shown["toy-s, committed runs"] == "supported (Holm), 6 seeds"
     assert few.sentence.endswith("Of 1 tests that stay open here, 1 are decided by committed runs.")
     assert "committed" not in many.sentence
+    # What the first file leaves open is taken from one that goes on; what it decides is not.
+    path.write_text(path.read_text() + "\nfurther: [more]\n")
+    for first, second, expected in (
+        ("unresolved", "contradicted", "contradicted (Holm), 9 seeds"),
+        ("supported", "contradicted", "supported (Holm), 6 seeds"),
+    ):
+        for name, verdict, seeds in (("mine", first, 6), ("more", second, 9)):
+            kept = many.data.assign(verdict=verdict, holds=verdict != "unresolved", seeds=seeds)
+            kept.to_csv(tmp_path / f"results/{name}.csv", index=False)
+        grid = claims_table(path).build({"table1": Runs(Plan("table1", "", two))}).grids[0]
+        assert dict(zip(grid.header, grid.rows[0], strict=True))["toy-s, committed runs"] == expected
     (tmp_path / "results/mine.csv").write_text("a,b\n1,2\n")
     with refused("bad_input", "mine.csv"):
         claims_table(path).build({"table1": Runs(Plan("table1", "", two))})

@@ -61,14 +61,15 @@ def claims_table(path: Path, title: str = "", section: Section = "claims") -> Ar
     """The artifact of the claims in the file `path`: a row per test and one per run. title: else names the file.
 
     Results of more runs than a reader trains may be in `results/NAME.csv` beside `NAME.yaml`, as this artifact wrote
-    them; their verdicts on the same model and regime are shown beside those of the reader's runs.
+    them; their verdicts on the same model and regime are shown beside those of the reader's runs. Where such a verdict
+    does not hold after Holm's correction, one of a file that goes on (`claims.results`) and does is shown in its place.
 
     Raises:
         ConfigError: the file is not a file of claims.
     """
     declared = claims.read(path)
     title = title or f"Claims of {path.name}"
-    committed = path.parent / "results" / f"{path.stem}.csv"
+    committed = claims.results(path)
 
     def build(data: Mapping[str, Runs]) -> Product:
         found, larger = outcomes(declared, data), _larger(committed)
@@ -77,7 +78,8 @@ def claims_table(path: Path, title: str = "", section: Section = "claims") -> Ar
         grids = [_glance(declared, found, larger), verdict_grid(found)]
         grids.append(Grid.of("What is tested", declared, CLAIMS, labels=len(CLAIMS)))
         rows = pd.DataFrame([*map(_row, found), *_runs(declared, data)], dtype=object)  # whole numbers stay whole
-        notes = [*NOTES, *([COMMITTED.format(committed.name)] if larger else []), *_quotes(declared)]
+        names = " and ".join(file.name for file in committed if file.is_file())
+        notes = [*NOTES, *([COMMITTED.format(names)] if larger else []), *_quotes(declared)]
         return Product(f"{title} ({where})", _sentence(declared, found, larger), rows, grids, notes)
 
     suites = tuple(dict.fromkeys(claim.suite for claim in declared))
@@ -88,14 +90,23 @@ Test = tuple[str, str, str]
 """A claim's id, model and regime."""
 
 
-def _larger(committed: Path) -> dict[Test, str]:
-    """The verdicts of committed runs, by test, with their number of seeds; empty without a file.
+def _larger(committed: Sequence[Path]) -> dict[Test, str]:
+    """The verdicts of committed runs, by test, with their number of seeds; empty without files.
 
     Raises:
-        ConfigError: the file is no table of claims.
+        ConfigError: a file is no table of claims.
     """
+    found: dict[Test, str] = {}
+    for file in committed:
+        for test, verdict in _verdicts(file):
+            if test not in found or (HOLDS in verdict and HOLDS not in found[test]):
+                found[test] = verdict
+    return found
+
+
+def _verdicts(committed: Path) -> Iterator[tuple[Test, str]]:
     if not committed.is_file():
-        return {}
+        return
     try:
         rows = pd.read_csv(committed, keep_default_na=False, dtype=str)
         rows[["claim", "model", "regime", "verdict", "seeds"]]
@@ -105,11 +116,9 @@ def _larger(committed: Path) -> dict[Test, str]:
             fix=shlex.join(["mv", str(committed), f"{committed}.other"]),
         ) from error
     tests = rows[rows["block"] == "test"] if "block" in rows else rows
-    found = {}
     for row in tests.to_dict("records"):
         holds = HOLDS if row.get("holds") == "True" else ""
-        found[row["claim"], row["model"], row["regime"]] = f"{row['verdict']}{holds}, {row['seeds']} seeds"
-    return found
+        yield (row["claim"], row["model"], row["regime"]), f"{row['verdict']}{holds}, {row['seeds']} seeds"
 
 
 def _runs(declared: Sequence[Claim], data: Mapping[str, Runs]) -> Iterator[Row]:

@@ -117,11 +117,12 @@ def test_the_definition_is_read_and_every_number_is_tested() -> None:
 
 def test_the_page_has_the_numbers_of_the_committed_rows() -> None:
     page = (Path(__file__).parents[2] / "docs" / "branching.md").read_text(encoding="utf-8")
-    again = branch_estimator.ROWS.with_name("branch-estimator-again.csv")
+    again, more = (branch_estimator.ROWS.with_name(f"branch-estimator-{name}.csv") for name in ("again", "more"))
     for model, name, file in (
         ("toy-s", "toy-s", branch_estimator.ROWS),
         ("smollm2-135m", "SmolLM2-135M", branch_estimator.ROWS),
         ("smollm2-135m", "SmolLM2-135M, again", again),
+        ("smollm2-135m", "SmolLM2-135M, another trunk", more),
     ):
         rows = branch_estimator.read(file)
         for cohort, own in rows[rows["model"] == model].groupby("cohort"):
@@ -133,7 +134,11 @@ def test_the_page_has_the_numbers_of_the_committed_rows() -> None:
             assert quoted == pytest.approx([found.mean, found.low, found.high], abs=0.6e-5)
             within = found.low > -0.002 and found.high < 0.002
             assert re.search(rf"{prefix} {re.escape(cells)} \| {'yes' if within else 'open'} \|$", page, re.MULTILINE)
-    for model in ("toy-s", "smollm2-135m"):
-        rows = branch_estimator.read(branch_estimator.ROWS)
+    for model, file in (
+        ("toy-s", branch_estimator.ROWS),
+        ("smollm2-135m", branch_estimator.ROWS),
+        ("smollm2-135m", more),
+    ):
+        rows = branch_estimator.read(file)
         found = branch_estimator.error(rows[(rows["model"] == model) & (rows["cohort"] == "held_out")])
-        assert f"{found.mean:.2f} ± {found.half_width:.2f}".lstrip("0").replace("± 0", "± ") in page
+        assert f"{found.mean:.2f} ± {found.half_width:.2f}".removeprefix("0").replace("± 0", "± ") in page

@@ -222,11 +222,12 @@ def test_committed_verdicts_follow_the_registered_rule(name: str) -> None:
             assert (row["verdict"] in ("supported", "contradicted")) == decided, row["claim"]
 
 
-def test_committed_verdicts_follow_from_their_rows_per_run() -> None:
+@pytest.mark.parametrize("name", ["claims", "open-claims"])
+def test_committed_verdicts_follow_from_their_rows_per_run(name: str) -> None:
     """Each verdict on the paper's claims, made anew from the committed number of each run."""
-    table = pd.read_csv(RESULTS / "claims.csv", low_memory=False)
+    table = pd.read_csv(RESULTS / f"{name}.csv", low_memory=False)
     tests, runs = table[table["block"] == "test"].set_index("claim"), table[table["block"] == "run"]
-    declared = claims.read(EXPERIMENTS / "claims.yaml")
+    declared = claims.read(EXPERIMENTS / f"{name}.yaml")
     again = decided([_from_rows(claim, runs[runs["suite"] == claim.suite]) for claim in declared])
     assert len(again) == len(tests)
     for one in again:

@@ -50,9 +50,9 @@ is `refill` where `method.dynamic_sampling` is true (as with `method=dapo`), els
 ids as when only that option existed. A sampler that is chosen decides on that option.
 
 Each is deterministic, and a killed run draws what an uninterrupted one draws. Rollouts that are thrown away count as
-costs. All but `knapsack` run on both backends. Under `backend=verl`, `uniform` and `refill` use verl's own data loader and
-its refilling of single groups while others are sampled, so that `refill` may throw away other groups than on the local
-engine; every other sampler draws its rounds there as it does here.
+costs. All but `knapsack` run on both backends. Under `backend=verl`, `uniform` and `refill` use verl's own data loader
+and its refilling of single groups while others are sampled, so that `refill` may throw away other groups than on the
+local engine; every other sampler draws its rounds there as it does here.
 
 All of these pass the same checks in CI; [your own](write-a-sampler.md) can be in a folder (the right column is cut):
 

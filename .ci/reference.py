@@ -45,14 +45,14 @@ SAMPLERS = """\
 # Samplers
 
 A sampler decides which prompts a global step rolls and which finished groups it trains on. `mcpo train sampler=NAME`
-chooses one; any method meets any sampler. Unset, it is `refill` where `method.dynamic_sampling` is true (as with
-`method=dapo`), else `uniform`: the same runs with the same ids as when only that option existed. A sampler that is
-chosen decides on that option.
+chooses one; any method meets any sampler, but `knapsack` only those that compare a group with nothing else. Unset, it
+is `refill` where `method.dynamic_sampling` is true (as with `method=dapo`), else `uniform`: the same runs with the same
+ids as when only that option existed. A sampler that is chosen decides on that option.
 
 Each is deterministic, and a killed run draws what an uninterrupted one draws. Rollouts that are thrown away count as
-costs. All of them run on both backends. Under `backend=verl`, `uniform` and `refill` use verl's own data loader and
-its refilling of single groups while others are sampled, so that `refill` may throw away other groups than on the local
-engine; every other sampler draws its rounds there as it does here.
+costs. All but `knapsack` run on both backends. Under `backend=verl`, `uniform` and `refill` use verl's own data loader
+and its refilling of single groups while others are sampled, so that `refill` may throw away other groups than on the
+local engine; every other sampler draws its rounds there as it does here.
 
 All of these pass the same checks in CI; [your own](write-a-sampler.md) can be in a folder (the right column is cut):
 
@@ -74,8 +74,6 @@ ABSENT = """\
 
 | rule | why |
 |---|---|
-| Knapsack allocation of rollouts (arXiv 2509.25849) | Prompts get different numbers of rollouts; all methods rely on \
-one group size G |
 | Failure-prefix conditioning (2601.20829) | A rollout would start from a prefix that is prompt for the loss and \
 answer for the grader; no backend has that |
 """

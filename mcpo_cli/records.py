@@ -107,6 +107,8 @@ class GroupRow(TypedDict):
     """Share of truncated rollouts."""
     duplicates: float
     """Share of identical pairs of rollouts."""
+    rollouts: NotRequired[int]
+    """Number of rollouts, at steps whose groups differ in it; else each has `train.rollouts`."""
     entropy: NotRequired[float]
     """Exact entropy of the policy's next-token distribution, in nats, averaged over all tokens of the rollouts.
     Under backend=verl absent of groups that dynamic sampling dropped."""

@@ -11,6 +11,8 @@ from mcpo_cli.samplers import Draw, Finished, Group, Request, State, is_of_optio
 from mcpo_cli.seeds import stream
 from mcpo_cli.tasks import Problems
 
+FEWEST = 2
+"""Rollouts of a group, so that there is something to compare."""
 EPOCHS = 64
 """Epochs of a finite stream that are kept, by reference."""
 
@@ -56,6 +58,8 @@ class Drawing:
         self.cursor, self.groups = cursor, list[Group]()
         self._spec, self._training, self._step, self._state = spec, training, step, state
         self._round, self._drawn = -1, dict[int, Problem]()
+        self.rollouts: Sequence[int] = ()
+        """Rollouts of each problem that was drawn last."""
 
     @property
     def round(self) -> int:
@@ -85,6 +89,7 @@ class Drawing:
             step=self._step,
             round=self._round,
             prompts=train.prompts,
+            rollouts=train.rollouts,
             budget=budget,
             cursor=self.cursor,
             stream=self._training,
@@ -102,19 +107,20 @@ class Drawing:
             )
         self._check(drawn, request)
         problems = self._training.problems(drawn.positions)
+        self.rollouts = drawn.rollouts or [train.rollouts] * len(problems)
         self.cursor, self._drawn = drawn.cursor, dict(zip(drawn.positions, problems, strict=True))
         return problems
 
     def add(self, p_P: Sequence[float]) -> None:
         """The accuracies of the groups that were drawn last, in their order."""
         method, sampler = self._spec.method, self._spec.sampler
-        for (position, problem), p in zip(self._drawn.items(), p_P, strict=True):
-            group = Group(position, problem.number, p, bool(method.keeps(p)), self._round)
+        for (position, problem), p, rollouts in zip(self._drawn.items(), p_P, self.rollouts, strict=True):
+            group = Group(position, problem.number, p, bool(method.keeps(p)), self._round, rollouts=rollouts)
             self.groups.append(replace(group, kept=not sampler.filters or sampler.keeps(group)))
 
     def state(self) -> State:
         """The sampler's state after the step."""
-        finished = Finished(self._step, self._spec.train.rollouts, tuple(self.groups))
+        finished = Finished(self._step, tuple(self.groups))
         return checked(self._spec.sampler.after(finished, self._state), self._spec.sampler.name)
 
     def _check(self, drawn: Draw, request: Request) -> None:
@@ -128,6 +134,18 @@ class Drawing:
             raise self._broken("it drew a position twice")
         if min(positions) < 0 or drawn.cursor < request.cursor:
             raise self._broken("it went back to before the stream's beginning, or before its cursor")
+        if drawn.rollouts is not None:
+            self._check_rollouts(drawn.rollouts, len(positions))
+
+    def _check_rollouts(self, rollouts: Sequence[int], prompts: int) -> None:
+        """Raises RunFailed unless a step has as many rollouts as if all groups had the same number."""
+        sampler, total = self._spec.sampler, prompts * self._spec.train.rollouts
+        if not sampler.uneven_groups or sampler.filters:
+            raise self._broken("it gives prompts numbers of rollouts, which takes `uneven_groups` and no filter")
+        if len(rollouts) != prompts or min(rollouts) < FEWEST:
+            raise self._broken(f"it gave {len(rollouts)} of {prompts} prompts rollouts, the fewest {min(rollouts)}")
+        if sum(rollouts) != total:
+            raise self._broken(f"it gave prompts {sum(rollouts)} rollouts in all, not {total}")
 
     def _broken(self, how: str) -> RunFailed:
         name = self._spec.sampler.name

@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import psutil
 
+from mcpo_cli.backends.graded import Graded
 from mcpo_cli.config import workload
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.data.base import Problem
 from mcpo_cli.records import AXES, GradientRow, GroupRow, MiniBatchRow, SampleRow, StepRow
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import directions
@@ -32,25 +31,6 @@ BARE_TOKENS = 16
 """A math response with fewer tokens holds the answer line ("Answer: ...", or a box) and hardly any reasoning."""
 DOUBT = 4.0
 """Threshold in standard errors; chance alone exceeds it about once in 30 000 steps."""
-
-
-@dataclass(frozen=True)
-class Graded:
-    """The graded rollouts of all groups sampled in a step, before any filter."""
-
-    problems: Sequence[Problem]
-    correct_PG: Tensor
-    reward_PG: Tensor
-    length_PG: Tensor
-    """Response lengths in tokens, including the end token."""
-    ended_PG: Tensor
-    """Whether the rollout ended with the end token; the others were truncated."""
-    same_P: Tensor
-    """Share of identical pairs of rollouts, see `equal_pairs`."""
-    entropy_PG: Tensor | None = None
-    """Entropy of the policy in nats, mean over each rollout's tokens; None if unknown."""
-    logp_PG: Tensor | None = None
-    """Log-probability of each whole rollout under the distribution it was sampled from; None if unknown."""
 
 
 class MetricSums:
@@ -95,19 +75,6 @@ class MetricSums:
     def means(self) -> dict[str, float]:
         """The quotients; names with denominator 0 are left out."""
         return {name: total / count for name, (total, count) in self.pairs.items() if count}
-
-
-def equal_pairs(token_GT: Tensor) -> Tensor:
-    """The share of identical pairs among G >= 2 rollouts; leading axes are kept.
-
-    token_GT: responses, padded with a token that no response holds before its end.
-    """
-    G = token_GT.shape[-2]
-    same_GG = token_GT.new_ones((*token_GT.shape[:-1], G)).bool()
-    # One position at a time: comparing all at once takes G times the memory of the responses.
-    for token_G in token_GT.unbind(-1):
-        same_GG &= token_G[..., :, None] == token_G[..., None, :]
-    return (same_GG.double().sum((-2, -1)) - G) / (G * (G - 1))
 
 
 def difference(tokens: TokenBatch) -> MetricSums:
@@ -178,14 +145,15 @@ def global_step(
         seconds: by phase.
         own: metrics that only this backend has.
     """
-    correct_PG = graded.correct_PG[list(in_batch)]
+    chosen = list(in_batch)
+    batch = graded.correct_PG[chosen], advantage_PG, graded.rollouts_P[chosen]
     metrics = {
         **sampled(graded, entropy),
         **updates,
         **sanity(graded, reasons=spec.task.reasons),
-        **weights(correct_PG, advantage_PG),
+        **weights(*batch),
         **probed,
-        **signs(correct_PG, advantage_PG),
+        **signs(*batch),
         **sampling(len(graded.problems), len(in_batch), spec.train.prompts),
         **costs,
         **speed(seconds, float(graded.length_PG.sum())),
@@ -195,16 +163,18 @@ def global_step(
 
 
 def sampled(graded: Graded, entropy: float) -> dict[str, float]:
-    """Metrics of all sampled groups: shares, and lengths in tokens. entropy: mean over tokens, in nats."""
-    p_P = graded.correct_PG.double().mean(-1)
-    mastered_P, wrong_P = graded.correct_PG.all(-1), ~graded.correct_PG.any(-1)
-    wrong_N = graded.length_PG[~graded.correct_PG.bool()].double()
+    """Metrics of all sampled groups: shares, and lengths in tokens. entropy: mean over tokens, in nats.
+
+    Accuracy and `mastery/...` are means over groups, reward, length and truncation over rollouts.
+    """
+    p_P, mastered_P, wrong_P = graded.p_P, graded.mastered_P, ~graded.correct_PG.any(-1)
+    wrong_N = graded.length_PG[~graded.correct_PG.bool() & graded.drawn_PG].double()
     length = {"train/wrong_length": float(wrong_N.mean())} if len(wrong_N) else {}
     return length | {
-        "train/reward": float(graded.reward_PG.mean()),
+        "train/reward": graded.mean(graded.reward_PG),
         "train/accuracy": float(p_P.mean()),
-        "train/response_length": float(graded.length_PG.double().mean()),
-        "train/truncated": float((~graded.ended_PG).double().mean()),
+        "train/response_length": graded.mean(graded.length_PG),
+        "train/truncated": graded.mean(graded.truncated_PG),
         "train/entropy": entropy,
         "mastery/mastered": float(mastered_P.double().mean()),
         "mastery/majority_correct": float(((p_P > 0.5) & ~mastered_P).double().mean()),
@@ -224,13 +194,13 @@ def sanity(graded: Graded, *, reasons: bool) -> dict[str, float]:
     """
     right_PG = graded.correct_PG.bool()
     values = {
-        "sanity/truncated": float((~graded.ended_PG).double().mean()),
+        "sanity/truncated": graded.mean(graded.truncated_PG),
         "sanity/duplicates": float(graded.same_P.mean()),
     }
     if reasons and right_PG.any():
         values["sanity/bare_right"] = float((graded.length_PG < BARE_TOKENS)[right_PG].double().mean())
     if graded.logp_PG is not None:
-        expected_P = graded.logp_PG.double().exp().mean(-1)
+        expected_P = graded.mean_P(graded.logp_PG.double().exp())
         values["sanity/duplicates_expected"] = float(expected_P.mean())
         if (P := len(expected_P)) > 1:
             excess_P = graded.same_P - expected_P
@@ -239,16 +209,16 @@ def sanity(graded: Graded, *, reasons: bool) -> dict[str, float]:
     return values
 
 
-def weights(correct_PG: Tensor, advantage_PG: Tensor) -> dict[str, float]:
-    """The distribution of the batch's weight over prompts, from the advantages used in training.
+def weights(correct_PG: Tensor, advantage_PG: Tensor, rollouts_P: Tensor) -> dict[str, float]:
+    """The distribution of the batch's weight over prompts, from the advantages used in training; 0 in empty places.
 
     The mean effective query weight W = mean_i (c_i - p) A_i per accuracy bin. W equals mean_i c_i A_i (Eq. 6) if a
     group's advantages have mean 0, and ignores a constant added to all of them. Also the share of sum |W| on prompts
     with 0 < p <= 0.5, and Kish's effective sample size (sum |A|)^2 / sum A^2, in rollouts. Bins without prompts and
     batches without nonzero advantages yield no value.
     """
-    p_P = correct_PG.double().mean(-1)
-    weight_P = ((correct_PG.double() - p_P[:, None]) * advantage_PG).mean(-1)
+    p_P = correct_PG.double().sum(-1) / rollouts_P
+    weight_P = ((correct_PG.double() - p_P[:, None]) * advantage_PG).sum(-1) / rollouts_P
     sums = MetricSums()
     for low, high in BINS:
         inside_P = (p_P > low) & (p_P <= high) & (p_P < 1)
@@ -258,11 +228,11 @@ def weights(correct_PG: Tensor, advantage_PG: Tensor) -> dict[str, float]:
     return sums.means()
 
 
-def signs(correct_PG: Tensor, advantage_PG: Tensor) -> dict[str, float]:
+def signs(correct_PG: Tensor, advantage_PG: Tensor, rollouts_P: Tensor) -> dict[str, float]:
     """Shares of the batch's rollouts: without advantage, and with one of the wrong sign (a correct answer below 0)."""
     flipped_PG = ((correct_PG.double() - 0.5) * advantage_PG) < 0
-    zero_PG = advantage_PG == 0
-    return {"advantage/zero": float(zero_PG.double().mean()), "advantage/flipped": float(flipped_PG.double().mean())}
+    rollouts, flipped, nonzero = (int(one.sum()) for one in (rollouts_P, flipped_PG, advantage_PG != 0))
+    return {"advantage/zero": (rollouts - nonzero) / rollouts, "advantage/flipped": flipped / rollouts}
 
 
 def gradients(rows: Sequence[GradientRow], prompts: float) -> dict[str, float]:
@@ -309,9 +279,9 @@ def process(cpu_seconds: float, seconds: float) -> dict[str, float]:
 def group_rows(step: int, graded: Graded, in_batch: set[int]) -> list[GroupRow]:
     """One row per prompt group sampled in this step; in_batch: indices of the groups that were trained on."""
     columns = (
-        graded.correct_PG.double().mean(-1),
-        graded.length_PG.double().mean(-1),
-        (~graded.ended_PG).double().mean(-1),
+        graded.p_P,
+        graded.mean_P(graded.length_PG),
+        graded.mean_P(graded.truncated_PG),
         graded.same_P,
     )
     rows = [
@@ -326,6 +296,9 @@ def group_rows(step: int, graded: Graded, in_batch: set[int]) -> list[GroupRow]:
         for row, entropy in zip(rows, entropy_P.tolist(), strict=True):
             if not math.isnan(entropy):
                 row[name] = entropy
+    if not graded.drawn_PG.all():
+        for row, rollouts in zip(rows, graded.rollouts_P.tolist(), strict=True):
+            row["rollouts"] = rollouts
     return rows
 
 
@@ -351,7 +324,7 @@ def sample_rows(step: int, graded: Graded, responses: Sequence[Sequence[str]]) -
     return [
         SampleRow(step=step, prompt=problem.text, response=text, gold=problem.gold, correct=bool(correct))
         for problem, texts, correct_G in zip(graded.problems, responses, graded.correct_PG, strict=False)
-        for text, correct in zip(texts, correct_G, strict=True)
+        for text, correct in zip(texts, correct_G[: len(texts)], strict=True)
     ]
 
 

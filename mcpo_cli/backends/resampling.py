@@ -17,7 +17,7 @@ from mcpo_cli.records import RerollRow
 from mcpo_cli.runs.journal import Journal
 
 if TYPE_CHECKING:
-    from mcpo_cli.backends.measure import Graded
+    from mcpo_cli.backends.graded import Graded
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Resampler:
             for row in self._controls.get(step - lag, []):
                 due.append(ResampledPrompt(Problem(row["prompt"], row["gold"]), "mastered", row["origin"]))
         if probe.every and step % probe.every == 0:
-            mastered_P = graded.correct_PG.all(-1).tolist()
+            mastered_P = graded.mastered_P.tolist()
             picked = [problem for problem, mastered in zip(graded.problems, mastered_P, strict=True) if mastered]
             due += [ResampledPrompt(problem, "mastered", step) for problem in picked[: probe.prompts]]
         # The panel starts at step 1, which shows the base policy.

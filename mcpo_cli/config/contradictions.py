@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mcpo_cli import methods
 from mcpo_cli.config.cluster import LOGGERS
 from mcpo_cli.config.schema import WHEEL, Model, RunSpec, Train
 from mcpo_cli.errors import SIMILAR, nearest
@@ -75,13 +76,14 @@ class _Run:
     """See `samplers.Run`."""
 
     prompts: int
+    rollouts: int
     repeats: bool
 
 
 def _sampler(spec: RunSpec) -> Iterator[tuple[str, str]]:
     """Of the sampler; what only `refill` contradicts is said of the method's option."""
     sampler, method = spec.sampler, spec.method
-    yield from sampler.contradictions(_Run(spec.train.prompts, spec.task.repeats))
+    yield from sampler.contradictions(_Run(spec.train.prompts, spec.train.rollouts, spec.task.repeats))
     if sampler.filters is not method.dynamic_sampling:
         said = str(method.dynamic_sampling).lower()
         yield f"sampler={sampler.name} contradicts method.dynamic_sampling={said}", f"sampler={sampler.name}"
@@ -91,6 +93,17 @@ def _sampler(spec: RunSpec) -> Iterator[tuple[str, str]]:
             f"method={method.name} learns from them",
             "sampler=uniform",
         )
+    if sampler.uneven_groups and not method.uneven_groups:
+        yield (
+            f"sampler={sampler.name} gives prompts different numbers of rollouts, which method={method.name} cannot "
+            f"compare; methods that can: {', '.join(_of_uneven_groups())}",
+            "method=grpo, or sampler=uniform",
+        )
+
+
+def _of_uneven_groups() -> list[str]:
+    """Names of methods that groups of different sizes fit."""
+    return [name for name, kind in sorted(methods.registry().items()) if kind().uneven_groups]
 
 
 def _probe(spec: RunSpec) -> Iterator[tuple[str, str]]:

@@ -301,6 +301,14 @@ class Method(ABC):
         """Whether groups that `keeps` drops have advantages by design, so that a filter would defeat the method."""
         return False
 
+    @property
+    def uneven_groups(self) -> bool:
+        """Whether groups of a step may differ in their number of rollouts (`sampler=knapsack`).
+
+        Then a group's signals depend on that group alone, on no other one and no state, and any G >= 2 will do.
+        """
+        return False
+
     def keeps(self, p: Floats) -> Floats:
         """Whether `dynamic_sampling` keeps a group of accuracy `p`, elementwise: those with 0 < p < 1."""
         return (p > 0) & (p < 1)

@@ -65,6 +65,10 @@ class GroupRelative(PolicyGradient):
     degenerate: Literal["zero", "shaped"] = "zero"
     """Advantage of groups with p = 0 or 1: `zero`, or `shaped` to keep what overlong shaping leaves there."""
 
+    @property
+    def uneven_groups(self) -> bool:
+        return True
+
     def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
         """p(1 - p): that of A = r - mean r, whatever the baseline, as a constant of the group drops out of W."""
         return p * (1 - p)

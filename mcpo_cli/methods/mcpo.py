@@ -180,6 +180,7 @@ class McpoExtended(Mcpo):
     """
 
     name: ClassVar[str] = "mcpo_extended"
+    uneven_groups: ClassVar[bool] = False
     columns: ClassVar[tuple[str, ...]] = ("mastered", "delta")
 
     mastery: float = dataclasses.field(default=1.0, metadata={"gt": 0.0, "le": 1.0})
@@ -244,6 +245,10 @@ class McpoPlacebo(Mcpo):
     held: Literal["random", "all"] = "random"
     """Which prompts the hinge holds: as many at random as are mastered, or all."""
 
+    @property
+    def uneven_groups(self) -> bool:
+        return self.held == "all"
+
     def mastered(self, step: Step) -> Tensor:
         """Rollouts that the hinge holds, PG. The draw depends on the step's rollouts, not on the order of prompts."""
         mastered_PG = super().mastered(step)
@@ -271,6 +276,10 @@ class Reweighted(Mcpo):
     renormalise: bool = False
     """Scale all advantages of a batch so that the sum of mean_i |A_i| over its prompts is that of the plain advantages
     of Eq. 1: what remains is how the weight is distributed, not how much of it there is."""
+
+    @property
+    def uneven_groups(self) -> bool:
+        return not self.renormalise
 
     @property
     def label(self) -> str:

@@ -19,22 +19,25 @@ def _histogram(spec: RunSpec, journal: Journal) -> Finding:
 
     Values: `prompts`, their mean `accuracy`, and the shares `at_0` (p = 0), `at_1` (p = 1) and `middle`
     (1/3 <= p <= 2/3; 5/17 for G = 16 if all k were equally frequent).
-    Table `bins`: `prompts` and `share` for each p = k/G. Table `steps`: the same for each global step.
+    Table `bins`: `prompts` and `share` for each p = k/G; a group of another size is where its p is nearest to. Table
+    `steps`: the same for each global step.
     """
     groups, G = journal.groups(), spec.train.rollouts
     steps = [group["step"] for group in groups]
 
-    def right(row: GroupRow) -> int:
-        return round(row["p"] * G)
+    def is_middle(row: GroupRow) -> bool:
+        own = row.get("rollouts", G)
+        return own <= 3 * round(row["p"] * own) <= 2 * own
 
     values = {"prompts": float(len(groups))} | means(
         groups,
         accuracy=lambda row: row["p"],
-        at_0=lambda row: right(row) == 0,
-        at_1=lambda row: right(row) == G,
-        middle=lambda row: G <= 3 * right(row) <= 2 * G,
+        at_0=lambda row: row["p"] == 0,
+        at_1=lambda row: row["p"] == 1,
+        middle=is_middle,
     )
-    shares = [mean_over_steps("share", [float(right(group) == k) for group in groups], steps) for k in range(G + 1)]
+    places = [round(group["p"] * G) for group in groups]
+    shares = [mean_over_steps("share", [float(place == k) for place in places], steps) for k in range(G + 1)]
     bins = [row | share for row, share in zip(_counts(G, groups), shares, strict=True)]
     table = [
         {"step": step, **row, "share": row["prompts"] / len(here)}

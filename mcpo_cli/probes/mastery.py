@@ -38,7 +38,7 @@ def _mastery(spec: RunSpec, journal: Journal) -> Finding:
 
     Values:
     - `same_policy`: accuracy of the control; `selection_estimate`: its expected value (see `selection_estimate`), with
-      an interval over groups.
+      an interval over groups; left out where groups differ in their number of rollouts.
     - `accuracy_lag_<l>`: accuracy l global steps later; `gap_lag_<l>`: control minus that, over prompts with both.
     - `prompts`: number of pairs of prompt and step; each prompt counts once per cohort.
     - `return_accuracy`: accuracy of mastered prompts when a later batch samples them again; `returns`: their number.
@@ -127,7 +127,7 @@ def _selection(spec: RunSpec, groups: Sequence[GroupRow]) -> dict[str, float]:
     """
     G = spec.train.rollouts
     top = [right == G for row in groups if (right := round(row["p"] * G)) >= G - 1]
-    if not top:
+    if not top or _differ(groups):
         return {}
     share = sum(top) / len(top)
     bounds = stats.share_interval(share, share * (1 - share) / len(top), len(top), math.inf)
@@ -135,15 +135,22 @@ def _selection(spec: RunSpec, groups: Sequence[GroupRow]) -> dict[str, float]:
     return {f"selection_estimate{end}": selection_estimate(value, 1 - value, G) for end, value in named}
 
 
+def _differ(groups: Iterable[GroupRow]) -> bool:
+    """Whether groups differ in their number of rollouts."""
+    return any("rollouts" in row for row in groups)
+
+
 def _steps(
     spec: RunSpec, pairs: Mapping[int, Sequence[tuple[RerollRow, RerollRow]]], groups: Iterable[GroupRow]
 ) -> list[dict[str, Any]]:
     G, table = spec.train.rollouts, []
     for step, here in by_step(groups).items():
-        right = [round(row["p"] * G) for row in here]
-        all_right, one_wrong = (right.count(k) / len(right) for k in (G, G - 1))
-        row: dict[str, Any] = {"step": step, "all_right": all_right, "one_wrong": one_wrong}
-        row |= without_nan({"selection_estimate": selection_estimate(all_right, one_wrong, G)})
+        row: dict[str, Any] = {"step": step}
+        if not _differ(here):
+            right = [round(row["p"] * G) for row in here]
+            all_right, one_wrong = (right.count(k) / len(right) for k in (G, G - 1))
+            row |= {"all_right": all_right, "one_wrong": one_wrong}
+            row |= without_nan({"selection_estimate": selection_estimate(all_right, one_wrong, G)})
         # One cohort is one cluster, so these means have no intervals.
         cohort = {lag: [pair for pair in rolls if pair[0]["origin"] == step] for lag, rolls in pairs.items()}
         table.append(row | _lags({lag: rolls for lag, rolls in cohort.items() if rolls}))

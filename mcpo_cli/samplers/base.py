@@ -16,7 +16,7 @@ then imports neither torch nor NumPy.
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Protocol
 
 State = Mapping[str, Sequence[float]]
@@ -42,6 +42,10 @@ class Run(Protocol):
         """Prompts of a batch (`train.prompts`)."""
 
     @property
+    def rollouts(self) -> int:
+        """Rollouts of a group (`train.rollouts`), or their mean."""
+
+    @property
     def repeats(self) -> bool:
         """Whether training problems come again (`tasks.Task.repeats`)."""
 
@@ -60,6 +64,9 @@ class Group:
     """The round of its global step, from 0."""
     kept: bool = True
     """Whether the sampler keeps it. The first `train.prompts` that are kept make the batch."""
+    _: KW_ONLY
+    rollouts: int
+    """Number of its rollouts."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,9 @@ class Request:
     """Finished groups of earlier rounds of this step."""
     seed: int
     """Of a random stream that belongs to this round."""
+    _: KW_ONLY
+    rollouts: int
+    """Rollouts of each group, or their mean (`train.rollouts`)."""
 
     @property
     def lacking(self) -> int:
@@ -108,6 +118,11 @@ class Draw:
     """
     cursor: int
     """The position at which the stream goes on."""
+    rollouts: tuple[int, ...] | None = None
+    """Rollouts of each position, two or more, `Request.rollouts` on average; None is as many of each.
+
+    Only of a sampler that has `uneven_groups`.
+    """
 
     @classmethod
     def of_fresh(cls, request: Request, count: int) -> "Draw":
@@ -131,8 +146,6 @@ class Finished:
     """A global step, once its batch is full."""
 
     step: int
-    rollouts: int
-    """Rollouts of each group (G)."""
     groups: Sequence[Group]
     """In the order in which they were drawn, those that were thrown away too."""
 
@@ -148,6 +161,11 @@ class Sampler(ABC):
     """Whether its choices depend on which answers were correct."""
     needs_repeats: ClassVar[bool] = False
     """Whether it does nothing where no problem comes twice."""
+    uneven_groups: ClassVar[bool] = False
+    """Whether it gives prompts different numbers of rollouts; such a one cannot filter.
+
+    It needs `backend=local` and a method with `Method.uneven_groups`.
+    """
 
     @abstractmethod
     def draw(self, request: Request, state: State) -> Draw:

@@ -71,7 +71,7 @@ class Mopps(Sampler):
     def after(self, finished: Finished, state: State) -> State:
         rows = table.read(state, Posterior)
         for group in finished.groups:
-            right = round(group.p * finished.rollouts)
+            right = round(group.p * group.rollouts)
             before = rows.get(group.number, Posterior())
-            rows[group.number] = before.then(right, finished.rollouts - right, self.discount)
+            rows[group.number] = before.then(right, group.rollouts - right, self.discount)
         return table.write(rows, Posterior)

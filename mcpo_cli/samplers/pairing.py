@@ -58,8 +58,8 @@ class Pairing(Sampler):
         rows = table.read(state, Candidate)
         for group in finished.groups:
             rows.pop(group.number, None)
-            right = round(group.p * finished.rollouts)
-            fewer = min(right, finished.rollouts - right)
+            right = round(group.p * group.rollouts)
+            fewer = min(right, group.rollouts - right)
             if 1 <= fewer <= self.rare:
                 rows[group.number] = Candidate(group.position, int(group.p > 0.5))
         return table.write(rows, Candidate)

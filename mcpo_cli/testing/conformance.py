@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from mcpo_cli.config.schema import Train
 from mcpo_cli.methods import AdvancedMethod, Method, Signals, State, Step, TokenBatch, reduce
 from mcpo_cli.testing import verl_loss
 from mcpo_cli.testing.batches import mini_batch, step
@@ -66,6 +67,46 @@ def signals_do_not_depend_on_order(method: Method) -> None:
         assert torch.equal(found.has_gradient_PG, expected.has_gradient_PG), "has_gradient_PG depends on the order"
         for name, column in expected.columns.items():
             _same(found.columns[name].double(), column.double(), f"column {name} depends on the order")
+
+
+def uneven_groups_are_apart(method: Method) -> None:
+    """Where `uneven_groups` is declared, a group's signals depend on that group alone, at any number of rollouts."""
+    if method.uneven_groups and (found := needs_even_groups(method)):
+        raise AssertionError(f"uneven_groups is declared, but {found}")
+
+
+def needs_even_groups(method: Method) -> str:
+    """Why groups of different sizes do not fit `method`; empty where they do."""
+    for seed, rollouts in itertools.product(SEEDS, (4, 2, 3, 5, 6)):
+        if found := next(method.contradictions(Train(rollouts=rollouts, overlong_cache=0)), None):
+            return found[0]
+        of = step([0, *range(rollouts + 1), rollouts], rollouts, seed=seed)
+        whole, state = method.signals(of, {})
+        if state:
+            return "the method has a state"
+        # Each on its own, as a step may have one group of a size.
+        for index_P in torch.arange(len(of.correct_PG)).split(1):
+            part, _ = method.signals(_groups(of, index_P), {})
+            pairs = zip(_tensors(part), _tensors(whole.map(operator.itemgetter(index_P))), strict=True)
+            # A group alone has no padding of longer ones.
+            ends = [(one.double(), other.double()[..., : one.shape[-1]]) for one, other in pairs]
+            if not all(torch.allclose(one, other, atol=TOLERANCE) for one, other in ends):
+                return f"signals of a group of {rollouts} rollouts depend on the other groups"
+    return ""
+
+
+def _groups(of: Step, index_P: Tensor) -> Step:
+    """The groups of `index_P` as a step of their own."""
+    longest = int(of.length_PG[index_P].max())
+    cut: dict[str, Any] = {name: value[index_P] for name, value in vars(of).items() if isinstance(value, Tensor)}
+    cut |= {name: value[..., :longest] for name, value in cut.items() if name.endswith("_PGT")}
+    return dataclasses.replace(of, **cut)
+
+
+def _tensors(signals: Signals) -> list[Tensor]:
+    """Everything that signals consist of, PG or PGT."""
+    counts_PG = signals.has_gradient_PG | True if signals.counts_PG is None else signals.counts_PG
+    return [signals.advantage, signals.has_gradient_PG, counts_PG, *signals.columns.values()]
 
 
 def state_survives_a_checkpoint(method: Method) -> None:
@@ -168,6 +209,7 @@ CHECKS = named(
     label,
     signals_of_every_group,
     signals_do_not_depend_on_order,
+    uneven_groups_are_apart,
     state_survives_a_checkpoint,
     loss_does_not_depend_on_the_split,
     gradient_is_that_of_the_loss,

@@ -61,6 +61,8 @@ def name_and_options(sampler: Sampler) -> None:
 def every_step_gets_a_batch(sampler: Sampler) -> None:
     """Each step gets a whole batch; a sampler without a filter rolls no more prompts than that."""
     for one in _run(sampler):
+        rollouts = sum(group.rollouts for group in one.groups)
+        assert rollouts == ROLLOUTS * len(one.groups), f"{rollouts} rollouts of {len(one.groups)} prompts"
         assert len(one.batch) == PROMPTS, f"a batch of {len(one.batch)} prompts, not {PROMPTS}"
         assert sampler.filters or len(one.groups) == PROMPTS, f"{len(one.groups)} groups without a filter"
 
@@ -175,15 +177,16 @@ def _step(sampler: Sampler, step: int, cursor: int, state: State) -> tuple[Simul
     drawing = Drawing(_spec(sampler), _stream(), step, cursor, state)
     while not drawing.is_full:
         problems = drawing.draw()
-        drawing.add([_accuracy(problem.number, step) for problem in problems])
+        drawn = zip(problems, drawing.rollouts, strict=True)
+        drawing.add([_accuracy(problem.number, step, rollouts) for problem, rollouts in drawn])
     return Simulated(cursor, state, tuple(drawing.groups), drawing.batch), drawing.cursor, drawing.state()
 
 
-def _accuracy(number: int, step: int) -> float:
+def _accuracy(number: int, step: int, rollouts: int) -> float:
     """A group's accuracy: by the problem, which is easy or hard, and the step; all from 0 to 1 come up."""
     ability = random.Random(number).random() * 1.4 - 0.2 + 0.01 * step
     rng = random.Random(f"{number}:{step}")
-    return sum(rng.random() < ability for _ in range(ROLLOUTS)) / ROLLOUTS
+    return sum(rng.random() < ability for _ in range(rollouts)) / rollouts
 
 
 def _written(state: State) -> State:

@@ -92,6 +92,7 @@ class Remax(Clipped):
     """
 
     name: ClassVar[str] = "remax"
+    uneven_groups: ClassVar[bool] = True
     needs: ClassVar[frozenset[Need]] = frozenset({"greedy_reward"})
     uses_dead_groups: ClassVar[bool] = True
 
@@ -200,6 +201,7 @@ class McGrpo(Clipped, Normalized):
     """
 
     name: ClassVar[str] = "mc_grpo"
+    uneven_groups: ClassVar[bool] = False
 
     scale_by: Literal["std", "mad", "none"] = "std"
     """The divisor: standard deviation, median absolute deviation + 1e-3 (released code), or 1."""

@@ -28,6 +28,7 @@ class LitePpo(Clipped, Standardized, GroupRelative):
     """
 
     name: ClassVar[str] = "lite_ppo"
+    uneven_groups: ClassVar[bool] = False
 
     aggregation: Aggregation = "token-mean"
     """How token losses become one number; the mean over tokens is half of the method."""
@@ -66,6 +67,7 @@ class Bnpo(Clipped, GroupRelative):
     """
 
     name: ClassVar[str] = "bnpo"
+    uneven_groups: ClassVar[bool] = False
 
     aggregation: Aggregation = "seq-mean-token-sum"
     """How token losses become one number; the sum over tokens in the released code."""

@@ -40,6 +40,7 @@ class Disco(PolicyGradient, AdvancedMethod):
     """
 
     name: ClassVar[str] = "disco"
+    uneven_groups: ClassVar[bool] = True
     token_columns: ClassVar[tuple[str, ...]] = ("coefficient", "offset", "excess")
     prepares: ClassVar[bool] = True
     stop_gradients: ClassVar[bool] = True
@@ -161,6 +162,7 @@ class Real(PolicyGradient, AdvancedMethod):
     """
 
     name: ClassVar[str] = "real"
+    uneven_groups: ClassVar[bool] = True
     token_columns: ClassVar[tuple[str, ...]] = ("coefficient", "offset")
     prepares: ClassVar[bool] = True
     binary_rewards: ClassVar[bool] = True

@@ -76,6 +76,7 @@ class TopEntropy(Clipped, Normalized):
     """
 
     name: ClassVar[str] = "top_entropy"
+    uneven_groups: ClassVar[bool] = False
     token_advantages: ClassVar[bool] = True
     needs: ClassVar[frozenset[Need]] = frozenset({"entropy"})
 
@@ -121,6 +122,7 @@ class RlZvp(Clipped, Standardized, AdvancedMethod):
     """
 
     name: ClassVar[str] = "rl_zvp"
+    uneven_groups: ClassVar[bool] = True
     columns: ClassVar[tuple[str, ...]] = ("side",)
     token_advantages: ClassVar[bool] = True
     binary_rewards: ClassVar[bool] = True

@@ -67,6 +67,7 @@ class Gfpo(Clipped, Normalized):
     """
 
     name: ClassVar[str] = "gfpo"
+    uneven_groups: ClassVar[bool] = False
 
     keep: int = dataclasses.field(default=8, metadata={"ge": 2})
     """k: rollouts of a group that are learned from; at most `train.rollouts`."""

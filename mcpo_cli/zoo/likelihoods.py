@@ -68,6 +68,7 @@ class Unlikeliness(Clipped, Standardized):
     """
 
     name: ClassVar[str] = "unlikeliness"
+    uneven_groups: ClassVar[bool] = True
     needs: ClassVar[frozenset[Need]] = frozenset({"logp"})
 
     beta: float = dataclasses.field(default=0.25, metadata={"ge": 0.0, "le": 1.0})

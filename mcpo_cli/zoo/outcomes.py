@@ -33,6 +33,7 @@ class Ngrpo(Clipped, Standardized):
     """
 
     name: ClassVar[str] = "ngrpo"
+    uneven_groups: ClassVar[bool] = True
 
     aggregation: Aggregation = "token-mean"
     """How token losses become one number; the mean over tokens in the released code."""
@@ -78,6 +79,7 @@ class PsrNsr(Clipped):
     """
 
     name: ClassVar[str] = "psr_nsr"
+    uneven_groups: ClassVar[bool] = True
     binary_rewards: ClassVar[bool] = True
     uses_dead_groups: ClassVar[bool] = True
 

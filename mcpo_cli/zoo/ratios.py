@@ -180,6 +180,7 @@ class Gpg(GroupRelative):
     """
 
     name: ClassVar[str] = "gpg"
+    uneven_groups: ClassVar[bool] = False
 
     aggregation: Aggregation = "token-mean"
     """How token losses become one number; the mean over tokens in the paper."""
@@ -217,6 +218,7 @@ class Topr(PolicyGradient):
     """
 
     name: ClassVar[str] = "topr"
+    uneven_groups: ClassVar[bool] = True
     stop_gradients: ClassVar[bool] = True
     binary_rewards: ClassVar[bool] = True
     uses_dead_groups: ClassVar[bool] = True

@@ -1,13 +1,17 @@
 """Runs of the local engine under samplers: the stream of before, resumed bits, costs, forks."""
 
+import dataclasses
 import shutil
 import signal
+from collections import Counter
 from itertools import count
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
 
+from mcpo_cli import samplers
 from mcpo_cli.backends.local import checkpoint, train
 from mcpo_cli.backends.local.start import start_policy
 from mcpo_cli.config import forking
@@ -26,12 +30,14 @@ TINY = (
     "train.mini_batch=8 train.rollouts=2 train.temperature=0.3 train.max_refills=200 eval.problems=8 eval.samples=2 "
     "eval.every=4"
 )
+CLOCKS = ("perf/", "system/", "cost/seconds")
 STATEFUL = {
     "review": ["sampler=review", "sampler.interval=1", "sampler.share=0.5", "task.pool=48"],
     "mopps": ["sampler=mopps", "sampler.candidates=2", "task.pool=48"],
     "pools": ["sampler=pools", "task.pool=48"],
     "pairing": ["sampler=pairing", "sampler.share=1", "train.rollouts=4", "task.pool=64"],
     "greso": ["sampler=greso", "task.pool=512"],
+    "knapsack": ["sampler=knapsack", "train.rollouts=4", "task.pool=32"],
 }
 
 
@@ -99,12 +105,66 @@ def test_samplers_bring_prompts_back(home: Path, uninterrupted: dict[str, dict[s
         prompts = {step: [row["prompt"] for row in rows if row["step"] == step and row["kept"]] for step in range(1, 5)}
         assert all(len(set(batch)) == 16 for batch in prompts.values()), f"{name}: a prompt is in a batch twice"
         spent = {row["step"]: row["metrics"]["cost/rollouts"] for row in Journal(home / "runs" / spec.run_id).steps()}
-        rolled = [sum(row["step"] <= step for row in rows) * spec.train.rollouts for step in range(1, 5)]
+        own = [(row["step"], row.get("rollouts", spec.train.rollouts)) for row in rows]
+        rolled = [sum(n for at, n in own if at <= step) for step in range(1, 5)]
         assert [spent[step] for step in range(1, 5)] == rolled, f"{name}: costs are not those of all rollouts"
         if not spec.sampler.filters:
             assert rolled[-1] == 4 * 16 * spec.train.rollouts
         last = checkpoint.load(folders.checkpoints(home / "runs" / spec.run_id)[-1])
         assert last.tensors["sampler"]["number"].dtype == torch.int64
+
+
+def test_knapsack_allots_the_budget_of_each_step(home: Path, uninterrupted: dict[str, dict[str, object]]) -> None:
+    """All problems are new at steps 1 and 2; at 3 and 4 some get more than others. All records are of real rollouts."""
+    spec = spec_of(*STATEFUL["knapsack"])
+    journal = Journal(home / "runs" / spec.run_id)
+    for step in range(1, 5):
+        here = [row for row in journal.groups() if row["step"] == step]
+        counts = [row.get("rollouts", 4) for row in here]
+        assert sum(counts) == 64
+        assert (set(counts) == {4}) is (step <= 2)
+        # A share of the group's own rollouts.
+        shares = [
+            (row["p"] * n, row["truncated"] * n, row["duplicates"] * n * (n - 1) / 2)
+            for row, n in zip(here, counts, strict=True)
+        ]
+        assert all(value == pytest.approx(round(value), abs=1e-9) for row in shares for value in row)
+        assert any(0 < row["p"] < 1 for row in here)
+    uneven = {row["prompt"]: row["rollouts"] for row in journal.groups() if row["step"] == 4}
+    shown = Counter(row["prompt"] for path in [journal.files("samples")[4]] for row in journal.read(path))
+    assert shown == {prompt: uneven[prompt] for prompt in shown}
+    assert len(set(shown.values())) > 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Allotting(samplers.Uniform):
+    """Says of every prompt how many rollouts it gets: as many as without it."""
+
+    uneven_groups: ClassVar[bool] = True
+
+    def draw(self, request: samplers.Request, state: samplers.State) -> samplers.Draw:
+        drawn = super().draw(request, state)
+        return dataclasses.replace(drawn, rollouts=(request.rollouts,) * request.prompts)
+
+
+@pytest.mark.parametrize("method", ["grpo", "mcpo", "clip_cov"])
+def test_groups_of_one_size_are_those_of_before(method: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bits whether the sampler says how many rollouts a prompt gets, or leaves it to `train.rollouts`."""
+    monkeypatch.setenv("MCPO_HOME", str(home))
+    spec, found = spec_of(f"method={method}"), list[tuple[dict[str, float], list[torch.Tensor]]]()
+    for sampler in (samplers.Uniform(), Allotting()):
+        allotting = dataclasses.replace(spec)
+        object.__setattr__(allotting, "sampler", sampler)
+        attempt = Attempt(home / "scrap" / f"{method}_{type(sampler).__name__}" / "run", allotting, 0)
+        trainer = train.Trainer(allotting, attempt, *start_policy(allotting, attempt, stop=lambda: False))
+        for trainer.step in (1, 2):
+            trainer.global_step()
+        (_, last) = Journal(attempt.folder.parent).steps()
+        metrics = {name: value for name, value in last["metrics"].items() if not name.startswith(CLOCKS)}
+        found.append((metrics, [weight.clone() for weight in trainer.updater.weights().values()]))
+    (plain, before), (allotted, after) = found
+    assert plain == allotted
+    assert all(map(torch.equal, before, after))
 
 
 @pytest.mark.parametrize(
@@ -114,6 +174,7 @@ def test_samplers_bring_prompts_back(home: Path, uninterrupted: dict[str, dict[s
         ("mopps", "gradient step", 5),
         ("pools", "checkpoint write", 2),
         ("pairing", "sampling", 4),
+        ("knapsack", "gradient step", 7),
     ],
 )
 def test_killed_and_started_again(

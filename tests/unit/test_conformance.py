@@ -23,7 +23,7 @@ from mcpo_cli.methods import (
     registry,
 )
 from mcpo_cli.testing import CHECKS, check
-from mcpo_cli.testing.batches import step
+from mcpo_cli.testing.conformance import needs_even_groups
 from tests.methods import Centred, Remembering
 
 VARIANTS = [
@@ -85,6 +85,13 @@ class FirstRolloutCountsDouble(Faulty):
         return advantage_PG
 
 
+class OtherGroupsCount(Faulty):
+    """Divides by the deviation of all rewards, and does not say so (`uneven_groups`)."""
+
+    def divisor(self, reward_PG: Tensor, p_P1: Tensor) -> Tensor:
+        return p_P1 * 0 + reward_PG.std() + 1
+
+
 class HiddenMemory(Faulty):
     calls: ClassVar[list[int]] = []
 
@@ -135,6 +142,7 @@ BREAKS: Mapping[type[Faulty], str] = {
     SinglePrecision: "signals of every group",
     UndeclaredColumn: "signals of every group",
     FirstRolloutCountsDouble: "signals do not depend on order",
+    OtherGroupsCount: "uneven groups are apart",
     HiddenMemory: "state survives a checkpoint",
     MeanOverThePart: "loss does not depend on the split",
     ForgottenDetach: "gradient is that of the loss",
@@ -183,13 +191,16 @@ def test_patching_detach_leaves_torch_as_it_was() -> None:
     assert torch.ones(1, requires_grad=True).detach().requires_grad is False
 
 
-@pytest.mark.parametrize(
-    ("name", "alone"), [("grpo", True), ("rloo", True), ("mcpo", True), ("bnpo", False), ("reinforce_pp", False)]
-)
-def test_whether_a_rollout_is_compared_with_its_own_group_alone(name: str, alone: bool) -> None:
-    """What docs/write-a-method.md says of shipped methods, which is why the kit does not ask."""
-    method, whole = get(name), step()
-    half = len(whole.correct_PG) // 2
-    tensors = {field: value[:half] for field, value in vars(whole).items() if isinstance(value, Tensor)}
-    found, expected = (method.signals(of, {})[0].advantage for of in (dataclasses.replace(whole, **tensors), whole))
-    assert torch.allclose(found, expected[:half]) is alone
+@pytest.mark.parametrize("method", VARIANTS, ids=repr)
+def test_whether_a_rollout_is_compared_with_its_own_group_alone(method: Clipped) -> None:
+    """No shipped method says wrongly that groups of different sizes fit it, nor that they do not."""
+    assert method.uneven_groups is not bool(needs_even_groups(method)), needs_even_groups(method)
+
+
+def test_reasons_for_even_groups() -> None:
+    assert "other groups" in needs_even_groups(get("bnpo"))
+    assert "state" in needs_even_groups(get("spo"))
+    assert "even" in needs_even_groups(get("mc_grpo"))
+    assert needs_even_groups(get("reweighted")) == ""
+    assert get("mcpo_placebo", held="all").uneven_groups
+    assert not get("reweighted", renormalise=True).uneven_groups

@@ -187,7 +187,7 @@ def test_signs_of_advantages() -> None:
     from mcpo_cli.backends import measure
 
     correct_PG = torch.tensor([[True, False, False, True]])
-    found = measure.signs(correct_PG, torch.tensor([[1.0, 0.0, 0.5, -0.1]]))
+    found = measure.signs(correct_PG, torch.tensor([[1.0, 0.0, 0.5, -0.1]]), torch.tensor([4]))
     assert found == {"advantage/zero": 0.25, "advantage/flipped": 0.5}
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mcpo_cli import methods, probes, tasks
-from mcpo_cli.backends.measure import Graded
+from mcpo_cli.backends.graded import Graded
 from mcpo_cli.backends.resampling import ResampledPrompt, Resampler
 from mcpo_cli.config.schema import Probe, RunSpec, Train
 from mcpo_cli.data.base import Problem
@@ -47,7 +47,7 @@ class KnownPolicy:
         right_PG = self.rng.random((PROMPTS, G)) < p_P[:, None]
         problems = [Problem(f"{p} {step} {i}", "gold") for i, p in enumerate(p_P)]
         zero_PG = torch.zeros(PROMPTS, G)
-        graded = Graded(problems, torch.from_numpy(right_PG), zero_PG, zero_PG, zero_PG, zero_PG[:, 0])
+        graded = Graded(problems, torch.from_numpy(right_PG), zero_PG, zero_PG + 1, zero_PG, zero_PG[:, 0])
         rolls = self.rerolls.due(step, graded)
         rows, metrics = self.rerolls.record(step, rolls, [G] * len(rolls), [self.roll(step, roll) for roll in rolls])
         self.attempt.journal.rows("rerolls", step, rows)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpo_cli.backends import measure
+from mcpo_cli.backends.graded import Graded
 from mcpo_cli.data.base import Problem
 from mcpo_cli.methods import get, query_weight
 
@@ -17,10 +18,15 @@ def groups(*right: int, rollouts: int = 4) -> torch.Tensor:
     return torch.tensor([[place < count for place in range(rollouts)] for count in right])
 
 
+def weights(correct_PG: torch.Tensor, advantage_PG: torch.Tensor) -> dict[str, float]:
+    """Of groups without empty places."""
+    return measure.weights(correct_PG, advantage_PG, torch.tensor(correct_PG.shape[-1]).expand(len(correct_PG)))
+
+
 def test_weights_by_hand() -> None:
     """1, 2, 3 and 4 of 4 right: W = sqrt(3)/4, 1/2, sqrt(3)/4 and nothing for the mastered prompt."""
     correct_PG = groups(1, 2, 3, 4)
-    found = measure.weights(correct_PG, get("grpo").advantages(correct_PG, correct_PG))
+    found = weights(correct_PG, get("grpo").advantages(correct_PG, correct_PG))
     edge = math.sqrt(3) / 4
     # sum |A| of p = 1/4: sqrt(3) + 3 / sqrt(3) = 2 sqrt(3), as of p = 3/4; of p = 1/2: 4. sum A^2 is 4 in each.
     assert found == pytest.approx(
@@ -37,12 +43,12 @@ def test_weights_by_hand() -> None:
 
 def test_a_batch_without_an_advantage_has_no_weights() -> None:
     correct_PG = groups(0, 4)
-    assert measure.weights(correct_PG, torch.zeros(2, 4, dtype=torch.float64)) == {}
+    assert weights(correct_PG, torch.zeros(2, 4, dtype=torch.float64)) == {}
 
 
 def test_equal_sizes_of_advantages_make_every_rollout_count() -> None:
     correct_PG = groups(2, 0, 2)
-    found = measure.weights(correct_PG, get("grpo").advantages(correct_PG, correct_PG))
+    found = weights(correct_PG, get("grpo").advantages(correct_PG, correct_PG))
     assert found["weight/effective_sample"] == pytest.approx(8)
     assert found["weight/share_minority"] == 1
 
@@ -54,7 +60,7 @@ WEIGHTS = {name: [float(query_weight(name, k / 8)) for k in range(9)] for name i
 def test_the_share_on_minority_prompts_is_that_of_the_analytic_weights(right: list[int]) -> None:
     correct_PG = groups(*right, rollouts=8)
     for name, weight in WEIGHTS.items():
-        found = measure.weights(correct_PG, get(name).advantages(correct_PG, correct_PG))
+        found = weights(correct_PG, get(name).advantages(correct_PG, correct_PG))
         share = sum(weight[k] for k in right if k <= 4) / sum(weight[k] for k in right)
         assert found["weight/share_minority"] == pytest.approx(share, abs=1e-12)
         assert 0 < found["weight/effective_sample"] <= 8 * len(right) + 1e-9
@@ -64,7 +70,7 @@ def test_measured_weights_meet_the_analytic_ones_where_advantages_are_cut() -> N
     """15 of 16 right, |A| cut at 2: A+ = 8/15, A- = -2, W = 15/256 (8/15 + 2), not the 1/2 that right answers show."""
     correct_PG = groups(15, rollouts=16)
     method = get("reweighted", clip_advantage=2.0)
-    found = measure.weights(correct_PG, method.advantages(correct_PG, correct_PG))
+    found = weights(correct_PG, method.advantages(correct_PG, correct_PG))
     assert found["weight/p_0.75_1.00"] == pytest.approx(15 / 256 * (8 / 15 + 2), abs=1e-12)
     assert found["weight/p_0.75_1.00"] == pytest.approx(query_weight(method, 15 / 16), abs=1e-12)
 
@@ -72,7 +78,7 @@ def test_measured_weights_meet_the_analytic_ones_where_advantages_are_cut() -> N
 def test_weights_do_not_see_a_baseline() -> None:
     correct_PG = groups(1, 3)
     advantage_PG = get("grpo").advantages(correct_PG, correct_PG)
-    found, shifted = (measure.weights(correct_PG, advantage_PG + shift) for shift in (0.0, 0.7))
+    found, shifted = (weights(correct_PG, advantage_PG + shift) for shift in (0.0, 0.7))
     del found["weight/effective_sample"], shifted["weight/effective_sample"]
     assert shifted == pytest.approx(found)
 
@@ -84,7 +90,7 @@ def test_answers_are_equal_where_their_texts_are() -> None:
 
 def test_group_rows_by_hand() -> None:
     """Entropies are means over tokens, not over rollouts; what a group has no rollout for is left out."""
-    graded = measure.Graded(
+    graded = Graded(
         problems=[Problem("a", "1"), Problem("b", "2")],
         correct_PG=torch.tensor([[True, True, False], [False, False, False]]),
         reward_PG=torch.zeros(2, 3),
@@ -105,7 +111,7 @@ def test_group_rows_by_hand() -> None:
 
 
 def test_group_rows_without_entropies() -> None:
-    graded = measure.Graded(
+    graded = Graded(
         [Problem("a", "1")], groups(2), groups(2), groups(4) + 1, groups(4), same_P=torch.zeros(1, dtype=torch.float64)
     )
     (row,) = measure.group_rows(1, graded, set())

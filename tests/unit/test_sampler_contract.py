@@ -75,6 +75,26 @@ class Again(Sound):
         return Draw((old, *request.fresh(request.prompts - 1)), request.cursor + request.prompts - 1)
 
 
+@dataclass(frozen=True)
+class Allotting(Sound):
+    """Gives the first prompt of a batch as many rollouts more as the second one less."""
+
+    uneven_groups: ClassVar[bool] = True
+    more: int = 2
+
+    def draw(self, request: Request, state: State) -> Draw:
+        counts = [request.rollouts] * request.prompts
+        counts[0] += self.more
+        counts[1] -= 2
+        return Draw(tuple(request.fresh(request.prompts)), request.cursor + request.prompts, tuple(counts))
+
+
+class Overspending(Allotting):
+    def draw(self, request: Request, state: State) -> Draw:
+        drawn = super().draw(request, state)
+        return Draw(drawn.positions, drawn.cursor, tuple(count + 1 for count in drawn.rollouts or ()))
+
+
 class Careless(Sound):
     def draw(self, request: Request, state: State) -> Draw:
         start = request.cursor + random.randrange(100)
@@ -129,6 +149,7 @@ class Hidden(Sound):
         (Greedy(), "every step gets a batch"),
         (Insatiable(), "budgets are kept"),
         (Again(), "no prompt is twice in a batch"),
+        (Overspending(), "every step gets a batch"),
         (Careless(), "draws are deterministic"),
         (InPlace(), "nothing is changed in place"),
         (Renaming(), "only declared state"),
@@ -144,6 +165,7 @@ def test_each_check_fails_for_a_sampler_that_breaks_its_demand(sampler: Sampler,
 
 def test_a_sound_sampler_passes() -> None:
     assert [outcome for outcome in check_sampler(Sound()) if not outcome.passed] == []
+    assert [outcome for outcome in check_sampler(Allotting()) if not outcome.passed] == []
 
 
 def drawing(sampler: Sampler, **train: int) -> Drawing:
@@ -170,6 +192,41 @@ def test_a_pool_that_is_used_up_ends_a_step() -> None:
     with refused("run_failed", "sampler=greso", "0 of 4", "16") as caught:
         of.draw()
     assert "task.pool=32" in str(caught.value.fix)
+
+
+def test_rollouts_that_a_sampler_allots() -> None:
+    of = drawing(Allotting(), rollouts=4)
+    assert of.rollouts == ()
+    of.draw()
+    assert of.rollouts == (6, 2, 4, 4)
+    of.add([0.5, 1.0, 0.0, 0.25])
+    assert [group.rollouts for group in of.groups] == [6, 2, 4, 4]
+    plain = drawing(Sound(), rollouts=4)
+    plain.draw()
+    assert plain.rollouts == [4, 4, 4, 4]
+
+
+class Silent(Allotting):
+    uneven_groups: ClassVar[bool] = False
+
+
+class Choosy(Allotting):
+    filters: ClassVar[bool] = True
+
+
+@pytest.mark.parametrize(
+    ("sampler", "rollouts", "said"),
+    [
+        (Allotting(more=3), 4, "17 rollouts in all, not 16"),
+        (Allotting(), 3, "rollouts, the fewest 1"),
+        (Silent(), 4, "`uneven_groups` and no filter"),
+        (Choosy(), 4, "`uneven_groups` and no filter"),
+    ],
+    ids=["another sum", "one rollout", "not declared", "with a filter"],
+)
+def test_rollouts_that_no_sampler_may_allot(sampler: Sampler, rollouts: int, said: str) -> None:
+    with refused("run_failed", f"sampler={sampler.name}", said):
+        drawing(sampler, rollouts=rollouts).draw()
 
 
 def test_a_batch_is_the_first_groups_that_are_kept() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli import methods
+from mcpo_cli.backends.verl import checks
 from mcpo_cli.config import arms, plan
 from mcpo_cli.config.load import changed, from_dict, load
 from mcpo_cli.errors import ConfigError
@@ -73,6 +74,11 @@ def test_the_method_follows_the_sampler() -> None:
         ("sampler=review train.reward=random train.overlong_cache=0", "sampler=uniform"),
         ("method=copo sampler=greso task.pool=512 train.overlong_cache=0", "sampler=uniform"),
         ("sampler=pools task.pool=512 sampler.hard=0.9", "sampler.hard=0.75"),
+        ("sampler=knapsack", "task.pool=1024, or sampler=uniform"),
+        ("sampler=knapsack task.pool=512 sampler.least=17", "sampler.least=16"),
+        ("sampler=knapsack task.pool=512 sampler.most=15", "sampler.most=16"),
+        ("sampler=knapsack task.pool=512 method=bnpo", "method=grpo, or sampler=uniform"),
+        ("sampler=knapsack task.pool=512 method=spo", "method=grpo, or sampler=uniform"),
     ],
 )
 def test_contradictions(words: str, fix: str) -> None:
@@ -82,6 +88,18 @@ def test_contradictions(words: str, fix: str) -> None:
     assert caught.value.fix == fix
     repaired = fix.partition(",")[0]
     load([*(word for word in words.split() if word.partition("=")[0] != repaired.partition("=")[0]), repaired])
+
+
+def test_a_method_that_groups_of_different_sizes_do_not_fit_is_told_which_they_fit() -> None:
+    with refused("contradiction", "sampler=knapsack", "method=lite_ppo", "dr_grpo, ", "mcpo, ") as caught:
+        load(["sampler=knapsack", "task.pool=512", "method=lite_ppo"])
+    assert "bnpo" not in str(caught.value)
+
+
+def test_verl_refuses_groups_of_different_sizes() -> None:
+    (spec,) = load(["sampler=knapsack", "method=grpo", "backend=verl", "scale=paper", "model=qwen3-8b"])
+    with refused("bad_input", "sampler=knapsack", "backend=verl samples as many of each"):
+        checks.check_spec(spec)
 
 
 def test_an_option_of_another_sampler_is_left_out_or_its_sampler_is_chosen() -> None:

@@ -42,20 +42,20 @@ def ask(
     seed: int = 0,
 ) -> Draw:
     budget = 100 * prompts - len(groups)
-    request = Request(step, number, prompts, budget, cursor, Numbers(distinct), groups, seed)
+    request = Request(step, number, prompts, budget, cursor, Numbers(distinct), groups, seed, rollouts=4)
     return sampler.draw(request, state)
 
 
 def done(sampler: Sampler, state: State, step: int, p_of: dict[int, float], rollouts: int = 4) -> State:
     """The state after a step whose problems, at the positions `number - 100`, had these accuracies."""
-    groups = [Group(number - 100, number, p, 0 < p < 1, 0) for number, p in p_of.items()]
-    return sampler.after(Finished(step, rollouts, groups), state)
+    groups = [Group(number - 100, number, p, 0 < p < 1, 0, rollouts=rollouts) for number, p in p_of.items()]
+    return sampler.after(Finished(step, groups), state)
 
 
 def test_uniform_and_refill_take_the_stream_as_it_comes() -> None:
     assert ask(Uniform(), {}, cursor=7) == Draw((7, 8, 9, 10), 11)
     assert ask(Refill(), {}, cursor=7) == Draw((7, 8, 9, 10), 11)
-    kept = [Refill().keeps(Group(0, 100, p, 0 < p < 1, 0)) for p in (0.0, 0.25, 1.0)]
+    kept = [Refill().keeps(Group(0, 100, p, 0 < p < 1, 0, rollouts=4)) for p in (0.0, 0.25, 1.0)]
     assert kept == [False, True, False]
 
 
@@ -199,7 +199,7 @@ def test_greso_adapts_its_exploration_once_problems_return() -> None:
 )
 def test_greso_sizes_its_rounds_by_what_is_lacking(mixed: int, lacking: int, size: int) -> None:
     p_P = [0.5] * mixed + [0.0] * (12 - mixed)
-    groups = [Group(i, 100 + i, p, 0 < p < 1, 0, kept=i < 8 - lacking) for i, p in enumerate(p_P)]
+    groups = [Group(i, 100 + i, p, 0 < p < 1, 0, kept=i < 8 - lacking, rollouts=4) for i, p in enumerate(p_P)]
     assert len(ask(Greso(), {}, prompts=8, cursor=12, distinct=99, groups=groups, number=1).positions) == size
     assert len(ask(Greso(), {}, prompts=8, distinct=99).positions) == 12
 

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpo_cli.backends import measure
+from mcpo_cli.backends.graded import Graded, equal_pairs
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local.batch import Sampled
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.backends.local.tokenizer import build
-from mcpo_cli.backends.measure import Graded
 from mcpo_cli.config.schema import Model
 from mcpo_cli.data.base import Problem
 from mcpo_cli.records import StepRow
@@ -36,7 +36,7 @@ def graded(token_PGT: torch.Tensor, logp_PG: torch.Tensor | None = None) -> Grad
         reward_PG=correct_PG.double(),
         length_PG=(token_PGT != PAD).sum(-1),
         ended_PG=token_PGT[..., -1] == PAD,
-        same_P=measure.equal_pairs(token_PGT),
+        same_P=equal_pairs(token_PGT),
         logp_PG=logp_PG,
     )
 
@@ -58,7 +58,7 @@ def drawn(probability: list[float], P: int, G: int, seed: int) -> Graded:
 def test_equal_pairs_by_hand() -> None:
     """Of three pairs one is equal; a response that another one begins with is not."""
     a, b = [1, 2, 0], [1, 2, 3]
-    assert measure.equal_pairs(torch.tensor([[a, b, a], [a, a, a], [a, b, [1, 0, 0]]])).tolist() == [1 / 3, 1, 0]
+    assert equal_pairs(torch.tensor([[a, b, a], [a, a, a], [a, b, [1, 0, 0]]])).tolist() == [1 / 3, 1, 0]
 
 
 def test_shares_by_hand() -> None:

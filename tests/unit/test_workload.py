@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mcpo_cli.backends.measure import Graded
+from mcpo_cli.backends.graded import Graded
 from mcpo_cli.backends.resampling import Resampler
 from mcpo_cli.config import space, workload
 from mcpo_cli.config.load import load

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from mcpo_cli.backends import checks, corrections, measure
+from mcpo_cli.backends.graded import Graded, equal_pairs
 from mcpo_cli.backends.local.encoding import Language
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, concatenate, drawn_by
 from mcpo_cli.backends.local.update import crop
-from mcpo_cli.backends.measure import Graded
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import functions, rewards
@@ -28,6 +28,7 @@ class Sampled:
     problems: list[Problem]
     rollouts: Rollouts
     correct_PG: Tensor
+    """False in empty places, as `reward_PG` is 0 there."""
     seen_PG: Tensor
     """Correctness as the method gets it: `correct_PG`, or coins (`train.reward`)."""
     answers: list[list[str | None]]
@@ -48,6 +49,11 @@ class Sampled:
             batch_index=torch.tensor(batch, device=rounds[0].batch_index.device),
         )
 
+    @property
+    def p_P(self) -> Tensor:
+        """Accuracy of each group, float64."""
+        return self.correct_PG.double().sum(-1) / self.rollouts.drawn_PG.sum(-1)
+
     @cached_property
     def graded(self) -> Graded:
         """Inputs of the metrics."""
@@ -59,8 +65,8 @@ class Sampled:
             length_PG=rollouts.length_PG,
             ended_PG=rollouts.ended_PG,
             # Padded with the end token, which no response holds before its end.
-            same_P=measure.equal_pairs(rollouts.token_PGT),
-            entropy_PG=rollouts.entropy_PGT.sum(-1) / rollouts.length_PG,
+            same_P=equal_pairs(rollouts.token_PGT, rollouts.drawn_PG),
+            entropy_PG=rollouts.entropy_PGT.sum(-1) / rollouts.length_PG.clamp(min=1),
             # The sampler's log-probabilities are those at temperature 1.
             logp_PG=rollouts.logp_PGT.sum(-1) if self.temperature == 1 else None,
         )

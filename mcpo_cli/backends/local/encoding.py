@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +17,8 @@ from mcpo_cli.grading import Verdict, functions
 from mcpo_cli.tasks import Task
 from mcpo_cli.tasks.base import Messages
 from mcpo_cli.tokenization import prompt_ids
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,9 @@ class Grades:
     """The verdicts on G responses to each of P prompts."""
 
     correct_PG: Tensor
-    """Whether the response is correct."""
+    """Whether the response is correct; False in empty places."""
     answers: list[list[str | None]]
-    """The answers that the grader extracted, one list per group."""
+    """The answers that the grader extracted, one list per group; None where there is none."""
 
 
 class Language:
@@ -98,14 +101,16 @@ class Language:
         A group's equal responses are graded once. source: the held-out tier of the problems; empty for training.
         """
         groups = self._verdicts(self.task.grader_of(source or self.task.source), problems, rollouts)
-        correct = [[verdict.status == "correct" for verdict in group] for group in groups]
+        G = rollouts.length_PG.shape[-1]
+        correct = [_filled([verdict.status == "correct" for verdict in group], G, False) for group in groups]
         correct_PG = torch.tensor(correct, device=rollouts.length_PG.device)
-        return Grades(correct_PG, [[verdict.answer for verdict in group] for group in groups])
+        return Grades(correct_PG, [_filled([verdict.answer for verdict in group], G, None) for group in groups])
 
     def rewards(self, function: str, problems: Sequence[Problem], rollouts: Rollouts) -> Tensor:
         """reward_PG: what a user's function (`train.reward`) returns for the text of each response."""
         groups = self._verdicts(function, problems, rollouts)
-        reward = [[verdict.reward for verdict in group] for group in groups]
+        G = rollouts.length_PG.shape[-1]
+        reward = [_filled([verdict.reward for verdict in group], G, 0.0) for group in groups]
         return torch.tensor(reward, dtype=torch.float64, device=rollouts.length_PG.device)
 
     def _verdicts(self, grader: str, problems: Sequence[Problem], rollouts: Rollouts) -> list[list[Verdict]]:
@@ -116,6 +121,11 @@ class Language:
         judged = grading.verdicts(grader, asked, apart=self.task.judged_apart)
         verdicts = dict(zip(pairs, judged, strict=True))
         return [[verdicts[p, text] for text in texts] for p, texts in enumerate(texts_PG)]
+
+
+def _filled(values: list[T], places: int, value: T) -> list[T]:
+    """`values` with `value` in the empty places of a smaller group."""
+    return values + [value] * (places - len(values))
 
 
 def prompts(tokenizer: PreTrainedTokenizerBase, problems: Sequence[Problem]) -> Tensor:
@@ -139,8 +149,8 @@ def decoded(rollouts: Rollouts, tokenizer: PreTrainedTokenizerBase) -> list[list
 
 
 def _tokens(rollouts: Rollouts) -> list[list[list[int]]]:
-    """The tokens of each response, one list per group."""
+    """The tokens of each response, one list per group; none of empty places."""
     return [
-        [tokens[:length] for tokens, length in zip(*group, strict=True)]
+        [tokens[:length] for tokens, length in zip(*group, strict=True) if length]
         for group in zip(rollouts.token_PGT.tolist(), rollouts.length_PG.tolist(), strict=True)
     ]

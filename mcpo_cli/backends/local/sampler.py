@@ -33,10 +33,11 @@ row_M: the row of logits_NV that each rollout has come to.
 
 @dataclass(frozen=True)
 class Rollouts:
-    """G responses to each of P prompts, padded to T tokens.
+    """G responses to each of P prompts, padded to T tokens. A prompt may have fewer: then its last places are empty.
 
     prompt_PS: filled up with `trees.NO_TOKEN`. token_PGT: padded with the end token. length_PG: tokens, the last one
-    included, which is the end token or completes a stop string. ended_PG: closed by that; the others were cut at T.
+    included, which is the end token or completes a stop string; 0 of an empty place. ended_PG: closed by that; the
+    others were cut at T.
     logp_PGT: log-probability of each token under the sampling policy at temperature 1, nats. entropy_PGT: entropy of
     the policy (temperature 1) where the token was drawn, nats.
     """
@@ -52,6 +53,11 @@ class Rollouts:
     def mask_PGT(self) -> Tensor:
         """True for response tokens."""
         return torch.arange(self.token_PGT.shape[-1], device=self.length_PG.device) < self.length_PG[..., None]
+
+    @property
+    def drawn_PG(self) -> Tensor:
+        """False in the empty places of prompts with fewer rollouts than others."""
+        return self.length_PG > 0
 
     def select(self, index: Tensor) -> "Rollouts":
         """The groups of `index`, in that order."""
@@ -75,17 +81,18 @@ def sample(
     seed: int,
     stops: Stops | None = None,
     rounding: float = 0.0,
+    count_P: Tensor | None = None,
 ) -> Rollouts:
     """`rollouts` responses of at most `max_response` tokens to each prompt, drawn from stream `seed`.
 
     eos: the token that ends a response; it also fills `token_PGT` up. stops: other ends. rounding: the step to which
-    logits are rounded; 0 leaves them alone.
+    logits are rounded; 0 leaves them alone. count_P: responses to each prompt, of `rollouts` at most.
 
     Raises:
         NotFinite: the log-probability of a token is NaN or infinite, as the policy's logits are.
     """
     uniform_TPG = quantiles(seed, len(prompt_PS), rollouts, max_response).to(policy.device)
-    return at_quantiles(policy, prompt_PS, uniform_TPG, temperature, eos, stops, rounding)
+    return at_quantiles(policy, prompt_PS, uniform_TPG, temperature, eos, stops, rounding, count_P)
 
 
 def at_quantiles(
@@ -96,9 +103,11 @@ def at_quantiles(
     eos: int,
     stops: Stops | None = None,
     rounding: float = 0.0,
+    count_P: Tensor | None = None,
 ) -> Rollouts:
     """Responses whose tokens are drawn at the quantiles `uniform_TPG`; see `sample`."""
-    return drawn_by(partial(_with_log_probs, temperature, rounding), policy, prompt_PS, uniform_TPG, eos, stops)
+    draw = partial(_with_log_probs, temperature, rounding)
+    return drawn_by(draw, policy, prompt_PS, uniform_TPG, eos, stops, count_P=count_P)
 
 
 @torch.no_grad()
@@ -110,14 +119,24 @@ def drawn_by(
     eos: int,
     stops: Stops | None = None,
     limit_P: Tensor | None = None,
+    count_P: Tensor | None = None,
 ) -> Rollouts:
-    """Responses whose tokens `draw` takes; see `at_quantiles`. limit_P: most tokens of each prompt's responses."""
+    """Responses whose tokens `draw` takes; see `at_quantiles`.
+
+    limit_P: most tokens of each prompt's responses. count_P: how many of them there are, G at most.
+    """
     T, _, G = uniform_TPG.shape
     most = CACHE_BYTES // (policy.bytes_in_cache * (prompt_PS.shape[1] + G * T))
     chunk = min(CHUNK * torch.get_num_threads(), max(1, most))
     limit_P = prompt_PS.new_full((len(prompt_PS),), T) if limit_P is None else limit_P
-    parts = zip(prompt_PS.split(chunk), uniform_TPG.split(chunk, dim=1), limit_P.split(chunk), strict=True)
-    return concatenate([_sample(draw, policy, *part, eos, stops) for part in parts])
+    count_P = prompt_PS.new_full((len(prompt_PS),), G) if count_P is None else count_P
+    return concatenate(
+        [
+            _sample(draw, policy, prompt_PS[part], uniform_TPG[:, part], limit_P[part], count_P[part], eos, stops)
+            for first in range(0, len(prompt_PS), chunk)
+            for part in [slice(first, first + chunk)]
+        ]
+    )
 
 
 def _sample(
@@ -126,18 +145,20 @@ def _sample(
     prompt_PS: Tensor,
     uniform_TPG: Tensor,
     limit_P: Tensor,
+    count_P: Tensor,
     eos: int,
     stops: Stops | None,
 ) -> Rollouts:
     T, P, G = uniform_TPG.shape
     uniform_TB = uniform_TPG.flatten(1)
     token_BT = prompt_PS.new_full((P * G, T), eos)
-    length_B = prompt_PS.new_full((P * G,), T)
+    drawn_B = (torch.arange(G, device=prompt_PS.device) < count_P[:, None]).flatten()
+    length_B = T * drawn_B
     ended_B = torch.zeros_like(length_B, dtype=torch.bool)
     growth = Growth(policy, prompt_PS)
     logp_BT, entropy_BT = (torch.zeros(P * G, T, dtype=policy.weights_dtype, device=policy.device) for _ in range(2))
     # The rollouts that go on, and the row that each has come to.
-    live_M = torch.arange(P * G, device=prompt_PS.device)
+    live_M = drawn_B.nonzero().squeeze(-1)
     row_M = live_M // G
     limit_B, shortest = limit_P.repeat_interleave(G), int(limit_P.min())
     for t in range(T):

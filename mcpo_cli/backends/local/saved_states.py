@@ -113,7 +113,7 @@ def visit(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int, measure: Cal
 
 def _cohorts(trainer: Trainer, sampled: Sampled, trunk: Trunk) -> Iterator[Cohort]:
     """The mastered prompts of the batch and the held-out tiers, as far as there are any."""
-    mastered = [sampled.problems[index] for index in sampled.correct_PG.all(-1).nonzero().squeeze(-1).tolist()]
+    mastered = [sampled.problems[index] for index in sampled.graded.mastered_P.nonzero().squeeze(-1).tolist()]
     if mastered:
         yield _cohort(trainer, "mastered", "", mastered, trunk.sizes.controls, 0)
     if trunk.sizes.held_out:

@@ -15,14 +15,15 @@ from mcpo_cli import samplers
 from mcpo_cli.backends import Stop, checks, corrections, measure
 from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
-from mcpo_cli.backends.local import checkpoint, gradients
+from mcpo_cli.backends.graded import Graded
+from mcpo_cli.backends.local import checkpoint, gradients, uneven
 from mcpo_cli.backends.local.batch import Sampled, greedy_rewards, rewarded
 from mcpo_cli.backends.local.encoding import Grades, Language
 from mcpo_cli.backends.local.policy import Policy, product_precision
 from mcpo_cli.backends.local.sampler import Rollouts, sample
 from mcpo_cli.backends.local.start import start_policy, stop_ids
 from mcpo_cli.backends.local.update import GradedBatch, Updater
-from mcpo_cli.backends.measure import CostTotals, Graded
+from mcpo_cli.backends.measure import CostTotals
 from mcpo_cli.backends.resampling import Resampler
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.workload import eval_steps
@@ -107,7 +108,7 @@ class Trainer:
             if isinstance(self.spec.method, AdvancedMethod):
                 self.method_state = self.spec.method.learn(self.method_state, updates)
         self.costs.add(
-            rollouts=sampled.correct_PG.numel(),
+            rollouts=int(sampled.rollouts.drawn_PG.sum()),
             sampled_tokens=int(sampled.rollouts.length_PG.sum()),
             trained_tokens=self.updater.trained_tokens,
             gradient_steps=len(mini_batches),
@@ -150,15 +151,21 @@ class Trainer:
         rounds = list[Sampled]()
         drawing = Drawing(self.spec, self.stream, self.step, self.cursor, self.sampler_state)
         while not drawing.is_full:
-            rounds.append(self.sample_round(drawing.draw(), drawing.round, len(drawing.groups)))
-            drawing.add(rounds[-1].correct_PG.double().mean(-1).tolist())
+            problems, before = drawing.draw(), len(drawing.groups)
+            rounds.append(self.sample_round(problems, drawing.round, before, drawing.rollouts))
+            drawing.add(rounds[-1].p_P.tolist())
         self.cursor, self.sampler_state = drawing.cursor, drawing.state()
         return Sampled.joined(rounds, drawing.batch)
 
-    def sample_round(self, problems: Sequence[Problem], number: int, before: int) -> Sampled:
-        """Graded rollouts of `problems`: round `number` (from 0) of the step, after `before` other groups of it."""
+    def sample_round(
+        self, problems: Sequence[Problem], number: int, before: int, counts: Sequence[int] = ()
+    ) -> Sampled:
+        """Graded rollouts of `problems`: round `number` (from 0) of the step, after `before` other groups of it.
+
+        counts: how many there are of each; `train.rollouts` by default.
+        """
         train = self.spec.train
-        rollouts, judged = self.sample_groups(problems, stream(self.spec.seed, "rollout", self.step, number))
+        rollouts, judged = self.sample_groups(problems, stream(self.spec.seed, "rollout", self.step, number), counts)
         at = self.step, before
         seen_PG, reward_PG = rewarded(self.language, self.spec, at, problems, rollouts, judged.correct_PG)
         return Sampled(
@@ -188,19 +195,21 @@ class Trainer:
             self.costs.add_untrained(rollouts=len(problems), sampled_tokens=tokens)
             step = dataclasses.replace(step, greedy_reward_P=reward_P)
         with checks.at(f"step {self.step}"):
-            signals, state = checks.signals(method, step, self.method_state)
+            signals, state = uneven.signals(method, step, self.method_state)
         index_P = torch.arange(len(chosen), device=chosen.device)
         if train.sampler_rounding:
             extra = corrections.columns(train, sampled.batch.logp_PGT, sampler_PGT, sampled.batch.mask_PGT)
             signals = dataclasses.replace(signals, columns={**signals.columns, **extra})
         return GradedBatch(sampled.batch, sampled.correct_PG[chosen], signals, index_P), state
 
-    def sample_groups(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Grades]:
-        """A group of rollouts of each problem from stream `seed`, and the verdicts on them."""
+    def sample_groups(
+        self, problems: Sequence[Problem], seed: int, counts: Sequence[int] = ()
+    ) -> tuple[Rollouts, Grades]:
+        """A group of rollouts of each problem from stream `seed`, and the verdicts on them. See `sample_round`."""
         train = self.spec.train
-        shape = train.rollouts, train.max_response, train.temperature
+        shape = max(counts, default=train.rollouts), train.max_response, train.temperature
         with checks.at(f"step {self.step}"):
-            rollouts = self.sample(problems, *shape, seed, train.sampler_rounding)
+            rollouts = self.sample(problems, *shape, seed, train.sampler_rounding, counts)
         return rollouts, self.language.grade(problems, rollouts)
 
     def sample(
@@ -211,11 +220,13 @@ class Trainer:
         temperature: float,
         seed: int,
         rounding: float = 0.0,
+        counts: Sequence[int] = (),
     ) -> Rollouts:
         """Groups of rollouts of `problems` under the current policy; see `sampler.sample`."""
         language, prompt_PS = self.language, self.language.prompts(problems).to(self.policy.device)
         shape = rollouts, max_response, temperature
-        return sample(self.policy, prompt_PS, *shape, language.eos, seed, language.stops, rounding)
+        count_P = prompt_PS.new_tensor(counts) if counts else None
+        return sample(self.policy, prompt_PS, *shape, language.eos, seed, language.stops, rounding, count_P)
 
     def probe(self, graded: Graded) -> dict[str, float]:
         """Resample the prompts that are due at this step, under the policy that sampled `graded`; returns metrics."""
@@ -236,7 +247,7 @@ class Trainer:
         if not probe.gradients_every or (self.step - 1) % probe.gradients_every:
             return {}
         mixed = batch.mixed_P.nonzero()[: probe.gradient_prompts]
-        mastered = sampled.correct_PG.all(-1).nonzero()[: probe.gradient_prompts]
+        mastered = sampled.graded.mastered_P.nonzero()[: probe.gradient_prompts]
         texts = [problem.text for problem in sampled.problems]
         found = [
             gradients.update_direction(self.updater, texts[sampled.batch_index[index]], batch.select(index))

@@ -30,7 +30,10 @@ WORTH_SPLITTING = 2**20
 
 @dataclass(frozen=True)
 class GradedBatch:
-    """Prompt groups of one global step with what the method made of them. Shapes: P prompts, G rollouts."""
+    """Prompt groups of one global step with what the method made of them. Shapes: P prompts, G rollouts.
+
+    In the empty places of smaller groups nothing is correct, counts or has a gradient.
+    """
 
     rollouts: Rollouts
     correct_PG: Tensor
@@ -41,12 +44,20 @@ class GradedBatch:
     @property
     def mixed_P(self) -> Tensor:
         """Prompts with correct and incorrect rollouts: 0 < p < 1."""
-        return self.correct_PG.any(-1) & ~self.correct_PG.all(-1)
+        right_P = self.correct_PG.sum(-1)
+        return (right_P > 0) & (right_P < self.rollouts.drawn_PG.sum(-1))
 
     def select(self, index: Tensor) -> "GradedBatch":
         """The groups of `index`, in that order."""
         signals = self.signals.map(lambda tensor: tensor[index])
         return GradedBatch(self.rollouts.select(index), self.correct_PG[index], signals, self.index_P[index])
+
+    def in_places(self, value_B: Tensor) -> Tensor:
+        """`value_B` of the rollouts in order, as that of all P * G places; 0 in empty ones."""
+        drawn_M = self.rollouts.drawn_PG.flatten()
+        value_M = value_B.new_zeros(len(drawn_M), *value_B.shape[1:])
+        value_M[drawn_M] = value_B
+        return value_M
 
     def total(self, max_response: int) -> MiniBatch:
         """Its totals as one mini-batch; max_response: the longest response that sampling allows."""
@@ -121,7 +132,8 @@ class Updater:
             # The optimizer still moves by its momentum, and the loss is recorded, of one group in place of all.
             trained_M[0] = True
         rollouts = batch.rollouts.select(trained_M)
-        self.trained_tokens += int((rollouts.length_PG + trees.lengths(rollouts.prompt_PS)[:, None]).sum())
+        read_PG = rollouts.length_PG + trees.lengths(rollouts.prompt_PS)[:, None]
+        self.trained_tokens += int(read_PG[rollouts.drawn_PG].sum())
         # The last mini-batch's gradients would take as much memory as the weights.
         self.optimizer.zero_grad()
         total_gradients: tuple[Tensor, ...] = ()
@@ -190,7 +202,8 @@ class Updater:
         """The mini-batch with the columns of `method.prepare`, which sees all of it under the current policy."""
         everything = torch.arange(len(batch.correct_PG)).split(self.compute.micro_batch)
         parts = [self.tokens(batch.select(index), total, on_policy, keep_padding=True) for index in everything]
-        columns = method.prepare(_joined(parts), seed)
+        prepared = method.prepare(_joined(parts), seed)
+        columns = {name: batch.in_places(column) for name, column in prepared.items()}
         return dataclasses.replace(batch, signals=batch.signals.with_columns(columns))
 
     @torch.no_grad()
@@ -209,9 +222,10 @@ class Updater:
         """
         trained_M = torch.zeros_like(chosen_M)
         for index in self._micro_batches(batch, chosen_M):
-            tokens = self.tokens(batch.select(index), total, on_policy)
+            part = batch.select(index)
+            tokens = self.tokens(part, total, on_policy)
             sums.merge(measure.reported(method.report(tokens), tokens.group_B))
-            trained_M[index] = method.has_gradient(tokens).view(len(index), -1).any(-1)
+            trained_M[index] = part.in_places(method.has_gradient(tokens)).view(len(index), -1).any(-1)
         return trained_M[chosen_M]
 
     def loss(self, tokens: TokenBatch) -> TokenLoss:
@@ -247,7 +261,8 @@ class Updater:
         gradients = torch.autograd.grad(reduce(loss, tokens.mask_BT), self.policy.parameters())
         with torch.no_grad():
             sums = measure.losses(loss, tokens.mask_BT)
-            fresh = tokens.select(~screened_M.repeat_interleave(batch.correct_PG.shape[1]))
+            drawn_PG = batch.rollouts.drawn_PG
+            fresh = tokens.select(~screened_M[:, None].expand_as(drawn_PG)[drawn_PG])
             if len(fresh.group_B):
                 sums.merge(measure.reported(self.method.report(fresh), fresh.group_B))
             if first:
@@ -280,14 +295,14 @@ class Updater:
     def tokens(
         self, batch: GradedBatch, total: MiniBatch, on_policy: bool = False, keep_padding: bool = False
     ) -> TokenBatch:
-        """The groups of `batch` as sequences, with log-probabilities under the policy and the one before it.
+        """The rollouts of `batch` as sequences, with log-probabilities under the policy and the one before it.
 
         total: of the mini-batch that the groups are part of. on_policy: both policies still are the one that sampled.
         keep_padding: keep columns that are padding in every row.
         """
         rollouts = batch.rollouts if keep_padding else crop(batch.rollouts)
         mask_BT = rollouts.mask_PGT.flatten(0, 1)
-        T, old_BT = mask_BT.shape[1], rollouts.logp_PGT.flatten(0, 1)
+        (_, G, T), old_BT = rollouts.mask_PGT.shape, rollouts.logp_PGT.flatten(0, 1)
 
         def under(policy: Policy) -> Tensor:
             is_sampler = on_policy and policy is not self.reference
@@ -296,7 +311,7 @@ class Updater:
             return logp_BT.where(mask_BT, 0.0)
 
         def sequences(tensor: Tensor) -> Tensor:
-            return tensor.flatten(0, 1)[..., :T] if tensor.ndim == 3 else tensor.flatten(0, 1)
+            return tensor[:, :G].flatten(0, 1)[..., :T] if tensor.ndim == 3 else tensor[:, :G].flatten(0, 1)
 
         with torch.no_grad():
             kept_BT = {f"logp_{name}_BT": under(policy) for name, policy in self._others().items()}
@@ -306,17 +321,18 @@ class Updater:
         else:
             logp_BT = under(self.policy)
         signals = batch.signals.map(sequences)
-        return TokenBatch(
+        tokens = TokenBatch(
             logp_BT=logp_BT,
             logp_old_BT=old_BT.where(mask_BT, 0.0),
             mask_BT=mask_BT,
             advantage_BT=signals.advantage.view(len(mask_BT), -1),
-            group_B=batch.index_P.repeat_interleave(rollouts.token_PGT.shape[1]),
+            group_B=batch.index_P.repeat_interleave(G),
             total=total,
             columns=signals.columns,
             **kept_BT,
             entropy_BT=entropy_BT,
         )
+        return tokens if rollouts.drawn_PG.all() else tokens.select(rollouts.drawn_PG.flatten())
 
 
 def _joined(parts: list[TokenBatch]) -> TokenBatch:
@@ -337,8 +353,8 @@ def _threads(count: int) -> ThreadPoolExecutor:
 
 
 def crop(rollouts: Rollouts) -> Rollouts:
-    """Without the columns that are padding in every row."""
-    longest = int(rollouts.length_PG.max())
-    return Rollouts(
-        **{name: value[..., :longest] if name.endswith("_PGT") else value for name, value in vars(rollouts).items()}
-    )
+    """Without the columns that are padding in every row, and the places that are empty in every group."""
+    longest, most = int(rollouts.length_PG.max()), int(rollouts.drawn_PG.sum(-1).max())
+    ends = {"_PG": (slice(None), slice(most)), "_PGT": (slice(None), slice(most), slice(longest))}
+    parts = {name: ends.get(name[name.rindex("_") :], ()) for name in vars(rollouts)}
+    return Rollouts(**{name: getattr(rollouts, name)[part] for name, part in parts.items()})

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from mcpo_cli.backends import checks, measure
-from mcpo_cli.backends.measure import Graded, MetricSums, equal_pairs
+from mcpo_cli.backends.graded import Graded, equal_pairs
+from mcpo_cli.backends.measure import MetricSums
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import Verdict, functions, rewards, tally

@@ -78,7 +78,7 @@ def check(spec: RunSpec) -> None:
 def check_spec(spec: RunSpec) -> None:
     """Raise ConfigError for the first thing that no machine can train with verl."""
     own_settings(spec)
-    for message, fix in chain(_task(spec), _method(spec)):
+    for message, fix in chain(_task(spec), _sampler(spec), _method(spec)):
         raise ConfigError(message, fix=fix)
 
 
@@ -156,6 +156,15 @@ def _task(spec: RunSpec) -> Iterator[Problem]:
             f"task={task.name} ends responses at {', '.join(map(repr, longer))}; backend=verl samples tokens without "
             "decoding them, so it can end a response at strings of one character only",
             "task.stop=['\\n'], or backend=local",
+        )
+
+
+def _sampler(spec: RunSpec) -> Iterator[Problem]:
+    if spec.sampler.uneven_groups:
+        yield (
+            f"sampler={spec.sampler.name} gives prompts different numbers of rollouts; backend=verl samples as many of "
+            "each (`actor_rollout_ref.rollout.n`) and divides mini-batches by that number",
+            "backend=local, or sampler=uniform",
         )
 
 

@@ -18,7 +18,7 @@ from verl.workers.utils.padding import response_from_nested, response_to_nested
 
 from mcpo_cli.backends import corrections, measure
 from mcpo_cli.backends.checks import NotFinite
-from mcpo_cli.backends.measure import Graded
+from mcpo_cli.backends.graded import Graded
 from mcpo_cli.backends.verl.batch import Group, MethodOutput, Prompt, index_of, uid_of
 from mcpo_cli.backends.verl.loss import FACTS, KEPT, WEIGHTS, column_field, facts, importance_weights
 from mcpo_cli.config.schema import RunSpec, Train

@@ -11,7 +11,8 @@ from typing import Any
 from torch import Tensor
 
 from mcpo_cli.backends import measure
-from mcpo_cli.backends.measure import CostTotals, Graded
+from mcpo_cli.backends.graded import Graded
+from mcpo_cli.backends.measure import CostTotals
 from mcpo_cli.backends.verl import batch
 from mcpo_cli.backends.verl.batch import Group
 from mcpo_cli.backends.verl.launch import Channel

@@ -25,7 +25,8 @@ from verl.utils.skip import SkipManager
 
 from mcpo_cli.backends import checks, corrections
 from mcpo_cli.backends.drawing import starved
-from mcpo_cli.backends.measure import CostTotals, Graded
+from mcpo_cli.backends.graded import Graded
+from mcpo_cli.backends.measure import CostTotals
 from mcpo_cli.backends.resampling import Resampler
 from mcpo_cli.backends.verl import batch as batches
 from mcpo_cli.backends.verl import checkpoint, data, engine, queue

@@ -1,0 +1,84 @@
+"""The graded rollouts of a global step, of any backend. Shapes: P prompt groups of at most G rollouts.
+
+A group may have fewer rollouts than others (`sampler=knapsack`). Then its last places are empty: not correct, reward,
+length, entropy and log-probability 0, and no mean over rollouts may count them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mcpo_cli.data.base import Problem
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Graded:
+    """The graded rollouts of all groups sampled in a step, before any filter."""
+
+    problems: Sequence[Problem]
+    correct_PG: Tensor
+    reward_PG: Tensor
+    length_PG: Tensor
+    """Response lengths in tokens, including the end token; 0 of an empty place."""
+    ended_PG: Tensor
+    """Whether the rollout ended with the end token; the others were truncated."""
+    same_P: Tensor
+    """Share of identical pairs of rollouts, see `equal_pairs`."""
+    entropy_PG: Tensor | None = None
+    """Entropy of the policy in nats, mean over each rollout's tokens; None if unknown."""
+    logp_PG: Tensor | None = None
+    """Log-probability of each whole rollout under the distribution it was sampled from; None if unknown."""
+
+    @property
+    def drawn_PG(self) -> Tensor:
+        """False in empty places."""
+        return self.length_PG > 0
+
+    @property
+    def rollouts_P(self) -> Tensor:
+        """Rollouts of each group."""
+        return self.drawn_PG.sum(-1)
+
+    @property
+    def p_P(self) -> Tensor:
+        """Accuracy of each group, float64."""
+        return self.mean_P(self.correct_PG)
+
+    @property
+    def mastered_P(self) -> Tensor:
+        """Groups whose rollouts are all correct."""
+        return self.correct_PG.sum(-1) == self.rollouts_P
+
+    @property
+    def truncated_PG(self) -> Tensor:
+        """Rollouts that did not end."""
+        return ~self.ended_PG & self.drawn_PG
+
+    def mean_P(self, value_PG: Tensor) -> Tensor:
+        """The mean of `value_PG` over each group's rollouts, float64."""
+        return (value_PG.double() * self.drawn_PG).sum(-1) / self.rollouts_P
+
+    def mean(self, value_PG: Tensor) -> float:
+        """The mean of `value_PG` over all rollouts."""
+        return float(value_PG[self.drawn_PG].double().mean())
+
+
+def equal_pairs(token_GT: Tensor, drawn_G: Tensor | None = None) -> Tensor:
+    """The share of identical pairs among two or more rollouts; leading axes are kept.
+
+    token_GT: responses, padded with a token that no response holds before its end. drawn_G: the places with a rollout;
+    None is all.
+    """
+    if drawn_G is None:
+        drawn_G = token_GT.new_ones(token_GT.shape[:-1]).bool()
+    same_GG = drawn_G[..., :, None] & drawn_G[..., None, :]
+    # One position at a time: comparing all at once takes G times the memory of the responses.
+    for token_G in token_GT.unbind(-1):
+        same_GG &= token_G[..., :, None] == token_G[..., None, :]
+    count = drawn_G.sum(-1)
+    return (same_GG.double().sum((-2, -1)) - count) / (count * (count - 1))

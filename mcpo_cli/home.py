@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from mcpo_cli import paths
 from mcpo_cli.errors import ConfigError, RunFailed
 
 FIX = "MCPO_HOME=~/mcpo mcpo ..."
@@ -26,15 +27,17 @@ def location() -> Path:
     """MCPO_HOME, or else the default folder. Creates nothing.
 
     Raises:
-        ConfigError: it lies in the home of a user who does not exist, below a file, or in a folder that was removed.
+        ConfigError: no folder can have that name, or it lies below a file or in a folder that was removed.
     """
     named = os.environ.get("MCPO_HOME")
     try:
         if not named:
             is_home = any(True for pattern in OLD for _ in Path().glob(pattern))
             named = "." if is_home else DEFAULT
-        path = Path(named).expanduser().resolve()
-    except (RuntimeError, OSError) as error:
+        path = paths.named(named).resolve()
+    except ConfigError as error:
+        raise ConfigError(f"MCPO_HOME: {error.message}", fix=FIX, code="not_found") from error
+    except OSError as error:
         raise ConfigError(f"MCPO_HOME={named} is not a folder: {error}", fix=FIX, code="not_found") from error
     above = next(part for part in (path, *path.parents) if part.exists())
     if not above.is_dir():

@@ -16,16 +16,17 @@ HIDDEN = "***"
 LEAST = 6
 """Fewest characters of an environment value that is hidden everywhere; shorter ones occur in common words."""
 VARIABLE = re.compile(
-    r"(?:(?:^|_)(?:KEY|PAT|AUTH|COOKIE)|_PWD|API_?KEY|TOKEN|SECRET|PASSW(?:OR)?D|PASSPHRASE|(?<!BY)PASS|CREDENTIALS?)$",
+    r"(?:(?:^|_)(?:KEY|PAT|AUTH|COOKIE|JWT|PW)|_PWD|BIND_?PW|API_?KEY|WEBHOOK(?:_URL)?|TOKEN|SECRET|PASSW(?:OR)?D|PASSPHRASE|(?<!BY)PASS|CREDENTIALS?)$",
     re.IGNORECASE,
 )
 SHAPES = re.compile(
-    r"\bhf_[A-Za-z0-9]{20,}"  # Hugging Face
+    r"\b(?:hf|api_org)_[A-Za-z0-9]{20,}"  # Hugging Face
     r"|\bgh[opsur]_\w{30,}|\bgithub_pat_\w{30,}"  # GitHub
     r"|\bgl(?:pat|dt|ft|soat|rt|cbt)-[\w-]{20,}|\bGR1348941[\w-]{20,}"  # GitLab
     r"|\b(?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[A-Z0-9]{16}"  # AWS
     r"|\bAIza[\w-]{35}|\bya29\.[\w-]{20,}|\bGOCSPX-[\w-]{20,}"  # Google
     r"|\bsk-[\w-]{20,}|\bwandb_v1_\w{20,}|\bdapi[a-f0-9]{32}"  # OpenAI and others, W&B, Databricks
+    r"|\bgsk_\w{20,}|\bxai-\w{20,}|\bpplx-\w{20,}|\br8_\w{30,}"  # Groq, xAI, Perplexity, Replicate
     r"|\b(?i:xox[a-z]-[\w-]{3,}|xapp-[\w-]{10,}|hooks\.slack\.com/services/[\w/]+)"  # Slack
     r"|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[\w-]{50,}|\bAKC[A-Za-z0-9]{10,}"  # npm, PyPI, Artifactory
     r"|\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}|\bsq0csp-[\w\\-]{43}"  # Stripe, Square
@@ -34,7 +35,7 @@ SHAPES = re.compile(
     r"|\b[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27}|\b\d{8,10}:[\w-]{35}"  # Discord, Telegram
     r"|\beyJ[\w=-]{8,}\.[\w=-]{8,}\.[\w-]+"  # JSON web tokens
 )
-KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)[^-]+")
+KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----)[^-]+")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 """Characters that a terminal obeys instead of showing them; tab and line feed are harmless."""
 LONGEST_HEADING = 200

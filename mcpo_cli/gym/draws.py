@@ -53,6 +53,8 @@ def entries(name: str, config: dict[str, Any], count: int) -> list[dict[str, Any
             raise Unusable("its verifier refuses its own answer")
         if drawn.score_answer("?", entry) == 1.0:
             raise Unusable("its verifier takes any answer")
+        if drawn.score_answer("0", entry) == 1.0 and str(entry["answer"]).strip("0.+-i "):
+            raise Unusable(f"its verifier takes 0 for {entry['answer']}")
     return list(different.values())
 
 

@@ -9,6 +9,7 @@ of its own. That takes some 7 ms of CPU time, so the others, which only read the
 """
 
 import json
+import re
 from functools import cache
 from importlib.metadata import version as version_of
 from typing import Any
@@ -20,10 +21,14 @@ from mcpo_cli.grading.extract import given
 from mcpo_cli.grading.spelling import TEXT
 from mcpo_cli.gym import guard
 
+NAN = re.compile("nan", re.IGNORECASE)
+TAKE_NAN = frozenset({"complex_arithmetic", "number_sorting"})
+"""Sets of numbers whose verifier takes NaN for any of them: no difference from it is above a tolerance."""
+
 
 def version() -> str:
     """The version of the package, and of its rules."""
-    return f"reasoning_gym {version_of('reasoning-gym')} rules 2"
+    return f"reasoning_gym {version_of('reasoning-gym')} rules 3"
 
 
 def evaluates(gold: str) -> bool:
@@ -43,6 +48,8 @@ def grade(gold: str, response: str, extracted: bool) -> Verdict:
         return hedged(answers[-1], different(answers))
     if why := guard.objection(problem["set"], answers[-1], problem["entry"]):
         return Verdict("wrong", answers[-1], f"not evaluated: {why}")
+    if problem["set"] in TAKE_NAN and NAN.search(answers[-1]):
+        return Verdict("wrong", answers[-1], "not a number")
     verifier = _verifier(problem["set"], json.dumps(problem["config"]))
     try:
         score = verifier.score_answer(answers[-1], problem["entry"])

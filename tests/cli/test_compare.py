@@ -132,6 +132,7 @@ def test_arms_with_equal_settings_are_the_same_runs_and_are_not_compared(
     path.write_text(yaml.safe_dump({**SUITE, "arms": arms, "baseline": "again"}, sort_keys=False))
     plan = from_suite(str(path), ["scale=smoke"], "")
     assert plan.same == {"again": "plain"}
+    assert "warning: again and plain have equal settings" in here("plan", str(path), "scale=smoke").stderr
     assert len(plan.cells) == 3 * len(compared | {"plain"})
     write_runs(plan)
     (one,) = here.json("compare", str(path), "scale=smoke")["comparisons"]

@@ -72,3 +72,8 @@ def test_a_plug_in_folder_that_can_be_none_is_a_message(
     monkeypatch.setattr(plugin_files, "__path__", ["~nosuchuser/plug-ins", os.fspath(plugin_folder)])
     assert plugins.folders() == [plugin_folder]
     assert "MCPO_PLUGINS: '~nosuchuser/plug-ins' cannot be a file or folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", ["~nosuchuser", LONG], ids=["user", "long"])
+def test_nor_is_a_home_that_can_be_none(here: InProcess, given: str) -> None:
+    assert "MCPO_HOME: " in here.refused("not_found", "runs", "list", MCPO_HOME=given)

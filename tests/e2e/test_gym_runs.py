@@ -41,7 +41,7 @@ def test_a_set_is_trained_on_evaluated_and_probed(tmp_path: Path) -> None:
         mcpo("evaluate", trained["run_id"], "--benchmarks", "gym", "--limit", "4", "n=2", "max_tokens=8", "--json")
     )
     graded = results["benchmarks"]["spell_backward"]
-    assert graded["grader"] == "reasoning_gym 0.1.25 rules 2"
+    assert graded["grader"] == "reasoning_gym 0.1.25 rules 3"
     assert graded["problems"] == 4
     assert "accuracy" in mcpo("probe", "mastery", trained["run_id"])
 

@@ -144,6 +144,9 @@ CASES = {
     "postgresql://user:pa ss@host/db": "postgresql://***@host/db",
     "http://127.0.0.1:5000 is up; ask me@example.org": "http://127.0.0.1:5000 is up; ask me@example.org",
     "-----BEGIN RSA " + "PRIVATE KEY-----\nplanted\n-----END": "-----BEGIN RSA " + "PRIVATE KEY-----***-----END",
+    "-----BEGIN PGP " + "PRIVATE KEY BLOCK-----\nplanted\n-----END": "-----BEGIN PGP "
+    + "PRIVATE KEY BLOCK-----***-----END",
+    **{f"{prefix}{'aB3d' * 9} next": "*** next" for prefix in ("api_org_", "gsk_", "xai-", "pplx-", "r8_")},
     r"{\"password\": \"planted x\", \"n\": 1}": r"{\"password\": \"***\", \"n\": 1}",
     r'"token": "pla\"nted", "n"': '"token": "***", "n"',
     "mysql --password planted -u x": "mysql --password *** -u x",
@@ -193,7 +196,8 @@ def test_what_detect_secrets_knows_by_its_shape_is_taken_out(name: str) -> None:
     ("names", "secret"),
     [
         (
-            "PGPASSWORD MYSQL_PWD DB_PWD SSHPASS APIKEY GITHUB_PAT AWS_CREDENTIALS MY_AUTH DB_PASSPHRASE HF_TOKEN KEY",
+            "PGPASSWORD MYSQL_PWD DB_PWD SSHPASS APIKEY GITHUB_PAT AWS_CREDENTIALS MY_AUTH DB_PASSPHRASE HF_TOKEN KEY "
+            "LDAP_BINDPW DB_PW CI_JOB_JWT SLACK_WEBHOOK_URL",
             True,
         ),
         ("PWD OLDPWD PATH SSH_AUTH_SOCK MONKEY BYPASS MAX_TOKENS LESSKEY XPAT KEYBOARD HOME", False),

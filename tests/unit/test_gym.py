@@ -1,6 +1,7 @@
 """Sets of reasoning-gym: what is drawn, what is held out, and what their verifiers call right."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -23,6 +24,9 @@ from mcpo_cli.gym import sets as gym
 from mcpo_cli.gym.task import Gym
 
 pytest.importorskip("pycosat", reason="reasoning-gym needs it, and it takes a C compiler to build")
+import reasoning_gym
+from reasoning_gym.factory import DATASETS
+
 from tests.errors import refused
 
 WORDS = "reasoning_gym:spell_backward"
@@ -132,6 +136,7 @@ def test_draws_are_made_once_unless_their_file_is_damaged(mcpo_home: Path, monke
         ("leg_counting", ("max_animal=3",), "'max_animals'"),
         ("leg_counting", ("max_animals=0",), "{'max_animals': 0}"),
         ("game_of_life_halting", (), "takes any answer"),
+        ("coin_flip", (), "takes 0 for 0."),
         ("rearc", (), "refuses its own answer"),
     ],
 )
@@ -155,6 +160,21 @@ def test_the_package_is_needed_in_this_version(mcpo_home: Path, monkeypatch: pyt
 
 
 # grading
+
+
+SLOW_TO_DRAW = {"knight_swap", "futoshiki", "sokoban", "zebra_puzzles"}
+UNUSABLE = {"composite", "coin_flip", "game_of_life_halting", "arc_agi", "rearc"}
+
+
+@pytest.mark.slow
+def test_no_verifier_takes_nan_or_an_empty_answer() -> None:
+    """Verifiers that ask whether a difference is too large take NaN; none of their code is mcpo's."""
+    texts = ["nan", "nanj", "NaN + NaNi", "inf", "[]", "{}", "null", "", '""']
+    texts += [json.dumps([bad] * count) for bad in (math.nan, "nan", math.inf) for count in range(1, 11)]
+    for name in sorted(set(DATASETS) - SLOW_TO_DRAW - UNUSABLE):
+        (entry,) = json.loads(json.dumps([reasoning_gym.create_dataset(name, seed=1, size=1)[0]]))
+        problem = json.dumps({"set": name, "config": {}, "entry": entry})
+        assert {text for text in texts if grader.grade(problem, text, True).status == "correct"} <= {entry["answer"]}
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_a_set_is_trained_on_evaluated_and_probed(runs: Runs) -> None:
 
     evaluated = runs.json("evaluate", folder.name, "--benchmarks", "gym", "--limit", "6", "n=4", "max_tokens=4")
     graded = evaluated["benchmarks"]["chain_sum"]
-    assert graded["grader"] == "reasoning_gym 0.1.25 rules 2"
+    assert graded["grader"] == "reasoning_gym 0.1.25 rules 3"
     assert graded["problems"] == 6
     assert graded["metrics"]["infra_error"] == graded["metrics"]["timeout"] == 0
     # The panel is rolled again in each step; the probe counts what the journal has.

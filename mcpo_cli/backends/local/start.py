@@ -10,7 +10,6 @@ is computed rather than sampled, if a problem has one correct response. The weig
 its end.
 """
 
-import math
 import shutil
 import sys
 from pathlib import Path
@@ -31,6 +30,7 @@ from mcpo_cli.backends.local.lora import Lora
 from mcpo_cli.backends.local.policy import Policy, device
 from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.convert import LARGEST_FLOAT
 from mcpo_cli.errors import ConfigError, Interrupted, RunFailed, first_line
 from mcpo_cli.home import home, writing
 from mcpo_cli.runs import folders
@@ -172,8 +172,9 @@ def _train(
         optimizer.zero_grad()
         loss.backward()
         norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0))
-        if not math.isfinite(norm):
-            raise RunFailed(f"warm-up step {step}: the gradient norm is {norm}", fix="a smaller warmup.lr")
+        # Weights are doubles here: above what float32 holds, the warm-up has diverged; at 0, nothing moves any more.
+        if not 0 < norm <= LARGEST_FLOAT:
+            raise RunFailed(f"warm-up step {step}: the gradient norm is {norm:.3g}", fix="a smaller warmup.lr")
         optimizer.step()
     return settings.max_steps, accuracy
 

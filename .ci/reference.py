@@ -72,10 +72,8 @@ ok  a resumed run draws the same   From the checkpoint of any step, written and 
 ABSENT = """\
 ## Not here
 
-| rule | why |
-|---|---|
-| Failure-prefix conditioning (2601.20829) | A rollout would start from a prefix that is prompt for the loss and \
-answer for the grader; no backend has that |
+Failure-prefix conditioning (arXiv 2601.20829): a rollout would start from a prefix that is prompt for the loss and \
+answer for the grader, and no backend has that.
 """
 
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mcpo_cli import methods
 from mcpo_cli.config.cluster import LOGGERS
 from mcpo_cli.config.schema import WHEEL, Model, RunSpec, Train
 from mcpo_cli.errors import SIMILAR, nearest
@@ -96,14 +95,9 @@ def _sampler(spec: RunSpec) -> Iterator[tuple[str, str]]:
     if sampler.uneven_groups and not method.uneven_groups:
         yield (
             f"sampler={sampler.name} gives prompts different numbers of rollouts, which method={method.name} cannot "
-            f"compare; methods that can: {', '.join(_of_uneven_groups())}",
+            "compare; methods that look at one group at a time can, as grpo, dapo, mcpo and most others do",
             "method=grpo, or sampler=uniform",
         )
-
-
-def _of_uneven_groups() -> list[str]:
-    """Names of methods that groups of different sizes fit."""
-    return [name for name, kind in sorted(methods.registry().items()) if kind().uneven_groups]
 
 
 def _probe(spec: RunSpec) -> Iterator[tuple[str, str]]:

@@ -117,12 +117,14 @@ def test_the_definition_is_read_and_every_number_is_tested() -> None:
 
 def test_the_page_has_the_numbers_of_the_committed_rows() -> None:
     page = (Path(__file__).parents[2] / "docs" / "branching.md").read_text(encoding="utf-8")
-    again, more = (branch_estimator.ROWS.with_name(f"branch-estimator-{name}.csv") for name in ("again", "more"))
+    names = ("again", "more", "toy")
+    again, more, toy = (branch_estimator.ROWS.with_name(f"branch-estimator-{name}.csv") for name in names)
     for model, name, file in (
         ("toy-s", "toy-s", branch_estimator.ROWS),
         ("smollm2-135m", "SmolLM2-135M", branch_estimator.ROWS),
         ("smollm2-135m", "SmolLM2-135M, again", again),
         ("smollm2-135m", "SmolLM2-135M, another trunk", more),
+        ("toy-s", "toy-s, another trunk", toy),
     ):
         rows = branch_estimator.read(file)
         for cohort, own in rows[rows["model"] == model].groupby("cohort"):
@@ -138,6 +140,7 @@ def test_the_page_has_the_numbers_of_the_committed_rows() -> None:
         ("toy-s", branch_estimator.ROWS),
         ("smollm2-135m", branch_estimator.ROWS),
         ("smollm2-135m", more),
+        ("toy-s", toy),
     ):
         rows = branch_estimator.read(file)
         found = branch_estimator.error(rows[(rows["model"] == model) & (rows["cohort"] == "held_out")])

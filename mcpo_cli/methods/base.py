@@ -112,6 +112,8 @@ class Signals:
     @classmethod
     def of(cls, advantage: Tensor, counts_PG: Tensor | None = None) -> Signals:
         """Signals whose rollouts have a gradient where their advantage, of rollouts or of tokens, is not 0."""
+        if not hasattr(advantage, "ndim"):  # `checks.signals` names the method that returned it.
+            return cls(advantage, advantage, counts_PG)
         nonzero = advantage != 0
         return cls(advantage, nonzero if nonzero.ndim == 2 else nonzero.any(-1), counts_PG)
 

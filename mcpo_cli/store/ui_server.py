@@ -1,8 +1,9 @@
 """The server of `mcpo ui`: `python -m mcpo_cli.store.ui_server HOST PORT CALLER`, started by `commands/ui.py`.
 
-It is MLflow's own server behind a gate. All that reads may pass, and of what changes anything only what is listed in
-`EDITS`: names, tags and notes, deleting and restoring. So nobody can send files, declare where files lie, log into
-runs, or have the server call other machines. It ends when CALLER, the process that started it, is gone.
+It is MLflow's own server behind a gate. All that reads may pass (of which `label-schemas/list` writes a default row of
+MLflow's own), and of what changes anything only what is listed in `EDITS`: names, tags and notes, deleting, restoring.
+So nobody can send files, declare where files lie, log into runs, or have the server call other machines. It ends when
+CALLER, the process that started it, is gone.
 """
 
 import os

@@ -69,6 +69,24 @@ def test_signals_of_another_type_or_shape_name_the_method(returns: Any, said: st
     assert local.value.fix == "mcpo method check slips"
 
 
+@dataclass(frozen=True)
+class NoAdvantages(Clipped, Normalized):
+    """Returns something else from the function that most methods consist of."""
+
+    name: ClassVar[str] = "no_advantages"
+    returns: Any = None
+
+    def advantages(self, reward_PG: torch.Tensor, correct_PG: torch.Tensor) -> torch.Tensor:
+        return self.returns  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("returns", [None, 1.0, [[1.0]]])
+def test_advantages_that_are_no_tensor_name_the_method(returns: Any) -> None:
+    with pytest.raises(RunFailed) as failed:
+        checks.signals(NoAdvantages(returns=returns), batches.step(), {})
+    assert failed.value.message.startswith("method=no_advantages: signals returned advantage of no tensor")
+
+
 @pytest.mark.parametrize(
     ("loss", "said"),
     [

@@ -4,7 +4,7 @@ The unit is the trunk run: what its points measured is averaged first, because p
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -278,8 +278,9 @@ def _plane(data: pd.DataFrame, curve: Sequence[str]) -> Figure:
     """
     line = data.set_index("arm").reindex([arm for arm in curve if arm in set(data["arm"])])
     others = data[~data["arm"].isin(line.index)]
+    others = others.assign(kind=[_beyond_step(arm, line.index) for arm in others["arm"]])
     count = math.ceil(len(others) / base.SERIES) or 1
-    with base.drawing(others["arm"].tolist()):
+    with base.drawing(others["kind"].tolist()):
         width = base.COLUMN if count == 1 else base.PAGE
         figure, axes = base.canvas(1, count, width=width, height=3.2, sharex=True, sharey=True)
         for panel, chosen in zip(axes, np.array_split(range(len(others)), count), strict=True):
@@ -290,16 +291,21 @@ def _plane(data: pd.DataFrame, curve: Sequence[str]) -> Figure:
     return figure
 
 
+def _beyond_step(arm: str, steps: Iterable[str]) -> str:
+    """What an arm changes besides the step size: `hinge` of the name `full step, hinge`, which looks alike everywhere."""
+    return next((arm.removeprefix(f"{step}, ") for step in steps if arm.startswith(f"{step}, ")), arm)
+
+
 def _draw_arms(panel: Axes, arms: pd.DataFrame, line: pd.DataFrame) -> None:
     """The arms of one panel with their 95 % intervals, and the curve from no step at all to the largest one."""
     panel.axhline(0, color=base.GREY, linewidth=0.5)
     if len(line):
         label = f"step size alone: {', '.join(line.index)}"
         panel.plot([0.0, *line["gained"]], [0.0, *line["lost"]], ".-", color=base.GREY, label=label, zorder=1)
-    look = base.looks(arms["arm"].tolist())
+    look = base.looks(arms["kind"].tolist())
     for _, row in arms.iterrows():
         panel.errorbar(
             row["gained"], row["lost"], yerr=row["lost_half_width"], xerr=row["gained_half_width"],
-            color=look[row["arm"]].color, marker=look[row["arm"]].marker, linestyle="none", elinewidth=0.6,
+            color=look[row["kind"]].color, marker=look[row["kind"]].marker, linestyle="none", elinewidth=0.6,
             label=row["arm"],
         )  # fmt: skip

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import scipy.stats
 import yaml
+from matplotlib.container import ErrorbarContainer
 
 from mcpo_cli.analysis import branching as tables
 from mcpo_cli.backends.local import checkpoint
@@ -168,6 +169,20 @@ def test_the_table_names_what_was_lost_gained_and_lost_at_equal_gain() -> None:
     assert "selection explains" in product.sentence
     assert "31% of their prompts were mastered" not in product.sentence
     assert any("25% of their prompts were mastered (8 of 32)" in note for note in product.notes)
+
+
+def test_what_differs_in_the_step_size_alone_looks_alike() -> None:
+    hinge = rows()[rows()["arm"] == "hinge"]
+    data = pd.concat([rows(), *(hinge.assign(arm=f"{step}, {what}") for step in ("half", "full") for what in "ab")])
+    plane = tables.trade_off(study(curve=("half", "full")), data).figure
+    assert plane is not None
+    colors = {
+        str(label): bars[0].get_color()
+        for panel in plane.axes
+        for bars, label in zip(*panel.get_legend_handles_labels(), strict=True)
+        if isinstance(bars, ErrorbarContainer)
+    }
+    assert colors["half, a"] == colors["full, a"] != colors["half, b"] == colors["full, b"]
 
 
 def test_nothing_is_extrapolated() -> None:

@@ -292,7 +292,7 @@ def _plane(data: pd.DataFrame, curve: Sequence[str]) -> Figure:
 
 
 def _beyond_step(arm: str, steps: Iterable[str]) -> str:
-    """What an arm changes besides the step size: `hinge` of the name `full step, hinge`, which looks alike everywhere."""
+    """What an arm changes besides the step size, so that it looks alike everywhere: `hinge` of `full step, hinge`."""
     return next((arm.removeprefix(f"{step}, ") for step in steps if arm.startswith(f"{step}, ")), arm)
 
 

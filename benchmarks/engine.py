@@ -79,7 +79,9 @@ class LocalEngine(Timed):
         self.scrap = tempfile.TemporaryDirectory()
         super().__init__(spec, Attempt(Path(self.scrap.name), spec, 0), policy_of(model, spec), tokenizer)
 
-    def sample_round(self, problems: Sequence[Problem], number: int, before: int) -> Sampled:
+    def sample_round(
+        self, problems: Sequence[Problem], number: int, before: int, counts: Sequence[int] = ()
+    ) -> Sampled:
         """As the trainer's own, but of the workload's problems, and no token ends a response."""
         train, problems = self.spec.train, workload.prompts(self.spec, self.step)
         shape = (train.rollouts, train.max_response, train.temperature)

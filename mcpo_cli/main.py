@@ -39,8 +39,12 @@ Results go to ./mcpo-results, or to the folder MCPO_HOME. More: mcpo --help, mcp
 
 LONGEST_LINE = 2000
 """The most characters of a line of a message."""
-NO_MEMORY = re.compile(r"^.*(failed to map segment|cannot allocate memory).*$", re.MULTILINE | re.IGNORECASE)
-"""The system's message when memory runs out, also when a library cannot be loaded."""
+NO_MEMORY = re.compile(
+    r"^.*(failed to map segment|cannot allocate memory|without (setting an exception|exception set)).*$",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""The message when memory runs out: the system's, also when a library cannot be loaded, and the interpreter's where no
+memory was left for a MemoryError either."""
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 """The base class of usage errors in the click that typer bundles; typer does not export it."""
 app = typer.Typer(

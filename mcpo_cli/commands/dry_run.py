@@ -57,8 +57,7 @@ def show(plan: Plan, *, verbose: bool, as_json: bool, mean_response: float | Non
 
 def cautions(plan: Plan, expected: Forecast) -> Iterator[str]:
     """Warnings about settings that are allowed but probably not meant."""
-    for arm, first in plan.same.items():
-        yield f"{arm} and {first} have equal settings and are the same runs, listed as {first}"
+    yield from plan.equal_arms
     if wild := sorted({cell.spec.train.lr for cell in plan.cells if cell.spec.train.lr >= WILD}):
         yield (
             f"train.lr={wild[-1]:g}: AdamW changes every weight by about that much in a gradient step, which destroys "

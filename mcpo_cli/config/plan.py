@@ -48,6 +48,11 @@ class Plan:
         """The id of this set of runs, independent of their order."""
         return digest(sorted(cell.spec.run_id for cell in self.cells))
 
+    @property
+    def equal_arms(self) -> list[str]:
+        """A sentence for each arm of `same`, without its full stop."""
+        return [f"{arm} and {first} have equal settings and are the same runs" for arm, first in self.same.items()]
+
 
 @dataclass(frozen=True)
 class Suite:

@@ -40,16 +40,21 @@ class Evaluation:
     def end_by(self, number: signal.Signals, after: int) -> int:
         """Send `number` once `after` problems are sampled; the exit code."""
         process = subprocess.Popen(self.command, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while len(self.samples()) < after:
+        while len(self.paths()) < after:
             assert process.poll() is None, "it ended before it could be killed"
-            time.sleep(0.005)
+            time.sleep(0.02)
         process.send_signal(number)
         return process.wait(300)
 
+    def paths(self) -> list[Path]:
+        """Every whole file of samples."""
+        return list(self.home.glob("evals/*/samples/*/*.json.gz"))
+
     def samples(self) -> dict[str, tuple[int, bytes]]:
-        """Every whole file of samples: when it was written, and what is in it."""
-        paths = list(self.home.glob("evals/*/samples/*/*.json.gz"))
-        return {f"{path.parent.name}/{path.name}": (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
+        """The same: when each was written, and what is in it."""
+        return {
+            f"{path.parent.name}/{path.name}": (path.stat().st_mtime_ns, path.read_bytes()) for path in self.paths()
+        }
 
 
 def test_killed_at_any_moment_it_ends_as_an_undisturbed_one(tmp_path: Path, model: Path) -> None:

@@ -139,10 +139,7 @@ def _sentence(compared: Comparison) -> str:
     outcomes = list(compared.runs["outcome"])
     counts = [f"{outcomes.count(name)} {name}" for name in ("failed", "collapsed") if name in outcomes]
     ended = [f"Of {len(outcomes)} runs {' and '.join(counts)}."] if counts else []
-    same = [
-        f"{arm} and {first} have equal settings and are the same runs, so there is nothing to compare between them."
-        for arm, first in compared.plan.same.items()
-    ]
+    same = [f"{equal}, so there is nothing to compare between them." for equal in compared.plan.equal_arms]
     return " ".join([_found(compared), *against_before(compared), *ended, *same])
 
 

@@ -104,7 +104,7 @@ def _several(inner: tuple[Any, ...], value: Any, path: str, *, named: bool) -> A
         raise _wrong_type(path, value, "a list", fix=f"{path}=[{value}]" if value else None)
     kinds = [inner[0]] * len(value) if inner[-1] is Ellipsis else list(inner)
     if len(kinds) != len(value):
-        raise _wrong_type(path, value, f"a list of {len(kinds)} values")
+        raise ConfigError(f"{path}={value}: must be a list of {len(kinds)} values, not of {len(value)}")
     return tuple(_typed(kind, item, f"{path}[{i}]") for i, (kind, item) in enumerate(zip(kinds, value, strict=True)))
 
 

@@ -48,7 +48,7 @@ def verify(
     from mcpo_cli.runs import catalog
 
     if wrong := [word for word in at.split(",") if at and not word.strip().isdecimal()]:
-        raise ConfigError(f"--at {at}: {wrong[0]!r} is no global step", fix="--at 3,7")
+        raise ConfigError(f"--at {at}: {wrong[0]!r} is not the number of a global step", fix="--at 3,7")
     run = catalog.find(location(), run_id)
     spot_checks.check_run(run)
     drawn = secrets.randbelow(SEEDS) if seed is None else seed

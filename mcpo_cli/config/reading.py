@@ -70,7 +70,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(data, dict):
         what = f"{path}: must be a mapping of names to values, not {type(data).__name__}"
-        raise ConfigError(what, fix="write NAME: VALUE, one a line")
+        raise ConfigError(what, fix="write NAME: VALUE, one per line")
     if wrong := [key for key in data if not isinstance(key, str)]:
         raise ConfigError(f"{path}: the key {wrong[0]!r} is not text; quote it if it is meant as a name")
     return data

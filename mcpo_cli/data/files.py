@@ -240,7 +240,7 @@ def _parse(content: bytes, where: str) -> Any:
     except UnicodeDecodeError as error:
         raise bad_data(f"{where}: not UTF-8 (byte {error.start})", fix="iconv -t UTF-8 -f CHARSET FILE") from error
     except (ValueError, RecursionError) as error:  # broken, nested too deep, or a number with thousands of digits
-        raise bad_data(f"{where}: broken JSON: {error}", fix="correct it, or write one JSON object a line") from error
+        raise bad_data(f"{where}: broken JSON: {error}", fix="correct it, or write one JSON object per line") from error
 
 
 def _object(row: Any, where: str) -> Mapping[str, Any]:

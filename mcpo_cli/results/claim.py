@@ -143,7 +143,7 @@ def read(what: str) -> Claim:
     if what.endswith((".yaml", ".yml")):
         path = named(what)
         if not path.is_file():
-            raise ConfigError(f"there is no file {path}", fix=EXAMPLE, code="not_found")
+            raise ConfigError(f"there is no file {path}", fix=f"ls {path.parent}", code="not_found")
         from mcpo_cli.config.reading import read_yaml
 
         return claim(_stated(read_yaml(path), what), what)
@@ -191,7 +191,8 @@ def _clauses(clause: str) -> Iterator[tuple[str, Any]]:
         name, found = next(((name, hit) for name, form in CLAUSES.items() if (hit := form.match(rest))), ("", None))
         if found is None:
             known = ", ".join(name for name in CLAUSES if name != "numbers")
-            raise ConfigError(f"'{rest}' is not understood: the scores are A vs B, other clauses {known}", fix=EXAMPLE)
+            why = f"'{rest}' is not understood: write two scores as A vs B, and clauses of {known}"
+            raise ConfigError(why, fix=EXAMPLE)
         groups = found.groups()
         match name:
             case "paired":
@@ -214,7 +215,7 @@ def claim(document: Document, where: str) -> Claim:
         ConfigError: a number is missing or invalid, or two of them contradict each other.
     """
     if not document.rows:
-        raise ConfigError(f"{where}: rows is empty", fix=EXAMPLE)
+        raise ConfigError(f"{where}: rows is empty", fix="rows: [{problems: 30, samples: 32, a: 54.2, b: 51.7}]")
     _check_assumed(document.assume)
     scores = [list(_scores(side)) for row in document.rows for side in (row.a, row.b)]
     values = [value for side in scores for _, value in side]

@@ -212,7 +212,7 @@ class McGrpo(Clipped, Normalized):
         yield from super().contradictions(train)
         if train.rollouts % 2 == 0:
             yield (
-                f"train.rollouts={train.rollouts} is even, and method=mc_grpo needs the one rollout in the middle",
+                f"train.rollouts={train.rollouts} is even; method=mc_grpo needs an odd number, for a median",
                 f"train.rollouts={train.rollouts + 1}",
             )
 

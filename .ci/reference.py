@@ -45,7 +45,7 @@ SAMPLERS = """\
 # Samplers
 
 A sampler decides which prompts a global step rolls and which finished groups it trains on. `mcpo train sampler=NAME`
-chooses one; any method meets any sampler, but `knapsack` only those that compare a group with nothing else. Unset, it
+chooses one; most methods meet any sampler, and a pair that does not fit is refused before training. Unset, it
 is `refill` where `method.dynamic_sampling` is true (as with `method=dapo`), else `uniform`: the same runs with the same
 ids as when only that option existed. A sampler that is chosen decides on that option.
 

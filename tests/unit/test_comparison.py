@@ -176,7 +176,7 @@ def test_the_average_over_a_single_tier_is_not_counted_beside_the_tier(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", [3, 5, 8])
+@pytest.mark.parametrize("seeds", [3, 8])
 def test_runs_of_one_method_are_called_different_in_one_comparison_of_twenty(
     seeds: int, mcpo_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

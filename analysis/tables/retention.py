@@ -1,4 +1,4 @@
-"""Benefit and price of each way to keep mastered prompts: suites `retention-again` and `opposite-weights`."""
+"""Benefit and cost of each way to keep mastered prompts: suites `retention-again` and `opposite-weights`."""
 
 from collections.abc import Mapping, Sequence
 

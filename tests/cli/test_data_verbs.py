@@ -1,4 +1,4 @@
-"""`mcpo data`, and the hub as a small server on this machine that speaks its protocol."""
+"""`mcpo data`, with a small server on this machine that speaks the hub's protocol."""
 
 import json
 from collections.abc import Iterator

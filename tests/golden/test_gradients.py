@@ -145,8 +145,8 @@ def test_measuring_changes_nothing(sampled: tuple[Policy, Rollouts]) -> None:
 
 
 def rows_of(update_ND: Any, mastered_ND: Any) -> list[GradientRow]:
-    """What the vectors would be recorded as."""
-    # In two tensors, as a model has many.
+    """The recorded rows of the vectors."""
+    # Split into two tensors, because a model has many.
     update, mastered = (
         [partial(torch.tensor_split, torch.tensor(v), 2) for v in part] for part in (update_ND, mastered_ND)
     )

@@ -1,4 +1,4 @@
-"""The table of `why-reweight` on made-up runs: the learning curves are known, and so is how much slower an arm is."""
+"""The table of `why-reweight` on made-up runs with known learning curves, and so known speeds of the arms."""
 
 import csv
 import json
@@ -16,7 +16,7 @@ from tests.fakes import build
 from tests.rows import evaluation, journal
 
 SPEED = {"reweight only": 0.6, "p > .5 halved": 1.3}
-"""c of an arm: it is at step t where the baseline is at c t."""
+"""c of an arm: its curve at step t is the baseline's at c t."""
 
 
 @pytest.fixture

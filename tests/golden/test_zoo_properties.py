@@ -1,4 +1,4 @@
-"""What the methods of the zoo reduce to, their weight curves, and the runs that they refuse."""
+"""Special cases of the methods of the zoo, their weight curves, and the runs that they refuse."""
 
 import math
 from typing import Any

@@ -48,7 +48,7 @@ USER = re.compile(
 )
 """User and password of a URL; the password may hold slashes, which SQLAlchemy accepts, and blanks, which it should not.
 
-Lengths are bounded, so that the time is proportional to the length of a text, whoever wrote it.
+Lengths are bounded, so that the time is proportional to the length of a text, also of a malicious one.
 """
 PASSWORD = re.compile(rf"://[^\s/:@]{{0,256}}:([^\s@]{{1,512}}|{PORT}[^\n@]{{1,128}})@")
 LOGIN = re.compile(r"(?<![\w/.:@+-])(?!mailto:)[\w.+-]{1,64}:[^\s\"'<>@:/,;]{1,128}@(?=[\w-]{1,64}(?:\.\w|:\d))")

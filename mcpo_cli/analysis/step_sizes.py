@@ -133,7 +133,7 @@ def _grid_arms(compared: Comparison) -> dict[str, float]:
 
 
 def _but_rate(spec: RunSpec) -> dict[str, Any]:
-    """The settings that the arms of a grid share; its models have columns of their own."""
+    """The settings that the arms of a grid share; its models have separate columns."""
     settings = spec.flat_identity(later_too=True)
     return {key: own for key, own in settings.items() if key not in {*SEEDS, RATE} and not key.startswith("model.")}
 

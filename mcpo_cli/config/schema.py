@@ -330,7 +330,7 @@ class RunSpec:
 
     @property
     def seeds(self) -> str:
-        """`seed 3`, or `base seed 0, seed 3` where the base policy has a seed of its own."""
+        """`seed 3`, or `base seed 0, seed 3` if the base policy has its own seed."""
         base = "" if self.seed_of_base == self.seed else f"base seed {self.seed_of_base}, "
         return f"{base}seed {self.seed}"
 

@@ -1,4 +1,4 @@
-"""Attempts and states of a run. A run is `done` only if its records are complete; its status file is no proof."""
+"""Attempts and states of a run. A run is `done` only if its records are complete; its status file does not decide."""
 
 import fcntl
 import json

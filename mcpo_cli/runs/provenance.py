@@ -98,7 +98,7 @@ def machine() -> dict[str, Any]:
 
 
 def rounding(record: Mapping[str, Any]) -> dict[str, str]:
-    """The causes of rounding in a run's numbers on a CPU: torch, the processor and the kernels chosen for it."""
+    """The causes of rounding in a run's numbers on a CPU: torch, the CPU and the kernels chosen for it."""
     known = record.get("machine", {})
     torch = record.get("packages", {}).get("torch", "unknown")
     return {"torch": torch, **{name: str(known.get(name, "unknown")) for name in ("processor", "kernels")}}

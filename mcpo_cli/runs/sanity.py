@@ -73,7 +73,7 @@ LIMITS = (
         "rounding to bfloat16 changes log-probabilities over a gradient step by more than the paper's method.delta: "
         "the hinge mostly sees noise; a larger method.delta avoids that, or compute.dtype=float32 with backend=local",
     ),
-    # Our choice: half of what is trained. Groups whose rewards are all equal get the penalty's gradient and no other
+    # Our choice: half of the trained groups. Those whose rewards are all equal get the penalty's gradient and no other
     # (https://github.com/huggingface/trl/issues/7068).
     Limit(
         "kl/without_advantage",

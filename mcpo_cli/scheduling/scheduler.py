@@ -87,7 +87,7 @@ class _Job:
     broke: str | None = None
     """The limit that its worker was killed for."""
     tried: bool = False
-    """Whether this scheduler started a worker for it."""
+    """True if this scheduler started a worker for it."""
     stops_sent: int = 0
     """Number of stop requests passed on to the worker."""
     error: str | None = None

@@ -43,7 +43,7 @@ DESIGNS = (1, 3, 5, 10)
 
 @dataclass(frozen=True)
 class Assumed:
-    """Ranges of what is not published, each of three numbers that grow."""
+    """Ranges of unpublished quantities, each of three increasing numbers."""
 
     spread: Range = (0.3, 0.6, 0.8)
     """Range for binary pass@1 of language models on mathematics; a second number of the same samples narrows it."""

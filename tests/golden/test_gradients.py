@@ -110,7 +110,7 @@ def test_a_group_without_an_advantage_has_no_residual() -> None:
 
 @pytest.fixture(scope="module")
 def sampled() -> tuple[Policy, Rollouts]:
-    """A Qwen3 with random weights, and eight responses of its own to one prompt."""
+    """A Qwen3 with random weights, and eight of its responses to one prompt."""
     tokenizer = tokenizers.build(Arithmetic().vocabulary)
     policy = Policy(policies.build(Model(init_std=0.05), tokenizer, 0), torch.device("cpu"))
     prompt_PS = encode(

@@ -170,7 +170,7 @@ def test_the_page_needs_nothing_from_outside(page: Page, folder: Path) -> None:
     script = (Path(report.__file__).parent / "report.js").read_text(encoding="utf-8").strip()
     assert f"<script>\n{script}</script>" in (folder / "report.html").read_text(encoding="utf-8")
     for link in page.attributes["href"]:
-        # An anchor of the page, or a file beside it.
+        # An anchor of the page, or a file in its folder.
         assert link[1:] in page.attributes["id"] if link.startswith("#") else (folder / link).is_file()
     style = "".join(text for text in page.texts if "{" in text)
     assert re.findall(r"url\(|@import", style) == []

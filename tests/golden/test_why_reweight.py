@@ -68,7 +68,7 @@ def test_planted_speeds_and_scores_come_out(plan: Plan, mcpo_home: Path) -> None
 
 
 def test_seeds_are_paired_within_their_base_policy(mcpo_home: Path) -> None:
-    """What `reweight only` loses depends on the base policy: 2 of 8 samples on the first, 1 on the second."""
+    """The loss of `reweight only` depends on the base policy: 2 of 8 samples on the first, 1 on the second."""
     words = ["base_seed=0,1", "seed=0,1", "eval.every=20"]
     plan = plans.from_suite("why-reweight", words, "mcpo reproduce why-reweight")
     for cell in plan.cells:

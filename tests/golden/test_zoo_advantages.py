@@ -315,7 +315,7 @@ def test_dcpo_smooths_over_visits() -> None:
     first, state = method.signals(step([(1, 0, 0, 0)]), {})
     assert first.advantage.tolist() == [near([1.732051, -0.577350, -0.577350, -0.577350])]
     assert (state["visits"].tolist(), state["count"].tolist(), state["sum"].tolist()) == ([1], [4], [1])
-    # Then all right: alone they would bear nothing. All eight rewards have mean 5/8 and deviation sqrt(15)/8.
+    # Then all correct: alone they would have no gradient. All eight rewards have mean 5/8 and deviation sqrt(15)/8.
     second, _ = method.signals(step([(1, 1, 1, 1)]), state)
     assert second.advantage.tolist() == [near([3 / math.sqrt(15) / 2] * 4)]
 

@@ -92,7 +92,7 @@ def test_the_constraint_dwarfs_the_objective_at_once() -> None:
 
 
 def test_disco_of_several_groups_divides_by_all_prompts() -> None:
-    """A dead group beside the live one halves the objective and has no gradient of its own without the constraint."""
+    """A dead group next to the live one halves the objective; without the constraint it has no gradient itself."""
     of, method = step([(1, 0, 1, 0), (1, 1, 1, 1)]), get("disco", beta=0.0, score="lratio", negatives="mean")
     found = signals(method, of)
     assert found.advantage.tolist() == [list(PAIR), [0, 0, 0, 0]]

@@ -249,7 +249,7 @@ def test_an_arm_alone_has_an_effect_against_0(committed: Committed) -> None:
 
 
 def test_new_runs_are_predicted_by_the_first(tmp_path: Path) -> None:
-    """By hand: the mean of n new runs lies in m ± t s sqrt(1/N + 1/n), with Bonferroni's t for six hypotheses."""
+    """By hand: the mean of n new runs is in m ± t s sqrt(1/N + 1/n), with Bonferroni's t for six hypotheses."""
     results = ROOT / "experiments" / "results"
     rows = pd.read_csv(results / "smollm2.csv", keep_default_na=False, na_values=["nan"])
     held_out = rows[rows["cohort"] == "held_out"]

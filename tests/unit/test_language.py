@@ -1,4 +1,4 @@
-"""How existing models read problems and end responses on the local engine: prompts, stop strings, verdicts."""
+"""Existing models on the local engine: prompts, ends of responses by stop strings, verdicts."""
 
 from pathlib import Path
 

@@ -83,7 +83,7 @@ def test_the_control_meets_its_closed_form_and_the_naive_estimate_is_off_by_the_
     values = found[0].values
     assert values["same_policy_low"] < SAME_POLICY < values["same_policy_high"]
     assert values["accuracy_lag_1_low"] < SAME_POLICY - GAP < values["accuracy_lag_1_high"]
-    # Reading 1 - next-step accuracy as forgetting adds the selection, 1 - E[p^(G+1)] / E[p^G], to what was forgotten.
+    # Reading 1 - next-step accuracy as forgetting adds the selection, 1 - E[p^(G+1)] / E[p^G], to the true forgetting.
     naive = 1 - values["accuracy_lag_1"]
     half_width = (values["accuracy_lag_1_high"] - values["accuracy_lag_1_low"]) / 2
     assert abs(naive - GAP - (1 - SAME_POLICY)) < half_width

@@ -120,7 +120,7 @@ def entropies(first: float, last: float, arm: str, cells: Plan) -> None:
     ("last", "expected"), [(0.2, "not testable here"), (0.8, "supported")], ids=["entropy falls", "entropy rises"]
 )
 def test_a_claim_about_what_does_not_occur_is_not_testable_here(mcpo_home: Path, last: float, expected: str) -> None:
-    """Figure 6: the entropy rises less under MCPO. Where DAPO's does not rise there is nothing to be less of."""
+    """Figure 6: the entropy rises less under MCPO. If DAPO's does not rise, it cannot rise less."""
     cells = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0,1,2,3", "train.steps=5", "eval.problems=1"], "")
     entropies(0.4, last, "DAPO", cells)
     entropies(0.4, 0.45, "MCPO", cells)

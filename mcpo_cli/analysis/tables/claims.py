@@ -177,7 +177,7 @@ def frame(tests: Iterable[Outcome]) -> pd.DataFrame:
 
 
 def verdict_of(one: Outcome) -> str:
-    """The verdict as text, with what qualifies it."""
+    """The verdict as text, with its qualifications."""
     if one.why:
         return f"{one.verdict}: {one.why}"
     larger = f" larger than {one.claim.margin:g}" if one.verdict == "no difference" else ""

@@ -80,7 +80,7 @@ class _Run:
 
 
 def _sampler(spec: RunSpec) -> Iterator[tuple[str, str]]:
-    """Of the sampler; what only `refill` contradicts is said of the method's option."""
+    """Contradictions of the sampler; those of `refill` alone name the method's option instead."""
     sampler, method = spec.sampler, spec.method
     yield from sampler.contradictions(_Run(spec.train.prompts, spec.train.rollouts, spec.task.repeats))
     if sampler.filters is not method.dynamic_sampling:

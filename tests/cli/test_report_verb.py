@@ -32,7 +32,7 @@ def test_a_report_without_runs_is_written_and_says_what_is_missing(here: InProce
     assert result.stderr.endswith(f"mcpo reproduce all {command}\n")
     assert not (here.home / "runs").exists()
     text = (here.home / "reports/smoke/report.html").read_text(encoding="utf-8")
-    # As one document, too.
+    # Also as one document.
     result = here("report", *SMALL, "--json")
     assert result.returncode == 0
     document = json.loads(result.stdout)

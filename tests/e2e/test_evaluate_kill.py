@@ -1,4 +1,4 @@
-"""A killed evaluation goes on where it stopped: nothing sampled twice, nothing lost, the same result."""
+"""A killed evaluation continues where it stopped: no sample is drawn twice or lost, and the result is the same."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tests import models
 pytestmark = pytest.mark.slow
 MCPO = (sys.executable, "-m", "mcpo_cli.main")
 PROBLEMS = 120
-"""Of each tier; far more than are sampled before the last signal."""
+"""Problems of each tier; far more than are sampled before the last signal."""
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def model(tmp_path: Path) -> Path:
 
 
 class Evaluation:
-    """`mcpo evaluate` in a home of its own."""
+    """`mcpo evaluate` in a separate home."""
 
     def __init__(self, home: Path, model: Path) -> None:
         self.home = home
@@ -38,7 +38,7 @@ class Evaluation:
         return json.loads(done.stdout)
 
     def end_by(self, number: signal.Signals, after: int) -> int:
-        """Send `number` once `after` problems are sampled; the exit code."""
+        """Send the signal `number` once `after` problems are sampled; returns the exit code."""
         process = subprocess.Popen(self.command, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while len(self.paths()) < after:
             assert process.poll() is None, "it ended before it could be killed"
@@ -51,10 +51,16 @@ class Evaluation:
         return list(self.home.glob("evals/*/samples/*/*.json.gz"))
 
     def samples(self) -> dict[str, tuple[int, bytes]]:
+<<<<<<< HEAD
         """The same: when each was written, and what is in it."""
         return {
             f"{path.parent.name}/{path.name}": (path.stat().st_mtime_ns, path.read_bytes()) for path in self.paths()
         }
+=======
+        """Time and content of every complete file of samples."""
+        paths = list(self.home.glob("evals/*/samples/*/*.json.gz"))
+        return {f"{path.parent.name}/{path.name}": (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
+>>>>>>> w2
 
 
 def test_killed_at_any_moment_it_ends_as_an_undisturbed_one(tmp_path: Path, model: Path) -> None:

@@ -184,17 +184,18 @@ def test_a_run_of_mcpo_is_compared_with_a_log_of_another_tool(here: InProcess, f
 
 
 @pytest.mark.slow
-def test_the_comparison_is_logged_to_mlflow_once(here: InProcess, folder: Path) -> None:
+def test_a_comparison_is_logged_to_mlflow_once_and_another_question_beside_it(here: InProcess, folder: Path) -> None:
     from mlflow import MlflowClient
 
-    for _ in range(2):
-        assert here("compare", "base.jsonl", "new.jsonl", "--mlflow").returncode == 0
+    for baseline in ("base.jsonl", "base.jsonl", "copy.jsonl"):
+        assert here("compare", baseline, "new.jsonl", "--mlflow").returncode == 0
     client = MlflowClient(f"sqlite:///{here.home / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("compare")
     assert experiment
-    (run,) = client.search_runs([experiment.experiment_id])
-    assert run.data.metrics["difference/pass_at_1/results/new"] == pytest.approx(0.25)
-    assert "reports/comparison.html" in {one.path for one in client.list_artifacts(run.info.run_id, "reports")}
+    runs = client.search_runs([experiment.experiment_id], order_by=["attributes.start_time"])
+    assert [run.data.metrics["difference/pass_at_1/results/new"] for run in runs] == pytest.approx([0.25, 0.25])
+    for run in runs:
+        assert "reports/comparison.html" in {one.path for one in client.list_artifacts(run.info.run_id, "reports")}
 
 
 @pytest.mark.parametrize(

@@ -51,16 +51,10 @@ class Evaluation:
         return list(self.home.glob("evals/*/samples/*/*.json.gz"))
 
     def samples(self) -> dict[str, tuple[int, bytes]]:
-<<<<<<< HEAD
         """The same: when each was written, and what is in it."""
         return {
             f"{path.parent.name}/{path.name}": (path.stat().st_mtime_ns, path.read_bytes()) for path in self.paths()
         }
-=======
-        """Time and content of every complete file of samples."""
-        paths = list(self.home.glob("evals/*/samples/*/*.json.gz"))
-        return {f"{path.parent.name}/{path.name}": (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
->>>>>>> w2
 
 
 def test_killed_at_any_moment_it_ends_as_an_undisturbed_one(tmp_path: Path, model: Path) -> None:

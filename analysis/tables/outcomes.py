@@ -62,14 +62,15 @@ KEPT_NOTES = (
     "that is not all right any more to the next that is (Kaplan-Meier, restricted mean).",
 )
 WHOLE_RUNS: dict[str, Measure] = {
-    **_statistics("pass@1 at equal steps", "pass@1 at equal rollouts", "pass@1", "best@8", "mastered share in the end"),
+    **_statistics("pass@1 at equal steps", "pass@1 at equal rollouts", "pass@1", "pass@1 gained", "best@8"),
+    **_statistics("mastered share in the end"),
     "entropy": _entropy,
     "response length": of_steps(end, LENGTH),
     **_statistics("next-step gap"),
 }
 WHOLE_DRAWN = {
-    "pass@1 at equal steps": "pass@1, equal steps",
-    "pass@1 at equal rollouts": "pass@1, equal rollouts",
+    "pass@1 at equal steps": "at equal steps",
+    "pass@1 at equal rollouts": "at equal rollouts",
     "best@8": "pass@8, at the end",
     "next-step gap": "gap, next step",
 }

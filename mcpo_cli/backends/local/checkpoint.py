@@ -32,7 +32,7 @@ class Checkpoint:
 
 
 class Writer:
-    """Writes checkpoints of one attempt in a thread of its own, so that the run samples its next batch meanwhile.
+    """Writes checkpoints of one attempt in a separate thread, so that the run samples its next batch meanwhile.
 
     Until `wait` has returned, the tensors that are being written must not change.
     """
@@ -112,9 +112,9 @@ def as_columns(tensors: Mapping[str, Tensor]) -> samplers.State:
 
 
 def copy(run_dir: Path, step: int, attempt_dir: Path) -> None:
-    """Write the checkpoint of `step`, one of those kept of the run in `run_dir`, as one of another run's attempt.
+    """Copy the checkpoint of `step`, which the run in `run_dir` has kept, to another run's attempt.
 
-    The memory of a method, or a sampler, stays behind where the other run has another one.
+    The state of a method, or of a sampler, is not copied if the other run has a different one.
     """
     saved = load(folders.checkpoint_of(run_dir, step))
     theirs, ours = (read_json(path / "spec.json") for path in (run_dir, attempt_dir))

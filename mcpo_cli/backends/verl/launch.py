@@ -76,7 +76,7 @@ class Channel:
         write_atomic(self._ending, json.dumps({"kind": kind, "message": error.message, "fix": error.fix}))
 
     def ending(self) -> dict[str, Any] | None:
-        """Worker: what `ended` recorded, None if nothing."""
+        """Worker: the record of `ended`, None if there is no record."""
         return read_json(self._ending) if self._ending.exists() else None
 
 
@@ -193,7 +193,7 @@ def marked(name: str) -> list[psutil.Process]:
 
 
 def end(name: str) -> None:
-    """End all processes of the run `name`: SIGTERM, then SIGKILL until none is left: a dying one may start another."""
+    """End all processes of the run `name`: SIGTERM, then SIGKILL until all are dead: a dying one may start another."""
     deadline = time.monotonic() + GRACE_SECONDS
     for process in marked(name):
         with suppress(psutil.Error):

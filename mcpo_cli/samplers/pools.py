@@ -45,7 +45,7 @@ class Pools(Sampler):
     """Weight of a problem of the easy pool."""
 
     def weight(self, p: float | None) -> float:
-        """The weight of a problem with latest accuracy `p`; None if it was never rolled."""
+        """The weight of a problem with latest accuracy `p`, None before its first rollouts."""
         if p is None:
             return 1.0
         return self.hard_weight if p <= self.hard else self.normal_weight if p <= self.easy else self.easy_weight

@@ -58,7 +58,7 @@ class Gym(TextTask, ClosedTask):
 
     @property
     def in_words(self) -> bool:
-        """Whether the task is asked in words, of an existing model."""
+        """True if the task is asked in words, of an existing model."""
         return self.form == "words"
 
     @property
@@ -136,7 +136,7 @@ class Gym(TextTask, ClosedTask):
         return Asked(self, train, tokens) if self.in_words else self
 
     def check(self) -> None:
-        """Draws the problems, unless they have been; raises ConfigError if there are none."""
+        """Draw the problems unless that is done; raises ConfigError without problems."""
         self._problems(held=False)
 
     @property

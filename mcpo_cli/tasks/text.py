@@ -61,7 +61,7 @@ class TextTask(Task):
 
     @property
     def is_plain(self) -> bool:
-        """Whether prompts are text without a chat template."""
+        """True if prompts are text without a chat template."""
         return self.style == "plain"
 
     @property

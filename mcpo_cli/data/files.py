@@ -90,7 +90,7 @@ def read(path: Path, dataset: Dataset, source: str) -> Reading:
 
 
 def is_name(name: str) -> bool:
-    """Whether `name` is that of a file with problems, rather than of a data set."""
+    """True if `name` names a file with problems, rather than a data set."""
     return name.endswith(FORMATS)
 
 

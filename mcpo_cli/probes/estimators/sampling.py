@@ -100,7 +100,7 @@ def _singly(method: Method, where: Circumstances, drawn: Drawn, sample: Sample) 
 
 
 def _divisor(method: Method, where: Circumstances, rollouts: int, seed: int) -> Divide | None:
-    """The divisor by which the loss of many batches differs from the loss of each; None if there is no such divisor."""
+    """The divisor by which the loss of many batches differs from the loss of each; None if no divisor fits."""
     drawn = draw(where, CHECKED, rollouts, seed)
     single = [compute(method, where, _batch(drawn, number), {}, seed=number) for number in range(CHECKED)]
     if any(one.state for one in single):

@@ -15,7 +15,7 @@ Stop = Callable[[], bool]
 
 
 class Backend(Protocol):
-    """Trains a run and writes its journal; does nothing else."""
+    """Trains a run and writes its journal, and only that."""
 
     preloads: str
     """Module with its heavy imports, which runs of one plan load once; empty for a backend that starts processes."""
@@ -23,13 +23,13 @@ class Backend(Protocol):
     """Seconds after which a run that was asked to stop is ended at any point; None: it may finish its checkpoint."""
 
     def check_spec(self, spec: RunSpec) -> None:
-        """Raise ConfigError if no machine can train `spec` with this backend; fetches nothing. See `feasible.check`."""
+        """Raise ConfigError if no machine can train `spec` with this backend. No downloads. See `feasible.check`."""
 
     def check(self, spec: RunSpec) -> None:
         """Raise ConfigError if something is missing here. Quick: starts no process, does not import torch."""
 
     def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:
-        """What `run` would start below `home`, as plain data: `command` (list of words), `environment` and `config`.
+        """The process that `run` would start below `home`, as plain data: `command` (list), `environment` and `config`.
 
         Empty for a backend that starts no process. Reads no files and needs no packages of the backend.
         """
@@ -49,11 +49,11 @@ class Backend(Protocol):
         """Write the policy after `step`, one of those `kept`, to the folder `target` as transformers loads it.
 
         Raises:
-            ConfigError: that step's policy cannot be had.
+            ConfigError: that step's policy is not available.
         """
 
     def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
-        """Record rollouts of the first `prompts` training problems under the checkpoints of `steps`; trains nothing.
+        """Record rollouts of the first `prompts` training problems under the checkpoints of `steps`, without training.
 
         Raises:
             ConfigError: the backend does not support this.

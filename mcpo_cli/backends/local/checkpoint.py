@@ -52,7 +52,7 @@ class Writer:
         """Wait until the checkpoint is written, and record that it is durable.
 
         Raises:
-            RunFailed: the disk takes no more; the checkpoints that were there still are.
+            RunFailed: the disk cannot be written; the existing checkpoints are kept.
         """
         if self._pending:
             (step, written), self._pending = self._pending, None
@@ -64,7 +64,7 @@ def save(attempt_dir: Path, checkpoint: Checkpoint, kept: int) -> None:
     """Write `checkpoint` and drop all but the newest `kept` of this attempt.
 
     Raises:
-        RunFailed: the disk takes no more; the checkpoints that were there still are.
+        RunFailed: the disk cannot be written; the existing checkpoints are kept.
     """
     folder = attempt_dir / "checkpoints"
     about = {"run_id": attempt_dir.parent.name, "step": checkpoint.step, "cursor": checkpoint.cursor}

@@ -22,7 +22,7 @@ from mcpo_cli.runs.sanity import evaluated
 
 PROJECT = "mcpo"
 EVERY_SECONDS, LAST_SECONDS = 1.0, 60.0
-"""Time between two looks at the journal, and the most that the last one may take."""
+"""Seconds between two reads of the journal, and the limit of the last one."""
 
 
 class Tracker(Protocol):

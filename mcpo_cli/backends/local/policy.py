@@ -68,7 +68,7 @@ class Layer:
 
 
 def device(wanted: str) -> torch.device:
-    """The device that `compute.device` names; `auto` takes CUDA where there is one."""
+    """The device that `compute.device` names; `auto` takes CUDA if available."""
     return torch.device("cuda" if wanted == "cuda" or (wanted == "auto" and torch.cuda.is_available()) else "cpu")
 
 
@@ -129,7 +129,7 @@ class Policy:
         self.layer_weights = sum(weight.numel() for weight in model.model.layers[0].parameters())
         """Weights of one layer."""
         self.row_cost = max(ROW_COST, self.layer_weights // (PAIR_COST * self.heads * self.head_dim))
-        """Pairs of rows in an attention that cost as much as everything else that is computed for a row."""
+        """Pairs of rows in an attention that cost as much as the other work for a row."""
         table = model.model.embed_tokens.weight
         self.sparse_embedding = table is model.lm_head.weight and table.numel() > FUSED
         """True if the embedding's gradient, that of the rows of a batch, is added to the output layer's in place."""

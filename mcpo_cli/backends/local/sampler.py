@@ -21,13 +21,13 @@ from mcpo_cli.backends.local.tree import branch
 from mcpo_cli.config.space import CACHE_BYTES
 
 CHUNK = 128
-"""Most prompts sampled at a time, for each thread: rows enough for matrix products, few enough for the CPU's cache."""
+"""Maximum prompts sampled at a time per thread: enough rows for matrix products, few enough for the CPU's cache."""
 BLOCK = 128
-"""Tokens of the vocabulary whose probabilities are added up one after the other."""
+"""Tokens of the vocabulary whose probabilities are summed sequentially."""
 Draw = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 """logits_NV, row_M and uniform_M to the token of each of M rollouts at its quantile, its log-probability, the entropy.
 
-row_M: the row of logits_NV that each rollout has come to.
+row_M: the row of logits_NV that each rollout has reached.
 """
 
 
@@ -85,8 +85,8 @@ def sample(
 ) -> Rollouts:
     """`rollouts` responses of at most `max_response` tokens to each prompt, drawn from stream `seed`.
 
-    eos: the token that ends a response; it also fills `token_PGT` up. stops: other ends. rounding: the step to which
-    logits are rounded; 0 leaves them alone. count_P: responses to each prompt, of `rollouts` at most.
+    eos: the token that ends a response; it also pads `token_PGT`. stops: other ends. rounding: the step to which
+    logits are rounded; 0 leaves them alone. count_P: responses to each prompt, at most `rollouts`.
 
     Raises:
         NotFinite: the log-probability of a token is NaN or infinite, as the policy's logits are.
@@ -246,9 +246,9 @@ def at_quantile(probability_NV: Tensor, uniform_M: Tensor, row_M: Tensor) -> Ten
 
 
 class Growth:
-    """Trees that grow by a level of rows at a time, with the keys and values that later rows read.
+    """Trees that grow by one level of rows at a time, with the keys and values that later rows read.
 
-    A group is a sequence. Its rows have slots in the order in which they come, after those of its prompt.
+    A group is a sequence. Its rows have slots in the order in which they are added, after those of its prompt.
     """
 
     def __init__(self, policy: Policy, prompt_PS: Tensor) -> None:
@@ -261,7 +261,7 @@ class Growth:
         """Hidden states of the newest level's rows; at first of the prompts' last tokens."""
         self.sequence_N = torch.arange(P, device=prompt_PS.device)
         self.filled_B = self.position_N = trees.lengths(prompt_PS)
-        """Slots that are taken; and the position of the rows to come next."""
+        """Number of used slots; and the position of the next rows."""
         self.seen_NL = torch.arange(S, device=prompt_PS.device) < self.filled_B[:, None]
 
     def extend(self, parent_N: Tensor, token_N: Tensor) -> None:

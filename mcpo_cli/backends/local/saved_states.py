@@ -112,7 +112,7 @@ def visit(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int, measure: Cal
 
 
 def _cohorts(trainer: Trainer, sampled: Sampled, trunk: Trunk) -> Iterator[Cohort]:
-    """The mastered prompts of the batch and the held-out tiers, as far as there are any."""
+    """The mastered prompts of the batch, if it has any, and the held-out tiers."""
     mastered = [sampled.problems[index] for index in sampled.graded.mastered_P.nonzero().squeeze(-1).tolist()]
     if mastered:
         yield _cohort(trainer, "mastered", "", mastered, trunk.sizes.controls, 0)
@@ -140,7 +140,7 @@ def _sample(trainer: Trainer, tier: str, problems: Sequence[Problem], n: int, se
 
 @dataclass(frozen=True)
 class Draws:
-    """A cohort's N rollouts per prompt before an arm's step and as many after it, in this order along 2N."""
+    """A cohort's N rollouts per prompt before an arm's step and N after it, in this order along 2N."""
 
     after: Rollouts
     correct_PN: Tensor
@@ -225,7 +225,7 @@ def observe(spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], pr
 
 
 def _looking(spec: RunSpec, steps: list[int], prompts: int) -> RunSpec:
-    """The settings of a run whose batch is everything that is looked at."""
+    """The settings of a run whose batch has all prompts that are sampled."""
     lags = sorted({later - step for step in steps for later in steps if later >= step})
     probe = dataclasses.replace(
         spec.probe, every=1, prompts=prompts, lags=tuple(lags), panel_every=0, gradients_every=1
@@ -238,7 +238,7 @@ def repeat(spec: RunSpec, attempt: Attempt, stop: Stop, steps: Collection[int]) 
     """Train from the checkpoint that the attempt starts after to the last of `steps`; keeps the states of `steps`.
 
     Raises:
-        Interrupted: `stop` said so. RunFailed: the run cannot go on.
+        Interrupted: `stop` returned True. RunFailed: the run cannot continue.
     """
     transformers.utils.logging.disable_progress_bar()  # this process has the user's terminal
     # Besides the checkpoints of `steps`: the base policy's, and the one that is written when `stop` is true.

@@ -104,7 +104,7 @@ def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
     """The Hugging Face folder of the base policy of `spec`: from the cache, or as shipped with mcpo, or newly trained.
 
     Raises:
-        RunFailed: the target accuracy was not reached, or the disk takes no more. Interrupted: `stop` said so.
+        RunFailed: the target accuracy was not reached, or the disk cannot be written. Interrupted: `stop` is True.
     """
     folder = folders.cached_base(home(), spec)
     with writing(folder):
@@ -125,7 +125,7 @@ def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
 
 
 def _take(spec: RunSpec, folder: Path) -> bool:
-    """Copy the base policy that comes with mcpo to `folder`; returns whether there is one, and intact."""
+    """Copy the base policy that is shipped with mcpo to `folder`; returns False if it is missing or damaged."""
     source = folders.shipped_base(spec)
     if not source:
         return False

@@ -288,7 +288,7 @@ class Trainer:
         """Begin to write a checkpoint of the current step, after which its records are final.
 
         Raises:
-            NotFinite: a weight is NaN or infinite. RunFailed: the disk takes no more.
+            NotFinite: a weight is NaN or infinite. RunFailed: the disk cannot be written.
         """
         if not all(weight.isfinite().all() for weight in self.policy.parameters()):
             raise NotFinite(f"step {self.step}: a weight of the policy is NaN or infinite")
@@ -319,7 +319,7 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     """Train `spec` to the end, from the checkpoint that the attempt starts after, or from the base policy.
 
     Raises:
-        Interrupted: `stop` said so. RunFailed: the run cannot go on.
+        Interrupted: `stop` returned True. RunFailed: the run cannot continue.
     """
     trainer, steps, every = begin(spec, attempt, stop), spec.train.steps, spec.compute.checkpoint_every
     with product_precision(trainer.policy):

@@ -44,7 +44,7 @@ def stack(prompts: Sequence[Tensor]) -> Tensor:
 
 
 def branch(row_M: Tensor, token_M: Tensor, vocabulary: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The rows that M rollouts come to from rows `row_M` with one token more each.
+    """The rows that M rollouts reach from rows `row_M` with one more token each.
 
     Returns parent_N and token_N of the new rows, in that order, and the new row_M.
     """

@@ -37,7 +37,7 @@ def folder(root: Path, step: int) -> Path:
 
 
 def save_method_state(root: Path, step: int, state: State) -> None:
-    """Write the method's state after `step`; a method without state writes nothing. Call it before `seal`."""
+    """Write the method's state after `step`, unless it is empty. Call it before `seal`."""
     from safetensors.torch import save_file  # imports torch, which `mcpo plan` does not need
 
     if state:

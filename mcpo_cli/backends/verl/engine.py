@@ -105,7 +105,7 @@ def return_from_half_way(policy: str, engine: Any) -> None:
 def draw_lora(seed: int, engine: Any) -> None:
     """Draw LoRA's matrices A (see `local/lora.py`) from `seed`, with peft's distribution, for any number of ranks.
 
-    peft draws them without a seed. Call it on all ranks; without LoRA it does nothing.
+    peft draws them without a seed. Call it on all ranks; it has no effect without LoRA.
     """
     generator = torch.Generator().manual_seed(seed)
     for name, share in engine.module.named_parameters():

@@ -167,7 +167,7 @@ def _ray(spec: RunSpec, paths: Paths) -> Iterator[dict[str, str]]:
 
 
 def fail(channel: Channel, log: Path, code: int) -> None:
-    """Raise Interrupted if the training process was asked to stop, else RunFailed with the log's last errors."""
+    """Raise Interrupted if the training process was asked to stop, otherwise RunFailed with the log's last errors."""
     ending = channel.ending()
     if ending and ending["kind"] == "interrupted":
         raise Interrupted(ending["message"])

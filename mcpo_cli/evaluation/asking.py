@@ -51,7 +51,7 @@ class ByTask:
 
 
 Asking = ByTemplate | ByTask
-"""A way of asking: its prompts (`messages`), further strings that end a response, and its most tokens, if fewer."""
+"""A way of asking: its prompts (`messages`), further stop strings, and its maximum of tokens, if lower."""
 BARE = ByTemplate("plain", chat=False)
 """The problem text alone, which is the prompt of tasks with their own vocabulary."""
 

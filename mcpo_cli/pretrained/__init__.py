@@ -61,7 +61,7 @@ def folder(model: Model) -> Path:
 def planned_folder(model: Model, home: Path) -> str:
     """The folder of a model as a run below `home` would name it; the name of a hub model, which has no folder yet.
 
-    Fetches nothing and does not access the disk.
+    It does not access the network or the disk.
     """
     return str(fetch.planned_folder(model, home)) if model.wheel else model.path
 

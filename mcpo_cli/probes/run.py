@@ -73,7 +73,7 @@ def arms(probe: Probe, measured: Sequence[Measured]) -> list[dict[str, Any]]:
 
     Columns: regime, model, arm, seeds, then `x`, `x_low`, `x_high` of each value. Two seeds have no
     bounds. With one seed, they are those of the run's own interval, `x_run_low` and `x_run_high`, if it has one. A
-    value that no run of the arm has is left out; `x_seeds` is the number of runs that have it, where some lack it.
+    value that no run of the arm has is left out; `x_seeds` is the number of runs that have it, if some lack it.
     """
     groups: dict[tuple[str, str, str], list[Measured]] = defaultdict(list)
     for one in measured:

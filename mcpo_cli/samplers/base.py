@@ -80,7 +80,7 @@ class Request:
     prompts: int
     """Prompts of a batch."""
     budget: int
-    """Most positions that this round may draw: a step samples `prompts` x (1 + `train.max_refills`) at most."""
+    """Maximum positions that this round may draw: a step samples at most `prompts` x (1 + `train.max_refills`)."""
     cursor: int
     """The first position of the stream that the run has not reached yet."""
     stream: Stream

@@ -1,4 +1,4 @@
-"""GRESO: prompts whose last groups had no variance are skipped before they are rolled."""
+"""GRESO: prompts whose last groups had no variance are skipped before they are sampled."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple

@@ -24,7 +24,7 @@ class Evidence(NamedTuple):
         return self.right / self.rollouts
 
     def then(self, right: int, rollouts: int, most: int) -> "Evidence":
-        """With a later group; of older rollouts as many stay as `most` leaves room for, in equal shares."""
+        """The evidence with a later group added; older rollouts are scaled down so that the total is at most `most`."""
         kept = min(self.rollouts, max(most - rollouts, 0))
         return Evidence(self.right * kept / max(self.rollouts, 1) + right, kept + rollouts)
 

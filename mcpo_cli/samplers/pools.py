@@ -10,7 +10,7 @@ from mcpo_cli.settings import identity
 
 
 class Seen(NamedTuple):
-    """A problem that was rolled."""
+    """A problem that was sampled."""
 
     p: float
     """Accuracy of its latest group."""

@@ -162,7 +162,7 @@ class RandomTask(DrawnTask, ClosedTask):
     @property
     @abstractmethod
     def tier_ranges(self) -> Mapping[str, tuple[int, int]]:
-        """Least and most difficulty of each held-out tier."""
+        """Minimum and maximum difficulty of each held-out tier."""
 
     @abstractmethod
     def draw_demonstration(self, rng: random.Random) -> Problem:

@@ -1,4 +1,4 @@
-"""The loss under verl against the method's own, on data as verl's queue hands it out. Needs verl, but no engine."""
+"""The loss under verl against the method's own, on data in the form of verl's queue. Needs verl, but no engine."""
 
 import importlib.util
 

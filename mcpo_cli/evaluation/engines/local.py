@@ -77,7 +77,7 @@ class Local:
             )
 
     def _samples(self, batch: Sequence[Request], *, apart: bool) -> list[list[Sample]]:
-        """The samples of each request of `batch`. apart: each sample is a group."""
+        """The samples of each request of `batch`. apart: each sample is a separate group."""
         limits = [room(request, self.sampling, self.facts.window) for request in batch]
         groups = [
             (request.prompt_ids, seeds, limit)

@@ -14,9 +14,9 @@ from mcpo_cli.probes.estimators.world import ACCURACIES, LIMIT, responses
 SINGLY = 300
 """Batches of a method that has to be called for each of them."""
 ROLLOUTS = 150_000
-"""Rollouts of a method that can be called for many batches at once; there are at least SINGLY of these."""
+"""Rollouts of a method that can be called for many batches at once; at least SINGLY batches are drawn."""
 CALL = 20_000
-"""Rollouts of one call, at most."""
+"""Maximum rollouts of one call."""
 CHECKED = 4
 """Batches on which one call must equal single ones."""
 Divide = Callable[[MiniBatch], int]

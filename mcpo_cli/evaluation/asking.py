@@ -1,4 +1,4 @@
-"""Prompts of the problems of a benchmark: in the template of the settings, or those of their own task."""
+"""Prompts of a benchmark's problems: in the template of the settings, or as their task asks them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from mcpo_cli.tasks.base import Messages
 from mcpo_cli.tokenization import TEXT, prompt_ids
 
 PLACEHOLDER = Problem("{problem}", "")
-"""Stands for any problem where a way of asking is shown or compared."""
+"""Placeholder for a problem when prompts are shown or compared."""
 TASK_TOKENS = 256
-"""Most tokens of a response to a task's own problems, for a model that was not trained on them. Models that do not find
-the end of a response would fill their window with every sample."""
+"""Maximum tokens of a response to a task's own problems, for a model that was not trained on them. Models that do not
+end their responses would fill their window with every sample."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class ByTemplate:
 
     template: Template
     chat: bool
-    """Whether the model's chat template wraps it."""
+    """True if the model's chat template wraps it."""
     stops: tuple[str, ...] = ()
     max_tokens: int | None = None
 
@@ -51,7 +51,7 @@ class ByTask:
 
 
 Asking = ByTemplate | ByTask
-"""A way of asking: its prompts (`messages`), further strings that end a response, and its most tokens, if fewer."""
+"""A way of asking: its prompts (`messages`), further stop strings, and its maximum of tokens, if lower."""
 BARE = ByTemplate("plain", chat=False)
 """The problem text alone, which is the prompt of tasks with their own vocabulary."""
 

@@ -23,13 +23,13 @@ class Protocol:
     settings: Evaluation
     model: ModelFacts
     limit: int | None = None
-    """Most problems of each benchmark; None means all."""
+    """Maximum problems of each benchmark; None means all."""
     tasks: Mapping[str, ByTask] = field(default_factory=dict)
-    """The prompts of tasks, by name, where these do not follow from the settings; see `asking.of_tasks`."""
+    """The prompts of tasks, by name, if these do not follow from the settings; see `asking.of_tasks`."""
 
     @property
     def chat(self) -> bool:
-        """Whether the model's chat template wraps the prompt."""
+        """True if the model's chat template wraps the prompt."""
         return asking.by_settings(self.settings, self.model).chat
 
     @property

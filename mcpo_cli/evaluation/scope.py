@@ -45,7 +45,7 @@ def subject(model: str, revision: str) -> Subject:
             facts = resolve(model, revision or None)
         except ConfigError as error:
             hint = "" if "/" in model or not runs else f"; no run of {location()} has that prefix either"
-            # A path can be no run's id.
+            # A path cannot be a run's id.
             fix = error.fix or (None if "/" in model else "mcpo runs list")
             raise ConfigError(f"{error.message}{hint}", fix=fix, code=error.code) from error
         if is_folder:
@@ -97,7 +97,7 @@ def evaluable() -> list[str]:
 
 
 def benchmarks(names: Sequence[str], model: Subject, settings: Evaluation, limit: int | None = None) -> list[Benchmark]:
-    """The benchmarks and task tiers of `names`, each cut to its first `limit` problems, and how `model` is asked.
+    """The benchmarks and task tiers of `names`, each cut to its first `limit` problems, with the prompts for `model`.
 
     A task's tiers have the options of the task that the model was trained on, or else the defaults.
 

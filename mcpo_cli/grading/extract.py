@@ -13,9 +13,9 @@ r"""Finds the text of a response that is its answer, in time linear in the respo
 All differing boxes (or labelled lines) are returned: the grader decides whether they mean the same, and if they do not,
 the response hedges.
 
-If a labelled line also contains `answer is`, only what follows counts. Punctuation, markdown and formula delimiters are
-removed, as is text after the first sentence or around the only formula, unless it has a digit or a word that offers a
-choice.
+If a labelled line also contains `answer is`, only the text after it counts. Punctuation, markdown and formula
+delimiters are removed, as is text after the first sentence or around the only formula, unless it has a digit or a word
+that offers a choice.
 """
 
 import re
@@ -77,7 +77,7 @@ def marked(response: str) -> Marked | None:
 
 
 def given(response: str, extracted: bool) -> tuple[str, ...]:
-    """The answers that a response marks, or else the whole of it, as if it is an answer that was `extracted`."""
+    """The answers that a response marks; the whole response if it marks none or is an answer that was `extracted`."""
     found = None if extracted else marked(response)
     return found.answers if found else (response.strip(),)
 
@@ -150,5 +150,5 @@ def bare(line: str) -> str:
 
 
 def _matters(text: str) -> bool:
-    """Whether `text` next to an answer may be part of it."""
+    """True if `text` next to an answer may be part of it."""
     return CHOICE.search(text) is not None or any(map(str.isdigit, text))

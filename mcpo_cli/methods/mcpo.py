@@ -85,7 +85,7 @@ class Mcpo(Clipped, Normalized, AdvancedMethod):
 
     @property
     def penalises_drift(self) -> bool:
-        """Whether the loss has the hinge."""
+        """True if the loss has the hinge."""
         return self.hinge and self.beta > 0
 
     @property
@@ -98,7 +98,7 @@ class Mcpo(Clipped, Normalized, AdvancedMethod):
         return self.penalises_drift
 
     def scale(self, p: Floats) -> Floats:
-        """Eq. 13: 1 for p <= 0.5, else 2 sqrt(p(1 - p))."""
+        """Eq. 13: 1 for p <= 0.5, otherwise 2 sqrt(p(1 - p))."""
         if not self.reweight:
             return super().scale(p)
         return 1 + (p > 0.5) * (2 * (p * (1 - p)) ** 0.5 - 1)
@@ -153,7 +153,7 @@ class Mcpo(Clipped, Normalized, AdvancedMethod):
 
     def _histogram(self, batch: TokenBatch) -> dict[str, tuple[Tensor, Tensor]]:
         d_N = self._drift(batch)[batch.mask_BT & batch.columns["mastered"].bool()[:, None]]
-        # A value on an edge belongs to the inner bin, as a token at the budget itself feels no hinge.
+        # A value on an edge belongs to the inner bin, because the hinge is 0 for a token exactly at the budget.
         beyond_N = (d_N.abs()[:, None] > d_N.new_tensor(DRIFT_EDGES) * self.budget(batch)).sum(-1)
         bin_N = beyond_N * d_N.sign().long() + len(DRIFT_EDGES)
         count = bin_N.bincount(minlength=2 * len(DRIFT_EDGES) + 1)
@@ -212,7 +212,7 @@ class McpoExtended(Mcpo):
         return dataclasses.replace(signals, columns=columns), {"delta": delta}
 
     def learn(self, state: State, measured: Mapping[str, float]) -> State:
-        """Move delta towards the target; a step without mastered prompts says nothing."""
+        """Move delta towards the target; a step without mastered prompts leaves it unchanged."""
         share = measured.get("hinge/tokens_active")
         if not self.target_active or share is None:
             return state

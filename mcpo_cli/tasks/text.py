@@ -61,7 +61,7 @@ class TextTask(Task):
 
     @property
     def is_plain(self) -> bool:
-        """Whether prompts are text without a chat template."""
+        """True if prompts are text without a chat template."""
         return self.style == "plain"
 
     @property
@@ -85,7 +85,7 @@ class TextTask(Task):
 
     @property
     def most_examples(self) -> int:
-        """Number of worked examples that there are."""
+        """Number of available worked examples."""
         return len(self.worked)
 
     @property

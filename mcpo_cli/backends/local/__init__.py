@@ -95,7 +95,7 @@ class Local:
             raise ConfigError("compute.device=cuda: this machine has no NVIDIA driver", fix="compute.device=auto")
 
     def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:
-        """Nothing: it trains in the worker's own process."""
+        """Empty: it trains in the worker's own process."""
         return {}
 
     def run(self, spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
@@ -110,7 +110,7 @@ class Local:
         return [folders.step_of(folder) for folder in folders.checkpoints(run_dir)]
 
     def export(self, spec: RunSpec, run_dir: Path, step: int, target: Path) -> None:
-        """Copy the final policy, which is kept in that form; those of earlier checkpoints are not."""
+        """Copy the final policy, the only one that is kept in that form."""
         policy = Journal(run_dir).attempts()[-1] / "policy"
         if step != spec.train.steps or not policy.is_dir():
             raise ConfigError(

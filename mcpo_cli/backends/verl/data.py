@@ -47,9 +47,9 @@ def stops(extra_info: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def stream_length(spec: RunSpec) -> int:
-    """Most problems that verl's data loader gives out: every step's batch with all refills, or the panel.
+    """Maximum number of problems from verl's data loader: every step's batch with all refills, or the panel.
 
-    A sampler that draws by position (`rounds.py`) needs none of them; verl wants one batch at least.
+    A sampler that draws by position (`rounds.py`) does not use them, but verl requires at least one batch.
     """
     rounds = 1 + spec.train.max_refills if isinstance(spec.sampler, Refill) else 1
     steps = spec.train.steps if is_of_option(spec.sampler) else 1
@@ -59,7 +59,7 @@ def stream_length(spec: RunSpec) -> int:
 def write(spec: RunSpec, tokens: Tokens, paths: Paths) -> None:
     """Write both files and the record of their sources, unless an earlier attempt did.
 
-    tokens: how many tokens a prompt has. Raises ConfigError if the data cannot be read.
+    tokens: counts the tokens of a prompt. Raises ConfigError if the data cannot be read.
     """
     if paths.train.exists() and paths.held_out.exists():
         return

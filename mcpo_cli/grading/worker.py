@@ -177,7 +177,7 @@ def main() -> None:
     """Load the grader named on the command line and serve requests."""
     where, memory_mib = sys.argv[1], int(sys.argv[2])
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints is not part of the protocol
+    os.dup2(2, 1)  # keeps the output of libraries out of the protocol
     logging.disable()
     warnings.simplefilter("ignore")
     sys.set_int_max_str_digits(DIGITS)

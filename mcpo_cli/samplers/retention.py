@@ -60,7 +60,7 @@ class Review(Sampler):
 
     def draw(self, request: Request, state: State) -> Draw:
         due = [item for item in table.read(state, Mastered).items() if item[1].due <= request.step]
-        # Stable, so that those that were met first come first among equals.
+        # The sort is stable: among equals, earlier ones come first.
         due.sort(key=lambda item: (item[1].due, not item[1].missed))
         chosen = due[: int(self.share * request.prompts)]
         return Draw.with_fresh(request, {number: row.position for number, row in chosen})

@@ -177,7 +177,7 @@ class Qae(Clipped, Normalized):
         if self.interpolation == "linear":
             return reward_PG.quantile(self.quantile, dim=-1, keepdim=True)
         ordered_PG, G = reward_PG.sort(-1).values, reward_PG.shape[-1]
-        # Exact decimals: .6 x 5 is 3, whatever floating-point multiplication makes of it.
+        # Rounded to decimals, so that .6 x 5 is 3 despite floating-point error.
         rank = math.ceil(round(self.quantile * G, 9)) - 1
         return ordered_PG[:, rank : rank + 1]
 

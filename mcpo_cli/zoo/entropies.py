@@ -93,7 +93,7 @@ class TopEntropy(Clipped, Normalized):
         assert step.entropy_PGT is not None
         signals, state = super().signals(step, state)
         ordered_N = step.entropy_PGT[step.mask_PGT].double().sort().values
-        # By hand, as torch's quantile takes 16 million numbers at most.
+        # By hand, because torch's quantile takes at most 16 million numbers.
         rank, part = divmod((1 - self.share) * (len(ordered_N) - 1), 1)
         pair = ordered_N[int(rank) : int(rank) + 2]
         threshold = pair[0] + part * (pair[-1] - pair[0])

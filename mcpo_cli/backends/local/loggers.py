@@ -164,7 +164,7 @@ class _Follower(threading.Thread):
             self._last, self._offset = row["step"], end
         for path in sorted((self._folder / "eval").glob("step_*.jsonl")):
             step = int(path.stem.removeprefix("step_"))
-            # A later one was written meanwhile: the rows of the steps before it come with the next call.
+            # A later one was written meanwhile: the next call sends the rows of the steps before it.
             if path not in self._evaluations and step <= self._last:
                 self._evaluations.add(path)
                 found.append((step, evaluated(read_lines(path))))

@@ -356,7 +356,7 @@ def attention(q_BWHD: Tensor, k_BLHD: Tensor, v_BLHD: Tensor, unseen_BWL: Tensor
     q, k, v = (x.transpose(1, 2) for x in (q_BWHD, k_BLHD, v_BLHD))
     grouped = q.shape[1] != k.shape[1]
     if grouped and q.is_cuda:
-        # The CUDA kernel that takes a mask takes no groups of heads: torch would store the scores of all pairs.
+        # The CUDA kernel with a mask does not support groups of heads: torch would store the scores of all pairs.
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
         grouped = False
     out = functional.scaled_dot_product_attention(q, k, v, attn_mask=unseen_BWL[:, None], enable_gqa=grouped)

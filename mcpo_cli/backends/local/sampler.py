@@ -35,7 +35,7 @@ row_M: the row of logits_NV that each rollout has reached.
 class Rollouts:
     """G responses to each of P prompts, padded to T tokens. A prompt may have fewer: then its last places are empty.
 
-    prompt_PS: filled up with `tree.NO_TOKEN`. token_PGT: padded with the end token. length_PG: tokens, including the
+    prompt_PS: filled up with `trees.NO_TOKEN`. token_PGT: padded with the end token. length_PG: tokens, including the
     last one, which is the end token or completes a stop string; 0 for an empty place. ended_PG: True if the response
     ended so; the others were truncated at T.
     logp_PGT: log-probability of each token under the sampling policy at temperature 1, nats. entropy_PGT: entropy of
@@ -157,7 +157,7 @@ def _sample(
     ended_B = torch.zeros_like(length_B, dtype=torch.bool)
     growth = Growth(policy, prompt_PS)
     logp_BT, entropy_BT = (torch.zeros(P * G, T, dtype=policy.weights_dtype, device=policy.device) for _ in range(2))
-    # The rollouts that go on, and the row that each has come to.
+    # The rollouts that continue, and the row that each has reached.
     live_M = drawn_B.nonzero().squeeze(-1)
     row_M = live_M // G
     limit_B, shortest = limit_P.repeat_interleave(G), int(limit_P.min())

@@ -109,7 +109,7 @@ def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
     folder = folders.cached_base(home(), spec)
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-    # The next run that shares it would train as long, to the same end.
+    # The next run that shares it would train as long, with the same result.
     missed = folder.with_suffix(".missed.json")
     # Runs that share the base policy wait here for the one that makes it.
     attempt.phase("waiting for the base policy")

@@ -141,7 +141,7 @@ class Vllm:
             ignore_eos=True,
             stop_token_ids=list(self.sampling.stop_ids),
             stop=list(stops),
-            # Stop strings are looked for in the whole text, as in the other engines.
+            # Stop strings are searched for in the whole text, as in the other engines.
             skip_special_tokens=False,
             detokenize=bool(stops),
             output_kind=RequestOutputKind.FINAL_ONLY,

@@ -212,7 +212,7 @@ class Committed:
 
     def __init__(self, experiments: Path) -> None:
         self._experiments = experiments
-        self._frames: dict[str, pd.DataFrame] = {}
+        self._frames: dict[object, pd.DataFrame] = {}
 
     def numbers(self, query: Query) -> list[float]:
         """The numbers that `query` asks for.
@@ -241,6 +241,14 @@ class Committed:
             "difference": value - control[metric] if query.baseline else value,
         }
         return _select(points.assign(**added), query.where)
+
+    def table(self, study: str, csv: tuple[str, ...], *, hypotheses: bool) -> pd.DataFrame:
+        """The table of hypotheses, or of arms, of a branch study from the rows of `csv`; made once."""
+        if (key := (hypotheses, csv)) not in self._frames:
+            rows, about = self.rows(Query(csv=csv)), branching.read(study)
+            tested = branch_tables.tested(about.hypotheses, rows, about.curve) if hypotheses else ()
+            self._frames[key] = claims.frame(tested) if hypotheses else branch_tables.numbers(about.curve, rows)
+        return self._frames[key]
 
     def _frame(self, name: str) -> pd.DataFrame:
         path = self._experiments / "results" / name
@@ -336,17 +344,11 @@ def _below_base(committed: Committed, query: Query) -> list[float]:
 
 def _branch(committed: Committed, query: Query) -> list[float]:
     """Numbers of an arm or hypothesis in the tables of a branch study, whose name is that of the file of its rows."""
-    rows = committed.rows(Query(csv=query.csv))
-    study = branching.read(Path(query.csv[0]).stem)
-    if "claim" in query.where:
-        table = claims.frame(branch_tables.tested(study.hypotheses, rows, study.curve))
-        table["half_width"] = table["t_high"] - table["value"]
-    else:
-        table = branch_tables.numbers(study.curve, rows)
+    table = committed.table(Path(query.csv[0]).stem, query.csv, hypotheses="claim" in query.where)
     one = _select(table, query.where)
     if len(one) != 1:
         raise ConfigError(f"{query.csv[0]}: {len(one)} rows of its tables match {dict(query.where)}, not one")
-    return [float(_column(one, name).iloc[0]) for name in query.of]
+    return [_cell(one, name) for name in query.of]
 
 
 def _predicted(committed: Committed, query: Query) -> list[float]:
@@ -355,11 +357,9 @@ def _predicted(committed: Committed, query: Query) -> list[float]:
     csv: the study's rows, then those of the new runs. The interval for the mean of n new runs, t s sqrt(1 / N + 1 / n)
     around that of the N, holds with probability .95 for all computable hypotheses together (Bonferroni).
     """
-    study = branching.read(Path(query.csv[0]).stem)
-    first, new = (committed.rows(Query(csv=(name,))) for name in query.csv)
-    tables = [claims.frame(branch_tables.tested(study.hypotheses, rows, study.curve)) for rows in (first, new)]
+    tables = [committed.table(Path(query.csv[0]).stem, (name,), hypotheses=True) for name in query.csv]
     known, found = (_select(table, query.where).iloc[0] for table in tables)
-    N, n = first["run_id"].nunique(), new["run_id"].nunique()
+    N, n = (committed.rows(Query(csv=(name,)))["run_id"].nunique() for name in query.csv)
     one, all_together = (stats.t(N - 1).ppf(1 - 0.025 / tests) for tests in (1, tables[0]["value"].notna().sum()))
     half = (known["t_high"] - known["value"]) * all_together / one * (1 + N / n) ** 0.5
     parts = {"value": found["value"], "low": known["value"] - half, "high": known["value"] + half}

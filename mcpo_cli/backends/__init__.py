@@ -11,7 +11,7 @@ from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.differences import Compared
 
 Stop = Callable[[], bool]
-"""Whether the run was asked to end; backends check it at every global step."""
+"""Returns true once the run has been asked to end; backends call it at every global step."""
 
 
 class Backend(Protocol):
@@ -20,7 +20,7 @@ class Backend(Protocol):
     preloads: str
     """Module with its heavy imports, which runs of one plan load once; empty for a backend that starts processes."""
     grace: float | None
-    """Seconds after which a run that was asked to stop is ended wherever it is; None: a checkpoint takes its time."""
+    """Seconds after which a run that was asked to stop is ended wherever it is; None sets no limit."""
 
     def check_spec(self, spec: RunSpec) -> None:
         """Raise ConfigError if no machine can train `spec` with this backend; fetches nothing. See `feasible.check`."""
@@ -29,7 +29,7 @@ class Backend(Protocol):
         """Raise ConfigError for whatever is missing here. Quick: starts no process, imports no torch."""
 
     def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:
-        """What `run` would start below `home`, as plain data: `command` (list of words), `environment` and `config`.
+        """The process that `run` would start below `home`, as plain data: `command` (words), `environment`, `config`.
 
         Empty for a backend that starts no process. Reads no files and needs no packages of the backend.
         """
@@ -49,7 +49,7 @@ class Backend(Protocol):
         """Write the policy after `step`, one of those `kept`, to the folder `target` as transformers loads it.
 
         Raises:
-            ConfigError: that step's policy cannot be had.
+            ConfigError: that step's policy is not available.
         """
 
     def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
@@ -60,7 +60,7 @@ class Backend(Protocol):
         """
 
     def copy_state(self, run_dir: Path, step: int, attempt: Attempt) -> None:
-        """Copy the checkpoint of `step`, one of those `kept`, into another run's attempt, which goes on from it.
+        """Copy the checkpoint of `step`, one of those `kept`, into another run's attempt, which continues from it.
 
         Raises:
             ConfigError: the backend does not support this.

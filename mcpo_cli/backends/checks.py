@@ -1,7 +1,7 @@
 """Checks of both backends that end a run: NaN or infinity, and an error in what a method returns.
 
-Of what a method returns only types, shapes and finite advantages are checked, which costs nothing; `mcpo_cli/testing`
-checks everything else.
+The types and shapes of a method's results and the finiteness of its advantages are checked, which costs nothing;
+`mcpo_cli/testing` checks everything else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class NotFinite(RunFailed):
-    """Numbers of a run are NaN or infinite, so no policy comes out of it."""
+    """Numbers of a run are NaN or infinite, so it cannot yield a policy."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, fix="a smaller train.lr, or a method whose loss has no division by 0")
@@ -49,7 +49,7 @@ def signals(method: Method, step: Step, state: State) -> tuple[Signals, State]:
     Raises:
         RunFailed: it returned something else, or of another shape. NotFinite: an advantage is NaN or infinite.
     """
-    # The annotation is a promise of somebody else's code.
+    # Nothing enforces the annotation: the method may be a user's.
     returned: Any = method.signals(step, state)
     match returned:
         case (Signals() as found, Mapping() as after):

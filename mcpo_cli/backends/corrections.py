@@ -6,8 +6,8 @@ the bounds (truncated importance sampling, TIS), a mask by w within the bounds a
 importance sampling, MIS; by token with both bounds it is IcePop). The off-policy mask of DeepSeek-V3.2 (arXiv
 2512.02556) drops responses with A < 0 whose mean log pi_sampler - log pi at the current policy is above a threshold.
 
-On the local backend that sampler is the one that `train.sampler_rounding` makes inexact on purpose, as it is exact
-otherwise; on verl it is the rollout engine.
+On the local backend the sampler is exact, unless `train.sampler_rounding` makes it inexact on purpose; on verl it is
+the rollout engine.
 
 The off-policy mask equals TRL 1.16's (`off_policy_mask_threshold`, executed in a test); the weights follow its lines
 (`vllm_importance_sampling_mode`) and are tested on numbers worked by hand. There is no gradient through them.
@@ -24,7 +24,7 @@ from mcpo_cli.errors import RunFailed
 from mcpo_cli.methods import TokenBatch, TokenLoss
 
 CORRECTED = "policy"
-"""The loss term that weights apply to; others, as the hinge, are not expectations over sampled tokens."""
+"""The loss term that weights apply to; others, such as the hinge, are not expectations over sampled tokens."""
 SAMPLER, WEIGHT = "sampler_logp", "sampler_weight"
 """Token columns of a batch from an inexact sampler: its log-probabilities, nats, and the weight of each token."""
 
@@ -35,7 +35,7 @@ def rounded(logits: Tensor, step: float) -> Tensor:
 
 
 def asked(train: Train) -> bool:
-    """Whether `train` corrects anything."""
+    """True if `train` corrects anything."""
     return train.correction != "none" or train.off_policy_mask > 0
 
 

@@ -26,7 +26,7 @@ class Graded:
     length_PG: Tensor
     """Response lengths in tokens, including the end token; 0 of an empty place."""
     ended_PG: Tensor
-    """Whether the rollout ended with the end token; the others were truncated."""
+    """True for rollouts that ended with the end token; the others were truncated."""
     same_P: Tensor
     """Share of identical pairs of rollouts, see `equal_pairs`."""
     entropy_PG: Tensor | None = None

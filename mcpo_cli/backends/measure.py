@@ -266,7 +266,7 @@ def speed(seconds: Mapping[str, float], tokens: float) -> dict[str, float]:
 
 
 def process(cpu_seconds: float, seconds: float) -> dict[str, float]:
-    """CPU time and memory of this process, under MLflow's prefix for system metrics, which have a page of their own.
+    """CPU time and memory of this process, under MLflow's prefix for system metrics, which it shows on a separate page.
 
     Args:
         cpu_seconds: CPU time of the process (all threads) during a global step, in seconds.
@@ -336,7 +336,7 @@ class CostTotals:
     `cost/sampled_tokens`: their response tokens. `cost/trained_tokens`: tokens, the prompt's included, of the sequences
     that went through a forward and a backward pass. `cost/gradient_steps`: optimizer steps. `cost/flops`: operations
     that `workload.operations` estimates from these tokens. `cost/seconds`: seconds of sampling and update. Rollouts of
-    probes and evaluations count nowhere, and neither does the time that they and the records take.
+    probes and evaluations do not count, nor does the time that they and the records take.
     """
 
     def __init__(self, spec: RunSpec, journal: Journal, step: int) -> None:
@@ -364,6 +364,6 @@ class CostTotals:
 
     @property
     def evaluation_due(self) -> bool:
-        """Whether the policy is evaluated after the global step that was added last."""
+        """True if the policy is evaluated after the global step that was added last."""
         rollouts = {self._step - 1: self._rollouts_before, self._step: self.totals["cost/rollouts"]}
         return self._step in workload.eval_steps(self._spec, rollouts)

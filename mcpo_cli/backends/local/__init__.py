@@ -73,14 +73,14 @@ class Local:
     grace = 6.0
 
     def check_spec(self, spec: RunSpec) -> None:
-        """Task and model are ones it can train; a model that has to be fetched is checked then."""
+        """Raise ConfigError if it cannot train task or model; a model that is not here is checked once it is."""
         if not spec.model.path:
             closed(spec.task)
         elif pretrained.is_here(spec.model):
             _check_model(spec)
 
     def check(self, spec: RunSpec) -> None:
-        """torch, transformers, the device and the problems are there; task and model are ones it can train."""
+        """Raise ConfigError if torch, transformers, the device or the problems are missing, and as `check_spec`."""
         self.check_spec(spec)
         spec.task.check()
         if spec.model.path:
@@ -95,7 +95,7 @@ class Local:
             raise ConfigError("compute.device=cuda: this machine has no NVIDIA driver", fix="compute.device=auto")
 
     def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:
-        """Nothing: it trains in the worker's own process."""
+        """Empty: it trains in the worker's own process."""
         return {}
 
     def run(self, spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
@@ -110,7 +110,7 @@ class Local:
         return [folders.step_of(folder) for folder in folders.checkpoints(run_dir)]
 
     def export(self, spec: RunSpec, run_dir: Path, step: int, target: Path) -> None:
-        """Copy the final policy, which is kept in that form; those of earlier checkpoints are not."""
+        """Copy the final policy, the only one that is kept in that form."""
         policy = Journal(run_dir).attempts()[-1] / "policy"
         if step != spec.train.steps or not policy.is_dir():
             raise ConfigError(

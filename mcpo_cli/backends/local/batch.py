@@ -120,13 +120,13 @@ def rewarded(
 def greedy_rewards(
     policy: Policy, language: Language, spec: RunSpec, step: int, problems: Sequence[Problem]
 ) -> tuple[Tensor, int]:
-    """reward_P of the most likely response of each prompt, token by token, and the tokens of all of them."""
+    """reward_P of each prompt's greedy response, and the number of tokens of all of them."""
     train, prompt_PS = spec.train, language.prompts(problems).to(policy.device)
     nothing_TP1 = torch.zeros(train.max_response, len(problems), 1, device=policy.device)
     draw = partial(_most_likely, train.sampler_rounding)
     with checks.at(f"step {step}"):
         rollouts = drawn_by(draw, policy, prompt_PS, nothing_TP1, language.eos, language.stops)
-    # Places that no sampled prompt has: coins of their own.
+    # Indices that no sampled prompt has, so that random rewards are drawn separately.
     at = step, train.prompts * (1 + train.max_refills)
     correct_P1 = language.grade(problems, rollouts).correct_PG
     _, reward_P1 = rewarded(language, spec, at, problems, rollouts, correct_P1)
@@ -134,7 +134,7 @@ def greedy_rewards(
 
 
 def _most_likely(rounding: float, logits_NV: Tensor, row_M: Tensor, uniform_M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """See `Draw`: of equally likely tokens the first. The others, the largest logit or NaN, are not used."""
+    """See `Draw`: the most likely token, of equals the first. The other values (largest logit or NaN) are not used."""
     logits_NV = corrections.rounded(logits_NV, rounding)
     largest_M = logits_NV.amax(-1)[row_M]
     return logits_NV.argmax(-1)[row_M], largest_M, largest_M

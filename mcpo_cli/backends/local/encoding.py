@@ -47,7 +47,7 @@ class Grades:
     """The verdicts on G responses to each of P prompts."""
 
     correct_PG: Tensor
-    """Whether the response is correct; False in empty places."""
+    """True for correct responses; False in empty places."""
     answers: list[list[str | None]]
     """The answers that the grader extracted, one list per group; None where there is none."""
 
@@ -55,8 +55,8 @@ class Grades:
 class Language:
     """The language of a run's model: its tokenizer, the task's prompts, the ends of responses.
 
-    stop_ids: the tokens that end a response; the first of them fills up. A model built from scratch (`closed`) has the
-    task's vocabulary: a word is a token, and looking it up takes a quarter of the tokenizer's time.
+    stop_ids: the tokens that end a response; the first of them is the padding. A model built from scratch (`closed`)
+    has the task's vocabulary: a word is a token, and looking it up takes a quarter of the tokenizer's time.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Gradients of single prompts, measured under the policy that sampled the batch and before the update.
 
-Nothing is changed by it: no weight, no `.grad`, no random number. A gradient is as large as the model, so no more than
-one prompt's are kept: each is computed twice, first for the means over prompts, then for its products with these.
+Measuring changes no weight, no `.grad` and no random number. A gradient is as large as the model, so only those of one
+prompt are kept: each is computed twice, first for the means over prompts, then for its products with these.
 Shapes as in `update.py`.
 """
 
@@ -99,7 +99,7 @@ def _dot(a: Vector, b: Vector) -> float:
 
 
 def _mean(vectors: Iterable[Vector]) -> Vector | None:
-    """The mean, in float64; None of nothing."""
+    """The mean, in float64; None without vectors."""
     total, count = list[Tensor](), 0
     for vector in vectors:
         count += 1

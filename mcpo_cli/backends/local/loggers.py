@@ -1,8 +1,8 @@
 """Sends the metrics of an attempt to the trackers of `cluster.loggers`: TensorBoard, W&B, trackio.
 
 A thread of the worker follows the journal's files, so a tracker that is slow or unreachable delays no step. One that
-fails is a note of the attempt and gets nothing more; the journal has everything. As with verl's loggers, an attempt is
-a run of its own there, named after the run's id. Accounts and modes come from each tracker's environment variables
+fails is noted in the attempt and gets no further metrics; the journal has all. As with verl's loggers, each attempt is
+a separate run there, named after the run's id. Accounts and modes come from each tracker's environment variables
 (`WANDB_API_KEY`, `WANDB_MODE=offline`).
 """
 
@@ -22,7 +22,7 @@ from mcpo_cli.runs.sanity import evaluated
 
 PROJECT = "mcpo"
 EVERY_SECONDS, LAST_SECONDS = 1.0, 60.0
-"""Time between two looks at the journal, and the most that the last one may take."""
+"""Time between two reads of the journal, and the longest time that the last one may take."""
 
 
 class Tracker(Protocol):
@@ -122,7 +122,7 @@ class _Follower(threading.Thread):
         self.spec, self.attempt = spec, attempt
         self.trackers: dict[str, Tracker] = {}
         self._left = list(spec.cluster.loggers)
-        """Those that did not fail."""
+        """The trackers that have not failed."""
         self._end = threading.Event()
         self._offset, self._last = 0, int(attempt.status["start_step"])
         self._evaluations: set[Path] = set()
@@ -164,14 +164,14 @@ class _Follower(threading.Thread):
             self._last, self._offset = row["step"], end
         for path in sorted((self._folder / "eval").glob("step_*.jsonl")):
             step = int(path.stem.removeprefix("step_"))
-            # A later one was written meanwhile: the rows of the steps before it come with the next call.
+            # A later one was written after the metrics were read: the next call returns it with the steps before it.
             if path not in self._evaluations and step <= self._last:
                 self._evaluations.add(path)
                 found.append((step, evaluated(read_lines(path))))
         return sorted(found, key=lambda one: one[0])
 
     def _call(self, name: str, action: Callable[[], None]) -> None:
-        """A tracker's error, whatever it is, ends that tracker and nothing else."""
+        """Call `action`; any error in it ends the tracker `name` and nothing else."""
         try:
             action()
         except Exception as error:

@@ -4,7 +4,7 @@ Each linear layer of the blocks, with weights W (O x I), has the matrices A (R x
 `lora_rank`. The layer computes with W + `lora_alpha` / R * B A; only A and B are trained. B starts as zeros, so
 training starts from W; A has peft's distribution and comes from the run's seed, as with backend=verl.
 
-The engine adds the product to W before each pass over a batch. That is exact, needs nothing of methods and costs R
+The engine adds the product to W before each pass over a batch. That is exact, asks nothing of methods and costs R
 operations per weight, a small part of a pass over hundreds of tokens. Shape suffixes: O outputs, I inputs, R rank.
 """
 
@@ -45,7 +45,7 @@ class Lora:
         }
 
     def copy(self) -> "Lora":
-        """The same with matrices of its own."""
+        """A copy that shares no matrix with this one."""
         own = {name: (a.detach().clone(), b.detach().clone()) for name, (a, b) in self.pairs.items()}
         return Lora(own, self.scale)
 

@@ -132,7 +132,7 @@ class Policy:
         """Pairs of rows in an attention that cost as much as everything else that is computed for a row."""
         table = model.model.embed_tokens.weight
         self.sparse_embedding = table is model.lm_head.weight and table.numel() > FUSED
-        """Whether the embedding's gradient, that of the rows of a batch, is added to the output layer's in place."""
+        """True if the embedding's gradient, of the rows of a batch only, is added to the output layer's in place."""
         self.bytes_in_cache = 2 * config.num_hidden_layers * self.kv_heads * self.head_dim * self.dtype.itemsize
         """Bytes of the keys and values of one row."""
         positions = torch.arange(config.max_position_embeddings, device=on)[None]
@@ -280,9 +280,9 @@ class Policy:
     def forward(
         self, layers: Sequence[Layer], token_N: Tensor, position_N: Tensor, attend: Attend, silent: int = 0
     ) -> Tensor:
-        """x_NE of the rows after the first `silent`, after the last norm; what attends to what is the caller's.
+        """x_NE of the rows after the first `silent`, after the last norm; `attend` decides which rows see which.
 
-        Silent rows need keys and values in every layer, and nothing else of the last one.
+        Silent rows need keys and values in every layer; the last layer computes nothing else for them.
         """
         inner = self.model.model
         turn = self.turns[position_N][:, None]
@@ -323,7 +323,7 @@ class Policy:
         return normed
 
     def unseen(self, seen: Tensor) -> Tensor:
-        """What attention adds to its scores: 0 where seen, -inf elsewhere."""
+        """The mask that attention adds to its scores: 0 where seen, -inf elsewhere."""
         nothing = torch.zeros((), dtype=self.dtype, device=self.device)
         return nothing.where(seen, float("-inf"))
 
@@ -345,7 +345,7 @@ def fused(*matrices: tuple[Tensor, Tensor | None]) -> Matrices:
 
 
 def project(x_NE: Tensor, matrices: Matrices) -> Tensor:
-    """The products of `x_NE` and the matrices, in their number format, side by side."""
+    """The products of `x_NE` and the matrices, in their number format, concatenated."""
     x_NE = x_NE.to(matrices[0][0].dtype)
     found = [functional.linear(x_NE, weight, bias) for weight, bias in matrices]
     return found[0] if len(found) == 1 else torch.cat(found, dim=-1)

@@ -27,7 +27,7 @@ BLOCK = 128
 Draw = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 """logits_NV, row_M and uniform_M to the token of each of M rollouts at its quantile, its log-probability, the entropy.
 
-row_M: the row of logits_NV that each rollout has come to.
+row_M: the row of logits_NV that predicts the next token of each rollout.
 """
 
 
@@ -36,8 +36,8 @@ class Rollouts:
     """G responses to each of P prompts, padded to T tokens. A prompt may have fewer: then its last places are empty.
 
     prompt_PS: filled up with `trees.NO_TOKEN`. token_PGT: padded with the end token. length_PG: tokens, the last one
-    included, which is the end token or completes a stop string; 0 of an empty place. ended_PG: closed by that; the
-    others were cut at T.
+    included, which is the end token or completes a stop string; 0 of an empty place. ended_PG: True for those that
+    ended with such a token; the others were cut at T.
     logp_PGT: log-probability of each token under the sampling policy at temperature 1, nats. entropy_PGT: entropy of
     the policy (temperature 1) where the token was drawn, nats.
     """
@@ -157,7 +157,7 @@ def _sample(
     ended_B = torch.zeros_like(length_B, dtype=torch.bool)
     growth = Growth(policy, prompt_PS)
     logp_BT, entropy_BT = (torch.zeros(P * G, T, dtype=policy.weights_dtype, device=policy.device) for _ in range(2))
-    # The rollouts that go on, and the row that each has come to.
+    # The rollouts that have not ended, and the row that predicts the next token of each.
     live_M = drawn_B.nonzero().squeeze(-1)
     row_M = live_M // G
     limit_B, shortest = limit_P.repeat_interleave(G), int(limit_P.min())

@@ -145,7 +145,7 @@ class Draws:
     after: Rollouts
     correct_PN: Tensor
     moved_PNT: tuple[Tensor, Tensor]
-    """What the step adds to the log-probability of each token, of the rollouts before it and of those after it."""
+    """The change of each token's log-probability by the step, of the rollouts before it and of those after it."""
 
     @property
     def tilt_PN(self) -> Tensor:
@@ -154,7 +154,7 @@ class Draws:
 
 
 def drawn(point: Point, cohort: Cohort) -> Draws:
-    """The cohort's rollouts after the step, which every arm draws at the same quantiles, beside those before it."""
+    """The cohort's rollouts before the step, and those after it, which every arm draws at the same quantiles."""
     trainer, n = point.trainer, cohort.correct_PG.shape[1]
     tokens = trainer.spec.compute.micro_batch_tokens
     seed = stream(trainer.spec.seed, "branch_after", trainer.step, cohort.number)
@@ -225,7 +225,7 @@ def observe(spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], pr
 
 
 def _looking(spec: RunSpec, steps: list[int], prompts: int) -> RunSpec:
-    """The settings of a run whose batch is everything that is looked at."""
+    """The settings of a run whose batch is all problems to observe."""
     lags = sorted({later - step for step in steps for later in steps if later >= step})
     probe = dataclasses.replace(
         spec.probe, every=1, prompts=prompts, lags=tuple(lags), panel_every=0, gradients_every=1
@@ -238,7 +238,7 @@ def repeat(spec: RunSpec, attempt: Attempt, stop: Stop, steps: Collection[int]) 
     """Train from the checkpoint that the attempt starts after as far as the last of `steps`; keeps their states.
 
     Raises:
-        Interrupted: `stop` said so. RunFailed: the run cannot go on.
+        Interrupted: `stop` returned true. RunFailed: the run cannot continue.
     """
     transformers.utils.logging.disable_progress_bar()  # this process has the user's terminal
     # Besides the checkpoints of `steps`: the base policy's, and the one that is written when `stop` is true.
@@ -251,7 +251,7 @@ def repeat(spec: RunSpec, attempt: Attempt, stop: Stop, steps: Collection[int]) 
 def compare_states(recorded: Path, repeated: Path, step: int, *, exactly: bool) -> Compared:
     """Compare the checkpoints of `step` in two folders of one run: weights, moments, a method's state, data position.
 
-    Of each tensor that differs, the first such number is named.
+    The result names the first number that differs of each tensor.
 
     Args:
         exactly: bit by bit; else two numbers agree if they differ by TOLERANCE of their tensor's largest at most.
@@ -269,7 +269,7 @@ def compare_states(recorded: Path, repeated: Path, step: int, *, exactly: bool) 
             continue
         values += one.numel()
         allowed = 0.0 if exactly else TOLERANCE * float(one.abs().max())
-        # Written so that not-a-number differs from everything but the same bits.
+        # Written so that NaN differs from every number, and from NaN too.
         wrong = ((one != other) & ~((one - other).abs() <= allowed)).nonzero() if one.numel() else one.nonzero()
         if len(wrong):
             index = tuple(wrong[0].tolist())

@@ -101,15 +101,15 @@ def stop_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> list[int]:
 
 
 def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
-    """The Hugging Face folder of the base policy of `spec`: in the cache, else as it comes with mcpo, else made.
+    """The Hugging Face folder of the base policy of `spec`: from the cache, else shipped with mcpo, else trained.
 
     Raises:
-        RunFailed: the target accuracy was not reached, or the disk takes no more. Interrupted: `stop` said so.
+        RunFailed: the target accuracy was not reached, or the disk is not writable. Interrupted: `stop` returned true.
     """
     folder = folders.cached_base(home(), spec)
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-    # The next run that shares it would train as long, to the same end.
+    # Records a missed target: the next run that shares the base policy would train as long and miss it too.
     missed = folder.with_suffix(".missed.json")
     # Runs that share the base policy wait here for the one that makes it.
     attempt.phase("waiting for the base policy")
@@ -125,7 +125,7 @@ def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
 
 
 def _take(spec: RunSpec, folder: Path) -> bool:
-    """Copy the base policy that comes with mcpo to `folder`; returns whether there is one, and intact."""
+    """Copy the base policy shipped with mcpo to `folder`; returns False if it is missing or damaged."""
     source = folders.shipped_base(spec)
     if not source:
         return False
@@ -172,7 +172,7 @@ def _train(
         optimizer.zero_grad()
         loss.backward()
         norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0))
-        # Weights are doubles here: above what float32 holds, the warm-up has diverged; at 0, nothing moves any more.
+        # Weights are doubles here: above what float32 holds, the warm-up has diverged; at 0, weights no longer change.
         if not 0 < norm <= LARGEST_FLOAT:
             raise RunFailed(f"warm-up step {step}: the gradient norm is {norm:.3g}", fix="a smaller warmup.lr")
         optimizer.step()

@@ -53,13 +53,13 @@ class Stops:
         self.may_end_V = torch.tensor([bool(last & set(text)) for text in texts] or [False], dtype=torch.bool)
 
     def reached(self, token_MT: Tensor) -> Tensor:
-        """Whether each of M responses ends with the last of its tokens so far."""
+        """True for each of M responses that ends with the last of its tokens so far."""
         token_M = token_MT[:, -1].cpu()
         # A model may have more tokens than its tokenizer; these are in no text.
         ends_M = _at(self.ends_V, token_M)
         index_C = (_at(self.may_end_V, token_M) & ~ends_M).nonzero().squeeze(-1)
         if len(index_C):
-            # Each token has a character at least, but for parts of one.
+            # A token has at least one character, or is one of at most four parts of a character.
             last_CT = token_MT[index_C.to(token_MT.device), -4 * max(map(len, self.strings)) :]
             texts = self.tokenizer.batch_decode(last_CT.tolist())
             ends_M[index_C] = torch.tensor([any(string in text for string in self.strings) for text in texts])

@@ -101,7 +101,7 @@ class Trainer:
         with clock.phase("probe"):
             probed = self.probe(sampled.graded) | self.gradients(sampled, batch)
         with clock.phase("record"):
-            # From here on the weights change.
+            # The weights change below, and the writer may still be reading them.
             self.writer.wait()
         with clock.phase("update"):
             updates, mini_batches = self.updater.global_step(batch, self.step)
@@ -288,11 +288,11 @@ class Trainer:
         """Begin to write a checkpoint of the current step, after which its records are final.
 
         Raises:
-            NotFinite: a weight is NaN or infinite. RunFailed: the disk takes no more.
+            NotFinite: a weight is NaN or infinite. RunFailed: the disk cannot be written.
         """
         if not all(weight.isfinite().all() for weight in self.policy.parameters()):
             raise NotFinite(f"step {self.step}: a weight of the policy is NaN or infinite")
-        # A checkpoint that outlives a power cut must find its rows.
+        # Synced first: a checkpoint that survives a power cut needs its rows.
         self.attempt.journal.sync()
         memories = {"method": self.method_state, "sampler": checkpoint.as_tensors(self.sampler_state)}
         state = self.updater.state() | {name: memory for name, memory in memories.items() if memory}
@@ -309,7 +309,7 @@ class Trainer:
         self._follow_journal()
 
     def _follow_journal(self) -> None:
-        """Take up what the journal holds of the steps so far."""
+        """Set up the resampler and the costs from the journal of the steps so far."""
         journal, panel = Journal(self.attempt.folder.parent), self.spec.probe.panel
         self.resampler = Resampler(self.spec, journal, self.step, self.problems.training(self.spec.seed, 0, panel))
         self.costs = CostTotals(self.spec, journal, self.step)
@@ -319,7 +319,7 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     """Train `spec` to the end, from the checkpoint that the attempt starts after, or from the base policy.
 
     Raises:
-        Interrupted: `stop` said so. RunFailed: the run cannot go on.
+        Interrupted: `stop` returned true. RunFailed: the run cannot continue.
     """
     trainer, steps, every = begin(spec, attempt, stop), spec.train.steps, spec.compute.checkpoint_every
     with product_precision(trainer.policy):

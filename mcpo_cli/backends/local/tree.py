@@ -1,4 +1,4 @@
-"""Distinct beginnings: what the rollouts of a prompt have in common, so that it is computed once.
+"""Distinct beginnings: the tokens that rollouts of a prompt share are computed once.
 
 A beginning is the prompt and the response tokens so far. Rollouts of one prompt mostly begin alike, and what a causal
 model computes at a token depends on nothing but the beginning that ends there. So each distinct beginning is one row,
@@ -10,9 +10,9 @@ and a group of rollouts is a tree of rows whose trunk is the prompt:
     8 = 5 <eos>                                 |         `- 5
     1 <eos>                                     `- 1
 
-A row sees the rows on its way back to the root and no others. The last token of a rollout has no row: nothing follows
-that it could predict. First tokens that all prompts have in common, such as a system turn or worked examples, have one
-row for all prompts.
+A row sees the rows on its way back to the root and no others. The last token of a rollout has no row: it predicts no
+token. First tokens that all prompts have in common, such as a system turn or worked examples, have one row for all
+prompts.
 
 Prompts may differ in length: `prompt_PS` is filled up with NO_TOKEN. Shape suffixes as in `policy.py`; also M = P * G
 rollouts, K tokens that are read (those of all rollouts but their last ones), C tokens that all prompts begin with, B
@@ -71,7 +71,7 @@ class Tree:
     row_BL: Tensor
     """The rows of each sequence: its prompt, then its distinct beginnings; filled up with rows that nothing sees."""
     seen_BLL: Tensor
-    """Whether a row (second axis) sees another one (last axis) of its sequence."""
+    """True where a row (second axis) sees another one (last axis) of its sequence."""
     predictor_PGT: Tensor
     """The row that predicts each token of the responses, counted from the prompts' last rows; any outside the mask."""
     shortest: int
@@ -187,7 +187,7 @@ def _beginnings(token_MT: Tensor, rollouts: int, vocabulary: int) -> Tensor:
 def _parts(beginning_K: Tensor, rollout_K: Tensor, length_P: Tensor, rollouts: int, row_cost: int) -> Tensor:
     """parts_P: the number of equal parts to cut each group into, the one that costs least.
 
-    A part has rows of its own, so what its rollouts share with other parts is computed again. But a sequence of L rows
+    Parts share no rows, so beginnings that several parts have are computed several times. But a sequence of L rows
     costs L * L pairs in an attention, however few of them see each other: rollouts that share little are better apart.
     """
     P, G = len(length_P), rollouts

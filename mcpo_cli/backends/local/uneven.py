@@ -1,7 +1,7 @@
-"""Groups of different sizes in one step: a rectangle with empty places for the backend, one step a size for the method.
+"""Groups of different sizes in one step: a rectangle with empty places for the backend, a step per size for the method.
 
-A method never sees an empty place. That is right where a group's signals depend on that group alone
-(`Method.uneven_groups`); what it says of each group is put back into the rectangle.
+A method never sees an empty place. That is correct if a group's signals depend on that group alone
+(`Method.uneven_groups`); the signals of each group are put back into the rectangle.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from mcpo_cli.methods import Method, Signals, State, Step
 
 
 def signals(method: Method, step: Step, state: State) -> tuple[Signals, State]:
-    """`checks.signals`. In the empty places of `step` (length 0) nothing counts or has a gradient, and all is 0."""
+    """`checks.signals`. Empty places of `step` (length 0) neither count nor have a gradient; all their values are 0."""
     drawn_PG = step.length_PG > 0
     if drawn_PG.all():
         return checks.signals(method, step, state)
@@ -32,7 +32,7 @@ def signals(method: Method, step: Step, state: State) -> tuple[Signals, State]:
 
 
 def _of_size(step: Step, index_P: Tensor, size: int) -> Step:
-    """The groups of `index_P`, which have `size` rollouts each, as a step of their own."""
+    """The groups of `index_P`, which have `size` rollouts each, as a separate step."""
     longest = int(step.length_PG[index_P].max())
 
     def cut(value: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
-"""The gradient steps of one global step: mini-batches, micro-batches, and what is measured on the way.
+"""The gradient steps of one global step: mini-batches, micro-batches, and their metrics.
 
-Groups without a gradient stay out of the backward pass; the method says which they are (`Signals.has_gradient_PG`, and
-`AdvancedMethod.has_gradient` where only the current policy can tell). They count in the mini-batch's totals all the
-same, so no gradient changes.
+Groups that the method marks as having no gradient (`Signals.has_gradient_PG`, and `AdvancedMethod.has_gradient` where
+that depends on the current policy) are excluded from the backward pass. They still count in the mini-batch's totals, so
+no gradient changes.
 """
 
 import dataclasses
@@ -30,9 +30,9 @@ WORTH_SPLITTING = 2**20
 
 @dataclass(frozen=True)
 class GradedBatch:
-    """Prompt groups of one global step with what the method made of them. Shapes: P prompts, G rollouts.
+    """Prompt groups of one global step with the method's signals. Shapes: P prompts, G rollouts.
 
-    In the empty places of smaller groups nothing is correct, counts or has a gradient.
+    Empty places of smaller groups are not correct, do not count and have no gradient.
     """
 
     rollouts: Rollouts
@@ -53,7 +53,7 @@ class GradedBatch:
         return GradedBatch(self.rollouts.select(index), self.correct_PG[index], signals, self.index_P[index])
 
     def in_places(self, value_B: Tensor) -> Tensor:
-        """`value_B` of the rollouts in order, as that of all P * G places; 0 in empty ones."""
+        """`value_B` of the rollouts in order, spread over all P * G places; 0 in empty ones."""
         drawn_M = self.rollouts.drawn_PG.flatten()
         value_M = value_B.new_zeros(len(drawn_M), *value_B.shape[1:])
         value_M[drawn_M] = value_B
@@ -129,7 +129,7 @@ class Updater:
             screened_M = trained_M & ~(batch.signals.advantage_PG != 0).any(-1)
             trained_M[screened_M] = self._screen(method, batch, screened_M, total, on_policy, sums)
         if not trained_M.any():
-            # The optimizer still moves by its momentum, and the loss is recorded, of one group in place of all.
+            # The optimizer's momentum still moves the weights; one group stands in for all, so that a loss is recorded.
             trained_M[0] = True
         rollouts = batch.rollouts.select(trained_M)
         read_PG = rollouts.length_PG + trees.lengths(rollouts.prompt_PS)[:, None]

@@ -62,7 +62,7 @@ def installed(package: str) -> str | None:
 
 
 def fits(version: str, wanted: str) -> bool:
-    """Whether `version` is in the range `wanted`; local build labels (`+cu130`) are ignored."""
+    """True if `version` is in the range `wanted`; local build labels (`+cu130`) are ignored."""
     return SpecifierSet(wanted, prereleases=True).contains(version.partition("+")[0])
 
 
@@ -169,8 +169,8 @@ def _sampler(spec: RunSpec) -> Iterator[Problem]:
 
 
 def _method(spec: RunSpec) -> Iterator[Problem]:
-    """Limits of this backend: it samples nothing greedily, and has no pass over a whole mini-batch before its gradient
-    except for the first of a step."""
+    """Limits of this backend: it cannot sample greedily, nor pass over a whole mini-batch before its gradient, except
+    for the first of a step."""
     method, train = spec.method, spec.train
     prepares = isinstance(method, AdvancedMethod) and method.prepares
     if "collision" in method.needs:
@@ -336,7 +336,7 @@ def _model(spec: RunSpec) -> Iterator[Problem]:
 
 
 def _here(spec: RunSpec) -> bool:
-    """Whether the run uses this machine."""
+    """True if the run uses this machine."""
     return not spec.cluster.ray_address and spec.cluster.launcher == "local"
 
 

@@ -59,7 +59,7 @@ def stream_length(spec: RunSpec) -> int:
 def write(spec: RunSpec, tokens: Tokens, paths: Paths) -> None:
     """Write both files and the record of their sources, unless an earlier attempt did.
 
-    tokens: how many tokens a prompt has. Raises ConfigError if the data cannot be read.
+    tokens: counts the tokens of a prompt. Raises ConfigError if the data cannot be read.
     """
     if paths.train.exists() and paths.held_out.exists():
         return

@@ -1,7 +1,7 @@
-"""verl's actors: checks that they live, and calls on the training engine of each rank; what rounding adds to a step.
+"""verl's actors: checks that they are alive, calls on the training engine of each rank, the rounding part of a step.
 
 Methods that need `previous_policy` or `reference_policy` compare with another policy than the trained one. Each rank
-keeps its share of those weights in main memory and in checkpoints: 4 bytes a weight over all ranks.
+keeps its share of those weights in main memory and in checkpoints: 4 bytes per weight over all ranks.
 """
 
 import math
@@ -25,7 +25,7 @@ Returned = TypeVar("Returned")
 BEFORE = "before_the_step"
 """The name under which ranks keep the weights before a step (`Rounding`)."""
 TEMPERATURE = 1.0
-"""Of every log-probability and entropy, those of the rollout engine included (`logprobs_mode` in `overrides.py`).
+"""Temperature of every log-probability and entropy, also of the rollout engine (`logprobs_mode` in `overrides.py`).
 
 As with the local engine, `train.temperature` only decides how rollouts are sampled; verl by itself trains the policy at
 that temperature.
@@ -118,7 +118,7 @@ def draw_lora(seed: int, engine: Any) -> None:
 
 
 def is_finite(engine: Any) -> bool:
-    """Whether no weight of this rank is NaN or infinite."""
+    """True if no weight of this rank is NaN or infinite."""
     return all(bool(share.isfinite().all()) for _, share in _shares(engine))
 
 
@@ -128,7 +128,7 @@ def save(policy: str, folder: Path, engine: Any) -> None:
 
 
 def load(policy: str, folder: Path, engine: Any) -> None:
-    """Read what `save` wrote with as many ranks."""
+    """Read what `save` wrote with the same number of ranks."""
     engine.__dict__.setdefault("mcpo_kept", {})[policy] = torch.load(_file(policy, folder), weights_only=True)
 
 
@@ -144,7 +144,7 @@ def _file(policy: str, folder: Path) -> Path:
 
 
 def uses_v2_runner(trainer: Any) -> bool:
-    """Whether vLLM samples with its V2 model runner, which draws seeded samples quickly; V1 loops over them in Python.
+    """True if vLLM samples with its V2 model runner, which draws seeded samples quickly; V1 loops over them in Python.
 
     vLLM's line about it is below the level that verl lets it log.
     """
@@ -174,7 +174,7 @@ def _actors(trainer: Any) -> Iterator[tuple[str, Any]]:
 class Rounding:
     """The part of the change of log-probabilities over a gradient step that is rounding to bfloat16.
 
-    Begins before a gradient step of verl's `trainer` on the sequences of `batch`; `over_step` ends after it. It is
+    Begins before a gradient step of `trainer` (verl's) on the sequences of `batch`; `over_step` ends after it. It is
     measured once per run, over its first gradient step, for the price of two passes without gradients.
 
     The local engine compares with a pass in float32 (`local/rounding.py`), which flash attention does not compute. Here

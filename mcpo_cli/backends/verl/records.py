@@ -123,13 +123,13 @@ class Records:
 
 
 def _tracking(spec: RunSpec, attempt_dir: Path) -> Any:
-    """verl's loggers; each takes the attempt for a run of its own, named after the run's id. None without any."""
+    """verl's loggers, to which each attempt is a separate run, named after the run's id. None without any."""
     if not spec.cluster.loggers:
         return None
     from verl.utils.tracking import Tracking
 
     os.environ.update({variable: str(attempt_dir / path) for variable, path in LOGGERS.items()})
-    # verl looks for a proxy of W&B's in `trainer`.
+    # verl looks for W&B's proxy in `trainer`.
     return Tracking("mcpo", spec.run_id, list(spec.cluster.loggers), {**spec.identity(), "trainer": {}})
 
 

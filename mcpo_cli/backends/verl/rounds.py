@@ -30,7 +30,7 @@ class Rounds(Buffer):
     draws = True
 
     def restore(self, checkpoint: Path) -> None:
-        """Go on after the step whose checkpoint is in this folder, or from the beginning if it holds no such file."""
+        """Continue after the step whose checkpoint is in this folder; without FILE, from the stream's beginning."""
         spec, model = self._trainer.spec, Path(self._trainer.config.actor_rollout_ref.model.path)
         self._stream = TrainingStream(spec.task.problems(spec.train, data.tokens(model)), spec.seed)
         path = checkpoint / FILE
@@ -39,11 +39,11 @@ class Rounds(Buffer):
         self._state: State = found["state"]
 
     def save(self, checkpoint: Path) -> None:
-        """Write what `restore` reads. Python writes a float so that it is read as the same one."""
+        """Write what `restore` reads. Floats in JSON are read back exactly."""
         write_atomic(checkpoint / FILE, json.dumps({"cursor": self._cursor, "state": dict(self._state)}))
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, Any]]:
-        """The batch of a global step; for evaluations and probes what verl's buffer does.
+        """The batch of a global step; evaluations and probes are left to verl's buffer.
 
         Raises:
             RunFailed: as `Drawing.draw`.

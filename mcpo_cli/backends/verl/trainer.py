@@ -244,7 +244,7 @@ class Trainer(PPOTrainerSync):
         self.records.durable(self.global_steps)
 
     def prepare_step(self) -> dict[str, Any]:
-        """verl's own submits the batch that its data loader gives out."""
+        """Let verl submit the batch of its data loader, unless the buffer draws the prompts."""
         return {} if self.replay_buffer.draws else super().prepare_step()
 
     def _submit_batch_to_rollout(self, batch: Any) -> int:
@@ -277,7 +277,7 @@ class Trainer(PPOTrainerSync):
         return found
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], **_options: Any) -> Any:
-        """Order the batch as the stream, whatever the random ids of its prompts.
+        """Sort the batch by the order of the stream: the ids of its prompts are random.
 
         Each pass shares its own sequences between the ranks (`balance_ranks`). verl would split groups over
         mini-batches, whose totals would then depend on the number of ranks.
@@ -286,11 +286,11 @@ class Trainer(PPOTrainerSync):
         return batch
 
     def _trained(self, batch: Any) -> Iterator[tuple[list[str], list[str]]]:
-        """Of each mini-batch, the keys of the sequences in its update (all, without an output yet), and the others."""
+        """For each mini-batch, the keys of the sequences in its update (all, without an output yet), and the others."""
         has_gradient = [True] * len(batch)
         if self.output:
             has_gradient = [bool(self.output.has_gradient_PG[index]) for index in self._indices(batch.keys)]
-        # GPUs that share each sequence are one rank.
+        # GPUs that split one sequence among them count as one rank.
         ranks = int(max(self.actor_rollout_wg._query_dispatch_info("actor"))) + 1
         size, tokens = self.spec.train.mini_batch * self.spec.train.rollouts, [tag["seq_len"] for tag in batch.tags]
         for both in batches.mini_batches(has_gradient, tokens, size, ranks):
@@ -300,7 +300,7 @@ class Trainer(PPOTrainerSync):
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """Compute log-probabilities and entropies of all sequences, those of an update together.
 
-        A method whose signals depend on them cannot say before which sequences those are.
+        If the signals depend on them, the sequences of the update are not known yet.
         """
         if not self._signals_need_logp:
             self._apply_method(batch.keys, "rollout_log_probs")
@@ -309,7 +309,7 @@ class Trainer(PPOTrainerSync):
 
     @property
     def _signals_need_logp(self) -> bool:
-        """Whether the method's output for a batch depends on the trainer's log-probabilities or entropies."""
+        """True if the method's output for a batch depends on the trainer's log-probabilities or entropies."""
         method = self.spec.method
         prepares = isinstance(method, AdvancedMethod) and method.prepares
         return bool(method.needs & {"logp", "entropy"}) or prepares

@@ -1,15 +1,15 @@
-"""The contract between a method and whatever trains with it.
+"""The contract between a method and the backend that trains with it.
 
-A method gets one whole global step (`Step`), returns signals (`Signals`: advantages, rollouts that do not count,
-columns of its own), and turns each part of a mini-batch (`TokenBatch`) into a loss of named terms (`TokenLoss`). It
-says itself which rollouts have a gradient, and may report metrics. `AdvancedMethod` adds what few methods need;
-`group_relative.py` holds what GRPO and its relatives share.
+A method gets one whole global step (`Step`), returns signals (`Signals`: advantages, rollouts that do not count, its
+own columns), and turns each part of a mini-batch (`TokenBatch`) into a loss of named terms (`TokenLoss`). It marks the
+rollouts that have a gradient, and may report metrics. `AdvancedMethod` adds what few methods need; `group_relative.py`
+holds what GRPO and its relatives share.
 
 Shape suffixes: P prompts, G rollouts of a prompt, B sequences (rollouts in a row), T response tokens. A `_PGT` or `_BT`
 tensor is padded on the right with zeros; the mask says which tokens are real.
 
-Nothing here imports torch at run time: the math is written on tensor methods, so that planning and configuration stay
-light and any backend that owns tensors can call it.
+This module never imports torch at run time: the math uses tensor methods only, so that planning and configuration stay
+light and any backend with tensors can call it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Training(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """One whole global step after dynamic sampling, without gradients. What was not asked for is None."""
+    """A whole global step after dynamic sampling, without gradients. Inputs that were not requested are None."""
 
     reward_PG: Tensor
     """Rewards, shaped or not."""
@@ -171,7 +171,7 @@ class TokenBatch:
     mask_BT: Tensor
     """True for response tokens."""
     advantage_BT: Tensor
-    """B1 where `Signals.advantage` is one of rollouts."""
+    """B1 where `Signals.advantage` has one number per rollout."""
     group_B: Tensor
     """int64, the index of the sequence's prompt in the global step."""
     total: MiniBatch
@@ -181,7 +181,7 @@ class TokenBatch:
     logp_previous_BT: Tensor | None = None
     """Under the policy before the last optimizer step. Need: `previous_policy`."""
     logp_reference_BT: Tensor | None = None
-    """Under the reference policy: the base policy, or what `Method.moves_reference` made of it. Need:
+    """Under the reference policy: the base policy, or a later one that `Method.moves_reference` chose. Need:
     `reference_policy`."""
     entropy_BT: Tensor | None = None
     """Entropy of the policy that is trained where each token was drawn, nats, without a gradient; 0 on padding.
@@ -264,7 +264,7 @@ class Report:
     """Measurements of a method on a `TokenBatch`. A sequence without gradient adds 0 to every numerator."""
 
     sums: Mapping[str, Quotient] = field(default_factory=dict)
-    """Metrics by name (`group/name`); a denominator of 0 marks a count, which is recorded a mini-batch only."""
+    """Metrics by name (`group/name`); a denominator of 0 marks a count, recorded per mini-batch only."""
     prompts: Mapping[str, Quotient] = field(default_factory=dict)
     """flag_B and among_B: the metric is the share of prompts with a flagged rollout among those with one in among_B."""
 
@@ -279,11 +279,11 @@ class Method(ABC):
     token_columns: ClassVar[tuple[str, ...]] = ()
     """Names of the PGT columns of `signals`, and of everything that `AdvancedMethod.prepare` returns."""
     token_advantages: ClassVar[bool] = False
-    """Whether the advantage is one of tokens."""
+    """True if `Signals.advantage` has one number per token."""
     stop_gradients: ClassVar[bool] = False
-    """Whether `token_loss` detaches something on purpose. Finite differences then hold that fixed."""
+    """True if `token_loss` detaches something on purpose. Finite differences then hold that fixed."""
     binary_rewards: ClassVar[bool] = False
-    """Whether rewards other than 0 and 1 mean nothing to the method."""
+    """True if the method is defined for rewards 0 and 1 only."""
 
     dynamic_sampling: bool = False
     """Keep only some groups (`keeps`: 0 < p < 1) and sample others in place of the rest (DAPO)."""
@@ -300,23 +300,23 @@ class Method(ABC):
 
     @property
     def uses_dead_groups(self) -> bool:
-        """Whether groups that `keeps` drops have advantages by design, so that a filter would defeat the method."""
+        """True if groups that `keeps` drops have advantages by design, so that a filter would defeat the method."""
         return False
 
     @property
     def uneven_groups(self) -> bool:
-        """Whether groups of a step may differ in their number of rollouts (`sampler=knapsack`).
+        """True if groups of a step may differ in their number of rollouts (`sampler=knapsack`).
 
-        Then a group's signals depend on that group alone, on no other one and no state, and any G >= 2 will do.
+        Then a group's signals must depend on that group alone, not on other groups or the state, for any G >= 2.
         """
         return False
 
     def keeps(self, p: Floats) -> Floats:
-        """Whether `dynamic_sampling` keeps a group of accuracy `p`, elementwise: those with 0 < p < 1."""
+        """True where `dynamic_sampling` keeps a group of accuracy `p`, elementwise: those with 0 < p < 1."""
         return (p > 0) & (p < 1)
 
     def moves_reference(self, step: int) -> bool:
-        """Whether the policy of the start of global step `step` (from 1) becomes the reference. Need:
+        """True if the policy at the start of global step `step` (from 1) becomes the reference. Need:
         `reference_policy`."""
         return False
 
@@ -367,11 +367,11 @@ class AdvancedMethod(Method):
     """A method that looks at the current policy before the gradient of a mini-batch, or learns from its metrics."""
 
     prepares: ClassVar[bool] = False
-    """Whether `prepare` is called before the gradient of each mini-batch."""
+    """True if `prepare` is called before the gradient of each mini-batch."""
 
     @property
     def screens(self) -> bool:
-        """Whether `has_gradient` decides, before the backward pass, about rollouts without advantage."""
+        """True if `has_gradient` decides, before the backward pass, on rollouts without advantage."""
         return False
 
     def has_gradient(self, batch: TokenBatch) -> Tensor:

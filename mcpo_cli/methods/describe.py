@@ -8,7 +8,7 @@ from mcpo_cli import settings
 from mcpo_cli.methods.base import AdvancedMethod, Method, Step
 
 DECIDES = ("advantages", "divisor", "signals")
-"""What decides a method's advantages: a class that overrides one of them makes an inherited `query_weight` untrue."""
+"""The members that decide a method's advantages: overriding one of them makes an inherited `query_weight` untrue."""
 TOLERANCE = 1e-9
 
 
@@ -23,7 +23,7 @@ def summary(method: type[Method]) -> str:
 
 
 def backends(method: Method) -> dict[str, str]:
-    """Each backend with what it asks of this method."""
+    """Each backend with its requirement on this method, or its refusal; empty if it has neither."""
     if "collision" in method.needs:
         return {"local": "", "verl": "refused: it does not pass on squared probabilities"}
     if "greedy_reward" in method.needs:
@@ -45,7 +45,7 @@ def curve(method: Method, rollouts: int) -> list[tuple[float, float]]:
 
 
 def _is_outdated(method: type[Method]) -> bool:
-    """Whether a class below the one that defines `query_weight` decides the advantages."""
+    """True if the advantages are overridden below the class that defines `query_weight`."""
 
     def depth(name: str) -> int:
         return next((level for level, one in enumerate(method.__mro__) if name in vars(one)), len(method.__mro__))
@@ -54,7 +54,7 @@ def _is_outdated(method: type[Method]) -> bool:
 
 
 def _measured(method: Method, rollouts: int) -> list[float]:
-    """W = mean_i (c_i - p) A_i (Eq. 6) of groups with 0 to `rollouts` correct of as many, whose reward is correctness.
+    """W = mean_i (c_i - p) A_i (Eq. 6) of groups of `rollouts`, with 0 to all correct, whose reward is correctness.
 
     NaN where they depend on more than that: on inputs that the method needs, or on the other groups of the batch.
     """

@@ -1,4 +1,4 @@
-"""MCPO, and three methods of ours derived from it: an extension, a control and a diagnostic."""
+"""MCPO, and three methods that we derived from it: an extension, a control and a diagnostic."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def drift_bins() -> list[tuple[float, float]]:
 
 
 def drift_names() -> list[str]:
-    """The count that the report has for each of the `drift_bins`."""
+    """The name of each of the `drift_bins` in reports, where it is a count."""
     return [f"hinge/d_{number:02d}" for number in range(2 * len(DRIFT_EDGES) + 1)]
 
 
@@ -85,7 +85,7 @@ class Mcpo(Clipped, Normalized, AdvancedMethod):
 
     @property
     def penalises_drift(self) -> bool:
-        """Whether the loss has the hinge."""
+        """True if the loss has the hinge."""
         return self.hinge and self.beta > 0
 
     @property
@@ -153,7 +153,7 @@ class Mcpo(Clipped, Normalized, AdvancedMethod):
 
     def _histogram(self, batch: TokenBatch) -> dict[str, tuple[Tensor, Tensor]]:
         d_N = self._drift(batch)[batch.mask_BT & batch.columns["mastered"].bool()[:, None]]
-        # A value on an edge belongs to the inner bin, as a token at the budget itself feels no hinge.
+        # A value on an edge belongs to the inner bin, as the hinge is 0 at the budget itself.
         beyond_N = (d_N.abs()[:, None] > d_N.new_tensor(DRIFT_EDGES) * self.budget(batch)).sum(-1)
         bin_N = beyond_N * d_N.sign().long() + len(DRIFT_EDGES)
         count = bin_N.bincount(minlength=2 * len(DRIFT_EDGES) + 1)
@@ -212,7 +212,7 @@ class McpoExtended(Mcpo):
         return dataclasses.replace(signals, columns=columns), {"delta": delta}
 
     def learn(self, state: State, measured: Mapping[str, float]) -> State:
-        """Move delta towards the target; a step without mastered prompts says nothing."""
+        """Move delta towards the target; a step without mastered prompts leaves it unchanged."""
         share = measured.get("hinge/tokens_active")
         if not self.target_active or share is None:
             return state
@@ -297,9 +297,9 @@ class Reweighted(Mcpo):
     def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
         """mean_i (c_i - p) A_i = p(1 - p)(A+ - A-) of a group with binary rewards: the factor of its gradient of p.
 
-        Without a cut this is mean_i c_i A_i (Eq. 6). A cut leaves advantages whose mean is not 0, and the right
-        answers alone do not show it: at p > 0.5 it is the incorrect ones' that are large. `renormalise` has no closed
-        form, as its factor depends on the batch: the curve then is correct up to that factor.
+        Without a cut this is mean_i c_i A_i (Eq. 6). After a cut the mean advantage is not 0, so that sum over correct
+        answers is not enough: at p > 0.5 it is the incorrect ones that are cut. With `renormalise` the curve is correct
+        up to a factor that depends on the batch.
         """
         weight, cut = super().query_weight(p, rollouts), self.clip_advantage
         if not cut:

@@ -81,7 +81,7 @@ class Disco(PolicyGradient, AdvancedMethod):
         return Signals(advantage_PG, has_gradient_PG), state
 
     def prepare(self, batch: TokenBatch, seed: int) -> Mapping[str, Tensor]:
-        """Coefficient of each score, what makes the linear form's value J's, and K - delta where it is above 0."""
+        """Coefficient of each score, offset from the linear form to J's value, and K - delta where it is above 0."""
         A_B, one_BT = batch.A_BT[:, 0], batch.logp_BT.detach() * 0 + 1
         coefficient_B, offset_B = A_B, A_B * 0
         if self.negatives == "log-mean-exp":
@@ -185,16 +185,16 @@ class Real(PolicyGradient, AdvancedMethod):
         return Signals.of(size_PG * (2 * right_PG.double() - 1) * mixed_P1), state
 
     def prepare(self, batch: TokenBatch, seed: int) -> Mapping[str, Tensor]:
-        """The gradient of the loss with respect to s of each rollout, and what makes the linear form's value its."""
+        """Derivative of the loss with respect to each rollout's s, and the offset from the linear form to its value."""
         A_B, one_BT = batch.A_BT[:, 0], batch.logp_BT.detach() * 0 + 1
         s_B = batch.mean_B(batch.log_ratio_BT).detach()
-        # The rollouts of one group that have one label are a side.
+        # A side is the rollouts of one group with one label.
         side_B = 2 * batch.group_B.unique(return_inverse=True)[1] + (A_B > 0)
         sides_S = s_B.new_zeros(2 * len(s_B))
         exp_B = (-s_B / self.tau * A_B.sign()).exp() * (A_B != 0)
         sum_B, number_B = (sides_S.index_add(0, side_B, x_B)[side_B] for x_B in (exp_B, (A_B != 0).to(s_B.dtype)))
         coefficient_B = -A_B * (1 + number_B) * exp_B / (1 + sum_B)
-        # A group's loss, shared out among the rollouts of its side.
+        # A side's part of the loss, divided equally among its rollouts.
         value_B = A_B.abs() * self.tau * (1 + number_B) * sum_B.log1p() / number_B.clamp(min=1)
         columns = {"coefficient": coefficient_B, "offset": value_B - coefficient_B * s_B}
         return {name: column_B[:, None] * one_BT for name, column_B in columns.items()}

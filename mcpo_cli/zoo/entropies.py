@@ -147,11 +147,11 @@ class RlZvp(Clipped, Standardized, AdvancedMethod):
         return frozenset({"entropy", "current_entropy"} if self.entropy == "current" else {"entropy"})
 
     def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
-        """sqrt(p(1 - p)), as what is added at p = 0 and p = 1 tells no correct answer from an incorrect one."""
+        """sqrt(p(1 - p)): the advantages added at p = 0 and p = 1 cannot separate correct from incorrect answers."""
         return (p * (1 - p)) ** 0.5
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
-        """The column `side` is 1 in groups that are all correct, -1 in those all wrong, 0 where nothing is added."""
+        """The column `side` is 1 in groups that are all correct, -1 in those all wrong, 0 elsewhere."""
         assert step.entropy_PGT is not None
         right_P = (step.p_P == 1) & (self.learns_from != "wrong")
         wrong_P = (step.p_P == 0) & (self.learns_from != "right")

@@ -19,7 +19,7 @@ def remembered(state: State, prompt_P: Tensor, blank: Mapping[str, float]) -> tu
 
     Args:
         prompt_P: the prompts of this step; one may be there twice.
-        blank: names of the numbers, with what they are of a prompt that is new.
+        blank: names of the numbers, with their values for a new prompt.
 
     Returns:
         The state with a row for each prompt (`prompt`, rising), and index_P of this step's; `state` stays as it is.
@@ -98,7 +98,7 @@ class Spo(Clipped, Standardized):
 
 
 RATIO_MAX = 10.0
-"""Where the upper bound itself ends."""
+"""The largest upper bound of the ratio."""
 
 
 def smoothed(new: Tensor, total: Tensor, visit: Tensor) -> Tensor:

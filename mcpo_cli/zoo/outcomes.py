@@ -127,7 +127,7 @@ class MaxRl(Clipped, GroupRelative):
 
 
 def none_of(p: Floats, k: int, rollouts: float, given: int = 0) -> Floats:
-    """The chance that k rollouts, drawn of G - given of which G(1 - p) - given are incorrect, are all wrong."""
+    """The probability that k rollouts, drawn from G - given with G(1 - p) - given incorrect, are all incorrect."""
     chance = p * 0 + 1.0
     for i in range(given, k + given):
         left = 1 - p - i / rollouts
@@ -165,7 +165,7 @@ class PassK(Clipped):
         """Advantages of correct and incorrect rollouts at accuracy p; both 0 where pass@k is certain, or 0."""
         fails = none_of(p, self.k, rollouts)
         s = (fails * (1 - fails)) ** 0.5
-        # The product of a chance that is 0 may be off by rounding; its root is what is compared here.
+        # A probability of 0 may be off by rounding, and s is the root of that error.
         live, divisor = s > 1e-6, s + (s <= 1e-6)
         others_fail = none_of(p, self.k - 1, rollouts, given=1)
         return fails / divisor * live, (fails - others_fail) / divisor * live

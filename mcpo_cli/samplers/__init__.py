@@ -1,4 +1,4 @@
-"""Which prompts a global step rolls. `sampler=NAME` chooses one, `sampler.*` are its options.
+"""Samplers decide which prompts a global step rolls. `sampler=NAME` chooses one, `sampler.*` are its options.
 
 >>> from mcpo_cli.samplers import get
 >>> get("review", share=0.5)

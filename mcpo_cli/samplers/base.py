@@ -1,7 +1,7 @@
-"""The contract of a sampler: which prompts a global step rolls, which finished groups train, and what is remembered.
+"""The contract of a sampler, which chooses the prompts that a step rolls and the finished groups that are trained on.
 
 The training stream of a run is an endless row of problems, addressed by position. A step asks for prompts round by
-round (`draw`) until its batch is full, then reports what came of them (`after`):
+round (`draw`) until its batch is full, then reports the finished groups (`after`):
 
     Request, State -> draw -> Draw (positions)      one round: the problems there get a group of rollouts each
     Group          -> keeps                         whether a finished group may be trained on
@@ -9,8 +9,8 @@ round (`draw`) until its batch is full, then reports what came of them (`after`)
 
 All of these are pure functions: a resumed run calls them again and must draw the same. Chance comes from
 `Request.seed` alone. A state is columns of numbers by name, lists of ints or of floats. Checkpoints hold them as int64
-and float64, so that they come back as they were. They are no tensors because no shipped rule needs one, and planning
-then imports neither torch nor NumPy.
+and float64, so that they come back as they were. They are not tensors: no shipped rule needs one, and planning then
+imports neither torch nor NumPy.
 """
 
 import random
@@ -28,7 +28,7 @@ class Stream(Protocol):
 
     @property
     def distinct(self) -> int:
-        """Number of different problems, each of which comes once in every so many positions; 0 if it is endless."""
+        """Number of different problems, each of which comes once in that many positions; 0 if the stream is endless."""
 
     def numbers(self, positions: Sequence[int]) -> list[int]:
         """The number of the problem at each position, which is the same for the same problem wherever it comes."""
@@ -47,7 +47,7 @@ class Run(Protocol):
 
     @property
     def repeats(self) -> bool:
-        """Whether training problems come again (`tasks.Task.repeats`)."""
+        """True if training problems come again (`tasks.Task.repeats`)."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ class Group:
     p: float
     """Share of correct rollouts."""
     informative: bool
-    """Whether the method wants it under dynamic sampling (`Method.keeps`): for most methods, 0 < p < 1."""
+    """True if the method wants it under dynamic sampling (`Method.keeps`): for most methods, 0 < p < 1."""
     round: int
     """The round of its global step, from 0."""
     kept: bool = True
-    """Whether the sampler keeps it. The first `train.prompts` that are kept make the batch."""
+    """True if the sampler keeps it. The first `train.prompts` that are kept make the batch."""
     _: KW_ONLY
     rollouts: int
     """Number of its rollouts."""
@@ -87,7 +87,7 @@ class Request:
     groups: Sequence[Group]
     """Finished groups of earlier rounds of this step."""
     seed: int
-    """Of a random stream that belongs to this round."""
+    """The seed of this round's random stream."""
     _: KW_ONLY
     rollouts: int
     """Rollouts of each group, or their mean (`train.rollouts`)."""
@@ -117,11 +117,11 @@ class Draw:
     A sampler without a filter draws `Request.prompts`, in one round.
     """
     cursor: int
-    """The position at which the stream goes on."""
+    """The position at which the stream continues."""
     rollouts: tuple[int, ...] | None = None
-    """Rollouts of each position, two or more, `Request.rollouts` on average; None is as many of each.
+    """Rollouts of each position, two or more, `Request.rollouts` on average; None gives each the same.
 
-    Only of a sampler that has `uneven_groups`.
+    Only samplers with `uneven_groups` set it.
     """
 
     @classmethod
@@ -131,7 +131,7 @@ class Draw:
 
     @classmethod
     def with_fresh(cls, request: Request, again: Mapping[int, int]) -> "Draw":
-        """A batch of the problems `again` (number: position), then the next of the stream that are none of them."""
+        """A batch of the problems `again` (number: position), then the next of the stream that are not among them."""
         wanted, cursor, fresh = request.prompts - len(again), request.cursor, list[int]()
         while len(fresh) < wanted:
             ahead = range(cursor, cursor + wanted - len(fresh))
@@ -156,13 +156,13 @@ class Sampler(ABC):
 
     name: ClassVar[str]
     filters: ClassVar[bool] = False
-    """Whether it throws finished groups away and samples others instead, as `method.dynamic_sampling=true`."""
+    """True if it discards finished groups and samples others instead, as `method.dynamic_sampling=true` does."""
     by_outcome: ClassVar[bool] = True
-    """Whether its choices depend on which answers were correct."""
+    """True if its choices depend on which answers were correct."""
     needs_repeats: ClassVar[bool] = False
-    """Whether it does nothing where no problem comes twice."""
+    """True if it has no effect where no problem comes twice."""
     uneven_groups: ClassVar[bool] = False
-    """Whether it gives prompts different numbers of rollouts; such a one cannot filter.
+    """True if it gives prompts different numbers of rollouts; such a sampler cannot filter.
 
     It needs `backend=local` and a method with `Method.uneven_groups`.
     """
@@ -172,7 +172,7 @@ class Sampler(ABC):
         """The positions of one round. Before the first step the state is empty."""
 
     def keeps(self, group: Group) -> bool:
-        """Whether `group` may be trained on. Only asked where the sampler `filters`."""
+        """True if `group` may be trained on. Only called if the sampler `filters`."""
         return group.informative
 
     def after(self, finished: Finished, state: State) -> State:

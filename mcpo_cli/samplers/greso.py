@@ -12,7 +12,7 @@ LEAST_KEPT = 0.01
 LOWEST, HIGHEST = 0.05, 0.95
 """Bounds of the exploration probabilities (released code: `min_p`, `max_p`)."""
 SHARE_EASY = 1 / 3
-"""Of the target, what may be all correct; the rest may be all wrong, as these change more often (released code)."""
+"""Share of `target` for all-correct groups; the rest is for all-wrong ones, which change more often (released code)."""
 MARGIN = 1.25
 """A later round asks for this many times what it expects to need (released code)."""
 SMALLEST = 0.25
@@ -28,7 +28,7 @@ class Streak(NamedTuple):
     wrong: int
 
     def then(self, p: float) -> "Streak":
-        """With a group of accuracy `p` more."""
+        """The streak after another group, of accuracy `p`."""
         return Streak(self.right + 1 if p == 1 else 0, self.wrong + 1 if p == 0 else 0)
 
 

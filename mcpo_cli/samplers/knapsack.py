@@ -15,7 +15,7 @@ class Evidence(NamedTuple):
     """The latest rollouts of a problem."""
 
     right: float = 0.0
-    """How many of them were correct; a fraction where only a part of an older group is still among them."""
+    """Number of correct ones; a fraction where only a part of an older group is still among them."""
     rollouts: int = 0
 
     @property
@@ -24,13 +24,13 @@ class Evidence(NamedTuple):
         return self.right / self.rollouts
 
     def then(self, right: int, rollouts: int, most: int) -> "Evidence":
-        """With a later group; of older rollouts as many stay as `most` leaves room for, in equal shares."""
+        """The evidence after a later group; older rollouts fill the room that `most` leaves, at their success rate."""
         kept = min(self.rollouts, max(most - rollouts, 0))
         return Evidence(self.right * kept / max(self.rollouts, 1) + right, kept + rollouts)
 
 
 def gain(p: float, rollouts: int) -> float:
-    """What one rollout more than `rollouts` adds to the value of a prompt with success rate `p`.
+    """The increase of the value of a prompt with success rate `p` by one rollout more than `rollouts`.
 
     The value is P(both outcomes occur) times InfoGain, (1 - p^N - (1 - p)^N) p (1 - p)^2.
     """
@@ -38,9 +38,9 @@ def gain(p: float, rollouts: int) -> float:
 
 
 def give(counts: list[int], among: Sequence[int], budget: int, most: int, rank: Callable[[int], float]) -> int:
-    """One rollout at a time to the lowest `rank` of the prompts `among`, up to `most` each; what is left of `budget`.
+    """Give rollouts one by one to the prompt of `among` with the lowest `rank`, up to `most` each; returns the rest.
 
-    Of equals the first one is served. The largest sum of values, where `rank` is minus a `gain`: gains fall with N.
+    Of equals the first one gets it. If `rank` is minus the `gain`, the sum of values is the largest: gains fall with N.
     """
     queue = [(rank(index), index) for index in among if counts[index] < most]
     heapify(queue)
@@ -112,7 +112,7 @@ class Knapsack(Sampler):
         spare = max(left - sum(self._enough(p) for p in mixed.values()), 0)
         left += give(counts, unsolved, spare, self.most, counts.__getitem__) - spare
         left = give(counts, [*mixed], left, self.most, lambda index: -gain(mixed[index], counts[index]))
-        # What `most` shuts out: any other prompt has room for it.
+        # The rollouts that `most` excludes above go to any other prompt with room.
         give(counts, range(len(rates)), left, self.most, counts.__getitem__)
         return counts
 

@@ -1,4 +1,4 @@
-"""Positive-negative pairing: prompts that are seldom right beside as many that are seldom wrong."""
+"""Positive-negative pairing: prompts that are seldom right, with as many that are seldom wrong."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple

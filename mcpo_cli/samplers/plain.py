@@ -38,10 +38,10 @@ class Refill(Sampler):
 
 
 def of_option(dynamic_sampling: bool) -> Sampler:
-    """The sampler of a method's option."""
+    """The sampler that `method.dynamic_sampling` chooses."""
     return Refill() if dynamic_sampling else Uniform()
 
 
 def is_of_option(sampler: Sampler) -> bool:
-    """Whether a method's option chooses it."""
+    """True if it is a sampler that `method.dynamic_sampling` can choose."""
     return type(sampler) in (Uniform, Refill)

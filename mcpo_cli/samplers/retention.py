@@ -1,8 +1,8 @@
 """Samplers that bring mastered prompts back, so that they stay so: review on a schedule, and replay at random.
 
 A prompt is mastered when all rollouts of its group were correct. Both take at most a share of each batch, in place of
-fresh prompts: a step samples as many rollouts as without them. The fresh prompts that give way are not lost, the
-stream goes on where it stopped.
+fresh prompts: a step samples as many rollouts as without them. The fresh prompts that give way are not lost: the
+stream continues where it stopped.
 """
 
 from dataclasses import dataclass

@@ -40,7 +40,7 @@ def closed(task: Task) -> ClosedTask:
     """Returns `task` if a model can be built from scratch for it.
 
     Raises:
-        ConfigError: it has no vocabulary of its own.
+        ConfigError: it does not have its own vocabulary.
     """
     if isinstance(task, ClosedTask) and task.vocabulary:
         return task

@@ -73,9 +73,9 @@ class Task(ABC):
     grader: ClassVar[str]
     """The grader of `mcpo_cli.grading` that judges the answers."""
     reasons: ClassVar[bool] = False
-    """Whether responses should reason, so that a bare correct answer is suspicious."""
+    """True if responses should reason, so that a bare correct answer is suspicious."""
     judged_apart: ClassVar[bool] = True
-    """Whether training judges in processes apart, with limits of time and memory (`grading.Pool`).
+    """True if training judges in separate processes, with limits of time and memory (`grading.Pool`).
 
     A grader that needs no heavy library and always ends can judge in the training process.
     """
@@ -94,7 +94,7 @@ class Task(ABC):
 
     @property
     def is_here(self) -> bool:
-        """Whether its problems can be had at once: without network, and without minutes of work."""
+        """True if its problems are available at once: without network, and without minutes of work."""
         return True
 
     @property
@@ -104,7 +104,7 @@ class Task(ABC):
 
     @property
     def repeats(self) -> bool:
-        """Whether training problems come again, epoch by epoch."""
+        """True if training problems come again, epoch by epoch."""
         return True
 
     @property
@@ -152,7 +152,7 @@ class Task(ABC):
 
     @property
     def needs_chat_template(self) -> bool:
-        """Whether prompts need a tokenizer with a chat template."""
+        """True if prompts need a tokenizer with a chat template."""
         return False
 
     def turn(self, problem: Problem) -> str:
@@ -233,7 +233,7 @@ class ClosedTask(GeneratedTask):
 
     grader = "exact"
     one_right_response: ClassVar[bool] = True
-    """Whether the gold is the only correct response, so that its probability is the policy's expected accuracy."""
+    """True if the gold is the only correct response, so that its probability is the policy's expected accuracy."""
     judged_apart = False
     words: ClassVar[tuple[str, ...]]
     """The words of prompts and answers, without `EOS` and `BLANK`; with the space among them, each is a character."""

@@ -15,8 +15,8 @@ from mcpo_cli.tasks.base import ClosedTask, GeneratedTask, Limits
 
 HELD_OUT_RULE = f"a problem is held out if its text hashes to 0 modulo {HELD_OUT_SHARE}, and only then"
 PATIENCE = 20_000
-"""Draws in a row without any problem after which `DrawnTask` reports that its options allow none; without a new one,
-HELD_OUT_SHARE times as many."""
+"""After this many draws in a row without any problem, or HELD_OUT_SHARE times as many without a new one, `DrawnTask`
+reports how many its options allow."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class DrawnTask(GeneratedTask):
         return {tier: count if (held := self._held_out(tier, count)) is None else len(held) for tier in self.tier_names}
 
     def holds_out(self, problem: Problem) -> bool:
-        """Whether `problem` is evaluated and never trained on; its text alone decides."""
+        """True if `problem` is evaluated and never trained on; its text alone decides."""
         return held_out(problem)
 
     def _drawn(self, draw: Callable[[random.Random], Problem], rng: random.Random, *, held: bool) -> Iterator[Problem]:
@@ -135,7 +135,7 @@ class DrawnTask(GeneratedTask):
         """`count` problems of `draw` with different texts: held-out ones for a tier, else training problems.
 
         Raises:
-            ConfigError: so many draws in a row had none that is new; it names the `option` that asks for `count`.
+            ConfigError: too many draws in a row found no new problem; it names the `option` that asks for `count`.
         """
         distinct, missed, held = dict[str, Problem](), 0, option == "eval.problems"
         while len(distinct) < count:

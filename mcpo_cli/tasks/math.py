@@ -219,7 +219,7 @@ class Math(TextTask):
         return [self._declared(name, role) for name, role in named if self._is_own(name)]
 
     def _is_own(self, name: str) -> bool:
-        """Whether `name` is a file of the user's, or the problems held out of one."""
+        """True if `name` is a user's file, or the problems held out of one."""
         return files.is_name(name) or (name == HELD_OUT and files.is_name(self.data))
 
     def _declared(self, name: str, role: Role) -> Dataset:

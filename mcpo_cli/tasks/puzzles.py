@@ -15,7 +15,7 @@ from mcpo_cli.tasks.drawn import RandomTask, ordered
 MOST = 5
 """Most numbers of a problem."""
 LARGEST = 99
-"""Largest number or target; each has a token of its own."""
+"""Largest number or target; each has its own token."""
 COLON, EQUALS = ":", "="
 TIERS = {"n3": (3, 3), "n4": (4, 4), "n5": (5, 5)}
 """Least and most numbers given in each held-out tier."""

@@ -151,7 +151,7 @@ class RlZvp(Clipped, Standardized, AdvancedMethod):
         return (p * (1 - p)) ** 0.5
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
-        """The column `side` is 1 in groups that are all correct, -1 in those all wrong, 0 elsewhere."""
+        """The column `side` is 1 in all-correct groups, -1 in all-wrong ones, and 0 where no advantage is added."""
         assert step.entropy_PGT is not None
         right_P = (step.p_P == 1) & (self.learns_from != "wrong")
         wrong_P = (step.p_P == 0) & (self.learns_from != "right")

@@ -47,7 +47,7 @@ class Grader(Protocol):
     """The interface of a grader, which is a module or an object. Only worker processes import it, so it may be heavy.
 
     It may also have `evaluates(gold) -> bool`: whether grading against a gold evaluates texts as programs. Then each
-    answer is graded in a fork of its own; what it needs is loaded by this function, before the fork.
+    answer is graded in a separate fork, before which this function loads whatever grading needs.
     """
 
     def version(self) -> str:

@@ -77,7 +77,7 @@ def marked(response: str) -> Marked | None:
 
 
 def given(response: str, extracted: bool) -> tuple[str, ...]:
-    """The answers that a response marks, or else the whole of it, as if it is an answer that was `extracted`."""
+    """The answers that a response marks; the whole of it if it marks none, or is an answer that was `extracted`."""
     found = None if extracted else marked(response)
     return found.answers if found else (response.strip(),)
 
@@ -150,5 +150,5 @@ def bare(line: str) -> str:
 
 
 def _matters(text: str) -> bool:
-    """Whether `text` next to an answer may be part of it."""
+    """True if `text` next to an answer may be part of it."""
     return CHOICE.search(text) is not None or any(map(str.isdigit, text))

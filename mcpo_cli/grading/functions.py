@@ -1,7 +1,7 @@
 """Python functions of users as graders and rewards: `FILE.py:FUNCTION`, called as `function(problem, response, gold)`.
 
-It returns a number, the reward. As a grader, a response is correct if that is at least 1 (so that True is). The file is
-loaded alone, in grading processes only: what it imports must be installed, and its hash identifies it.
+It returns a number, the reward. As a grader, it calls a response correct if that is at least 1, as `True` is. The file
+is loaded alone, in grading processes only: what it imports must be installed, and its hash identifies it.
 """
 
 import ast
@@ -57,7 +57,7 @@ class Function:
 
 
 def is_function(grader: str) -> bool:
-    """Whether `grader` names a function in a file rather than a registered grader."""
+    """True if `grader` names a function in a file rather than a registered grader."""
     return REFERENCE.fullmatch(grader) is not None
 
 
@@ -79,10 +79,10 @@ def question(grader: str, problem: str, gold: str) -> str:
 def check(setting: str, reference: str) -> None:
     """Check, without running it, that the file of `reference` can be parsed and has a function of three arguments.
 
-    setting: what names it, for the message.
+    setting: the setting that names it, for the message.
 
     Raises:
-        ConfigError: it does not.
+        ConfigError: the file cannot be parsed, or lacks such a function.
     """
     file, name = file_of(reference), _split(reference)[1]
     try:
@@ -145,7 +145,7 @@ def _split(reference: str) -> tuple[str, str]:
 
 
 def _blamed(reference: str, error: BaseException) -> str:
-    """The function, its line at which `error` left it, and the error."""
+    """The function, the last line of its file that `error` passed, and the error."""
     file = str(file_of(reference))
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
     where = f", line {lines[-1]}" if lines else ""

@@ -29,8 +29,8 @@ its order with names or units: `a = 1, b = 2`. A decimal gold, `0.714`, equals a
 
 The rest follows math-verify: percent signs and units may be omitted, `27.0` is 27, `073` is 73, floats are compared at
 six decimals or three significant digits, whichever is finer, `x = 42` is 42, `a \approx b` is a. A number in a base
-must have the gold's digits and, if both name a base, the gold's base. A prediction (`extracted`) that is no expression
-is searched for one as math-verify does, so it may be a whole sentence.
+must have the gold's digits and, if both name a base, the gold's base. A prediction (`extracted`) that is not an
+expression is searched for one as math-verify does, so it may be a whole sentence.
 """
 
 import re
@@ -130,7 +130,7 @@ def version() -> str:
 
 
 def _splits(answer: str) -> bool:
-    r"""Whether words in a \text{} separate two numbers, or are next to one number and contain another."""
+    r"""True if words in a \text{} separate two numbers, or are next to one number and contain another."""
     for words in TEXT.finditer(answer):
         before = _DIGIT.search(answer[: words.start()])
         after = _DIGIT.search(_EXPONENT.sub("", answer[words.end() :]))
@@ -154,7 +154,7 @@ def _inconsistent(answer: str) -> bool:
 
 
 def _denied(answer: str) -> bool:
-    """Whether words take an answer back; an option's own text, as in `(E) cannot be determined`, does not."""
+    """True if words take an answer back; an option's own text, as in `(E) cannot be determined`, does not."""
     words = plain(answer)
     text = _OPTION_TEXT.match(words)
     return bool(_DENIES.search(words)) and not (text and not _JUDGES.match(text[1]))
@@ -188,7 +188,7 @@ def hedge(gold: str, answer: str) -> str:
 
 
 def same_text(gold: str, answer: str) -> bool:
-    """Whether two texts are equal up to case, decoration and a decimal comma."""
+    """True if two texts are equal up to case, decoration and a decimal comma."""
     return _key(gold) == _key(answer)
 
 
@@ -202,7 +202,7 @@ def _bare(text: str) -> str:
 
 @lru_cache(maxsize=512)
 def same(gold: str, answer: str) -> bool:
-    """Whether two texts have the same value; `answer` may end with a unit."""
+    """True if two texts have the same value; `answer` may end with a unit."""
     if same_text(gold, answer):
         return True
     if (wanted := bases(gold)) and (named := bases(answer)) and wanted != named:
@@ -242,7 +242,7 @@ def share_of(text: str) -> list[Any]:
 
 
 def same_parts(gold: str, answer: str) -> bool:
-    """Whether `answer` has the values of a list `gold` in its order, with names or units: a = 1, b = 2 for 1, 2."""
+    """True if `answer` has the values of a list `gold` in its order, with names or units: a = 1, b = 2 for 1, 2."""
     wanted = gold[1:-1] if re.fullmatch(r"\([^()]*\)", gold) else gold
     golds, values = wanted.split(","), unnamed(answer)
     if len(golds) != len(values) or len(golds) < 2 or re.search("[=:<>]", gold) or ", ".join(values) == answer:
@@ -279,7 +279,7 @@ def one_answer(gold: str, found: Marked) -> tuple[str, bool]:
 
 
 def evaluated(gold: str, answer: str) -> bool:
-    """Whether `answer`, which has the value of `gold`, is evaluated."""
+    """True if `answer`, which has the value of `gold`, is evaluated."""
     given, number = set(OPERATION.findall(gold)), literal(read(gold))
     return any(
         (said == answer or same(gold, said))
@@ -301,7 +301,7 @@ def compared(gold: str, answer: str) -> Status:
 
 
 def grade(gold: str, response: str, extracted: bool) -> Verdict:
-    """Whether the answer of `response` has the value of `gold`, by the rules in the module docstring."""
+    """The verdict: has the answer of `response` the value of `gold`, by the rules in the module docstring?"""
     if (wanted := gold_of(gold)) is None:
         return Verdict("infra_error", detail="the gold answer cannot be parsed")
     found = marked(response)

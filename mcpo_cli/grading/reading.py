@@ -93,7 +93,7 @@ def search(text: str, targets: tuple[Any, ...] = _EVERYTHING) -> Value:
 
 
 def equal(gold: Value, answer: Value, **options: Any) -> bool:
-    """Whether math-verify calls two values equal, small numbers also to three significant digits; not symmetric."""
+    """True if math-verify calls two values equal, small numbers also to three significant digits; not symmetric."""
     if not options and (known := _quick(gold, answer)) is not None:
         return known
     options = {"timeout_seconds": None, "allow_set_relation_comp": True, **options}
@@ -135,7 +135,7 @@ def _renamed(gold: Value, answer: Value) -> Value:
 
 
 def rounds_to(gold: Value, answer: Value) -> bool:
-    """Whether `gold` is a decimal, and `answer` is a number without decimals that rounds to it."""
+    """True if `gold` is a decimal, and `answer` is a number without decimals that rounds to it."""
     shown = _DECIMAL.fullmatch(gold[-1]) if is_expression(tuple(gold)) else None
     if not shown or len("".join(shown.groups()).lstrip("0")) < SIGNIFICANT:
         return False
@@ -148,7 +148,7 @@ def rounds_to(gold: Value, answer: Value) -> bool:
 
 
 def _is_polynomial(value: Expr) -> bool:
-    """Whether `value` consists of symbols, rationals, sums, products and small powers, with at least one symbol."""
+    """True if `value` consists of symbols, rationals, sums, products and small powers, with at least one symbol."""
     parts = list(islice(preorder_traversal(value), LARGEST_POLYNOMIAL + 1))
     powers = [part.exp for part in parts if isinstance(part, Pow)]
     return (
@@ -198,7 +198,7 @@ def read(text: str, units: bool = True) -> tuple[Any, ...]:
 
 
 def _union(texts: list[str]) -> tuple[Any, ...]:
-    """The union of the sets in `texts`, one of them an inequality or an interval; empty if a text is no set."""
+    """The union of the sets in `texts`, one of them an inequality or an interval; empty if a text is not a set."""
     values = [read(text)[:1] for text in texts] if len(texts) > 1 else []
     sets = [_set(value[0]) for value in values if value]
     if not any(map(several, values)) or len(sets) < len(texts) or None in sets:
@@ -217,12 +217,12 @@ def _set(value: Any) -> Set | None:
 
 
 def is_expression(value: tuple[Any, ...]) -> bool:
-    """Whether `value` holds a parsed expression, not only text."""
+    """True if `value` holds a parsed expression, not only text."""
     return bool(value) and not isinstance(value[0], str)
 
 
 def several(value: tuple[Any, ...]) -> bool:
-    """Whether `value` has more than one value: a set, a tuple, an interval or an inequality."""
+    """True if `value` has more than one value: a set, a tuple, an interval or an inequality."""
     first = value[0] if value else None
     if isinstance(first, Eq):
         first = first.rhs
@@ -234,7 +234,7 @@ def several(value: tuple[Any, ...]) -> bool:
 
 
 def literal(value: tuple[Any, ...]) -> bool:
-    r"""Whether `value` is a written-out number or an equation with one: `42`, `\frac{84}{2}`, `x = 42`."""
+    r"""True if `value` is a written-out number or an equation with one: `42`, `\frac{84}{2}`, `x = 42`."""
     first = value[0] if value else None
     if isinstance(first, Eq) and isinstance(first.lhs, Symbol | AppliedUndef):
         first = first.rhs

@@ -27,7 +27,7 @@ def random_rewards(correct_PG: "Tensor", seed: int, step: int, first: int) -> "T
 
     Args:
         correct_PG: only its shape and type are used.
-        first: index of the first prompt among those of the global step; each prompt has a random stream of its own.
+        first: index of the first prompt among those of the global step; each prompt has its own random stream.
     """
     P, G = correct_PG.shape
     coins = [random.Random(stream(seed, "reward", step, first + i)).choices((0, 1), k=G) for i in range(P)]

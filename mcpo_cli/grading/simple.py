@@ -124,7 +124,7 @@ def _integer(gold: str, response: str, extracted: bool) -> Verdict:
 
     An integer is an optional minus sign and at most 18 ASCII digits without leading zeros; one final full stop (`7.`)
     is ignored, because sentences end with one. Anything else is unparsable: `+7`, `7.0`, `$7$`, `7 apples`, `07`,
-    digits of other scripts. Nothing is evaluated: `3 + 4` is no answer to itself.
+    digits of other scripts. Expressions are not evaluated: `3 + 4` is unparsable.
     """
     found = _INTEGER.fullmatch(response.rpartition("=")[2].strip())
     if found is None:
@@ -153,7 +153,7 @@ def _answer_is(gold: str, response: str, extracted: bool) -> Verdict:
 
 
 def _palindrome(gold: str, response: str, extracted: bool) -> Verdict:
-    """Whether the response is a palindrome of all the gold's letters; any such palindrome is correct.
+    """Correct if the response is any palindrome of all the gold's letters.
 
     The rule of `palindrome_generation` in reasoning-gym (https://github.com/open-thought/reasoning-gym).
     """
@@ -166,10 +166,10 @@ class _NoExpressionError(ValueError):
 
 
 def _countdown(gold: str, response: str, extracted: bool) -> Verdict:
-    """Whether an expression reaches a target from given numbers, each used at most once; the arithmetic is exact.
+    """Correct if an expression reaches a target from given numbers, each used at most once; the arithmetic is exact.
 
     The gold `3 5 8 : 24` means "24 from 3, 5 and 8". A response is an infix expression of numbers, `+ - * /` and
-    parentheses; a fraction on the way is allowed. `= 24` may follow it. Unparsable if it is no expression.
+    parentheses; a fraction on the way is allowed. `= 24` may follow it. Unparsable if it is not an expression.
 
     Raises:
         ValueError: the gold has no numbers or no target.

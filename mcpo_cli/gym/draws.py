@@ -1,6 +1,6 @@
 """Draws problems of reasoning-gym: `python -m mcpo_cli.gym.draws`, started by `sets.py`.
 
-Standard input has `{"set", "config", "count"}`; standard output gets the entries as a list, or a complaint as a text.
+Standard input has `{"set", "config", "count"}`; standard output gets the entries as a list, or a complaint as a string.
 """
 
 import json
@@ -21,11 +21,11 @@ TRIED = 20
 
 
 class Unusable(Exception):
-    """Why a set cannot be drawn."""
+    """A set cannot be drawn, for the reason in the message."""
 
 
 def entries(name: str, config: dict[str, Any], count: int) -> list[dict[str, Any]]:
-    """At most `count` entries with different questions, as they are once they have been written down as JSON.
+    """At most `count` entries with different questions, as they are after a round trip through JSON.
 
     Raises:
         Unusable: no such set or option, or a verifier that gives no verdicts.
@@ -62,7 +62,7 @@ def main() -> None:
     """Answer the request on standard input."""
     request = json.load(sys.stdin)
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever the package prints is no part of the answer
+    os.dup2(2, 1)  # what the package prints is not part of the answer
     try:
         found: list[dict[str, Any]] | str = entries(request["set"], request["config"], request["count"])
     except Unusable as why:

@@ -1,11 +1,11 @@
-"""The verifiers of reasoning-gym (https://github.com/open-thought/reasoning-gym), each of the set that a problem is of.
+"""Judges by the verifiers of reasoning-gym (https://github.com/open-thought/reasoning-gym), one for each set.
 
 The gold is `{"set", "config", "entry"}` as JSON: the entry has question, answer and what else its verifier needs. Many
 verifiers score partly correct answers; only the full score of 1 is correct here. The answer is what the response marks
 (see `extract.py`), else the whole response, as with `exact`.
 
-Some verifiers evaluate the answer as Python: `guard.py` says what may reach them, and each answer is judged in a fork
-of its own. That takes some 7 ms of CPU time, so the others, which only read the answer, are called in place.
+Some verifiers evaluate the answer as Python: `guard.py` says what may reach them, and each answer is judged in a
+separate fork. A fork takes some 7 ms of CPU time, so the other verifiers, which only read the answer, run in place.
 """
 
 import json
@@ -23,7 +23,7 @@ from mcpo_cli.gym import guard
 
 NAN = re.compile("nan", re.IGNORECASE)
 TAKE_NAN = frozenset({"complex_arithmetic", "number_sorting"})
-"""Sets of numbers whose verifier takes NaN for any of them: no difference from it is above a tolerance."""
+"""Sets whose verifier accepts NaN for any number, because a difference from NaN never exceeds a tolerance."""
 
 
 def version() -> str:
@@ -32,7 +32,7 @@ def version() -> str:
 
 
 def evaluates(gold: str) -> bool:
-    """Whether the problem's verifier evaluates as Python; it is made here, before the fork that uses it."""
+    """True if the problem's verifier evaluates Python; the verifier is made here, before the fork that uses it."""
     problem = json.loads(gold)
     if problem["set"] not in guard.GUARDS:
         return False
@@ -53,7 +53,7 @@ def grade(gold: str, response: str, extracted: bool) -> Verdict:
     verifier = _verifier(problem["set"], json.dumps(problem["config"]))
     try:
         score = verifier.score_answer(answers[-1], problem["entry"])
-    except (MemoryError, RecursionError):  # the worker has verdicts of its own for these
+    except (MemoryError, RecursionError):  # the worker has its own verdicts for these
         raise
     except Exception as error:
         return Verdict("wrong", answers[-1], f"the verifier raised {type(error).__name__}: {error}"[:200])

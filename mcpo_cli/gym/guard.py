@@ -1,8 +1,8 @@
 """Texts that may reach a verifier of reasoning-gym which evaluates them as Python (`eval`, sympy's `parse_expr`).
 
-Such a verifier would run a response as a program. So each of its texts must first be made of the few words that its set
-needs: no attribute, text, index or keyword can be written with them, and no name that is not listed. What they can
-still write is arithmetic without end (`9**9**9`): the pool's limits of time and memory stop that.
+Such a verifier would run a response as a program. So each of its texts must consist of the few words that its set
+needs. These cannot spell an attribute, a string, an index, a keyword or a name that is not listed. They can still spell
+endless arithmetic (`9**9**9`), which the pool's limits of time and memory stop.
 
 `tests/unit/test_guard.py` finds every set whose verifier evaluates, and fails if one is missing here.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 _NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+"
 _SPACE = r"[ \t\r\n]"
-_SYMBOL = r"[A-MPRT-Za-z][0-9]?"  # one letter, but for sympy's N, O, Q and S, which are no symbols
+_SYMBOL = r"[A-MPRT-Za-z][0-9]?"  # one letter, but for sympy's N, O, Q and S, which are not symbols
 _FUNCTIONS = (
     *("sin", "cos", "tan", "cot", "sec", "csc", "asin", "acos", "atan", "acot"),
     *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp", "log", "ln", "sqrt", "abs", "Abs", "pi"),
@@ -29,10 +29,10 @@ class Guard:
     longest: int
     """Most characters of a text."""
     evaluated: tuple[str, ...]
-    """What the verifier evaluates: the `response`, the problem's `answer`, or a field of the problem's metadata."""
+    """The texts that the verifier evaluates: `response`, the problem's `answer`, or a field of its metadata."""
 
     def objection(self, text: str) -> str:
-        """Why `text` must not be evaluated; empty if it may."""
+        """The reason why `text` must not be evaluated; empty if it may."""
         if len(text) > self.longest:
             return f"longer than {self.longest} characters"
         at = 0
@@ -79,7 +79,7 @@ class UnsafeGold(ValueError):
 
 
 def objection(name: str, response: str, entry: Mapping[str, Any]) -> str:
-    """Why the verifier of the set `name` must not be given `response`; empty if it may.
+    """The reason why the verifier of the set `name` must not be given `response`; empty if it may.
 
     Raises:
         UnsafeGold: the problem `entry` itself must not be evaluated.

@@ -1,10 +1,10 @@
 """Data sets that the package reasoning-gym generates (https://github.com/open-thought/reasoning-gym): no download.
 
-`reasoning_gym:NAME` is a training set, `reasoning_gym:NAME:held_out` the benchmark of what is held out of it. Both come
-of the same draws, in which equal questions count once; the text of a question alone decides which of them has it, so
-they share none. A problem's gold is what its verifier needs (`grader.py`), not an answer.
+`reasoning_gym:NAME` is a training set, `reasoning_gym:NAME:held_out` the benchmark that is held out of it. Both come
+from the same draws, in which equal questions count once; the text of a question alone decides which of the two has it,
+so they share none. A problem's gold is what its verifier needs (`grader.py`), not an answer.
 
-Drawing happens in a process of its own (`draws.py`): some sets depend on the order in which Python's sets are read,
+Drawing happens in a separate process (`draws.py`): some sets depend on the order in which Python's sets are read,
 and the package takes seconds to import. Draws are kept in MCPO_HOME/cache/reasoning-gym.
 """
 
@@ -39,7 +39,7 @@ EVALUATED = 200
 
 
 def role(name: str) -> Role | None:
-    """What a set called `name` would be for; None if the name is of another kind."""
+    """The role of a set called `name`; None if the name is of another kind."""
     if not name.removeprefix(PREFIX).removesuffix(SUFFIX).isidentifier() or not name.startswith(PREFIX):
         return None
     return "benchmark" if name.endswith(SUFFIX) else "train"
@@ -136,7 +136,7 @@ def _draws(own: str, config: tuple[str, ...], count: int) -> list[dict[str, Any]
     request = json.dumps({"set": own, "config": options(config), "count": count}, sort_keys=True)
     key = hashlib.sha256(f"{VERSION} {request}".encode()).hexdigest()[:12]
     kept = home() / "cache" / "reasoning-gym" / f"{own}-{key}.json"
-    with suppress(FileNotFoundError, ValueError):  # a damaged file is drawn anew
+    with suppress(FileNotFoundError, ValueError):  # a damaged file is drawn again
         return _entries(kept)
     kept.parent.mkdir(parents=True, exist_ok=True)
     part = kept.with_suffix(f".{os.getpid()}.part")
@@ -147,7 +147,7 @@ def _draws(own: str, config: tuple[str, ...], count: int) -> list[dict[str, Any]
 
 
 def _entries(kept: Path) -> list[dict[str, Any]]:
-    """What a file of draws holds, the checksum of the rest in its first line. Raises ValueError if it is damaged."""
+    """The content of a file of draws, after its first line, the checksum. Raises ValueError if it is damaged."""
     said, _, drawn = kept.read_text(encoding="utf-8").partition("\n")
     if said != _checksum(drawn):
         raise ValueError(f"{kept} is damaged")
@@ -163,7 +163,7 @@ def _installed() -> None:
     """Raises ConfigError if the package is missing or of another version."""
     fix = extras.command("gym")
     try:
-        # It has no wheel, so it may be missing where the other one is there.
+        # pycosat has no wheel, so it may be missing where reasoning-gym is installed.
         version("pycosat")
         found = version("reasoning-gym")
     except PackageNotFoundError as error:
@@ -177,7 +177,7 @@ def _installed() -> None:
 
 
 def _asked(own: str, request: str) -> str:
-    """What `draws.py` answers. Raises ConfigError for its complaint, or if it fails."""
+    """The answer of `draws.py`. Raises ConfigError for its complaint, or if it fails."""
     path = [str(Path(mcpo_cli.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, "-P", "-m", "mcpo_cli.gym.draws"],

@@ -58,7 +58,7 @@ class Gym(TextTask, ClosedTask):
 
     @property
     def in_words(self) -> bool:
-        """Whether the task is asked in words, of an existing model."""
+        """True if the task is asked in words, of an existing model."""
         return self.form == "words"
 
     @property

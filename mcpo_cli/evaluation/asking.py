@@ -1,4 +1,4 @@
-"""Prompts of the problems of a benchmark: in the template of the settings, or those of their own task."""
+"""Prompts of a benchmark's problems: in the template of the settings, or those of the problems' task."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from mcpo_cli.tasks.base import Messages
 from mcpo_cli.tokenization import TEXT, prompt_ids
 
 PLACEHOLDER = Problem("{problem}", "")
-"""Stands for any problem where a way of asking is shown or compared."""
+"""A placeholder for any problem, to show or compare ways of asking."""
 TASK_TOKENS = 256
 """Most tokens of a response to a task's own problems, for a model that was not trained on them. Models that do not find
 the end of a response would fill their window with every sample."""
@@ -26,7 +26,7 @@ class ByTemplate:
 
     template: Template
     chat: bool
-    """Whether the model's chat template wraps it."""
+    """True if the model's chat template wraps it."""
     stops: tuple[str, ...] = ()
     max_tokens: int | None = None
 

@@ -1,4 +1,4 @@
-"""The effective protocol of an evaluation, after which its result is named."""
+"""The effective protocol of an evaluation, whose hash names the result."""
 
 import re
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class Protocol:
 
     @property
     def chat(self) -> bool:
-        """Whether the model's chat template wraps the prompt."""
+        """True if the model's chat template wraps the prompt."""
         return asking.by_settings(self.settings, self.model).chat
 
     @property

@@ -30,7 +30,7 @@ class Answer:
     gold: str
     text: str
     extracted: bool
-    """Whether `text` is the bare answer rather than a whole response."""
+    """True if `text` is the bare answer rather than a whole response."""
 
 
 def read(path: Path) -> list[Answer]:

@@ -166,7 +166,7 @@ def _drawn(target: Path, benchmark: str, problems: Sequence[Problem]) -> list[Dr
 
 
 def _covers(results: Results, benchmarks: Sequence[Benchmark]) -> bool:
-    """Whether a grading covers exactly these benchmarks with their own graders and graded every answer."""
+    """True if a grading covers exactly these benchmarks with their own graders and graded every answer."""
     wanted = {one.name: (one.digest, one.grader) for one in benchmarks}
     covered = {name: (one["digest"], one["grader"].split()[0]) for name, one in results["benchmarks"].items()}
     return covered == wanted and not any(one["metrics"]["infra_error"] for one in results["benchmarks"].values())

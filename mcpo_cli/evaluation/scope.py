@@ -45,7 +45,7 @@ def subject(model: str, revision: str) -> Subject:
             facts = resolve(model, revision or None)
         except ConfigError as error:
             hint = "" if "/" in model or not runs else f"; no run of {location()} has that prefix either"
-            # A path can be no run's id.
+            # A path cannot be a run's id.
             fix = error.fix or (None if "/" in model else "mcpo runs list")
             raise ConfigError(f"{error.message}{hint}", fix=fix, code=error.code) from error
         if is_folder:

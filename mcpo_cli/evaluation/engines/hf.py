@@ -55,7 +55,7 @@ def finite(logits_BV: Tensor) -> Tensor:
     """`logits_BV`.
 
     Raises:
-        RunFailed: a row has NaN or infinity, so whatever token were drawn of it, the model has not said it.
+        RunFailed: a row has NaN or infinity, so a token drawn from it would not be the model's.
     """
     if not logits_BV.amax(-1).isfinite().all():
         raise RunFailed(

@@ -86,7 +86,7 @@ class Local:
         ]
         most, device = max(limits), self.policy.device
         prompts = [torch.tensor(prompt) for prompt, _, _ in groups]
-        # Of a seed, the first quantiles are the same whatever the length.
+        # The first quantiles of a seed do not depend on the length.
         uniform_PGT = np.stack([[np.random.default_rng(seed).random(most) for seed in seeds] for _, seeds, _ in groups])
         stop_ids = [token for token in self.sampling.stop_ids if token < len(self.tokenizer)]
         drawn = drawn_by(

@@ -59,7 +59,7 @@ def of_file(path: str, role: Role) -> Dataset:
 
 
 def is_dataset(name: str, role: Role) -> bool:
-    """Whether `name` is a data set in `role`."""
+    """True if `name` is a data set in `role`."""
     known = _generated(name) or registry().get(name)
     return known is not None and known.role == role
 
@@ -79,7 +79,7 @@ def unnamed(name: str) -> Dataset:
 def read(dataset: Dataset, path: Path | None = None) -> Reading:
     """All rows of `dataset`, from the hub or from `path` (a file, or a folder with `<name>.jsonl` or `.parquet`).
 
-    A set that is generated is generated, whatever `path` is.
+    A generated set ignores `path`.
 
     Raises:
         ConfigError: the hub or the file cannot be read, or the file has an unknown schema.

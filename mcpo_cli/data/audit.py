@@ -115,7 +115,7 @@ class Finding:
 
     kind: str
     serious: bool
-    """Whether it would corrupt a metric."""
+    """True if it would corrupt a metric."""
     text: str
 
 

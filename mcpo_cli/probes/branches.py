@@ -1,7 +1,7 @@
-"""Measures the branch points of a trunk run, each once, and hands out what was measured as rows for analysis.
+"""Measures the branch points of a trunk run, each once, and returns the measurements as rows for analysis.
 
-`runs/<trunk>/branches/step_<s>_<key>/` holds one point: its attempts, as a run's folder does. A measurement that was
-killed is measured again from the same state; one that is done is never measured again.
+`runs/<trunk>/branches/step_<s>_<key>/` holds one point: its attempts, as a run's folder does. A killed
+measurement starts again from the same state; a finished one is never repeated.
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ def folder(trunk: Trunk, run_dir: Path, step: int) -> Path:
 
 
 def is_measured(trunk: Trunk, run_dir: Path, step: int) -> bool:
-    """Whether the point has been measured."""
+    """True if the point has been measured."""
     attempts = Journal(folder(trunk, run_dir, step)).attempts()
     return bool(attempts) and read_json(attempts[-1] / "status.json")["state"] == "done"
 
@@ -56,10 +56,10 @@ def measure(trunk: Trunk, run_dir: Path, step: int) -> None:
 
 
 def rows(trunk: Trunk, run_dir: Path) -> Iterator[dict[str, Any]]:
-    """One row per point, arm, cohort and tier: means over prompts, with what names the trunk run.
+    """One row per point, arm, cohort and tier: means over prompts, and the columns that identify the trunk run.
 
     Columns: run_id, model, base_seed, seed, step, arm, cohort, tier, batch (prompts of the batch), prompts, rollouts,
-    before (accuracy of the rollouts before the step), change (the estimate of what the step adds to it), error (its
+    before (accuracy of the rollouts before the step), change (the estimated change of it by the step), error (its
     standard error over prompts; NaN for one prompt), sampled_change (the same from counts before and after alone),
     balance (0 in expectation), drift (mean |difference of log p| per token, nats), resampled (accuracy of other
     rollouts after the step; NaN without).

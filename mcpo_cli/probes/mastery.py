@@ -136,7 +136,7 @@ def _selection(spec: RunSpec, groups: Sequence[GroupRow]) -> dict[str, float]:
 
 
 def _differ(groups: Iterable[GroupRow]) -> bool:
-    """Whether groups differ in their number of rollouts."""
+    """True if groups differ in their number of rollouts."""
     return any("rollouts" in row for row in groups)
 
 
@@ -258,7 +258,7 @@ def _lost_by_chance(rolls: Iterable[RerollRow]) -> dict[str, float]:
 
 
 def _repair(panel: Sequence[Trajectory], every: int) -> dict[str, float]:
-    """The value `repair_steps`; none if nothing was forgotten."""
+    """The value `repair_steps`; empty if no prompt was forgotten."""
     spells = [spell for one in panel for spell in _repairs(one)]
     if not spells:
         return {}

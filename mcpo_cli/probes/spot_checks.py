@@ -124,7 +124,7 @@ def stretches(run: Run, asked: Sequence[int]) -> list[Stretch]:
 
 
 def check_run(run: Run) -> None:
-    """Raise unless the run is done, its records match their checksums, and its plug-ins are what they were.
+    """Raise unless the run is done, its records match their checksums, and its plug-ins are unchanged.
 
     Raises:
         RunFailed: a record does not match its checksum. ConfigError: the run is not done, or a plug-in has changed.
@@ -207,7 +207,7 @@ class _Watch:
 
 
 def how(run: Run, stretch: Stretch) -> tuple[bool, str]:
-    """Whether this machine must reproduce the steps of a stretch bit by bit, and the reason."""
+    """True if this machine must reproduce the steps of a stretch bit by bit, and the reason."""
     now, journal = provenance.here(), Journal(run.folder)
     here, compute = provenance.rounding(now), run.spec.to_dict()["compute"]
     for attempt, last in journal.spans():

@@ -3,8 +3,8 @@
 Given that number, the responses of a group are independent draws among the correct and among the incorrect ones, and
 the number is binomial. So mean and variance are sums over the number and over all responses: no group has to be listed.
 
-Whether a method is of that kind is not declared. A table of coefficients by response and number is made with the method
-itself, and must reproduce the coefficients of whole batches with every kind of group; else there is no such sum.
+Methods do not declare that they are of that kind. A table of coefficients by response and number is made with the
+method itself; the sums hold only if it reproduces the coefficients of whole batches with every kind of group.
 """
 
 import math
@@ -29,7 +29,7 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Table:
-    """coefficient_PRNT of each token of a response, for a group of its prompt that is a whole batch; N correct."""
+    """coefficient_PRNT of each token of a response, in a group with N correct that is a whole batch."""
 
     coefficient_PRNT: Tensor
 
@@ -54,7 +54,7 @@ def _is_of_the_kind(method: Method, where: Circumstances) -> bool:
 
 
 def _table(method: Method, where: Circumstances, G: int) -> Table:
-    """Every response in every group that it can be in: each group has as many different responses as fit."""
+    """The coefficients of every response at every number correct; each group has as many different ones as fit."""
     correct_PR = where.world.correct_PR
     P, R = correct_PR.shape
     coefficient_PRNT = where.policy.logits_PSV.new_zeros(P, R, G + 1, LIMIT)
@@ -73,7 +73,7 @@ def _table(method: Method, where: Circumstances, G: int) -> Table:
 
 
 def _holds(method: Method, where: Circumstances, table: Table, G: int) -> bool:
-    """Whether batches have the table's coefficients: of random groups, some all correct and some all wrong."""
+    """True if batches of random groups, some all correct and some all wrong, have the table's coefficients."""
     rng, correct_PR = torch.Generator().manual_seed(0), where.world.correct_PR
     P, R = correct_PR.shape
     prompt_M = torch.arange(P)

@@ -1,11 +1,11 @@
 """A world small enough to list: a few prompts, every response to them, and a policy with a logit for each next token.
 
 A response is up to LIMIT tokens: symbols, and an end. The last symbol before the end is the answer; without an end
-there is none. So a prompt has several correct responses, of different lengths, and incorrect ones that were cut.
+there is no answer. So a prompt has several correct responses, of different lengths, and incorrect ones that were cut.
 
-The policy is tabular: each prefix of each prompt has its own logits. So expected accuracy, its
-gradient and the probability of every response are sums without any sampling. What it lacks is what prompts share in a
-network: here a step on one prompt moves no other.
+The policy is tabular: each prefix of each prompt has its own logits. So expected accuracy, its gradient and the
+probability of every response are sums without any sampling. Unlike in a network, prompts share no weights: a step on
+one prompt does not change the others.
 
 Shape suffixes: P prompts, R responses, T tokens, S prefixes (states), V tokens of the vocabulary.
 """

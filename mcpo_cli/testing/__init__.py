@@ -6,7 +6,7 @@
 >>> [outcome.name for outcome in check(get("grpo")) if not outcome.passed]
 []
 
-In a test suite of your own: `assert all(outcome.passed for outcome in check(MyMethod()))`. `step` and `mini_batch` make
+In your own test suite: `assert all(outcome.passed for outcome in check(MyMethod()))`. `step` and `mini_batch` make
 what the checks use, for tests of what is particular to your method.
 """
 

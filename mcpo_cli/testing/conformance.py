@@ -22,7 +22,7 @@ from mcpo_cli.testing.batches import mini_batch, step
 from mcpo_cli.testing.outcomes import Outcome, named, outcomes
 
 TOLERANCE = 1e-9
-"""Of sums in float64, relative to the largest value."""
+"""Tolerance of sums in float64, relative to the largest value."""
 SEEDS = range(3)
 
 
@@ -76,7 +76,7 @@ def uneven_groups_are_apart(method: Method) -> None:
 
 
 def needs_even_groups(method: Method) -> str:
-    """Why groups of different sizes do not fit `method`; empty where they do."""
+    """The reason why groups of different sizes do not fit `method`; empty if they do."""
     for seed, rollouts in itertools.product(SEEDS, (4, 2, 3, 5, 6)):
         if found := next(method.contradictions(Train(rollouts=rollouts, overlong_cache=0)), None):
             return found[0]
@@ -84,7 +84,7 @@ def needs_even_groups(method: Method) -> str:
         whole, state = method.signals(of, {})
         if state:
             return "the method has a state"
-        # Each on its own, as a step may have one group of a size.
+        # Each group alone, as a step may have one group of a size.
         for index_P in torch.arange(len(of.correct_PG)).split(1):
             part, _ = method.signals(_groups(of, index_P), {})
             pairs = zip(_tensors(part), _tensors(whole.map(operator.itemgetter(index_P))), strict=True)
@@ -96,7 +96,7 @@ def needs_even_groups(method: Method) -> str:
 
 
 def _groups(of: Step, index_P: Tensor) -> Step:
-    """The groups of `index_P` as a step of their own."""
+    """The groups of `index_P` as a separate step."""
     longest = int(of.length_PG[index_P].max())
     cut: dict[str, Any] = {name: value[index_P] for name, value in vars(of).items() if isinstance(value, Tensor)}
     cut |= {name: value[..., :longest] for name, value in cut.items() if name.endswith("_PGT")}
@@ -222,7 +222,7 @@ CHECKS = named(
 
 
 def _signals(method: Method, of: Step) -> Signals:
-    """With what the method did not ask for taken away, as backends do."""
+    """The signals of `of` without the inputs that the method does not need, as backends call it."""
     asked = method.needs
     of = dataclasses.replace(
         of,

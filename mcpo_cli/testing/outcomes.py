@@ -14,9 +14,9 @@ class Outcome:
     name: str
     passed: bool
     detail: str
-    """Why it failed, empty where it passed."""
+    """The reason why it failed, empty where it passed."""
     checked: bool = True
-    """False where an earlier check failed for the same reason, so that nothing is known of this one."""
+    """False where an earlier check failed for the same reason, so that this one could not be judged."""
 
 
 def named(*checks: Callable[[T], None]) -> dict[str, Callable[[T], None]]:

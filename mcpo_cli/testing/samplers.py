@@ -1,4 +1,4 @@
-"""What every sampler must satisfy, whoever wrote it. `mcpo sampler check NAME` runs it on a simulated policy.
+"""Requirements on every sampler, built in or not. `mcpo sampler check NAME` tests them on a simulated policy.
 
 >>> from mcpo_cli.samplers import get
 >>> [outcome.name for outcome in check_sampler(get("review")) if not outcome.passed]

@@ -1,4 +1,4 @@
-"""What every task must satisfy, whoever wrote it. `mcpo task check NAME` runs it; each check raises AssertionError.
+"""Requirements on every task, built in or not. `mcpo task check NAME` tests them; each check raises AssertionError.
 
 >>> from mcpo_cli.tasks import get
 >>> [outcome.name for outcome in check_task(get("sums")) if not outcome.passed]
@@ -28,7 +28,7 @@ JUDGED = 32
 NAME = re.compile(r"[\w. -]+")
 """Characters that MLflow takes in a metric's name."""
 ODD = ("", "\n", "no answer", "?" * 5000, "\\boxed{" * 300, "1e999", "\u00e9\u4e2d\U0001f600")
-"""Responses that say nothing."""
+"""Responses that are incorrect for any problem."""
 TELL = """
 import json, sys
 from mcpo_cli import tasks
@@ -54,7 +54,7 @@ class Checked:
 
     @property
     def problems(self) -> Problems:
-        """Its problems, as a run has them whose prompts all fit."""
+        """Its problems in a run whose prompts all fit."""
         return self.task.problems(Train(), lambda messages: 1)
 
     def training(self, seed: int = 0) -> list[Problem]:
@@ -163,7 +163,7 @@ def wrong_answers_are_graded_wrong(checked: Checked) -> None:
     for grader, problems in _to_judge(checked):
         asked = [(problem, text) for problem in problems[:4] for text in ("", problem.text)]
         pairs = zip(problems, [*problems[1:], problems[0]], strict=True)
-        # A problem with several answers may have that of another by chance; half of them is no chance.
+        # A problem with several answers may accept another's by chance, but half of them cannot be chance.
         others = [(one, checked.task.solution(two)) for one, two in pairs if one.gold != two.gold]
         verdicts = _judge(grader, [*asked, *others])
         right = [one for one, verdict in zip([*asked, *others], verdicts, strict=True) if verdict.status == "correct"]

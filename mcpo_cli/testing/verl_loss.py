@@ -46,7 +46,7 @@ def verl_computes_the_same_loss(method: Method, batch: TokenBatch, signals: Sign
         },
         batch_size=len(lengths),
     ).set_non_tensor("dp_size", 1)
-    # verl's model gives a number at each position of a sequence, of which the last predicts nothing.
+    # verl's model gives a number at each position of a sequence, the last of which predicts no token.
     leaf = batch.logp_BT.detach().requires_grad_()
 
     def of_model(value_BT: Tensor) -> Tensor:

@@ -53,7 +53,7 @@ from sympy.core.relational import Relational
 from mcpo_cli.grading.spelling import SPACE, TEXT, WORDS, sides_of, spelled
 
 Value = list[Any]
-"""The result of math-verify's parse: [expression, its text], [text that is no expression], or []."""
+"""The result of math-verify's parse: [expression, its text], [text that is not an expression], or []."""
 
 DECIMALS, SIGNIFICANT, MOST_DECIMALS = 6, 3, 1000
 """Decimals at which floats are compared; small numbers at more (MOST_DECIMALS at most), for SIGNIFICANT digits."""

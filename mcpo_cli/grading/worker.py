@@ -10,8 +10,8 @@ each `{"id", "gold", "response", "extracted"}`; a child that has used much memor
 begins with a line break, so that a line cut off by a kill does not corrupt the next; lines that are not JSON are
 skipped.
 
-Where the grader `evaluates` (see `Grader`), the child forks again for each answer, so that whatever an answer did to
-its process would end with it. Child and forks are one process group, which is killed as a whole.
+Where the grader `evaluates` (see `Grader`), the child forks again for each answer, so that any effect of an answer
+on its process ends with the fork. Child and forks are one process group, which is killed as a whole.
 """
 
 import gc

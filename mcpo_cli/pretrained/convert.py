@@ -1,8 +1,8 @@
 """Converts a GGUF file to a Hugging Face folder: `python -m mcpo_cli.pretrained.convert FILE FOLDER`.
 
-transformers dequantises the weights to float32. Its tokenizer has the begin token as the end token, and splits text as
-GPT-2 does whatever the file says; `_mend` sets both from the file's metadata. The last line of stdout says what went
-wrong.
+transformers dequantises the weights to float32. Its tokenizer takes the begin token for the end token, and splits text
+as GPT-2 does even if the file names another way; `_mend` sets both from the file's metadata. The last line of stdout
+says what went wrong.
 """
 
 import sys

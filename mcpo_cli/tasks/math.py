@@ -140,7 +140,7 @@ class Math(TextTask):
         return paths.named(self.data_path) if self.data_path else None
 
     def grader_of(self, source: str) -> str:
-        """See `Task`; what the data set declares. Any other name is of problems of the training set."""
+        """See `Task`; the one that the tier declares. Any other `source` is of the training set."""
         tiers = {tier.name: tier for tier in self.held_out_sets}
         return tiers.get(source, self.training_set).grader
 

@@ -38,7 +38,7 @@ def outcomes(checks: Mapping[str, Callable[[T], None]], subject: T) -> list[Outc
 def _outcome(name: str, one: Callable[[T], None], subject: T) -> Outcome:
     try:
         one(subject)
-    except Exception as error:  # what is under test may raise anything; all of it is a finding
+    except Exception as error:  # the tested object may raise anything; each error is a finding
         said = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
         return Outcome(name, False, said.strip())
     return Outcome(name, True, "")

@@ -107,7 +107,7 @@ class Language:
         return Grades(correct_PG, [_filled([verdict.answer for verdict in group], G, None) for group in groups])
 
     def rewards(self, function: str, problems: Sequence[Problem], rollouts: Rollouts) -> Tensor:
-        """reward_PG: what a user's function (`train.reward`) returns for the text of each response."""
+        """reward_PG: the numbers that a user's function (`train.reward`) returns for the text of each response."""
         groups = self._verdicts(function, problems, rollouts)
         G = rollouts.length_PG.shape[-1]
         reward = [_filled([verdict.reward for verdict in group], G, 0.0) for group in groups]

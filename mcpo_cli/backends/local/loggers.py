@@ -32,7 +32,7 @@ class Tracker(Protocol):
         """Send the metrics of one global step; steps never decrease."""
 
     def finish(self) -> None:
-        """Send what is left, and end the run."""
+        """Send the remaining metrics, and end the run."""
 
 
 class TensorBoard:
@@ -128,7 +128,7 @@ class _Follower(threading.Thread):
         self._evaluations: set[Path] = set()
 
     def run(self) -> None:
-        """Send what is new every second until `close`, then once more."""
+        """Send new metrics every second until `close`, then once more."""
         for name in self.spec.cluster.loggers:
             self._call(name, partial(self._open, name))
         while not self._end.wait(EVERY_SECONDS):

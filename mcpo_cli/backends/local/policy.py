@@ -102,7 +102,7 @@ class Policy:
 
     Args:
         dtype: of the products of weights and of attention; None means that of the weights. Norms, the residual stream
-            and logits are computed in that of the weights, which always are what is trained.
+            and logits are computed in that of the weights, as are the optimizer's steps.
         lora: the matrices that are trained in place of the weights.
         kept_rows: most rows of a pass whose activations are kept; of more, the backward pass computes those of each
             layer again (gradient checkpointing).
@@ -356,7 +356,7 @@ def attention(q_BWHD: Tensor, k_BLHD: Tensor, v_BLHD: Tensor, unseen_BWL: Tensor
     q, k, v = (x.transpose(1, 2) for x in (q_BWHD, k_BLHD, v_BLHD))
     grouped = q.shape[1] != k.shape[1]
     if grouped and q.is_cuda:
-        # The CUDA kernel that takes a mask takes no groups of heads: torch would store the scores of all pairs.
+        # No CUDA kernel takes both a mask and groups of heads: torch would store the scores of all pairs.
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
         grouped = False
     out = functional.scaled_dot_product_attention(q, k, v, attn_mask=unseen_BWL[:, None], enable_gqa=grouped)

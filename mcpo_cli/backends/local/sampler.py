@@ -240,7 +240,7 @@ def at_quantile(probability_NV: Tensor, uniform_M: Tensor, row_M: Tensor) -> Ten
     block_M = (cumulative_MC < target_M[:, None]).sum(-1)
     before_M = functional.pad(cumulative_MC, (1, 0)).gather(1, block_M[:, None]).squeeze(1)
     cumulative_MB = probability_NCB[row_M, block_M].cumsum(-1)
-    # Rounding may leave a block's last entry below what is left: then its last token with a probability is drawn.
+    # Rounding may leave a block's last entry below the rest: then its last token of probability above 0 is drawn.
     left_M = torch.minimum(target_M - before_M, cumulative_MB[:, -1])
     return block_M * BLOCK + (cumulative_MB < left_M[:, None]).sum(-1)
 

@@ -58,7 +58,7 @@ class Cohort:
 
 @dataclass(frozen=True)
 class Point:
-    """One arm's global step from a saved state: the policies before and after it, and what is measured under both."""
+    """One arm's global step from a saved state: the policies before and after it, and the cohorts to measure."""
 
     arm: str
     trainer: Trainer

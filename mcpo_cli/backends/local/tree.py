@@ -1,7 +1,7 @@
 """Distinct beginnings: the tokens that rollouts of a prompt share are computed once.
 
-A beginning is the prompt and the response tokens so far. Rollouts of one prompt mostly begin alike, and what a causal
-model computes at a token depends on nothing but the beginning that ends there. So each distinct beginning is one row,
+A beginning is the prompt and the response tokens so far. Rollouts of one prompt mostly begin alike, and the output of a
+causal model at a token depends only on the beginning that ends there. So each distinct beginning is one row,
 and a group of rollouts is a tree of rows whose trunk is the prompt:
 
     rollouts of `3 + 5 =`        rows: 4 of the prompt, and 8 for the 14 tokens that are read

@@ -113,7 +113,7 @@ class Updater:
         return {**sums.means(), **rounded, "train/lr": rate}, rows
 
     def mini_batch(self, batch: GradedBatch, step: int, number: int) -> MetricSums:
-        """One optimizer step, the `number`-th (from 0) of global step `step`; returns what it measured.
+        """One optimizer step, the `number`-th (from 0) of global step `step`; returns its metrics.
 
         Raises:
             NotFinite: a loss or the gradient norm is NaN or infinite; the weights are those before this step.
@@ -218,7 +218,7 @@ class Updater:
     ) -> Tensor:
         """Those of the groups `chosen_M` that have a gradient; the method's report about them goes to `sums`.
 
-        A forward pass without a graph costs a third of what it saves: most groups have none.
+        A forward pass without a graph costs a third of the pass that it saves for most groups, which have no gradient.
         """
         trained_M = torch.zeros_like(chosen_M)
         for index in self._micro_batches(batch, chosen_M):

@@ -179,8 +179,8 @@ class Rounding:
 
     The local engine compares with a pass in float32 (`local/rounding.py`), which flash attention does not compute. Here
     the weights are also put half-way between those before and after the step. With l(0), l(1/2) and l(1) for the
-    log-probabilities of the same sequences, packed alike, the second difference l(1) - 2 l(1/2) + l(0) has no part of
-    what the step changed, as far as that is linear in the step. Roundings of the three are independent: each has its
+    log-probabilities of the same sequences, packed alike, the second difference l(1) - 2 l(1/2) + l(0) cancels the
+    change by the step, as far as that is linear in the step. Roundings of the three are independent: each has its
     variance s^2, the second difference 6 s^2, and the change l(1) - l(0) has 2 s^2 from them.
     """
 

@@ -2,7 +2,7 @@
 
 verl's data loader gives out the training stream in its order, and its buffer replaces dropped groups while others are
 sampled: `sampler=uniform` and `sampler=refill`. Every other sampler decides which positions of the stream a round
-rolls, from what it remembers and from the finished rounds of the step, as on the local engine (`backends.drawing`).
+rolls, from its memory and from the finished rounds of the step, as on the local engine (`backends.drawing`).
 """
 
 import json

@@ -335,7 +335,7 @@ class Trainer(PPOTrainerSync):
             self.output, self.method_state = batches.apply_method(self.spec, step, self.method_state, logp_PGT, seed)
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        """Put what the loss reads of each sequence into the queue."""
+        """Put the inputs of the loss for each sequence into the queue."""
         if self._signals_need_logp:
             self._apply_method(batch.keys, "old_log_probs")
         if cap := self.spec.cluster.rollout_correction:

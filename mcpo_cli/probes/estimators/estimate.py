@@ -85,7 +85,7 @@ class Computed:
 
 
 def compute(method: Method, where: Circumstances, drawn: Drawn, state: State, seed: int) -> Computed:
-    """The coefficients of all tokens of `drawn`. seed: of what the method draws itself.
+    """The coefficients of all tokens of `drawn`. seed: of the method's own draws.
 
     Raises:
         RunFailed: the method broke its contract, or returned numbers that are not finite.
@@ -193,8 +193,8 @@ class Moments:
     def measures(self) -> dict[str, float]:
         """The measures by name; NaN where a mean of 0 leaves one undefined.
 
-        `gain`: the length of the mean along g, over |g|. `bias`: |mean - g| / |g|, which has a meaning where the
-        method means to estimate g itself. `cosine_mean`: of the mean and g; `bias_scaled`: what is left of `bias` after
+        `gain`: the length of the mean along g, over |g|. `bias`: |mean - g| / |g|, meaningful if the method is
+        meant to estimate g itself. `cosine_mean`: of the mean and g; `bias_scaled`: the rest of `bias` after
         the best scaling of the mean, the sine of their angle. `noise`: standard deviation over the length of the mean.
         `cosine`: of a single estimate and g, as root mean square: E<x, g> / (|g| sqrt(E|x|^2)). Its square is the share
         of the progress of a step along g that a step along x is expected to make, each of its best length and under

@@ -44,7 +44,7 @@ def main(pins: str, *options: str) -> int:
 
 
 def unreachable(url: str) -> str:
-    """Why the database does not answer; empty if it does."""
+    """The reason why the database does not answer; empty if it does."""
     request = urllib.request.Request(url, json.dumps(PROBE).encode(), {"Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=PROBE_SECONDS) as response:

@@ -1,6 +1,6 @@
-"""Adds to the page of the notebooks a link that opens each in Colab: a hook of mkdocs.
+"""A hook of mkdocs: adds to the page of the notebooks a link that opens each in Colab.
 
-Colab opens what is public on GitHub, so there is a link where REPOSITORY_URL, which `repo_url` is, names a repository
+Colab opens public notebooks on GitHub, so there are links only if `repo_url` (REPOSITORY_URL) names a repository
 there. https://colab.research.google.com/github/googlecolab/colabtools/blob/main/notebooks/colab-github-demo.ipynb
 describes the addresses.
 """
@@ -17,7 +17,7 @@ GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?")
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: Any) -> str:
-    """The page with `open in Colab` behind the name of each notebook."""
+    """The page with `open in Colab` after the name of each notebook."""
     repository = GITHUB.fullmatch(config.repo_url or "")
     if page.file.src_uri != PAGE or not repository:
         return markdown

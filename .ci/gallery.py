@@ -1,6 +1,6 @@
 """Writes docs/methods.md with its figures, and a page for each method: `python .ci/gallery.py`.
 
-From the methods themselves, and from the committed rows of `mcpo probe atlas`, which takes minutes.
+Its sources are the methods themselves and the committed rows of `mcpo probe atlas`, which takes minutes.
 """
 
 import functools
@@ -26,14 +26,14 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE, REFERENCES = DOCS / "methods.md", DOCS / "method-references.json"
 RESULTS = DOCS.parent / "experiments" / "results"
 ATLAS, ARMS = RESULTS / "atlas.csv", RESULTS / "atlas-suites.csv"
-"""The rows of `mcpo probe atlas`, and those of the arms of suites that have been trained."""
+"""The rows of `mcpo probe atlas` for all methods, and for the arms of suites that have been trained."""
 ROLLOUTS = 16
 RATIOS = [0.3 + 0.01 * place for place in range(171)]
-"""Of new to old probability, .3 to 2."""
+"""Ratios of new to old probability, .3 to 2."""
 Curve = list[tuple[float, float]]
 Curves = Mapping[str, Curve]
 ABREAST, WIDEST = 4, 25
-"""Panels side by side, and characters of a line above one."""
+"""Panels side by side, and characters of a line above a panel."""
 HEAD = """# Methods
 
 Every method that `mcpo train method=NAME` takes. [Weights and checks](methods-compared.md) has what they do with a
@@ -108,7 +108,7 @@ the gradient itself, which is what clipping stops. So `gspo`, with the narrowest
 k = 4, and learned like most others in `methods-ratio`, whose mini-batches hold different prompts.
 """
 HASH = re.compile(r"^#", re.MULTILINE)
-"""A number sign that begins a line of a docstring: Markdown would make a heading of it."""
+"""A number sign at the start of a docstring's line, which Markdown would turn into a heading."""
 
 
 def weights() -> Curves:
@@ -146,7 +146,7 @@ def gradient(method: Method, A: float, ratio: float) -> float:
 
 
 def shared(*all_curves: Curves) -> dict[tuple[float, ...], list[str]]:
-    """The names of the methods whose curves are equal in all of these, by the numbers of the curves."""
+    """The names of the methods that share their curves in all of `all_curves`, by the numbers of the curves."""
     names: dict[tuple[float, ...], list[str]] = {}
     for name in all_curves[0]:
         names.setdefault(tuple(round(y, 6) for curves in all_curves for _, y in curves[name]), []).append(name)
@@ -154,7 +154,7 @@ def shared(*all_curves: Curves) -> dict[tuple[float, ...], list[str]]:
 
 
 def digest(*all_curves: Curves) -> str:
-    """Of the numbers that a figure shows: the page names it, so that a stale figure shows as a stale page."""
+    """A hash of the numbers in a figure: the page contains it, so that a stale figure also makes the page stale."""
     rounded = [
         [name, [[round(x, 4), round(y, 4)] for x, y in curve]] for one in all_curves for name, curve in one.items()
     ]
@@ -162,11 +162,11 @@ def digest(*all_curves: Curves) -> str:
 
 
 def draw(xlabel: str, ylabel: str, curves: Mapping[str, Curves], grey: Mapping[str, Curve]) -> Figure:
-    """A panel for each group of methods whose curves are equal.
+    """One panel for each group of methods whose curves are equal.
 
     Args:
-        curves: the curves of all methods, by what the legend calls them; the legend is left out for a single one.
-        grey: what each panel shows for comparison, by the same names.
+        curves: the curves of all methods by their names in the legend, which is left out for a single one.
+        grey: the curves that each panel shows for comparison, by the same names.
     """
     groups = list(shared(*curves.values()).values())
     lines = math.ceil(len(groups) / ABREAST)
@@ -203,7 +203,7 @@ def estimates() -> pd.DataFrame:
 
 
 def made(rows: pd.DataFrame) -> str:
-    """Where rows come from."""
+    """A note on the origin of the rows."""
     commits, processors = (", ".join(rows[name].unique()) for name in ("commit", "cpu"))
     sampled, errors = rows["batches"] > 0, rows["cosine_se"].max()
     return (
@@ -214,7 +214,7 @@ def made(rows: pd.DataFrame) -> str:
 
 
 def correlations() -> Iterator[str]:
-    """Of the cosine of a single estimate at k = 4 and pass@1 in the end, over the arms of a suite."""
+    """Correlations of the cosine of a single estimate at k = 4 with the final pass@1, over the arms of each suite."""
     yield "| suite | arms | rank correlation | 95 % interval | p | within |"
     yield "|---|---:|---:|---:|---:|---:|"
     arms = pd.read_csv(ARMS)
@@ -264,7 +264,7 @@ def index() -> Iterator[str]:
 
 
 def described(name: str) -> str:
-    """The page of a method: its description, what it needs, and who trains it."""
+    """The page of a method: its description, its needs, and the backends that train it."""
     kind = registry()[name]
     backends = [f"{key} ({asks})" if asks else key for key, asks in describe.backends(kind()).items()]
     needs = ", ".join(sorted(kind().needs)) or "nothing but rewards and lengths"

@@ -1,7 +1,7 @@
 """Runs the notebooks in this home and stores their outputs: `python .ci/notebooks.py [NAME ...]`.
 
-The stored outputs of 01 to 03 are those of `mcpo reproduce table1 model=toy-s` and `mcpo reproduce table2 model=toy-s`;
-04 trains its own runs, on a CPU.
+01 to 03 read the runs of `mcpo reproduce table1 model=toy-s` and `mcpo reproduce table2 model=toy-s`; 04 trains its own
+runs, on a CPU.
 """
 
 import os
@@ -15,7 +15,7 @@ from mcpo_cli.home import home
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 OVERRIDES = {"04_mcpo_with_smollm2": "model=smollm2-135m train.steps=4"}
-"""What a notebook trains or reads, where that is not `READ`."""
+"""The settings of runs that a notebook trains or reads, if they are not `READ`."""
 READ = "scale=toy model=toy-s"
 
 
@@ -26,12 +26,12 @@ def main(names: list[str]) -> None:
             continue
         os.environ["MCPO_OVERRIDES"] = OVERRIDES.get(path.stem, READ)
         notebook = nbformat.read(path, as_version=4)
-        # Times of the machine that ran it say nothing to a reader.
+        # Readers do not need the times of the machine that ran it,
         client = NotebookClient(
             notebook, timeout=1800, record_timing=False, resources={"metadata": {"path": str(home())}}
         )
         client.execute()
-        # Progress and addresses of this machine are nothing to a reader either.
+        # nor progress and addresses of this machine.
         for cell in notebook.cells:
             if cell.cell_type == "code":
                 cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]

@@ -1,6 +1,6 @@
-"""Writes tests/golden/oracles.json: worked numbers of other libraries, which the tests hold our statistics to.
+"""Writes tests/golden/oracles.json: numbers of other libraries, which tests compare our statistics with.
 
-They are not installed with mcpo. In an environment of their own:
+mcpo does not install these libraries. In a separate environment:
 
     python -m venv build/oracles && build/oracles/bin/pip install scipy==1.17.1 statsmodels==0.15.0 lifelines==0.30.3
     build/oracles/bin/python .ci/oracles.py
@@ -24,12 +24,12 @@ from statsmodels.stats.weightstats import DescrStatsW
 
 TARGET = Path(__file__).resolve().parents[1] / "tests" / "golden" / "oracles.json"
 ORDERS = 1000
-"""Above 720, the orders of six values, so that scipy takes each of them."""
+"""More than 720, the orders of six values, so that scipy takes each of them."""
 RNG = np.random.default_rng(20261124)
 
 
 def rounded(count: int, scale: float = 1.0, shift: float = 0.0) -> list[float]:
-    """Normal numbers of four digits, as a reader would type them."""
+    """Normal numbers with four decimals, which can be typed."""
     return [round(float(value), 4) for value in shift + scale * RNG.standard_normal(count)]
 
 
@@ -87,14 +87,14 @@ def survival() -> list[dict[str, Any]]:
 
 
 def cluster_mean() -> dict[str, Any]:
-    """Clusters of one size: CR2 of the mean is CR1."""
+    """Clusters of equal size, for which CR2 of the mean is CR1."""
     value, cluster = rounded(20), np.repeat(np.arange(5), 4).tolist()
     fitted = sm.OLS(value, np.ones(20)).fit(cov_type="cluster", cov_kwds={"groups": cluster}, use_t=True)
     return {"value": value, "cluster": cluster, "mean": fitted.params[0], "error": fitted.bse[0]}
 
 
 def slope() -> dict[str, Any]:
-    """Clusters of one value: CR2 is HC2."""
+    """Clusters of one value each, for which CR2 is HC2."""
     x = rounded(15)
     y = [round(0.3 * a + b, 4) for a, b in zip(x, rounded(15), strict=True)]
     fitted = sm.OLS(y, sm.add_constant(x)).fit(cov_type="HC2")
@@ -102,7 +102,7 @@ def slope() -> dict[str, Any]:
 
 
 def variance() -> dict[str, Any]:
-    """Crossed random effects of runs and problems, by restricted maximum likelihood."""
+    """Crossed random effects of runs and problems, fitted by restricted maximum likelihood."""
     runs, problems = 6, 15
     run = RNG.standard_normal(runs) * 0.2
     problem = RNG.standard_normal(problems) * 0.3
@@ -157,7 +157,7 @@ ORACLES = (paired_t, holm, power, survival, cluster_mean, slope, variance, ranks
 
 
 def main() -> None:
-    """Compute and write."""
+    """Compute and write all numbers."""
     document: dict[str, Any] = {name: version(name) for name in ("scipy", "statsmodels", "lifelines")}
     document |= {oracle.__name__: oracle() for oracle in ORACLES}
     TARGET.write_text(json.dumps(document, indent=1, default=float) + "\n", encoding="utf-8")

@@ -1,7 +1,7 @@
 """Writes the reference pages of the documentation from the code: verbs, settings, samplers and concepts.
 
-`python .ci/reference.py` writes them; a test compares them with what the code says now. A list that one page would be
-too long for is an index and a folder with a page for each entry.
+`python .ci/reference.py` writes them; a test compares them with the current code. A list that is too long for one
+page is an index and a folder with a page for each entry.
 """
 
 import html
@@ -33,19 +33,19 @@ listed here; `mcpo help` has them.
 |---|---|
 """
 LONG = 100
-"""Settings of a group above which a phone would show its table on a page of more than 15 000 pixels."""
+"""Most settings in one table: with more, its page would be longer than 15 000 pixels on a phone."""
 VERB = re.compile(r"^## (?=`mcpo ([\w-]+)`$)", re.MULTILINE)
 LISTED = re.compile(r"^\* `([a-z]+)`: .*$", re.MULTILINE)
-"""A verb in the list of all verbs, where typer cuts its description."""
+"""A verb in the list of all verbs, in which typer cuts the descriptions."""
 
 
 CHECKED = "Checked: "
-"""Begins the paragraph of a sampler's docstring that says what it was checked against."""
+"""Begins the paragraph of a sampler's docstring on the implementation or numbers that it was checked against."""
 SAMPLERS = """\
 # Samplers
 
 A sampler decides which prompts a global step rolls and which finished groups it trains on. `mcpo train sampler=NAME`
-chooses one; any method meets any sampler, but `knapsack` only those that compare a group with nothing else. Unset, it
+chooses one; most methods meet any sampler, and a pair that does not fit is refused before training. Unset, it
 is `refill` where `method.dynamic_sampling` is true (as with `method=dapo`), else `uniform`: the same runs with the same
 ids as when only that option existed. A sampler that is chosen decides on that option.
 
@@ -97,7 +97,7 @@ def _console(examples: re.Match[str]) -> str:
 
 
 def settings() -> dict[str, str]:
-    """All keys by group, and a page for each group with a table; of a long one, another with options of one owner."""
+    """The list of groups, and a page with the table of each; a long group has a second page, options of one owner."""
     index, pages = SETTINGS, {}
     for group, found in groupby(reference.entries(), key=lambda entry: entry.key.partition(".")[0]):
         entries = list(found)
@@ -108,7 +108,7 @@ def settings() -> dict[str, str]:
                 title = group if name == group else f"{group}, options of a single one"
                 keys = ", ".join(dict.fromkeys(f"`{entry.key}`" for entry in part))
                 index += f"| [{title}](settings/{name}.md) | {keys} |\n"
-                # Without the empty column of headings the table has its place.
+                # Hiding the empty table of contents leaves its width to the table.
                 head = f"---\nhide: [toc]\n---\n# Settings: {title}\n\n"
                 head += "| setting | default | allowed | meaning | kind |\n|---|---|---|---|---|"
                 pages[f"settings/{name}.md"] = head + "".join(map(_row, part)) + "\n"
@@ -144,7 +144,7 @@ def _sampler_row(name: str, kind: type[Sampler]) -> str:
 
 
 def concepts() -> str:
-    """The page of all words, a table a section."""
+    """The page of all words, with one table per section."""
     found = reference.glossary()
     parts = ["# Concepts", found.intro]
     for title, words in found.sections.items():
@@ -161,7 +161,7 @@ def pages() -> dict[str, str]:
 
 
 def write(folder: Path) -> None:
-    """Write the pages, and remove those of entries that are gone."""
+    """Write the pages, and remove those of entries that no longer exist."""
     found = pages()
     for name, page in found.items():
         (folder / name).parent.mkdir(exist_ok=True)

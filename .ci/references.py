@@ -1,9 +1,9 @@
-"""How far methods are from the functions of verl and TRL, and from worked numbers.
+"""Measures the deviations of methods from the functions of verl and TRL, and from worked numbers.
 
 `PYTHONPATH=. python .ci/references.py` runs it.
 
-Updates docs/method-references.json, from which `python .ci/gallery.py` makes a table: the part of verl or TRL where
-it is installed, and that of the worked numbers of `tests/golden`.
+Updates docs/method-references.json, from which `python .ci/gallery.py` makes a table: the parts of verl and TRL if
+they are installed, and that of the worked numbers of `tests/golden`.
 """
 
 import importlib.metadata
@@ -27,7 +27,7 @@ from tests.verl import test_zoo_references as verl
 PATH = Path(__file__).parents[1] / "docs" / "method-references.json"
 Row = dict[str, Any]
 NUMBER = type(pytest.approx(0.0))
-"""What `pytest.approx` makes of each number, of a list too."""
+"""The type of `pytest.approx(number)`, also for each number of a list."""
 
 
 def of_verl() -> Iterator[Row]:
@@ -64,7 +64,7 @@ def of_trl() -> Iterator[Row]:
 
 
 class Worked:
-    """A plug-in of pytest that notes how far each method is from the numbers of the tests that name it."""
+    """A plug-in of pytest that records the deviation of each method from the numbers of the tests that name it."""
 
     def __init__(self) -> None:
         self.found: dict[str, dict[str, list[float]]] = {}
@@ -88,7 +88,7 @@ class Worked:
 
 
 def of_golden() -> Iterator[Row]:
-    """Of the tests of advantages (`value`) and of those of losses and their gradients (`gradient`)."""
+    """Deviations in tests of advantages (`value`), and in tests of losses and their gradients (`gradient`)."""
     worked, folder = Worked(), Path(__file__).parents[1] / "tests" / "golden"
     files = [
         str(folder / f"test_{name}.py")

@@ -1,7 +1,7 @@
-"""`make bench`: how fast the engine, the graders and the command line are, against fair opponents, in one run.
+"""`make bench`: measures the speed of the engine, the graders and the command line against fair opponents in one run.
 
-Opponents take turns, medians are compared, and the raw medians stand beside every ratio. Times mean something
-on an otherwise idle machine only: the load at the start and at the end is recorded.
+Opponents take turns, medians are compared, and the raw medians are next to every ratio. Times are meaningful only
+on an otherwise idle machine: the load at the start and at the end is recorded.
 """
 
 import json
@@ -84,7 +84,7 @@ def help_ratio() -> dict[str, float]:
 
 
 def machine() -> dict[str, Any]:
-    """Where it was measured."""
+    """The machine and the package versions of the measurement."""
     packages = {name: version(name) for name in ("mcpo-cli", "torch", "transformers", "trl", "math-verify")}
     return {"threads": workload.THREADS, "cores": os.cpu_count(), "python": platform.python_version(), **packages}
 
@@ -109,7 +109,7 @@ MEASURED: dict[str, Callable[[], Any]] = {
 def main() -> None:
     """Measure everything, write `reports/bench.json` in MCPO_HOME, print it."""
     torch.set_num_threads(workload.THREADS)
-    path = home() / "reports" / "bench.json"  # what is measured has homes of its own, also in this process
+    path = home() / "reports" / "bench.json"  # before the measurements, which set other homes, also in this process
     load_before, start = os.getloadavg()[0], time.monotonic()
     report = dict[str, Any]()
     for i, (name, measure) in enumerate(MEASURED.items(), 1):

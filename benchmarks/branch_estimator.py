@@ -1,8 +1,8 @@
 """Compares the estimate of branch studies with exact sums: `python -m benchmarks.branch_estimator [FILE [MODEL ...]]`.
 
-FILE, else `branch-estimator.yaml`, says where, how, and what was expected. Trains the trunk runs that are missing,
-measures their points, writes the rows to `results/` under the file's name (those of other models stay) and prints what
-they say.
+FILE, by default `branch-estimator.yaml`, declares runs, sizes and hypotheses. Trains the trunk runs that are missing,
+measures their points, writes the rows to `results/` under the file's name (rows of other models stay) and prints the
+results.
 """
 
 import sys
@@ -73,7 +73,7 @@ class Definition:
 
 @dataclass
 class Response:
-    """A distinct response to a prompt, and which draws gave it."""
+    """A distinct response to a prompt, and the draws that gave it."""
 
     correct: bool
     before: float
@@ -82,7 +82,7 @@ class Response:
     pairs: set[int]
     """Draw i before the step and draw i after it are pair i."""
     drawn: tuple[int, int] = (0, 0)
-    """Times that it was drawn before and after."""
+    """Number of times that it was drawn before and after."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Exact:
 
     change: float
     noise: float
-    """Standard error of what is counted."""
+    """Standard error of the counted part."""
     covered: float
     """Probability before the step of all responses that were drawn."""
 
@@ -99,8 +99,8 @@ class Exact:
 def exact(responses: Sequence[Response], draws: int) -> Exact:
     """The change from `draws` responses before the step and as many after it.
 
-    Leaving pair i out, the sum runs over what the other pairs drew, and pair i counts what is new: its expectation is
-    the change. The result is the mean over i. A response that only one pair drew is missing from one sum.
+    Without pair i, the sum runs over the responses of the other pairs, and pair i counts its new responses: this has
+    the change as its expectation. The result is the mean over i. A response of a single pair is missing from one sum.
     """
     correct = [one for one in responses if one.correct]
     new = [one for one in correct if len(one.pairs) == 1]
@@ -135,16 +135,16 @@ def responses(cohort: Cohort, both: Draws, index: int) -> list[Response]:
 
 
 def _tokens(rollouts: Rollouts, index: int) -> Iterator[tuple[int, ...]]:
-    """Each response's tokens, with the end token if it was drawn: one that was cut is another response."""
+    """Each response's tokens, with the end token if it was drawn: a response that was cut is a different one."""
     for row, length in zip(rollouts.token_PGT[index].tolist(), rollouts.length_PG[index].tolist(), strict=True):
         yield tuple(row[:length])
 
 
 def rows(point: Point, cohort: Cohort, definition: Definition) -> Iterator[dict[str, Any]]:
-    """A row per group of prompts and replicate: the estimate, the standard error that it claims, the exact change."""
+    """One row per group of prompts and replicate: the estimate, the standard error that it claims, the exact change."""
     both, n = saved_states.drawn(point, cohort), cohort.correct_PG.shape[1]
     value_PN = (both.tilt_PN * both.correct_PN).numpy()
-    # The draws before and those after, in as many parts as there are replicates.
+    # The draws before the step, and those after it, are split into one part per replicate.
     part_PKn = value_PN.reshape(len(value_PN), 2, definition.replicates, -1).transpose(0, 2, 1, 3)
     change_PK = part_PKn.mean((-1, -2))
     known_P = [exact(responses(cohort, both, index), n) for index in range(len(cohort.problems))]
@@ -173,8 +173,8 @@ def rows(point: Point, cohort: Cohort, definition: Definition) -> Iterator[dict[
 def bias(data: pd.DataFrame) -> stats.Interval:
     """Estimate minus exact change, mean over prompts, points and arms; the interval is over replicates.
 
-    What the exact changes counted is the same in all replicates: its variance is added. Arms share draws, so theirs
-    are not averaged.
+    The counted part of the exact changes is the same in all replicates, so its variance is added. It is not averaged
+    over arms, because they share draws.
     """
     weighed = data.assign(distance=(data["change"] - data["exact"]) * data["prompts"])
     sums = weighed.groupby("replicate")[["distance", "prompts"]].sum()
@@ -187,11 +187,11 @@ def bias(data: pd.DataFrame) -> stats.Interval:
 
 
 def error(data: pd.DataFrame) -> stats.Interval:
-    """Mean square of the distance of a group's estimate from the tier's exact change, over what the estimate claims.
+    """Mean squared distance of a group's estimate from the tier's exact change, over the variance that it claims.
 
-    A group is a share of the tier's problems, so its distance is smaller than that of a group of new problems by 1 -
-    share; tiers of one group say nothing. The unit of the interval is the group; its replicates and arms are averaged
-    first.
+    A group is a share of the tier's problems, so its squared distance is that of a group of new problems times 1 -
+    share; tiers with a single group are left out. The unit of the interval is the group; its replicates and arms are
+    averaged first.
     """
     at = ["step", "arm", "tier"]
     data = data[data.groupby(at)["group"].transform("nunique") > 1]
@@ -211,7 +211,7 @@ NUMBERS = {"bias": bias, "error": error}
 
 
 def verdict(one: Hypothesis, found: stats.Interval) -> str:
-    """By the interval."""
+    """The verdict on a hypothesis, from the interval of its number."""
     if one.low < found.low and found.high < one.high:
         return "supported"
     return "contradicted" if found.high < one.low or found.low > one.high else "open"
@@ -223,7 +223,7 @@ def read(file: Path) -> pd.DataFrame:
 
 
 def measured(definition: Definition, model: str) -> pd.DataFrame:
-    """The rows of one model; its trunk run is trained if need be."""
+    """The rows of one model; its trunk run is trained if it is missing."""
     trunk = definition.trunk(model)
     start_runs.finish(branching.plan("branch-estimator", [trunk], "python -m benchmarks.branch_estimator"))
     folder, found = run_dir(trunk.spec.run_id), list[dict[str, Any]]()

@@ -1,8 +1,8 @@
-"""`make coverage`: what intervals of `mcpo compare` cover, and what its tests find, in simulated logs of known truth.
+"""`make coverage`: coverage of intervals and power of tests of `mcpo compare`, in simulated logs with a known truth.
 
-Writes `benchmarks/coverage.csv`, one row per design, and the table of `docs/coverage.md` from it. An answer is right
+Writes `benchmarks/coverage.csv`, one row per design, and the table of `docs/coverage.md` from it. An answer is correct
 with probability expit(problem + arm x problem + run + run x problem), all four normal; both arms are equal on average.
-With one training run an interval is about the two models at hand, so runs have no effect there.
+With one training run an interval is about these two models alone, so runs have no effect there.
 """
 
 import itertools
@@ -28,11 +28,11 @@ RECORDS, PAGE = HERE / "coverage.csv", HERE.parent / "docs" / "coverage.md"
 BEGIN = "<!-- the table: `make coverage` writes it -->"
 SEED = 20261124
 TRIALS = 2000
-"""A standard error of .005 at .95."""
+"""Number of simulated logs per design: a coverage of .95 has a standard error of .005."""
 PROBLEM, OWN = 1.5, 0.4
-"""Standard deviations, in logits, of problems and of what an arm makes of each."""
+"""Standard deviations, in logits, of problems and of the effect of an arm on each."""
 WRONG = np.array([0.5, 0.2, 0.1, 0.1, 0.1])
-"""How often a wrong answer is each of these, the last of which is none: for maj@k."""
+"""Probabilities of the distinct incorrect answers, for maj@k; the last is that of no answer."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class Design:
 
     seeds: int
     problems: tuple[int, ...]
-    """Of each benchmark."""
+    """Number of problems of each benchmark."""
     samples: int
     run: float = 0.3
     """Standard deviation of runs, and of run x problem, in logits."""
     level: float = 0.0
-    """Mean of problems, in logits: 0 is half right."""
+    """Mean of problems, in logits: 0 is an accuracy of .5."""
     metric: str = "pass@1"
     same_seeds: bool = True
     missing: float = 0.0
@@ -56,7 +56,7 @@ class Design:
 
     @property
     def name(self) -> str:
-        """What the table calls it."""
+        """The design's name in the table."""
         more = [
             "" if self.same_seeds else "seeds not paired",
             f"{self.missing:.0%} of cells missing" if self.missing else "",
@@ -98,7 +98,7 @@ DESIGNS = (
     ),
     Design(3, (30,), 16, metric="pass@8"),
     Design(3, (200,), 16, metric="maj@8"),
-    # Where `mcpo compare` names a limit: few problems, or few that differ.
+    # Designs for which `mcpo compare` names a limit: few problems, or few that differ.
     Design(3, (10,), 8),
     Design(1, (10,), 1, run=0.0),
     Design(1, (30,), 8, run=0.0, level=4.0),
@@ -108,7 +108,7 @@ LOOKS = (2, 3, 5)
 
 
 def drawn(design: Design, random: np.random.Generator, shift: float = 0.0) -> Iterator[Floats]:
-    """The metric of both arms for each seed and problem; NaN where a cell is missing. shift: of one, in logits."""
+    """The metric of each arm by seed and problem; NaN where a cell is missing. shift: of the first arm, in logits."""
     problems = sum(design.problems)
     problem_P = random.normal(design.level, PROBLEM, problems)
     shape = design.seeds, problems
@@ -145,16 +145,16 @@ def _majority(right: int, wrong: tuple[int, ...], blank: int, k: int) -> float:
 
 @dataclass(frozen=True)
 class Found:
-    """What a design's intervals cover, and what its test finds."""
+    """Coverage of a design's intervals, and power of its test."""
 
     difference: float
-    """Share of trials whose interval of the difference holds the true one, 0: the rest is the type I error."""
+    """Share of trials whose interval of the difference contains the true one, 0: the rest is the type I error."""
     shifted: float
-    """As `difference`, where one arm is better by about what the design can find."""
+    """As `difference`, where one arm is better by about the difference that the design detects."""
     power: float
-    """Share of trials with that difference in which the test finds one; .8 was promised."""
+    """Share of trials with that difference in which the test finds one; nominally .8."""
     mean: float
-    """Share of trials whose interval of an arm's mean holds the true mean; NaN for metrics other than pass@1."""
+    """Share of trials whose interval of an arm's mean contains the true mean; NaN for metrics other than pass@1."""
     width: float
     """Mean width of the interval of the difference."""
 
@@ -169,8 +169,8 @@ def simulate(design: Design, trials: int) -> Found:
         tests.append(crossed.difference(one, other, strata_P, same_seeds=design.same_seeds).test)
         if design.metric == "pass@1":
             covered_mean.append(_covers_mean(one, strata_P, design))
-    # One arm is better by what the design finds with a chance of .8. Its error depends on the accuracy, so a pilot run
-    # with about that difference says what it is.
+    # One arm is better by the difference that the design finds with a chance of .8. Its error depends on the accuracy,
+    # so a pilot run with about that difference measures it.
     shift, _ = _shifted(design, _reach(tests))
     shift, truth = _shifted(design, _reach(_tests(design, random, strata_P, shift, max(trials // 4, 100))))
     better = _tests(design, random, strata_P, shift, trials)
@@ -192,7 +192,7 @@ def _tests(design: Design, random: np.random.Generator, strata_P: Ints, shift: f
 
 
 def _reach(tests: Sequence[Student]) -> float:
-    """The difference that a design finds with a chance of .8: so many of its own standard errors."""
+    """The difference that a design finds with a chance of .8, as a multiple of its standard error."""
     error = math.sqrt(np.mean([test.error**2 for test in tests]))
     return error * noncentrality(float(np.median([test.df for test in tests])))
 
@@ -205,7 +205,7 @@ def _covers_mean(score_SP: Floats, strata_P: Ints, design: Design) -> bool:
 
 
 def _shifted(design: Design, effect: float) -> tuple[float, float]:
-    """The shift in logits that raises the metric by about `effect`, and by how much it does."""
+    """The shift in logits that raises the metric by about `effect`, and the exact rise."""
     base = _truth(design, 0.0)
     most = min(effect, 0.95 * (1 - base))
     shift = float(optimize.brentq(lambda value: _truth(design, value) - base - most, 0.0, 20.0, xtol=1e-3))
@@ -213,7 +213,7 @@ def _shifted(design: Design, effect: float) -> tuple[float, float]:
 
 
 def _truth(design: Design, shift: float) -> float:
-    """The true metric of an arm: the mean over problems and runs of what infinitely many samples give."""
+    """The true metric of an arm: its mean over problems and runs with infinitely many samples."""
     kind, k = design.metric.split("@")
     spread = math.sqrt(PROBLEM**2 + OWN**2 + 2 * design.run**2)
     if kind == "pass":
@@ -223,7 +223,7 @@ def _truth(design: Design, shift: float) -> float:
 
 
 def _mean_of_expit(level: float, spread: float, k: int) -> float:
-    """Mean of 1 - (1 - p)^k over logits p that are normal."""
+    """Mean of 1 - (1 - p)^k where the logit of p is normal."""
     points, weights = _points(level, spread)
     return float(weights @ (1 - special.expit(-points) ** k))
 
@@ -236,7 +236,7 @@ def _points(level: float, spread: float) -> tuple[Floats, Floats]:
 
 @cache
 def _true_majority(chance: float, k: int) -> float:
-    """maj@k of one problem: the sum over all counts of k answers."""
+    """maj@k of one problem: the sum over all ways in which k samples can be split among the answers."""
     chances = np.array([chance, *((1 - chance) * WRONG)])
     total = 0.0
     for counts in _counts(k, len(chances)):
@@ -257,7 +257,7 @@ def _counts(total: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 def looks(looks: int, trials: int) -> float:
-    """Type I error over all declared looks at one growing comparison: at each, more problems of the same two models."""
+    """Type I error over all declared looks at one growing comparison: each look has more problems for both models."""
     random, found = np.random.default_rng([SEED, looks]), 0
     design = Design(1, (40 * looks,), 4, run=0.0)
     for _ in range(trials):
@@ -272,7 +272,7 @@ def looks(looks: int, trials: int) -> float:
 
 
 def page(records: pd.DataFrame) -> str:
-    """The table of the page."""
+    """The table of `docs/coverage.md`."""
     lines = [
         "| metric, seeds x problems x samples | no difference | a difference | power | mean |",
         "|---|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""The local engine's own global step, as it is and with grades that are given instead of earned."""
+"""The local engine's own global step, unchanged or with grades that are given instead of earned."""
 
 import tempfile
 import time
@@ -20,16 +20,16 @@ from mcpo_cli.methods.base import State
 from mcpo_cli.runs.attempts import Attempt
 
 Grade = Callable[[int, int], Tensor]
-"""Prompts and rollouts to correct_PG."""
+"""Maps numbers of prompts and rollouts to correct_PG."""
 
 
 def coin_flips(prompts: int, rollouts: int) -> Tensor:
-    """Nearly every sequence bears a gradient: one group of 16 flips in 32768 is constant."""
+    """Nearly every sequence has a gradient: one group of 16 flips in 32768 is constant."""
     return torch.rand(prompts, rollouts) < 0.5
 
 
 def quarters(prompts: int, rollouts: int) -> Tensor:
-    """A quarter of the groups mastered, a quarter all wrong, the rest flips."""
+    """A quarter of the groups is all correct, a quarter all incorrect, the others are coin flips."""
     correct_PG = coin_flips(prompts, rollouts)
     correct_PG[::4] = True
     correct_PG[1::4] = False
@@ -37,13 +37,13 @@ def quarters(prompts: int, rollouts: int) -> Tensor:
 
 
 class Timed(Trainer):
-    """A trainer whose global steps are timed, and their arithmetic counted."""
+    """A trainer that times its global steps and counts their arithmetic."""
 
     needed = 0
     """Floating-point operations of the last step."""
 
     def batch(self, sampled: Sampled) -> tuple[GradedBatch, State]:
-        """As the trainer's own."""
+        """See `Trainer`; also keeps the rollouts that were sampled and those that are trained on."""
         batch, state = super().batch(sampled)
         self._done = (
             sampled.rollouts,
@@ -82,7 +82,7 @@ class LocalEngine(Timed):
     def sample_round(
         self, problems: Sequence[Problem], number: int, before: int, counts: Sequence[int] = ()
     ) -> Sampled:
-        """As the trainer's own, but of the workload's problems, and no token ends a response."""
+        """See `Trainer`; the problems are the workload's, and no token ends a response."""
         train, problems = self.spec.train, workload.prompts(self.spec, self.step)
         shape = (train.rollouts, train.max_response, train.temperature)
         rollouts = sample(self.policy, self.language.prompts(problems), *shape, eos=workload.NEVER, seed=self.step)

@@ -1,4 +1,4 @@
-"""How much arithmetic a global step needs, and how fast this machine could do it."""
+"""The arithmetic that a global step needs, and the speed at which this machine could do it."""
 
 import time
 
@@ -10,17 +10,17 @@ from mcpo_cli.backends.local.tree import NO_TOKEN
 from mcpo_cli.config.schema import RunSpec
 
 SIDE = 1536
-"""Of the square matrices of the peak: far larger than a cache line, far smaller than memory."""
+"""Rows of the square matrices of `peak`: far larger than a cache line, far smaller than memory."""
 
 
 def forward(spec: RunSpec, model: Qwen3ForCausalLM, rollouts: Rollouts) -> int:
-    """Floating-point operations that a forward pass over `rollouts` cannot do without.
+    """The least floating-point operations of a forward pass over `rollouts`.
 
-    What prompts, and rollouts of a prompt, begin with in common counts once: rows are the distinct beginnings of the
-    prompts, and those of each prompt's responses but their last tokens, which predict nothing. A multiply-add counts 2.
-    Weights: 2 operations a parameter and row; the output layer sees the last row of each prompt and all rows of
+    Prefixes that prompts, or rollouts of a prompt, share count once: rows are the distinct prefixes of the prompts, and
+    those of each prompt's responses without their last tokens, which predict nothing. A multiply-add counts 2.
+    Weights: 2 operations per parameter and row; the output layer sees the last row of each prompt and all rows of
     responses. Attention: 4 operations (query times key, weight times value) for each head, dimension, layer, row, and
-    row that it follows. Norms, rotations, softmax and sampling count nothing.
+    row that it attends to. Norms, rotations, softmax and sampling are not counted.
     """
     sizes, P = spec.model, len(rollouts.prompt_PS)
     weights = sum(
@@ -40,20 +40,20 @@ def forward(spec: RunSpec, model: Qwen3ForCausalLM, rollouts: Rollouts) -> int:
 
 
 def beginnings(token_GT: list[list[int]], length_G: list[int]) -> set[tuple[int, ...]]:
-    """The distinct beginnings of the responses of one prompt, none of them whole or empty."""
+    """The distinct prefixes of the responses of one prompt, without the empty one and whole responses."""
     return {tuple(tokens[:end]) for tokens, length in zip(token_GT, length_G, strict=True) for end in range(1, length)}
 
 
 def global_step(spec: RunSpec, model: Qwen3ForCausalLM, sampled: Rollouts, trained: Rollouts) -> int:
     """Floating-point operations of one global step: a forward pass to sample, a forward and a backward one to train.
 
-    A backward pass is two forward passes. `trained`: the groups that bear a gradient. The optimizer counts nothing.
+    A backward pass is two forward passes. `trained`: the groups that have a gradient. The optimizer is not counted.
     """
     return forward(spec, model, sampled) + 3 * forward(spec, model, trained)
 
 
 def peak() -> float:
-    """Operations a second of one fp32 matrix product with the threads that torch has now."""
+    """Operations per second of one fp32 matrix product with torch's current number of threads."""
     a, b = torch.rand(SIDE, SIDE), torch.rand(SIDE, SIDE)
     start = time.perf_counter()
     torch.mm(a, b)

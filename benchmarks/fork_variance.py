@@ -1,6 +1,6 @@
-"""Measures what forks save against independent seeds: `python -m benchmarks.fork_variance [--dry-run]`.
+"""Measures the runs that forks save against independent seeds: `python -m benchmarks.fork_variance [--dry-run]`.
 
-`fork-variance.yaml` says which runs, and what was expected of them. Trains what is missing, prints one row per arm and
+`fork-variance.yaml` declares the runs and the hypotheses. Trains the runs that are missing, prints one row per arm and
 fork, and writes the scores to `results/fork-variance.csv`.
 """
 
@@ -27,9 +27,9 @@ from mcpo_cli.study import EXPERIMENTS
 
 FILE, ROWS = EXPERIMENTS / "fork-variance.yaml", EXPERIMENTS / "results" / "fork-variance.csv"
 WHOLE = 0
-"""In the place of a fork's step: the run was trained from the start."""
+"""Used as a fork's step: the run was trained from the start."""
 FEWEST = 6
-"""Fewest pairs of a ratio of variances."""
+"""Fewest pairs for a ratio of variances."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Reduction:
-    """How many times fewer pairs than unpaired runs give a difference the same standard error, with an interval."""
+    """The factor by which pairing reduces the runs for the same standard error of a difference, with an interval."""
 
     ratio: float
     low: float
@@ -65,16 +65,16 @@ class Reduction:
 
 
 def reduction(baseline_S: Floats, arm_S: Floats, level: float = 0.95) -> Reduction:
-    """(Var baseline + Var arm) / Var(arm - baseline): what pairs that share their chance save.
+    """(Var baseline + Var arm) / Var(arm - baseline): the saving by pairs that share their random numbers.
 
     With the sum and the difference of a pair this is (1 + Var sum / Var difference) / 2. The interval of the ratio of
     two correlated variances is exact for normal scores (Pitman 1939, Morgan 1939).
 
     Args:
-        baseline_S, arm_S: scores of the pairs s, which share nothing with each other.
+        baseline_S, arm_S: scores of the pairs s; different pairs share nothing.
 
     Raises:
-        ValueError: fewer than 6 pairs, or all of them differ by the same.
+        ValueError: fewer than 6 pairs, or all of them have the same difference.
     """
     S, sum_S, difference_S = len(baseline_S), baseline_S + arm_S, arm_S - baseline_S
     if S < FEWEST:
@@ -98,7 +98,7 @@ def parents(study: Study) -> Plan:
 
 
 def children(study: Study, made: Plan) -> dict[tuple[str, int], list[RunSpec]]:
-    """By arm and step of the fork (WHOLE: from the start), the run of each parent, in their order."""
+    """By arm and step of the fork (WHOLE: from the start): one run per parent, in the order of the parents."""
     found: dict[tuple[str, int], list[RunSpec]] = {}
     for arm, changes in study.arms.items():
         given = {word.partition("=")[0] for word in changes}
@@ -118,7 +118,7 @@ def score(spec: RunSpec) -> float:
 
 
 def table(rows: pd.DataFrame, level: float) -> list[dict[str, Any]]:
-    """One row per arm and fork, from the scores: the difference by both kinds of pairs, deviations and ratios.
+    """One row per arm and fork: mean difference, its standard deviation unpaired (`apart`) and paired, and `saved`.
 
     rows: columns seed, arm (empty for parents), at, score; others are ignored.
     """
@@ -135,7 +135,7 @@ def table(rows: pd.DataFrame, level: float) -> list[dict[str, Any]]:
 
 
 def verdict(one: Hypothesis, saved: Reduction) -> str:
-    """By the interval of the ratio."""
+    """The verdict on a hypothesis, from the interval of the ratio."""
     if saved.low > one.than:
         return "supported"
     return "contradicted" if saved.high < one.than else "unresolved"

@@ -1,4 +1,4 @@
-"""Throughput of the pool of graders beside the loop that users of math-verify write."""
+"""Throughput of the pool of graders, against the loop that users of math-verify write."""
 
 import json
 import os
@@ -17,7 +17,7 @@ PROBLEMS = 60
 REPEATS = 5
 
 Item = tuple[str, str, bool]
-"""Gold, response, whether it is right."""
+"""Gold, response, and whether the response is correct."""
 
 WORK = r"""To solve the problem, we first rewrite the given condition. Let $a={a}$ and $b={b}$, so that
 \[
@@ -32,7 +32,7 @@ Therefore, the answer is \(\boxed{{{answer}}}\)."""
 
 
 def latex(rng: random.Random) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """A gold, other ways to write it, and wrong answers."""
+    """A gold, other ways to write it, and incorrect answers."""
     p, q, r = rng.randint(2, 60), rng.choice((7, 11, 13, 17, 19, 23)), rng.randint(2, 9)
     p += p % q == 0
     kinds = (
@@ -55,7 +55,7 @@ def integer(rng: random.Random) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
 def made(
     kind: Callable[[random.Random], tuple[str, tuple[str, ...], tuple[str, ...]]], problems: int, seed: int
 ) -> list[Item]:
-    """`SAMPLES` responses to each of `problems` problems, two in three of them right."""
+    """`SAMPLES` responses to each of `problems` problems, two in three of them correct."""
     rng = random.Random(seed)
     items = []
     for _ in range(problems):
@@ -69,7 +69,7 @@ def made(
 
 
 def published() -> list[Item]:
-    """Answers of a real model, where the file is there."""
+    """Answers of a real model, if the file exists."""
     if not SHARED.exists():
         return []
     rows = [json.loads(line) for line in SHARED.read_text(encoding="utf-8").splitlines()]
@@ -87,7 +87,7 @@ def serial(pairs: list[tuple[str, str]]) -> float:
 
 
 def pooled(pool: Pool, items: list[Item]) -> float:
-    """Seconds of the pool; what it says must be what the items are labelled."""
+    """Seconds of the pool; its verdicts must be the labels of the items, but for one in 500."""
     start = time.perf_counter()
     verdicts = pool.grade([(gold, response) for gold, response, _ in items])
     seconds = time.perf_counter() - start
@@ -99,7 +99,7 @@ def pooled(pool: Pool, items: list[Item]) -> float:
 def against_serial() -> dict[str, dict[str, float]]:
     """Throughput of the pool over the loop's, by kind of answers; they take turns.
 
-    Every turn has items, and on the published ones a pool, that nobody has seen: verdicts are cached.
+    Every turn has a new pool and, except for the published ones, new items, because verdicts are cached.
     """
     os.environ["SYMPY_GROUND_TYPES"] = "python"  # the same arithmetic for both
     kinds: dict[str, Callable[[int], list[Item]]] = {

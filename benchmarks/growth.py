@@ -1,4 +1,4 @@
-"""How cost grows with the amount of work: commands timed at several sizes, and the line through their times."""
+"""Growth of cost with the amount of work: commands timed at several sizes, and the line through their times."""
 
 import resource
 import statistics
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 
 def timed(environment: Mapping[str, str], *words: str) -> tuple[float, float]:
-    """Seconds of Python, given `words`, on the clock, and of the processor: on a busy machine only those compare."""
+    """Wall and CPU seconds of Python with the arguments `words`; only CPU seconds are comparable on a busy machine."""
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *words], env=environment, check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -17,14 +17,14 @@ def timed(environment: Mapping[str, str], *words: str) -> tuple[float, float]:
 
 
 def mcpo(environment: Mapping[str, str], *words: str) -> tuple[float, float]:
-    """The same of an `mcpo` command."""
+    """Wall and CPU seconds of an `mcpo` command."""
     return timed(environment, "-m", "mcpo_cli.main", *words)
 
 
 def fitted(seconds: Mapping[int, float]) -> dict[str, float]:
     """The least-squares line through `seconds`, number of runs -> seconds, at two sizes or more.
 
-    `curvature`: seconds a run between the two largest sizes over those between the two smallest; 1 for a line.
+    `curvature`: seconds per run between the two largest sizes over those between the two smallest; 1 for a line.
     """
     (a, b), (y, z) = sorted(seconds)[:2], sorted(seconds)[-2:]
     slope, intercept = statistics.linear_regression(list(seconds), list(seconds.values()))

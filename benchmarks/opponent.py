@@ -1,8 +1,8 @@
-"""TRL's GRPOTrainer on the same work, as fast as its documented options make it on a processor.
+"""TRL's GRPOTrainer on the same work, as fast as its documented options make it on a CPU.
 
-Chosen because each was measured to be no slower here: micro-batches of 256 sequences (of 128, 256, 512 and 1024),
+Each of these options was measured not to be slower here: micro-batches of 256 sequences (of 128, 256, 512 and 1024),
 fused AdamW, no gradient checkpointing, no reference model (beta 0), no logging, reporting or saving. A static
-cache for generation was no faster; vLLM and Liger kernels need an accelerator; the attention is PyTorch's fused one.
+cache for generation was not faster; vLLM and Liger kernels need an accelerator; attention is PyTorch's fused one.
 """
 
 import copy
@@ -24,7 +24,7 @@ MICRO_BATCH = 256
 
 
 class Clock(TrainerCallback):
-    """Times whole global steps, everything the trainer does between them included, and lets others run between."""
+    """Times whole global steps with everything the trainer does between them, and calls `between` after each."""
 
     def __init__(self, gradient_steps: int, between: Callable[[], None]) -> None:
         self.gradient_steps, self.between = gradient_steps, between
@@ -41,9 +41,9 @@ class Clock(TrainerCallback):
 
 
 def seconds(repeats: int, between: Callable[[], None], start: RealRun | None = None) -> list[float]:
-    """Wall times of `repeats` global steps of TRL; `between` runs before each of them, off the clock.
+    """Wall times of `repeats` global steps of TRL; `between` runs before each of them and is not timed.
 
-    It trains an untrained policy on coin flips, or goes on from where the run `start` is, with its problems and grades.
+    It trains an untrained policy on coin flips, or continues from the run `start`, with its problems and grades.
     """
     settings = start.spec if start else workload.spec("method=grpo")
     model, tokenizer = workload.fresh_model(settings)
@@ -76,7 +76,7 @@ def train(
     micro_batch: int,
     generation: dict[str, Any],
 ) -> None:
-    """Train `repeats` global steps and one to warm up. micro_batch: sequences. generation: options of `generate`."""
+    """Train `repeats` global steps after one to warm up. micro_batch: sequences. generation: options of `generate`."""
     work = settings.train
     tokenizer.padding_side = "left"
     accumulation = work.mini_batch * work.rollouts // micro_batch

@@ -1,10 +1,10 @@
 """A global step of `model=smollm2-135m` against a loop on stock transformers and against TRL's GRPOTrainer.
 
 All three do the same work: 16 prompts of 23 to 26 tokens x 8 rollouts of 4 tokens (4 prompts with responses of 64),
-graded by coin flips, and two gradient steps with AdamW. They take turns in one process. The rollouts are SmolLM2's own
-at temperature 1, so short ones of a prompt often begin alike, as in a run; the local engine computes that once.
+graded by coin flips, and two gradient steps with AdamW. They take turns in one process. SmolLM2 samples the rollouts
+at temperature 1, so short ones of a prompt often share a prefix, as in a run; the local engine computes it once.
 
-`python -m benchmarks.pretrained` measures no more than this; `--growth` how the local engine's time grows.
+`python -m benchmarks.pretrained` measures only this; `--growth` measures the growth of the local engine's time.
 """
 
 import json
@@ -28,9 +28,9 @@ from mcpo_cli.config.schema import RunSpec
 
 STEPS = 3
 PROMPTS = {4: 16, 64: 4}
-"""Prompts of a global step by tokens of a response: fewer of the long ones, which take the opponents minutes."""
+"""Prompts of a global step by tokens of a response: fewer with long ones, which take the opponents minutes."""
 MICRO_BATCH = {4: 64, 64: 16}
-"""Sequences of a pass of the opponents, by tokens of a response."""
+"""Sequences per pass of the opponents, by tokens of a response."""
 CLIP_LOW, CLIP_HIGH = 0.2, 0.28
 
 
@@ -43,14 +43,14 @@ def spec(*words: str) -> RunSpec:
 
 
 def shape(length: int) -> RunSpec:
-    """A step with responses of `length` tokens, too few for a whole answer: what `load` would refuse."""
+    """A step with responses of `length` tokens: `load` would refuse them as too short for a whole answer."""
     train = {"max_response": length, "prompts": PROMPTS[length], "mini_batch": PROMPTS[length] // 2}
     found = spec()
     return replace(found, train=replace(found.train, **train))
 
 
 class Stock:
-    """A loop that anybody would write on transformers: `generate`, forward passes of whole sequences, AdamW."""
+    """The plain loop on transformers: `generate`, forward passes of whole sequences, AdamW."""
 
     def __init__(self, settings: RunSpec) -> None:
         self.spec, self.step = settings, 0
@@ -101,7 +101,7 @@ class Stock:
 
 
 def trl_seconds(settings: RunSpec, between: Callable[[], None]) -> list[float]:
-    """Wall times of `STEPS` global steps of TRL; `between` runs before each of them, off the clock."""
+    """Wall times of `STEPS` global steps of TRL; `between` runs before each of them and is not timed."""
     model, tokenizer = workload.fresh_model(settings)
     problems = [problem for step in range(STEPS + 1) for problem in workload.prompts(settings, step + 1)]
     rows = {"prompt": [settings.task.messages(problem)[0]["content"] for problem in problems]}
@@ -118,7 +118,7 @@ def trl_seconds(settings: RunSpec, between: Callable[[], None]) -> list[float]:
 
 
 def against_others(length: int) -> dict[str, Any]:
-    """Seconds of a step of all three with responses of `length` tokens, and what the local engine's go to."""
+    """Seconds of a step of all three with responses of `length` tokens, and the local engine's share of peak FLOP/s."""
     settings = shape(length)
     local, stock = engine.LocalEngine(settings, engine.coin_flips), Stock(settings)
     local.seconds()
@@ -143,7 +143,7 @@ def against_others(length: int) -> dict[str, Any]:
 
 
 def longer(words: int) -> str:
-    """Overrides that ask every problem with so many words more, which no other prompt shares."""
+    """Overrides that add this number of words to the end of every problem, where prompts share no prefix."""
     return shlex.join([f"task.template='{{question}}{' and' * words} ='", "train.max_prompt=1024"])
 
 
@@ -157,7 +157,7 @@ GROWTH = (
     longer(256),
     "train.prompts=8 train.mini_batch=4 train.max_response=512",
 )
-"""Overrides of one step each: 16 prompts x 8 rollouts of 16 tokens, and what one of these figures does to it."""
+"""Overrides of one step each: 16 prompts x 8 rollouts of 16 tokens, with one of these numbers changed."""
 
 
 def growth(words: str) -> dict[str, Any]:
@@ -172,14 +172,14 @@ def growth(words: str) -> dict[str, Any]:
 
 
 def in_turn() -> Iterator[dict[str, Any]]:
-    """`growth` of each of GROWTH, in a process of its own, so that none sees the memory of another."""
+    """`growth` of each of GROWTH, in a separate process, so that its peak memory is its own."""
     for words in GROWTH:
         command = [sys.executable, "-m", "benchmarks.pretrained", "--one", words]
         yield json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
 
 def measure() -> dict[str, Any]:
-    """Both lengths of responses."""
+    """The comparison at both lengths of responses."""
     return {f"responses of {length} tokens": against_others(length) for length in PROMPTS}
 
 

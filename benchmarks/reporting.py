@@ -1,6 +1,6 @@
-"""How long it takes to load many long runs and build every artifact and the report from them.
+"""Time to load many long runs and build every artifact and the report from them.
 
-`python -m benchmarks.reporting 3 10 29` prints the seconds with these numbers of seeds, and how they grow.
+`python -m benchmarks.reporting 3 10 29` prints the seconds with these numbers of seeds, and their growth.
 """
 
 import json
@@ -25,9 +25,9 @@ from mcpo_cli.runs.journal import Journal, dumps, read_json, seal
 STEPS = 1000
 METRICS = 60
 ROW_STEPS = 20
-"""Steps with rows of prompts: as many as a run of the toy scale has. A metric stands at every step."""
+"""Steps with rows of prompts: as many as a run of the toy scale has. Every step has metrics."""
 SEEDS = (3, 5, 8)
-"""Seeds of each arm: three as the tables have, and enough to see how cost grows."""
+"""Seeds of each arm: three as in the tables, and more to show the growth of cost."""
 KINDS = ("groups", "rerolls", "mini_batches", "gradients")
 
 
@@ -38,15 +38,15 @@ def overrides(seeds: int) -> list[str]:
 
 
 def plans(seeds: int) -> dict[str, Plan]:
-    """What `mcpo report` reads: runs of seven arms and models."""
+    """The plans that `mcpo report` reads: runs of seven arms and models."""
     suites = artifacts.suites(artifacts.names(artifacts.ALL))
     return {suite: from_suite(suite, overrides(seeds), "mcpo reproduce all") for suite in suites}
 
 
 def measure(numbers: Sequence[int]) -> dict[str, Any]:
-    """By number of runs, over generated journals: seconds of `mcpo report`, first and again; and how they grow.
+    """Seconds of `mcpo report` on generated journals by number of runs, the first time and again; and their growth.
 
-    numbers: of seeds, at least two, which differ.
+    numbers: at least two different numbers of seeds.
     """
     found, of_processor = dict[str, Any](), dict[int, float]()
     with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +74,7 @@ def measure(numbers: Sequence[int]) -> dict[str, Any]:
 
 
 def _template(environment: dict[str, str]) -> Journal:
-    """A real run, whose rows the generated ones repeat."""
+    """A real run, whose rows the generated runs repeat."""
     settings = ["method=mcpo", "seed=0", f"train.steps={ROW_STEPS}", "compute.tracking_uri=offline"]
     subprocess.run([sys.executable, "-m", "mcpo_cli.main", "train", *settings], env=environment, check=True)
     (spec,) = load(settings)
@@ -106,7 +106,7 @@ def _metrics(template: Journal, rng: random.Random) -> Iterator[str]:
     for step in range(1, STEPS + 1):
         row = rows[(step - 1) * ROW_STEPS // STEPS]
         metrics = {name: value * rng.uniform(0.9, 1.1) for name, value in row["metrics"].items()}
-        # Totals of the run so far, as the real ones: they never fall.
+        # Totals of the run so far, which never fall, as in real runs.
         metrics |= {name: rows[-1]["metrics"][name] * step / STEPS for name in AXES}
         metrics |= {f"more/{i}": rng.random() for i in range(METRICS - len(metrics))}
         yield dumps({"step": step, "time": row["time"] + step, "metrics": metrics}) + "\n"
@@ -116,7 +116,7 @@ def _copy(path: Path, folder: Path, step: int) -> None:
     origin = int(path.stem.removeprefix("step_"))
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     for row in rows:
-        # A cohort is rolled again one step later, as in the run that is repeated.
+        # A cohort is resampled one step later, as in the run that is repeated.
         shift = step - origin
         row["step"] = step
         if row.get("origin"):

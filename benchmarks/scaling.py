@@ -1,7 +1,7 @@
 """Cost as work grows: seconds of a global step against rollouts, tokens of a response and parameters of the model.
 
-Rollouts of the untrained policy share nothing but their prompts, so that the work grows with each of them. Counted are
-the processor's seconds of one thread. `python -m benchmarks.scaling` measures no more than this.
+Rollouts of the untrained policy share nothing but their prompts, so that the work grows with each of them. It measures
+CPU seconds of one thread. `python -m benchmarks.scaling` measures only this.
 """
 
 import json
@@ -22,11 +22,11 @@ STEPS = 3
 ROLLOUTS = (4, 8, 16, 32)
 LENGTHS = (16, 32, 64)
 HIDDEN = (64, 128, 256)
-"""Widths of the model; heads and feed-forward blocks keep their proportion to them."""
+"""Widths of the model; numbers of heads and widths of feed-forward blocks are proportional to them."""
 
 
 def measure() -> dict[str, Any]:
-    """Processor seconds of a step by size, and the power of the size that they grow with (1: in proportion)."""
+    """CPU seconds of a step by size, and the power of the size that they grow with (1: in proportion)."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""How long `mcpo --help` takes beside that of the smallest useful typer app, and what it takes to start a worker."""
+"""Time of `mcpo --help`, against that of the smallest useful typer app, and time to start a worker."""
 
 import os
 import statistics
@@ -50,19 +50,19 @@ def seconds(repeats: int, folder: Path) -> tuple[list[float], list[float]]:
 
 
 def worker_seconds(repeats: int) -> float:
-    """Processor seconds that a worker of the local engine spends before it trains; the median."""
+    """CPU seconds that a worker of the local engine spends before it trains; the median."""
     imports = ("-c", "import mcpo_cli.scheduling.worker, mcpo_cli.backends.local.train")
     return statistics.median(growth.timed(os.environ, *imports)[1] for _ in range(repeats))
 
 
 def forked_worker_seconds(repeats: int) -> float:
-    """Seconds from asking a fork server that has loaded the local engine for a worker to its birth; the median."""
+    """Seconds in which a fork server that has loaded the local engine starts a worker; the median."""
     found = []
     with (
         tempfile.TemporaryDirectory() as folder,
         closing(ForkServer("mcpo_cli.backends.local.train", {"MCPO_HOME": folder})) as server,
     ):
-        # The first waits for the server's imports.
+        # The first worker waits for the server's imports.
         for _ in range(repeats + 1):
             start = time.perf_counter()
             worker = server.start("none", Path(folder, "log"))

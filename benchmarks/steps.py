@@ -1,6 +1,6 @@
-"""Steps of real runs, from the base policy on and once the policy is better, of both models; and TRL from there on.
+"""Steps of real runs of both models, at the base policy and at a better one; and TRL from the better one on.
 
-The base policies are taken from MCPO_HOME, or made and kept there, off the clock.
+The base policies come from MCPO_HOME, or are made and kept there; this is not timed.
 """
 
 import statistics
@@ -10,20 +10,20 @@ from benchmarks import engine, flops, opponent, workload
 from mcpo_cli.config.load import load
 
 FIRST, LATER = range(1, 4), range(13, 16)
-"""Steps whose median is the step at the base policy, and the one at step 15."""
+"""The steps whose medians are the times at the base policy and at step 15."""
 MODELS = ("toy-s", "toy-m")
 METHODS = ("dapo", "mcpo")
 TRL_STEPS = 3
 
 
 def real(*settings: str) -> engine.RealRun:
-    """A run from its base policy, in the paper's shape."""
+    """A run from its base policy on, in the paper's shape."""
     (spec,) = load(["regime=paper-shaped", f"compute.threads={workload.THREADS}", *settings])
     return engine.RealRun(spec)
 
 
 def of_runs() -> dict[str, dict[str, float]]:
-    """Seconds of a step and the share of the processor's peak, by model and method."""
+    """Seconds of a step and the share of the CPU's peak, by model and method."""
     return {f"{model} {method}": _of_run(model, method) for model in MODELS for method in METHODS}
 
 
@@ -39,7 +39,7 @@ def _of_run(model: str, method: str) -> dict[str, float]:
 
 
 def against_trl() -> dict[str, Any]:
-    """A step of GRPO at step 15 of a run with toy-s: TRL goes on from there, and takes turns with the run itself."""
+    """A step of GRPO at step 15 of a run with toy-s: TRL continues from there, and takes turns with the run itself."""
     run = real("model=toy-s", "method=grpo", "probe.every=0", "probe.panel_every=0", "probe.gradients_every=0")
     while run.step < LATER.stop - 1:
         run.seconds()

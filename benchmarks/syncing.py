@@ -1,6 +1,6 @@
-"""How long `mcpo runs sync` takes to bring runs to a new SQLite store: once, and again when nothing is new.
+"""Time in which `mcpo runs sync` uploads runs to a new SQLite store, and again when nothing is new.
 
-`python -m benchmarks.syncing 20 100 300` prints the seconds of these numbers of runs, and how they grow.
+`python -m benchmarks.syncing 20 100 300` prints the seconds for these numbers of runs, and their growth.
 """
 
 import json
@@ -28,13 +28,13 @@ SUITE_RUNS = 12
 """Runs that share a command: the runs of Table 1."""
 PROMPTS = 64
 SIZES = (21, 50, 100)
-"""Numbers of runs: what a suite has, and enough to see how cost grows."""
+"""Numbers of runs: as many as a suite has, and more to show the growth of cost."""
 
 
 def measure(numbers: Sequence[int]) -> dict[str, dict[str, float]]:
-    """Number of runs -> seconds of `mcpo runs sync`, for the first time and again; and the growth of processor seconds.
+    """Number of runs -> seconds of `mcpo runs sync`, for the first time and again; and the growth of CPU seconds.
 
-    numbers: at least two, which differ.
+    numbers: at least two different numbers of runs.
     """
     found = {}
     for number in numbers:
@@ -50,7 +50,7 @@ def measure(numbers: Sequence[int]) -> dict[str, dict[str, float]]:
 
 
 def write_runs(home: Path, number: int) -> None:
-    """Write `number` done runs of `STEPS` steps below `home`, `SUITE_RUNS` a command."""
+    """Write `number` done runs of `STEPS` steps below `home`, `SUITE_RUNS` per command."""
     os.environ["MCPO_HOME"] = str(home)
     for seed in range(number):
         spec = store_runs.spec(seed, steps=STEPS)

@@ -1,8 +1,8 @@
-"""How many tokens verl's trainer passes through the model for batches that runs recorded, beside verl's own recipe.
+"""Tokens that mcpo's verl trainer passes through the model for recorded batches, against verl's own recipe.
 
-`python -m benchmarks.token_passes RUN_FOLDER ...` prints a line a run. A forward pass of a token counts once, a
+`python -m benchmarks.token_passes RUN_FOLDER ...` prints one line per run. A forward pass of a token counts once, a
 backward pass twice. verl passes every sequence of a batch forward for its old log-probabilities, and forward and
-backward in its update. What a folder has is responses' lengths by group, so those of a group are taken for equal.
+backward in its update. A folder has the mean response length of each group, so its responses are taken for equal.
 """
 
 import json
@@ -26,7 +26,7 @@ UPDATE = 3
 
 
 def counted(folder: Path) -> dict[str, float]:
-    """Shares of tokens that belong to prompts mastered and all wrong, and token-passes by verl's recipe and by ours."""
+    """Shares of tokens of mastered and of all-incorrect prompts, and token-passes by verl's recipe and by ours."""
     spec = from_dict(read_json(folder / "spec.json"))
     rows = [row for row in Journal(folder).groups() if row["kept"]]
     total = dict.fromkeys(("tokens", "mastered", "all_wrong", "ours"), 0)
@@ -55,7 +55,7 @@ def recorded(spec: RunSpec, rows: Sequence[GroupRow]) -> tuple[Step, torch.Tenso
 
 
 def passes(spec: RunSpec, step: Step, tokens: Sequence[int]) -> int:
-    """Token-passes of one batch on one rank."""
+    """Token-passes of one batch on one rank, by our recipe."""
     G = spec.train.rollouts
     unmoved_PGT = torch.zeros(*step.length_PG.shape, int(step.length_PG.max()))
     output, _ = apply_method(spec, step, {}, lambda: unmoved_PGT, 0)

@@ -1,4 +1,4 @@
-"""Ten steps of the warm-up, one probe included, of both models."""
+"""Ten steps of the warm-up of both models, one probe included."""
 
 import tempfile
 import time
@@ -16,10 +16,10 @@ STEPS = 10
 
 
 def seconds_of_ten() -> dict[str, float]:
-    """By model."""
+    """Seconds by model."""
     found = {}
     for model in steps.MODELS:
-        # Cut off long before it reaches its target.
+        # The warm-up ends long before it reaches its target.
         (spec,) = load([f"model={model}", f"warmup.max_steps={STEPS}", f"warmup.probe_every={STEPS}"])
         words = tokenizer.build(closed(spec.task).vocabulary)
         fresh = policy.Policy(policy.build(spec.model, words, spec.seed), torch.device("cpu"))

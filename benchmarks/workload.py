@@ -1,7 +1,7 @@
-"""The one piece of work that steps are timed on: 128 prompts x 16 rollouts x 16 tokens, 2 gradient steps.
+"""The work that steps are timed on: 128 prompts x 16 rollouts x 16 tokens, 2 gradient steps.
 
-Every response has all 16 tokens, whatever it says, and against TRL the rewards are coin flips: the work of a
-step then depends on nobody's policy, and no sequence can be skipped (which favours the opponent).
+Every response has all 16 tokens, and against TRL the rewards are coin flips: so the work of a step does not depend
+on the policy, and no sequence can be skipped (which favours the opponent).
 """
 
 from typing import Any
@@ -20,10 +20,10 @@ NEVER = -1
 
 
 def spec(*settings: str) -> RunSpec:
-    """toy-s and the paper's shape at 16 tokens a response, without probes, with `settings` in place of its own.
+    """toy-s in the paper's shape with 16 tokens per response and no probes; `settings` choose the rest.
 
-    Embeddings start small: at toy-s' own 0.5 an untrained policy is certain of its next token, and gradients
-    are so small that the processor's slow path for denormal numbers would be timed.
+    Embeddings start small: with toy-s' own init_std of 0.5 an untrained policy is certain of its next token, and
+    gradients are so small that the CPU's slow path for denormal numbers would be timed.
     """
     work = ["model=toy-s", "model.init_std=0.02", "regime=paper-shaped", "train.max_response=16"]
     work += [f"compute.threads={THREADS}", "probe.every=0", "probe.panel_every=0", "probe.gradients_every=0"]

@@ -28,7 +28,7 @@ from mcpo_cli.tasks.chains import Arithmetic
 
 @dataclass(frozen=True)
 class Settings:
-    """What the example can change; the defaults train visibly in under a minute."""
+    """The settings of the example; with the defaults, accuracy rises visibly in under a minute."""
 
     seed: int = 0
     warmup_steps: int = 700

@@ -1,11 +1,11 @@
-"""Made-up logs of models whose difference is known, to try `mcpo compare` on.
+"""Made-up logs of models with a known difference, to try `mcpo compare` on.
 
     python examples/made_up_logs.py            # writes base/, new/ and seeds/ into the current folder
 
-`base/` and `new/` are what lm-evaluation-harness writes with `--log_samples`: 500 problems of `sums` and 300 of
-`logic`, one response each. The chance of a right response is 7 points higher with `new` than with `base` in `sums`
-(up to 100 %), and the same in `logic`. `seeds/` has three training seeds of two recipes, 8 responses for each of 200
-problems; the recipe `new` adds 5 points, and a seed moves a model by about 2.
+`base/` and `new/` have the files that lm-evaluation-harness writes with `--log_samples`: 500 problems of `sums` and 300
+of `logic`, one response each. The chance of a correct response is 7 points higher with `new` than with `base` in `sums`
+(up to 100 %), and equal in `logic`. `seeds/` has three training seeds of two recipes, 8 responses for each of 200
+problems; the recipe `new` adds 5 points, and seeds have a standard deviation of about 2.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ SEEDS = 3
 
 
 def main() -> None:
-    """Write all of them."""
+    """Write all logs."""
     for number, (name, gain) in enumerate({"base": 0.0, "new": 0.07}.items()):
         folder = Path(name) / "local__model"
         folder.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def write_task(folder: Path, task: str, problems: int, gain: float, seed: int) -> None:
-    """One task of the harness: each problem with one response."""
+    """Write one task of the harness: one response per problem."""
     chance = np.random.default_rng(len(task)).beta(1.2, 0.8, problems)
     right = np.random.default_rng([seed, problems]).random(problems) < np.clip(chance + gain, 0, 1)
     rows = [row(number, bool(correct)) for number, correct in enumerate(right)]
@@ -44,7 +44,7 @@ def write_task(folder: Path, task: str, problems: int, gain: float, seed: int) -
 
 
 def row(number: int, correct: bool) -> dict[str, Any]:
-    """What the harness writes for one document."""
+    """The harness's line for one document."""
     question, gold = f"What is {number} + {number + 1}?", str(2 * number + 1)
     answer = gold if correct else str(2 * number)
     return {
@@ -64,7 +64,7 @@ def row(number: int, correct: bool) -> dict[str, Any]:
 
 
 def write_seed(path: Path, gain: float, seed: int, problems: int = 200, samples: int = 8) -> None:
-    """The samples of one training seed, a line each, with the columns problem, sample and correct."""
+    """Write the samples of one training seed, one per line, with the columns problem, sample and correct."""
     chance = np.random.default_rng(0).beta(1.0, 1.0, problems)
     random = np.random.default_rng([seed, 1])
     moved = np.clip(chance + gain + random.normal(0, 0.02), 0, 1)

@@ -3,7 +3,7 @@
     arguments = {"reward_funcs": [right], "train_dataset": problems, "args": GRPOConfig(num_generations=8)}
     MethodTrainer("HuggingFaceTB/SmolLM2-135M-Instruct", **arguments, method=get("mcpo")).train()
 
-What one optimizer step sees is a mini-batch. docs/use-a-method-elsewhere.md says what else there is to know.
+Each optimizer step takes one mini-batch. docs/use-a-method-elsewhere.md has the details.
 """
 
 import copy
@@ -19,7 +19,7 @@ from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Step, TokenBatch
 from mcpo_cli.seeds import stream
 
 LEFT_OUT = {"beta": 0.0, "top_entropy_quantile": 1.0, "mask_truncated_completions": False, "use_vllm": False}
-"""Parts of TRL's own loss, which the method replaces, at the values that leave them out."""
+"""Parts of TRL's own loss, which the method replaces, with the values that turn them off."""
 
 
 class MethodTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
@@ -59,7 +59,7 @@ class MethodTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
 
     @torch.no_grad()
     def begin_global_step(self, batch: dict[str, Tensor]) -> None:
-        """The signals for what was generated, whose rows are groups, one after another."""
+        """Compute the signals of the generated responses, whose rows are groups, one after another."""
         self.batch, self.mask_BT, shape = batch, batch["completion_mask"].bool(), (-1, self.num_generations)
         self.old_BT, entropy_BT = self.under(self.model, torch.arange(len(self.mask_BT)))
         texts = self._tokenizer.batch_decode(batch["completion_ids"], skip_special_tokens=True)
@@ -77,7 +77,7 @@ class MethodTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
 
     @torch.no_grad()
     def begin_mini_batch(self, rows: Tensor) -> None:
-        """What the method sees of a whole mini-batch, which is `rows` of the global step, before its gradient."""
+        """Compute the method's inputs for a whole mini-batch, `rows` of the global step, before its gradient."""
         group_B = rows // self.num_generations
         signals = self.signals.map(lambda tensor: tensor[group_B.unique()])
         flat = signals.map(lambda tensor: tensor.flatten(0, 1))

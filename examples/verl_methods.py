@@ -21,7 +21,7 @@ CORRECT = 0.5
 
 
 def fits(method: Method) -> bool:
-    """Whether verl's registries can carry what the method needs."""
+    """True if verl's registries can carry the method's needs."""
     if method.columns or method.token_columns or method.needs or method.dynamic_sampling:
         return False
     step = Step(*(torch.tensor(value) for value in ([[0.0, 1.0]], [[False, True]], [[1, 1]], [0])), max_response=1)
@@ -33,7 +33,7 @@ def register(method: Method, name: str = "") -> None:
     """Make `method` known to verl as advantage estimator and as policy loss `name`, by default mcpo/NAME.
 
     Raises:
-        ValueError: verl's registries cannot carry what it needs.
+        ValueError: verl's registries cannot carry its needs.
     """
     if not fits(method):
         raise ValueError(f"{method.name} needs more than log-probabilities and advantages: mcpo train backend=verl")
@@ -42,7 +42,7 @@ def register(method: Method, name: str = "") -> None:
     def advantages(
         token_level_rewards: Tensor, response_mask: Tensor, index: Any, config: Any = None, **_: Any
     ) -> tuple[Tensor, Tensor]:
-        """Advantages of all tokens, twice: as verl wants them, and as returns. index: the group of each sequence."""
+        """Advantages of all tokens, twice: verl also wants returns. index: the group of each sequence."""
         groups = {group: number for number, group in enumerate(dict.fromkeys(index))}
         order_B = torch.tensor([groups[group] for group in index]).argsort(stable=True)
         shape, reward_B = (len(groups), -1), token_level_rewards.sum(-1)[order_B].double()

@@ -27,16 +27,16 @@ from mcpo_cli.statistics import clusters
 from mcpo_cli.study import EXPERIMENTS
 
 ROOT = EXPERIMENTS.parent
-"""The checkout: pages are not installed."""
+"""The checkout; an installation has no pages."""
 MARK = "not recomputable from committed rows"
-"""Words that the paragraph of an unverified number has."""
+"""Words that the paragraph of an unverified number must contain."""
 NUMBER = re.compile(r"(?<![\w@.,-])([+-]?(?:\d{1,3}(?:,\d{3})+|\d*\.?\d+))(?![\w@])( %)?")
 """A number in a quote; not the digits of `pass@1`, `toy-s` or `5e-4`."""
 RESULT = re.compile(r"(?<![\w.])[+-]?(?:\.\d+|\d[\d.]* ± [\d.]+)")
 """A number that a page must not show outside of quotes: a decimal without a leading 0, or one with an interval.
 Pages write settings with a leading 0 or as `5e-4`, so that the two can be distinguished."""
 CONTEXT = 40
-"""Characters before an unlisted number that a message shows."""
+"""Characters that a message shows before an unlisted number."""
 PROMPTS = 128
 """Prompts of a global step in the suites with a design."""
 HALF_WIDTH = "half_width"
@@ -64,18 +64,18 @@ class Query:
 
 @dataclass(frozen=True)
 class Finding:
-    """A text on a page and where its numbers come from."""
+    """A text on a page, and the source of its numbers."""
 
     id: str
     pages: tuple[str, ...]
     """Files, by their paths in the checkout; each has the quote exactly once."""
     quote: str
     values: tuple[Query, ...] = ()
-    """Give one number for each in the quote, in order."""
+    """The queries for the numbers in the quote, in order."""
     reason: str = ""
     """The reason why no committed row gives these numbers; only of unverified texts."""
     test: str = ""
-    """The file of the test that makes this text anew and compares it; only of tested ones."""
+    """The file of the test that makes this text again and compares it; only of tested ones."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ def read(root: Path = ROOT) -> Entries:
     """The entries of the checkout `root`.
 
     Raises:
-        ConfigError: an entry has an unknown key or a wrong type, an id is used twice, or it does not say where its
-            numbers come from, or in several ways.
+        ConfigError: an entry has an unknown key or a wrong type, an id is used twice, or an entry gives no source of
+            its numbers, or several.
     """
     found = convert(Entries, read_yaml(root / "experiments" / "findings.yaml"), "")
     ids = [one.id for one in found.all]
@@ -136,7 +136,7 @@ def read_pages(found: Entries) -> dict[str, str]:
 
 
 def compute(found: Entries, root: Path = ROOT) -> dict[str, list[float] | str]:
-    """The numbers of each finding by its id, or the message of the error that its queries end in."""
+    """The numbers of each finding by its id, or the message of the error that its queries raise."""
     committed = Committed(root / "experiments")
     computed: dict[str, list[float] | str] = {}
     for one in found.findings:
@@ -148,7 +148,7 @@ def compute(found: Entries, root: Path = ROOT) -> dict[str, list[float] | str]:
 
 
 def check(found: Entries, computed: Mapping[str, list[float] | str], pages: Mapping[str, str]) -> list[str]:
-    """One line for each number that differs, quote that a page lacks, missing mark, and result in no entry."""
+    """One line for each number that differs, each quote missing on a page, each missing mark, each unlisted result."""
     lines = [line for one in found.findings for line in _differing(one, computed[one.id])]
     for page, text in pages.items():
         flat = _flat(text)
@@ -167,7 +167,7 @@ def written_like(shown: str, value: float) -> str:
     """`value` as `shown` is written: decimals, sign, leading 0, thousands separators."""
     decimals = len(shown.partition(".")[2])
     sign = "+" if shown[0] in "+-" else ""
-    # `z`: what rounds to zero has no sign.
+    # `z`: a number that rounds to zero has no sign.
     text = f"{value:{sign}z{',' if ',' in shown else ''}.{decimals}f}"
     return text if "0." in shown or not decimals else re.sub(r"^([+-]?)0\.", r"\1.", text)
 
@@ -197,7 +197,7 @@ def _unlisted(page: str, flat: str, quotes: Sequence[str]) -> Iterator[str]:
 
 
 def _marked(text: str, quote: str) -> bool:
-    """Whether the paragraph or list item of the quote has the mark."""
+    """True if the paragraph or list item of the quote has the mark."""
     parts = [_flat(part) for part in re.split(r"\n\s*\n|\n- ", text)]
     return any(_flat(quote) in part and MARK in part.lower() for part in parts)
 
@@ -335,7 +335,7 @@ def _below_base(committed: Committed, query: Query) -> list[float]:
 
 
 def _branch(committed: Committed, query: Query) -> list[float]:
-    """Numbers of an arm or a hypothesis in the tables of a branch study, which has the name of the file of its rows."""
+    """Numbers of an arm or hypothesis in the tables of a branch study, whose name is that of the file of its rows."""
     rows = committed.rows(Query(csv=query.csv))
     study = branching.read(Path(query.csv[0]).stem)
     if "claim" in query.where:
@@ -350,10 +350,10 @@ def _branch(committed: Committed, query: Query) -> list[float]:
 
 
 def _predicted(committed: Committed, query: Query) -> list[float]:
-    """A hypothesis's value in new runs of a branch study, and where those of the first file predict it.
+    """A hypothesis's value in new runs of a branch study, and the interval that the runs of the first file predict.
 
-    csv: the study's rows, those of the new runs. The interval for the mean of n new runs, t s sqrt(1 / N + 1 / n) about
-    that of the N, holds with probability .95 for all hypotheses that could be computed together (Bonferroni).
+    csv: the study's rows, then those of the new runs. The interval for the mean of n new runs, t s sqrt(1 / N + 1 / n)
+    around that of the N, holds with probability .95 for all computable hypotheses together (Bonferroni).
     """
     study = branching.read(Path(query.csv[0]).stem)
     first, new = (committed.rows(Query(csv=(name,))) for name in query.csv)

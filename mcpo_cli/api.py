@@ -2,7 +2,7 @@
 
 The functions are the verbs of the command line and take the same words: a suite or its file, with settings to change
 in it (`"table1", "scale=smoke"`); settings alone (`"method=dapo,mcpo", "seed=0,1"`); or existing runs by their ids.
-Results go to MCPO_HOME. Whatever is wrong is raised as a `McpoError`, whose message names the fix.
+Results go to MCPO_HOME. Every error is a `McpoError`, whose message names the fix.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -51,7 +51,7 @@ LogComparison = logs.Comparison
 
 
 def plan(*words: str) -> Plan:
-    """The runs that `words` ask for, done or not, as `mcpo train --dry-run` shows them; starts nothing.
+    """The runs that `words` ask for, done or not, as `mcpo train --dry-run` shows them; does not start any.
 
     Raises:
         ConfigError: there is no such suite, setting or run.
@@ -142,14 +142,14 @@ def compare(
         arms: of logs, name of an arm -> glob of the logs of its training seeds.
         baseline: an arm; by default the suite's, or else the first.
         metric: of a suite, `pass@1`, `best@8` or `pass@8`; by default the suite's, or else `pass@1`.
-        at: of a suite, what the runs had equally much of: `steps`, `rollouts`, `trained_tokens`, `seconds`, ...
+        at: of a suite, the budgets at which arms are compared: `steps`, `rollouts`, `trained_tokens`, `seconds`, ...
         margin: of logs, the largest difference that does not matter, chosen before looking.
         k: of logs, the k of pass@k, one or several.
         maj: of logs, the k of maj@k, the majority's answer.
         look: of logs, `1/3` for the first of three looks that were declared before the first.
         columns: of logs, names of columns in the files, by the names that mcpo has for them.
-        benchmark: of logs, compare this one only, or the name of the only one of files that name none.
-        reader: of logs, the tool that wrote them, where it cannot be seen.
+        benchmark: of logs, the only benchmark to compare, or its name for files that give none.
+        reader: of logs, the tool that wrote them, if the files do not show it.
 
     Raises:
         ConfigError: see `plan`; there is no such arm, metric or axis; or the logs cannot be read or do not pair.

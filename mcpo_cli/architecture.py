@@ -1,4 +1,4 @@
-"""The architecture of a causal language model by its config.json, in the terms of the settings `model.*`."""
+"""The architecture of a causal language model from its config.json, in terms of the settings `model.*`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ KEYS = {
 }
 """Sizes that config.json must name; the others have defaults."""
 ROPE_THETA, MISTRAL_WINDOW = 10_000.0, 4096
-"""Defaults of transformers where config.json is silent."""
+"""Defaults of transformers for values that config.json lacks."""
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,16 @@ class Architecture:
     norm_eps: float
     activation: str
     qkv_bias: bool
-    """Whether the projections of queries, keys and values add a bias (Qwen2)."""
+    """True if the projections of queries, keys and values add a bias (Qwen2)."""
     output_bias: bool
-    """Whether the output projection of attention adds a bias."""
+    """True if the output projection of attention adds a bias."""
     mlp_bias: bool
     qk_norm: bool
-    """Whether queries and keys are normalised for each head (Qwen3)."""
+    """True if queries and keys are normalised for each head (Qwen3)."""
     sliding_window: int
     """Tokens that a layer attends to at most; 0 means all."""
     window: int | None
-    """Most positions (`max_position_embeddings`)."""
+    """Largest number of positions (`max_position_embeddings`)."""
     quantized: str
     """Method by which the stored weights are quantised; empty for float weights."""
 
@@ -175,12 +175,12 @@ def _rope(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sliding_window(name: str, config: Mapping[str, Any], kind: str) -> int:
-    """Tokens that layers with a sliding window attend to; 0 where no layer has one."""
+    """Tokens that layers with a sliding window attend to; 0 if no layer has one."""
     if kind.startswith("qwen") and not config.get("use_sliding_window", False):
         return 0
     if "layer_types" in config and "sliding_attention" not in (config["layer_types"] or ()):
         return 0
-    # Mistral's default holds where the file does not have the key; null turns the window off.
+    # Mistral's default holds if the file lacks the key; null turns the window off.
     if kind == "mistral" and "sliding_window" not in config:
         return MISTRAL_WINDOW
     return _count(name, config, "sliding_window", 0)

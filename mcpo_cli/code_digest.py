@@ -1,6 +1,6 @@
-"""The hash of what a Python file does: of its text without comments, docstrings and empty lines.
+"""The hash of a Python file's code: of its text without comments, docstrings and empty lines.
 
-Of the text, because tokens and syntax trees differ between versions of Python, and a run's id must not.
+It hashes text because tokens and syntax trees differ between versions of Python, and a run's id must not.
 """
 
 import ast
@@ -15,7 +15,7 @@ Position = tuple[int, int]
 
 
 def digest(path: Path) -> str:
-    """SHA-256 in hex digits; of the whole content where `path` does not hold valid Python."""
+    """SHA-256 in hex digits; of the whole content if `path` does not hold valid Python."""
     content = path.read_bytes()
     if path.suffix == ".py":
         with suppress(SyntaxError, ValueError, tokenize.TokenError):
@@ -26,7 +26,7 @@ def digest(path: Path) -> str:
 def without_words(source: str) -> str:
     """`source` without comments, empty lines, and statements that are texts, such as docstrings.
 
-    These texts stay in a file that names `__doc__`: there they may decide something.
+    A file that names `__doc__` keeps these texts, because its code may read them.
 
     Raises:
         SyntaxError, ValueError, tokenize.TokenError: it is not Python.

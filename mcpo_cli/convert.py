@@ -15,7 +15,7 @@ T = TypeVar("T")
 SWITCH = {"on": True, "yes": True, "off": False, "no": False}
 """Words that YAML reads as true or false but Hydra's grammar reads as text."""
 CALLED = {"gpu": "cuda"}
-"""Choices as users call them, and what they are called here: `gpu` is spelled like `cpu`, its opposite."""
+"""Other names of choices and the names here, for errors: by spelling, `gpu` would suggest `cpu`, its opposite."""
 LARGEST_INT, LARGEST_FLOAT = 2**31 - 1, 3.4e38
 """The largest 32-bit values, because computations use settings as 32-bit numbers."""
 BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
@@ -104,7 +104,7 @@ def _several(inner: tuple[Any, ...], value: Any, path: str, *, named: bool) -> A
         raise _wrong_type(path, value, "a list", fix=f"{path}=[{value}]" if value else None)
     kinds = [inner[0]] * len(value) if inner[-1] is Ellipsis else list(inner)
     if len(kinds) != len(value):
-        raise _wrong_type(path, value, f"a list of {len(kinds)} values")
+        raise ConfigError(f"{path}={value}: must be a list of {len(kinds)} values, not of {len(value)}")
     return tuple(_typed(kind, item, f"{path}[{i}]") for i, (kind, item) in enumerate(zip(kinds, value, strict=True)))
 
 

@@ -25,7 +25,7 @@ from typing import Any
 UNEXPECTED = 70
 """Exit code of any other error: EX_SOFTWARE of sysexits.h."""
 SIMILAR = 0.6
-"""The least similarity (of difflib, 0 to 1) at which a known name is offered in the place of an unknown one."""
+"""The least similarity (of difflib, 0 to 1) at which a known name is suggested for an unknown one."""
 
 
 CODES: dict[str, str] = {
@@ -149,15 +149,15 @@ def nearest(wanted: str, known: Iterable[str]) -> str:
 
 
 def similar(wanted: str, known: Iterable[str]) -> str:
-    """The known name that is spelled much like `wanted`, whatever its case; empty if none is."""
+    """The known name with a spelling similar to that of `wanted`, in any case; empty if none is similar."""
     return next(iter(_alike(wanted, known)), "")
 
 
 def _alike(wanted: str, known: Iterable[str]) -> list[str]:
-    """The known names that are spelled most like `wanted`, several if they are equally near.
+    """The known names with a spelling nearest to that of `wanted`, several if they are equally near.
 
-    Of these, the one that begins most like it comes first: `dappo` is as near to `dapo` as to `dppo`, but few slips are
-    at the beginning of a word.
+    The one that shares the longest beginning with it is first: `dappo` is as near to `dapo` as to `dppo`, but few slips
+    are at the beginning of a word.
     """
     spelled = {name.lower(): name for name in sorted(known, reverse=True)}
     word = wanted.lower()
@@ -168,12 +168,12 @@ def _alike(wanted: str, known: Iterable[str]) -> list[str]:
 
 
 def _same_beginning(one: str, other: str) -> int:
-    """The number of letters that two words begin with alike."""
+    """The length of the common prefix of two words, in letters."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def mend(form: str, wanted: str, known: Iterable[str], otherwise: str | None = None) -> str | None:
-    """The fix `form` with the name that was probably meant in the place of `{}`; `otherwise` if none is similar."""
+    """The fix `form` with the name that was probably meant in place of `{}`; `otherwise` if none is similar."""
     meant = similar(wanted, known)
     return form.replace("{}", meant) if meant else otherwise
 

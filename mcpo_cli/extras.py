@@ -1,4 +1,4 @@
-"""Packages that an installation may lack, and the extra of mcpo-cli that brings each."""
+"""Packages that an installation may lack, and the extra of mcpo-cli that installs each."""
 
 import sys
 from importlib.util import find_spec
@@ -20,12 +20,12 @@ EXTRAS = {
 
 
 def is_installed(module: str) -> bool:
-    """Whether the module can be found; imports nothing."""
+    """True if the module can be found; does not import it."""
     return find_spec(module) is not None
 
 
 def command(extra: str) -> str:
-    """The command that installs an extra; pip takes the installed mcpo-cli, wherever it came from."""
+    """The command that installs an extra; pip keeps the installed mcpo-cli, whatever its source."""
     return f"{sys.executable} -m pip install 'mcpo-cli[{extra}]'"
 
 

@@ -1,7 +1,7 @@
 """The home folder with all results: runs/, cache/, reports/, mlflow.db; errors of writing.
 
 MCPO_HOME names it. By default it is the folder `mcpo-results` in the current one, or the current one itself if that
-already has runs or evaluations, as it was the default before.
+already has runs or evaluations, because it used to be the default.
 """
 
 import errno
@@ -24,10 +24,10 @@ SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 def location() -> Path:
-    """MCPO_HOME, or else the default folder. Creates nothing.
+    """MCPO_HOME, or else the default folder. Does not create it.
 
     Raises:
-        ConfigError: no folder can have that name, or it lies below a file or in a folder that was removed.
+        ConfigError: no folder can have that name, or it is below a file or in a folder that was removed.
     """
     named = os.environ.get("MCPO_HOME")
     try:
@@ -46,7 +46,7 @@ def location() -> Path:
 
 
 def home() -> Path:
-    """The folder that holds all results; created if missing, and then said once where nothing names it.
+    """The folder that holds all results; created if missing, with a message unless MCPO_HOME names it.
 
     Raises:
         ConfigError: the folder cannot be created or written.
@@ -67,7 +67,7 @@ def home() -> Path:
 
 
 def is_plain(name: str) -> bool:
-    """Whether an untrusted `name` is a plain file name, which cannot point to another folder."""
+    """True if an untrusted `name` is a plain file name, which cannot point to another folder."""
     return Path(name).name == name and name not in ("", "..")
 
 

@@ -19,7 +19,7 @@ class Gpu:
     memory: int
     """Total bytes."""
     free: int
-    """Bytes not in use now."""
+    """Bytes that are currently free."""
 
 
 def gpus() -> list[Gpu]:
@@ -33,12 +33,12 @@ def gpus() -> list[Gpu]:
 
 
 def driver() -> str | None:
-    """The version of the NVIDIA driver, None if there is none or it finds no GPU."""
+    """The version of the NVIDIA driver; None without a driver, or if it finds no GPU."""
     return next((version for (version,) in _ask_driver("driver_version")), None)
 
 
 def _ask_driver(columns: str) -> list[list[str]]:
-    """The values of these columns for each GPU; none without a driver."""
+    """The values of these columns for each GPU; empty without a driver."""
     command = ["nvidia-smi", f"--query-gpu={columns}", "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
@@ -54,9 +54,9 @@ def cores() -> int:
 
 @contextmanager
 def freeze_gc() -> Iterator[None]:
-    """Exclude what the block creates from garbage collection: imported libraries, or data that are read once.
+    """Exclude the objects that the block creates from garbage collection: imported libraries, data that are read once.
 
-    Otherwise the collector searches a million lasting objects again and again, and finds nothing.
+    Otherwise the collector searches a million lasting objects again and again without effect.
     """
     gc.disable()
     try:

@@ -38,13 +38,13 @@ Results go to ./mcpo-results, or to the folder MCPO_HOME. More: mcpo --help, mcp
 """
 
 LONGEST_LINE = 2000
-"""The most characters of a line of a message."""
+"""Largest number of characters per line of a message."""
 NO_MEMORY = re.compile(
     r"^.*(failed to map segment|cannot allocate memory|without (setting an exception|exception set)).*$",
     re.MULTILINE | re.IGNORECASE,
 )
-"""The message when memory runs out: the system's, also when a library cannot be loaded, and the interpreter's where no
-memory was left for a MemoryError either."""
+"""Messages when memory runs out: the system's, also when a library cannot be loaded, and the interpreter's when no
+memory was left even for a MemoryError."""
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 """The base class of usage errors in the click that typer bundles; typer does not export it."""
 app = typer.Typer(
@@ -89,7 +89,7 @@ def begin(
 
 def main() -> None:
     """Run the command line; ends the process with an exit code of `mcpo_cli.errors`."""
-    # No process that this one starts imports a module from the current folder, which may be anybody's.
+    # Child processes must not import modules from the current folder, which may belong to others.
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
         with redirect_stdout(_Output(sys.stdout, fails=True)), redirect_stderr(_Output(sys.stderr, fails=False)):
@@ -182,7 +182,7 @@ def _end(error: McpoError, style: ErrorStyle) -> NoReturn:
 def _report(message: str, style: ErrorStyle) -> None:
     """Print the current error as a message; with --debug, its traceback first."""
     shown = traceback.format_exc() if style.debug else ""
-    # A message repeats what is wrong, which may be a file of somebody else.
+    # A message quotes the wrong input, which may be somebody else's file.
     lines = (line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}..." for line in message.split("\n"))
     sys.stderr.write(visible(redact(f"{shown}error: " + "\n".join(lines) + "\n")))
 
@@ -196,7 +196,7 @@ def _print_error_document(error: McpoError) -> None:
         "message": redact(error.message),
         "fix": error.fix and redact(error.fix),
     }
-    # Without stdout, the message on stderr and the exit code have to do.
+    # Without stdout, the message on stderr and the exit code must suffice.
     with suppress(OutputLost):
         print_json({**error.data, "error": {**about, "exit_code": error.exit_code}})
 

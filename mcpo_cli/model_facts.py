@@ -1,4 +1,4 @@
-"""Facts read from the files of the evaluated model, and from nowhere else: window, end tokens, template, format."""
+"""Facts read only from the files of the evaluated model: window, end tokens, template, format."""
 
 import fnmatch
 import functools
@@ -33,13 +33,13 @@ class ModelFacts:
     dtype: str
     """Format of the weights, as torch names it."""
     window: int
-    """Most tokens of prompt and response together."""
+    """Largest number of tokens of prompt and response together."""
     stop_ids: tuple[int, ...]
     """Ids of the tokens that end a response."""
     stop_tokens: tuple[str, ...]
     """The same tokens as text."""
     chat_template: bool
-    """Whether the tokenizer has one."""
+    """True if the tokenizer has one."""
 
 
 def resolve(model: str, revision: str | None = None) -> ModelFacts:
@@ -70,9 +70,9 @@ class FileFacts:
     tokens: int
     """The highest token id plus 1; an embedding may have more rows."""
     window: int
-    """Most tokens of prompt and response together."""
+    """Largest number of tokens of prompt and response together."""
     chat_template: bool
-    """Whether the tokenizer has one."""
+    """True if the tokenizer has one."""
     weights: Mapping[str, tuple[int, ...]] = field(hash=False)
     """Shape of each stored tensor."""
 

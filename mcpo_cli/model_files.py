@@ -1,8 +1,8 @@
-"""The files of a model: the folder or hub model that a name means, which files are fetched, and their digests.
+"""The files of a model: the folder or hub model that a name means, the files to fetch, and their digests.
 
 Headers of safetensors files are read without the library, which imports a framework. Such a file begins with the length
 of the header in 8 bytes, then the header in JSON, then the tensors
-(https://github.com/huggingface/safetensors#format). Files may come from anybody, so nothing in a header is believed.
+(https://github.com/huggingface/safetensors#format). Files may come from anybody, so headers are not trusted.
 """
 
 import fnmatch
@@ -38,16 +38,16 @@ SAMPLE_BYTES = 4096
 """Bytes of each tensor that `fingerprint` reads."""
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 MAX_HEADER = 100_000_000
-"""The most bytes of a header, as in the library: a file without content on the disk may claim any number."""
+"""Largest size of a header in bytes, as in the library: a sparse file may claim any size."""
 NUMBERS_PER_BYTE = 2
-"""The most numbers in a byte, of all types that there are."""
+"""Largest number of numbers per byte, over all types."""
 
 
 def local_folder(model: str) -> Path | None:
     """The folder that `model` names on this machine; None for a hub model (`OWNER/NAME`). Fetches nothing.
 
     Raises:
-        ConfigError: it can only be a folder, and there is none.
+        ConfigError: it can only be a folder, which does not exist.
     """
     path = paths.named(model)
     if path.is_dir():
@@ -74,7 +74,7 @@ def folder(model: str, revision: str | None, files: Sequence[str] = READ) -> Pat
 
 
 def is_cached(model: str, revision: str | None = None) -> bool:
-    """Whether the hub's cache has a config.json and weights of a hub model. Asks no network."""
+    """True if the hub's cache has a config.json and weights of a hub model. Does not use the network."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
@@ -124,8 +124,8 @@ def fingerprint(folder: Path) -> str:
     """A digest of the model in `folder` that changes with its files, in milliseconds even for large models.
 
     Files with weights are sampled: it reads their header and the middle of each tensor, because training changes all of
-    a tensor. Other files are read whole. `digest`, of all bytes, takes a second for each GB or more,
-    which is too long for a command that only shows a plan.
+    a tensor. Other files are read whole. `digest` reads all bytes, in a second or more per GB, which is too long for a
+    command that only shows a plan.
     """
     statuses = ((path, path.stat()) for path in _read(folder))
     return _digest((path, _sampled(path, status.st_size, status.st_mtime_ns)) for path, status in statuses)
@@ -133,7 +133,7 @@ def fingerprint(folder: Path) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _sampled(path: Path, size: int, changed: int) -> str:
-    """SHA-256 of a file, of one with weights a sample; `changed` (its time of change) makes the cache read it again."""
+    """SHA-256 of a file, or of a sample if it has weights; a new `changed` (its time of change) bypasses the cache."""
     with path.open("rb") as file:
         if path.suffix != ".safetensors":
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -169,7 +169,7 @@ def _digest(hashes: Iterable[tuple[Path, str]]) -> str:
 
 
 def _read(folder: Path) -> Iterator[Path]:
-    """The files of a folder that READ lists, in the order of their names."""
+    """The files of a folder that match READ, in the order of their names."""
     return (path for path in sorted(folder.iterdir()) if any(fnmatch.fnmatch(path.name, one) for one in READ))
 
 
@@ -196,7 +196,7 @@ def _listed(header: bytes, size: int) -> dict[str, dict[str, Any]]:
     """Type, shape and position of each tensor by its name.
 
     Raises:
-        ValueError: there are none, or their types, shapes or places cannot be in a file of `size` bytes.
+        ValueError: no tensors are listed, or their types, shapes or places cannot be in a file of `size` bytes.
     """
     try:
         found = {key: entry for key, entry in json.loads(header).items() if key != "__metadata__"}

@@ -5,14 +5,14 @@ from pathlib import Path
 from mcpo_cli.errors import ConfigError
 
 SHOWN = 60
-"""Most characters of a path that an error quotes."""
+"""Largest number of characters of a path that an error quotes."""
 
 
 def named(given: str | Path) -> Path:
-    """The path that a user names, with `~` and `~USER` replaced; nothing has to be there.
+    """The path that a user names, with `~` and `~USER` replaced; it need not exist.
 
     Raises:
-        ConfigError: no file can have that name: there is no such user, or the name is too long or has a null byte.
+        ConfigError: no file can have that name: the user does not exist, or the name is too long or has a null byte.
     """
     try:
         path = Path(given).expanduser()

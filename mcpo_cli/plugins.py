@@ -2,12 +2,12 @@
 
 Three places are searched. The packages of mcpo: one new file is one new method. Installed packages, by entry points of
 the groups `mcpo.methods`, `mcpo.tasks` and so on (`GROUPS`), each of which names a module, or a package whose modules
-are searched (mcpo's own `zoo` and `gym` are found so); `mcpo.experiments` names a package laid out like mcpo's folder
+are searched (as for mcpo's own `zoo` and `gym`); `mcpo.experiments` names a package laid out like mcpo's folder
 `experiments`. The folders of MCPO_PLUGINS: files `*.py` that declare anything, and presets, suites and claims laid out
 in the same way.
 
-What comes from the last two places, and not from mcpo's own distribution, is a plug-in. Its name, version and hash
-are in the records of runs. One that fails is left out with a message, and `mcpo doctor` shows it.
+Declarations from the last two places are plug-ins, unless mcpo's own distribution has them. Their names, versions and
+hashes are in the records of runs. One that fails is left out with a message, and `mcpo doctor` shows it.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ from mcpo_cli.redaction import redact
 T = TypeVar("T")
 N = TypeVar("N", bound="Named")
 OWN = "mcpo-cli"
-"""The distribution whose entry points are no plug-ins."""
+"""The distribution whose entry points are not plug-ins."""
 NEWEST = "mcpo_cli.gym.task"
 """The module of the newest entry point: an installation without it is older than this code."""
 EXPERIMENTS = "experiments"
@@ -58,7 +58,7 @@ DATA = ("suites/*.yaml", "conf/*/*.yaml", "claims/*.yaml")
 SIBLINGS = re.compile(r"^\s*(from\s+\.|(from|import)\s+mcpo_cli\.plugin_files\b)", re.MULTILINE)
 _problems: dict[str, None] = {}
 _threads: list[threading.Thread] = []
-"""Those that imports of plug-ins began and left."""
+"""Threads that imports of plug-ins started and left running."""
 
 
 class Named(Protocol):
@@ -73,11 +73,11 @@ class Plugin:
     """The identity of a plug-in."""
 
     name: str
-    """Of the distribution, or of the file in its folder of MCPO_PLUGINS."""
+    """Name of the distribution, or of the file in its folder of MCPO_PLUGINS."""
     version: str
-    """Of the distribution; empty for a file."""
+    """Version of the distribution; empty for a file."""
     sha256: str
-    """Of the file, or of all files of the distribution's packages that entry points name; see `code_digest`."""
+    """Hash of the file, or of all files of the distribution's packages that entry points name; see `code_digest`."""
 
 
 class Found(dict[str, T]):
@@ -86,19 +86,19 @@ class Found(dict[str, T]):
     def __init__(self) -> None:
         super().__init__()
         self.plugins: dict[str, Plugin] = {}
-        """Of the names that a plug-in declares, which one does."""
+        """The plug-in that declares a name, by name."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A module that declares something; not imported yet."""
+    """A module with declarations; not imported yet."""
 
     module: str
     name: str
-    """Of the module in its package or folder, or of the entry point."""
+    """Name of the module in its package or folder, or of the entry point."""
     entry: EntryPoint | None = None
     path: Path | None = None
-    """Of a file in a folder of MCPO_PLUGINS."""
+    """Path of a file in a folder of MCPO_PLUGINS."""
 
     @property
     def plugin(self) -> Plugin | None:
@@ -109,12 +109,12 @@ class Candidate:
 
     @property
     def is_own(self) -> bool:
-        """Whether mcpo's own distribution declares it."""
+        """True if mcpo's own distribution declares it."""
         return not self.path and _owner(self.entry) in ("", OWN)
 
     @property
     def modules(self) -> list[Self]:
-        """The modules of the package that an entry point names; empty where it names a module."""
+        """The modules of the package that an entry point names; empty if it names a module."""
         spec = importlib.util.find_spec(self.module)
         locations = spec.submodule_search_locations if spec and self.entry else None
         found = sorted(info.name for info in pkgutil.iter_modules(locations or []) if not info.ispkg)
@@ -135,7 +135,7 @@ class Candidate:
                 apart = self.path.with_stem(f"{self.path.stem}_{re.sub(r'[^A-Za-z0-9]', '_', self.path.parent.name)}")
                 fix = shlex.join(["mv", str(self.path), str(apart)])
                 raise ImportError(f"{self.source} has the same name (fix: {fix})")
-            # Else its hash would not cover what it does.
+            # Else its hash would not cover all of its code.
             if SIBLINGS.search(self.path.read_text(encoding="utf-8")):
                 raise ImportError(
                     "a file of a plug-in folder cannot import another one; put both into an installed package"
@@ -153,10 +153,10 @@ def names(package: str) -> list[str]:
 
 
 def find(group: str, packages: Sequence[str], declared: Callable[[Candidate], Iterable[tuple[str, T]]]) -> Found[T]:
-    """All that `declared` finds in the modules of mcpo's `packages` and in plug-ins of the entry points `mcpo.<group>`.
+    """All declarations that `declared` finds in mcpo's `packages` and in plug-ins of the entry points `mcpo.<group>`.
 
     Raises:
-        ConfigError: two share a name.
+        ConfigError: two declarations share a name.
     """
     found: Found[T] = Found()
     declaring: dict[str, Candidate] = {}
@@ -179,7 +179,7 @@ def find(group: str, packages: Sequence[str], declared: Callable[[Candidate], It
 
 
 def classes(group: str, package: str, base: type) -> Found[Any]:
-    """The classes derived from the dataclass `base` that have a `name`, by it. All their options must have defaults."""
+    """The classes derived from the dataclass `base` that have a `name`, by name. All options must have defaults."""
 
     def declared(candidate: Candidate) -> Iterator[tuple[str, Any]]:
         module = candidate.load()
@@ -221,7 +221,7 @@ def taken(what: str, first: str | Path, second: str | Path) -> ConfigError:
 
 
 def folders() -> list[Path]:
-    """The folders of MCPO_PLUGINS; what can be none is left out with a message."""
+    """The folders of MCPO_PLUGINS; a path that cannot be a folder is left out with a message."""
     found = list[Path]()
     for name in plugin_files.__path__:
         try:
@@ -251,7 +251,7 @@ def roots() -> tuple[Path, ...]:
 
 @cache
 def present() -> tuple[Plugin, ...]:
-    """All plug-ins, those that fail among them, by name."""
+    """All plug-ins by name, including those that fail."""
     owners = {_owner(entry) for entry in _declared()} - {OWN}
     files = [(path, folder) for folder in folders() for kind in ("*.py", *DATA) for path in _files(folder, kind)]
     found = [*map(_distribution, owners), *(of_file(*pair) for pair in files)]
@@ -264,7 +264,7 @@ def _files(folder: Path, pattern: str) -> list[Path]:
 
 
 def warn(problem: str) -> None:
-    """Say it once in a process."""
+    """Print a message once per process."""
     shown = redact(problem)
     if shown not in _problems:
         _problems[shown] = None
@@ -289,9 +289,9 @@ def _candidates(group: str, packages: Sequence[str]) -> Iterator[Candidate]:
 
 
 def _attempt(candidate: Candidate, work: Callable[[Candidate], T]) -> T | None:
-    """`work(candidate)`; a message and None where a plug-in fails, whatever it raises.
+    """`work(candidate)`; a message and None if a plug-in fails, whatever it raises.
 
-    What a plug-in prints meanwhile goes to standard error: standard output is the command's own, such as JSON.
+    Output of a plug-in meanwhile goes to standard error, because standard output is the command's own, such as JSON.
     """
     if candidate.is_own:
         return work(candidate)
@@ -310,7 +310,7 @@ def _attempt(candidate: Candidate, work: Callable[[Candidate], T]) -> T | None:
 
 @contextmanager
 def _output_to_stderr() -> Iterator[None]:
-    """Send what Python, libraries and child processes write to standard output to standard error."""
+    """Redirect standard output of Python, libraries and child processes to standard error."""
     with redirect_stdout(sys.stderr):
         try:
             kept = os.dup(1)
@@ -381,5 +381,5 @@ def _distribution(name: str) -> Plugin:
 
 @cache
 def of_file(path: Path, folder: Path | None = None) -> Plugin:
-    """The identity of a file, named as seen from `folder`, or else from its own."""
+    """The identity of a file, named relative to `folder`, by default its own folder."""
     return Plugin(path.relative_to(folder or path.parent).as_posix(), "", code_digest.digest(path))

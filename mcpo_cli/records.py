@@ -38,7 +38,7 @@ KEYS: dict[str, dict[str, Any]] = {
     "status.json": {"state": str, "start_step": int, "durable_step": int, "pid": int}
     | {"started": (int, float), "updated": (int, float)},
 }
-"""Keys that readers rely on, by document: a checksum shows accidental changes, not who wrote the document."""
+"""Keys that readers rely on, by document: a checksum detects accidental changes, not another author."""
 AXES = {
     "cost/rollouts": "sampled rollouts",
     "cost/sampled_tokens": "sampled tokens",
@@ -102,20 +102,20 @@ class GroupRow(TypedDict):
     """Rollout accuracy."""
     mean_length: float
     kept: bool
-    """Whether the group entered the batch (dynamic sampling)."""
+    """True if the group entered the batch (dynamic sampling)."""
     truncated: float
     """Share of truncated rollouts."""
     duplicates: float
     """Share of identical pairs of rollouts."""
     rollouts: NotRequired[int]
-    """Number of rollouts, at steps whose groups differ in it; else each has `train.rollouts`."""
+    """Number of rollouts, at steps whose groups differ in it; else each group has `train.rollouts`."""
     entropy: NotRequired[float]
     """Exact entropy of the policy's next-token distribution, in nats, averaged over all tokens of the rollouts.
-    Under backend=verl absent of groups that dynamic sampling dropped."""
+    Absent under backend=verl for groups that dynamic sampling dropped."""
     entropy_right: NotRequired[float]
-    """The same over correct rollouts; absent if there are none."""
+    """The same over correct rollouts; absent without any."""
     entropy_wrong: NotRequired[float]
-    """The same over incorrect rollouts; absent if there are none."""
+    """The same over incorrect rollouts; absent without any."""
 
 
 class EvalRow(TypedDict):
@@ -145,7 +145,7 @@ class RerollRow(TypedDict):
 
 
 class MiniBatchRow(TypedDict):
-    """One gradient step: what its mini-batch measured under the weights before it."""
+    """One gradient step: metrics of its mini-batch under the weights before it."""
 
     step: int
     mini_batch: int
@@ -217,9 +217,9 @@ class BranchRow(TypedDict):
     drift: float
     """Mean over tokens of the rollouts before the step of |log p after - log p before|, nats."""
     resampled_n: NotRequired[int]
-    """Number of other rollouts after the step, which check the estimate; absent without."""
+    """Number of other rollouts after the step, which check the estimate; absent without any."""
     resampled_c: NotRequired[int]
-    """Number of correct ones among these."""
+    """Number of correct ones among them."""
 
 
 class GradeRow(TypedDict):
@@ -274,5 +274,5 @@ class Results(TypedDict):
     commit: str | None
     """Commit of the code that graded."""
     dirty: bool | None
-    """Whether that code differed from its commit."""
+    """True if that code differed from its commit."""
     benchmarks: dict[str, BenchmarkResult]

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 HIDDEN = "***"
 LEAST = 6
-"""Fewest characters of an environment value that is hidden everywhere; shorter ones occur in common words."""
+"""Least number of characters of an environment value that is hidden everywhere; shorter ones occur in common words."""
 VARIABLE = re.compile(
     r"(?:(?:^|_)(?:KEY|PAT|AUTH|COOKIE|JWT|PW)|_PWD|BIND_?PW|API_?KEY|WEBHOOK(?:_URL)?|TOKEN|SECRET|PASSW(?:OR)?D|PASSPHRASE|(?<!BY)PASS|CREDENTIALS?)$",
     re.IGNORECASE,
@@ -48,7 +48,7 @@ USER = re.compile(
 )
 """User and password of a URL; the password may hold slashes, which SQLAlchemy accepts, and blanks, which it should not.
 
-Lengths are bounded, so that the time is proportional to the length of a text, whoever wrote it.
+Lengths are bounded, so that the time is proportional to the length of a text, also of a malicious one.
 """
 PASSWORD = re.compile(rf"://[^\s/:@]{{0,256}}:([^\s@]{{1,512}}|{PORT}[^\n@]{{1,128}})@")
 LOGIN = re.compile(r"(?<![\w/.:@+-])(?!mailto:)[\w.+-]{1,64}:[^\s\"'<>@:/,;]{1,128}@(?=[\w-]{1,64}(?:\.\w|:\d))")
@@ -82,9 +82,9 @@ def visible(text: str) -> str:
 
 
 def unfit_heading(names: Iterable[str]) -> str:
-    """The first of `names` that is too long for a heading or has characters that are not seen, in ASCII; else empty.
+    """The first of `names`, in ASCII, that is too long for a heading or has invisible characters; else empty.
 
-    Names in files of others become headings of tables, figures and pages.
+    Names in other people's files become headings of tables, figures and pages.
     """
     return next((ascii(name)[:60] for name in names if not name.isprintable() or len(name) > LONGEST_HEADING), "")
 
@@ -94,7 +94,7 @@ def _without_value(found: re.Match[str]) -> str:
 
 
 def masked(text: str) -> str:
-    """`text` without values that are secret in any position; nothing else changes, so that code stays valid."""
+    """`text` without values that are secret in any position; the rest is unchanged, so that code stays valid."""
     for value in _environment(tuple(os.environ.items())):
         text = text.replace(value, HIDDEN)
     return KEY.sub(rf"\g<1>{HIDDEN}", SHAPES.sub(HIDDEN, text))
@@ -104,7 +104,7 @@ def masked(text: str) -> str:
 def _environment(variables: tuple[tuple[str, str], ...]) -> list[str]:
     """Secret values in the environment, longest first: of variables with a secret's name, and passwords in URLs.
 
-    Each as it is, as JSON and as part of a URL.
+    Each in three forms: plain, as JSON and as part of a URL.
     """
     named = {value for name, value in variables if VARIABLE.search(name)}
     in_urls = {match[1] for _, value in variables for match in PASSWORD.finditer(value)}

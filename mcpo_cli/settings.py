@@ -1,7 +1,7 @@
 """Declares the fields of settings: IDENTITY (changes the result, enters the run id) or RUNTIME (does not).
 
-`options` reads back what a class of settings declares: defaults, bounds, and the text under each field; `docstring`
-what it says of itself.
+`options` reads back the declarations of a class of settings: defaults, bounds, and the text under each field;
+`docstring` reads its description.
 """
 
 import ast
@@ -24,9 +24,9 @@ def identity(default: Any, **bounds: float) -> Any:
 
 
 def later(default: Any, **bounds: float) -> Any:
-    """A field that changes the result and came when runs had been recorded.
+    """A field that changes the result and was added after runs had been recorded.
 
-    At its default it stays out of run ids, so that theirs remain what they are.
+    At its default it stays out of run ids, so that recorded ids remain valid.
     """
     return field(default=default, metadata={"role": IDENTITY, "later": True, **bounds})
 
@@ -66,14 +66,14 @@ class Option:
     name: str
     default: Any
     allowed: str
-    """Its choices or its bounds; empty where any value of its type will do."""
+    """Its choices or its bounds; empty if any value of its type is valid."""
     meaning: str
     role: str
     """IDENTITY or RUNTIME."""
 
 
 def options(kind: type) -> list[Option]:
-    """The options of a dataclass, in the order of its fields; without fields that have a single value."""
+    """The options of a dataclass, in the order of its fields, without fields that allow a single value."""
     hints, meanings = typing.get_type_hints(kind), _meanings(kind)
     found = []
     for one in dataclasses.fields(kind):
@@ -87,7 +87,7 @@ def options(kind: type) -> list[Option]:
 
 
 def docstring(kind: type) -> str:
-    """The docstring of a class of settings; empty without one, where a dataclass has its signature as one."""
+    """The docstring of a class of settings; empty if it has none (a dataclass then has its signature as docstring)."""
     text = inspect.getdoc(kind) or ""
     return "" if text.startswith(f"{kind.__name__}(") else text
 

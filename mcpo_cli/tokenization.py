@@ -1,4 +1,4 @@
-"""Prompts as token ids: the one place where messages meet a tokenizer, for training, evaluation and both backends."""
+"""Prompts as token ids: the only code that tokenizes messages, for training, evaluation and both backends."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -10,7 +10,7 @@ TEXT = "text"
 
 
 def load(folder: Path) -> Any:
-    """The tokenizer in a Hugging Face folder, which runs no code of the model's. Imports transformers: seconds."""
+    """The tokenizer in a Hugging Face folder, without running the model's code. Imports transformers: seconds."""
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
@@ -19,8 +19,7 @@ def load(folder: Path) -> Any:
 def prompt_ids(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[int]:
     """Token ids of a prompt: its turns in the tokenizer's chat template, up to where the assistant begins to answer.
 
-    A message of the role TEXT is tokenized as it is. So is everything if the tokenizer has no chat template; turns are
-    paragraphs then.
+    A message of the role TEXT is tokenized as it is. Without a chat template all messages are, joined as paragraphs.
     """
     if tokenizer.chat_template is None or messages[0]["role"] == TEXT:
         return list(tokenizer("\n\n".join(message["content"] for message in messages))["input_ids"])
@@ -36,7 +35,7 @@ def token_texts(tokenizer: Any) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4)
 def stop_ids(tokenizer: Any, strings: tuple[str, ...]) -> tuple[int, ...]:
-    """The tokens whose own text contains a stop string: all that can complete one of a single character."""
+    """The tokens whose text contains a stop string: if it is a single character, all tokens that can complete it."""
     texts = token_texts(tokenizer) if strings else ()
     return tuple(token for token, text in enumerate(texts) if any(string in text for string in strings))
 

@@ -13,16 +13,16 @@ import pytest
 
 from mcpo_cli import plugin_files, plugins
 
-# Before anything imports torch, and for all processes that tests start. Tests are many small computations: a second
-# thread spends its time on waiting. What one process has compiled, the others read.
+# Set before anything imports torch, and for all processes that tests start. Tests are many small computations, in which
+# a second thread mostly waits. Processes share their compiled code.
 os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
 sys.dont_write_bytecode = False
-# What is loaded and collected stays for ever; looking through it again and again for garbage is a quarter of that time.
+# Loaded modules and collected tests stay; searching them for garbage again and again takes a quarter of that time.
 gc.disable()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A busy machine fails no property: hypothesis has no deadline. The environment of verl is without hypothesis."""
+    """hypothesis has no deadline, so that a busy machine fails no property. verl's environment lacks hypothesis."""
     if config.pluginmanager.hasplugin("hypothesispytest"):
         from hypothesis import settings
 
@@ -31,20 +31,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """From here on garbage is looked for, among what tests make."""
+    """From here on, garbage collection searches only the objects that tests make."""
     gc.freeze()
     gc.enable()
 
 
 @pytest.fixture(autouse=True)
 def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`main` sets it for all processes that it starts; called in this one, it must not change those of other tests."""
+    """Restores the environment that `main` sets for child processes, so that other tests do not see it."""
     monkeypatch.setenv("PYTHONSAFEPATH", os.environ.get("PYTHONSAFEPATH", ""))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def no_pool_left() -> Iterator[None]:
-    """Ends the pools of graders that a training process keeps: other tests of this process count processes."""
+    """Ends the pools of graders that a training process keeps, because other tests of this process count processes."""
     yield
     grading = sys.modules.get("mcpo_cli.grading")
     while grading and grading._pools:
@@ -70,7 +70,7 @@ def module_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def base_policies(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """Stands as `cache` in the homes of tests that train as users do, so that each base policy is warmed up once.
+    """The `cache` in the homes of tests that train as users do, so that each base policy is warmed up once.
 
     The processes of a parallel run share it: link it, do not copy it.
     """
@@ -107,7 +107,7 @@ def plugin_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[P
 
 
 def forget_plugins() -> None:
-    """Have everything that is found by its name looked for again, as a new process does."""
+    """Clear the caches of all lookups by name, as in a new process."""
     importlib.invalidate_caches()
     for name, module in list(sys.modules.items()):
         if name.startswith(f"{plugin_files.__name__}."):

@@ -17,7 +17,7 @@ MARK = "simulated_cuda"
 """Attribute of the tensors that are on the simulated device."""
 
 DECIDES = {"cpu": 0, "to": -1, "copy_": 0, "__set__": 0, "__deepcopy__": 0}
-"""Functions that take tensors of two devices, with the argument on whose device the result is."""
+"""Functions that take tensors of two devices, with the argument that decides the device of the result."""
 
 
 class SimulatedCuda(TorchFunctionMode):
@@ -50,12 +50,12 @@ class SimulatedCuda(TorchFunctionMode):
 
 
 def on_cuda(tensor: Tensor) -> bool:
-    """Whether the tensor is on the simulated device."""
+    """True if the tensor is on the simulated device."""
     return getattr(tensor, MARK, False)
 
 
 def _target(name: str, args: Any, kwargs: Any) -> bool:
-    """Whether the results of a function are on the simulated device.
+    """True if the results of a function are on the simulated device.
 
     Raises:
         RuntimeError: CUDA refuses the devices of its arguments.

@@ -1,8 +1,8 @@
-"""Real runs of the local engine that take seconds, and everything in their records that two of them must share.
+"""Real runs of the local engine that take seconds, and the parts of their records that must be equal.
 
-Workers come to life without loading their libraries again, as there are more than a hundred of them. A server process
-loads the engine once and forks a real worker for each life: the process, its files and what happens to it are those of
-`python -m mcpo_cli.scheduling.worker`, only the first seconds of imports are not there.
+Workers start without loading their libraries again, because there are more than a hundred of them. A server process
+loads the engine once and forks a real worker for each life: the process, its files and its fate are those of
+`python -m mcpo_cli.scheduling.worker`, without the first seconds of imports.
 """
 
 import multiprocessing
@@ -26,7 +26,7 @@ from mcpo_cli.scheduling import worker
 from tests.e2e import killer
 
 LOADED = (train, worker)
-"""What the server has loaded when it forks."""
+"""Modules that the server has loaded when it forks."""
 PATIENCE = 300.0
 METHODS = {"dapo": ["method=dapo"], "mcpo": ["method=mcpo", "method.anchor=previous_step", "method.delta=0"]}
 PROBES = ["probe.gradients_every=1", "probe.gradient_prompts=2", "probe.panel=4", "probe.panel_every=2"]
@@ -57,7 +57,7 @@ def begin(
 ) -> ForkServerProcess:
     """A worker of `spec` below `home` that dies at `dies` (see `killer`) and can write files of `largest` bytes.
 
-    clock: a function of a module, which says what time it is.
+    clock: a function of a module, which returns the time.
     """
     folder = home / "runs" / spec.run_id
     if not (folder / "spec.json").exists():
@@ -72,7 +72,7 @@ def begin(
 def _live(home: str, run_id: str, dies: tuple[Any, ...], largest: int, clock: Clock) -> None:
     time.time = clock
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest, resource.RLIM_INFINITY))
-    # Until the worker asks for it, it ends as a process that does not.
+    # Until the worker handles SIGINT, the signal ends it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ |= {"MCPO_HOME": home, "OMP_NUM_THREADS": "1"}
     log = os.open(f"{home}/runs/{run_id}/worker.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -84,19 +84,19 @@ def _live(home: str, run_id: str, dies: tuple[Any, ...], largest: int, clock: Cl
 
 
 def end(process: ForkServerProcess) -> int:
-    """Wait for the worker; its exit code, negative for a signal."""
+    """Wait for the worker; returns its exit code, negative for a signal."""
     process.join(PATIENCE)
     assert process.exitcode is not None, "it did not end"
     return process.exitcode
 
 
 def work(home: Path, spec: RunSpec, *dies: Any, **more: Any) -> int:
-    """A worker's life to its end; the exit code. See `begin`."""
+    """Run a worker to its end; returns the exit code. See `begin`."""
     return end(begin(home, spec, *dies, **more))
 
 
 def records(home: Path, spec: RunSpec) -> dict[str, Any]:
-    """Everything that must not differ: metrics without the clock's, rows of every kind, final weights."""
+    """All records that must not differ: metrics without those of the clock, rows of every kind, final weights."""
     folder = home / "runs" / spec.run_id
     journal = Journal(folder)
     assert not missing(folder, spec)
@@ -111,7 +111,7 @@ def records(home: Path, spec: RunSpec) -> dict[str, Any]:
 
 
 def differences(expected: dict[str, Any], found: dict[str, Any]) -> tuple[int, int]:
-    """Records of `expected` that `found` lacks, and those of `found` that are others: (lost, wrong)."""
+    """Records of `expected` that `found` lacks, and records of `found` that differ: (lost, wrong)."""
     lost = wrong = 0
     for kind, rows in expected.items():
         if kind == "policy":
@@ -126,14 +126,14 @@ def differences(expected: dict[str, Any], found: dict[str, Any]) -> tuple[int, i
 
 
 def torn(run_dir: Path) -> int:
-    """Files of a run that a reader would take for whole and that are not: cut short, or empty."""
+    """Files of a run that a reader would take for complete although they are cut short or empty."""
     found = 0
     for path in run_dir.glob("attempt_*/*/step_*.jsonl"):
         content = path.read_bytes()
         found += not content.endswith(b"\n") or not list(read_lines(path))
     for path in run_dir.glob("**/*.json"):
         if not any(part.startswith(".") for part in path.relative_to(run_dir).parts):
-            # An attempt stopped at its begin has sums of no file yet: `{}` and its checksum, which is whole.
+            # An attempt that stopped at its beginning has no sums yet: `{}` and its checksum, which is complete.
             found += not _is_whole(path)
     return found
 

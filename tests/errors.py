@@ -1,4 +1,4 @@
-"""Errors by their codes, which stay when wording changes; the wording itself stands in `messages.snap`."""
+"""Errors by their codes, which stay when wording changes; the wording itself is in `messages.snap`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""A made-up evaluation on the disk: three problems, of whose two samples both, one and none are correct."""
+"""A made-up evaluation on the disk: three problems with two samples each, of which 2, 1 and 0 are correct."""
 
 from pathlib import Path
 

@@ -40,7 +40,7 @@ def write_runs(plan: Plan, dirty: bool | None = False, *, probed: bool = False) 
 
 
 def write_run(spec: RunSpec, dirty: bool | None = False, *, probed: bool = False) -> None:
-    """Write a done run: its numbers are a function of method, model and seed, and get a little better with the steps.
+    """Write a done run: its numbers are a function of method, model and seed, and improve slightly with the steps.
 
     probed: with the rows that probes read, at the steps that `spec.probe` names, and with more metrics.
     """
@@ -63,7 +63,7 @@ def write_run(spec: RunSpec, dirty: bool | None = False, *, probed: bool = False
 
 
 def has_hinge(spec: RunSpec) -> bool:
-    """Whether the run's loss penalises drift on mastered prompts."""
+    """True if the run's loss penalises drift on mastered prompts."""
     return isinstance(spec.method, Mcpo) and spec.method.penalises_drift
 
 
@@ -75,7 +75,7 @@ def _metrics(spec: RunSpec, groups: list[GroupRow], probed: bool) -> dict[str, f
         "mastery/mastered": (p_P == 1).mean(),
         "mastery/all_wrong": (p_P == 0).mean(),
     }
-    # Not defined for a method without a hinge, nor at a step in which it feels nothing.
+    # Undefined for a method without a hinge, and at a step in which it is inactive.
     if spec.method.name == "mcpo" and groups[0]["step"] % 2 == 0:
         metrics["train/hinge_loss"] = 0.25
     if probed:
@@ -86,7 +86,7 @@ def _metrics(spec: RunSpec, groups: list[GroupRow], probed: bool) -> dict[str, f
 
 
 def cost(spec: RunSpec, step: int) -> dict[str, float]:
-    """What the first `step` global steps cost: tokens and seconds are made up, rollouts and gradient steps are not."""
+    """Cost of the first `step` global steps: tokens and seconds are made up, rollouts and gradient steps are not."""
     train = spec.train
     rollouts, gradient_steps = train.prompts * train.rollouts, train.prompts // train.mini_batch
     of_one = (rollouts, 8 * rollouts, 10 * rollouts, gradient_steps, 1e9, 2.0)
@@ -94,7 +94,7 @@ def cost(spec: RunSpec, step: int) -> dict[str, float]:
 
 
 def _kind(spec: RunSpec) -> bytes:
-    """What tells the numbers of one kind of run from another's: not its id, which changes when an identity does."""
+    """Seeds for the numbers of one kind of run; not from its id, which changes when the identity's schema does."""
     return f"{spec.method.label} {spec.model.name}".encode()
 
 
@@ -131,7 +131,7 @@ def _eval(spec: RunSpec, step: int, rng: np.random.Generator) -> list[EvalRow]:
 
 
 def _probe(spec: RunSpec, history: Mapping[int, list[GroupRow]], journal: JournalWriter) -> None:
-    """The rows that probes read of the last step of `history`; no number of another row depends on them."""
+    """The rows that probes read for the last step of `history`; numbers of other rows do not depend on them."""
     step, probe, train = max(history), spec.probe, spec.train
     rng = np.random.default_rng([step, spec.seed, *_kind(spec)])
     rolls = [
@@ -166,7 +166,7 @@ def _gradient(spec: RunSpec, group: GroupRow, rng: np.random.Generator) -> Gradi
 
 
 def _mini_batch(spec: RunSpec, step: int, number: int) -> MiniBatchRow:
-    """Only later mini-batches feel the hinge, where there is one."""
+    """A row of a gradient step; a hinge is active only in later mini-batches."""
     sums = {"train/policy_loss": [0.1 / (step + number), 1.0]}
     if has_hinge(spec):
         later = float(number > 1)

@@ -1,4 +1,4 @@
-"""Answers made to hang, crash, exhaust or fool a grader. None of them deserves to score."""
+"""Answers made to hang, crash, exhaust or fool a grader. None of them is correct."""
 
 import random
 
@@ -12,7 +12,7 @@ def box(content: str) -> str:
 
 
 def nested(depth: int, opening: str, inner: str, closing: str) -> str:
-    """`inner` within `depth` pairs."""
+    """`inner` within `depth` pairs of delimiters."""
     return opening * depth + inner + closing * depth
 
 
@@ -116,7 +116,7 @@ ANSWERS = {**{name: box(content) for name, content in BOXED.items()}, **WHOLE}
 
 
 def items(count: int, seed: int) -> list[tuple[str, str]]:
-    """(gold, hostile response) pairs, drawn evenly."""
+    """(gold, hostile response) pairs, drawn uniformly."""
     rng = random.Random(seed)
     answers = list(ANSWERS.values())
     return [(rng.choice(GOLDS), answers[i % len(answers)]) for i in range(count)]

@@ -1,4 +1,4 @@
-"""Two small methods that use what the shipped ones do not: a state across steps, and a pass before each gradient."""
+"""Two small methods with features that few shipped ones use: a state across steps, and a pass before each gradient."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class Remembering(Clipped):
         state = state or {"total": zero, "count": zero + 1}
         mask_PGT = step.mask_PGT
         place_PGT = mask_PGT.double().cumsum(-1) * mask_PGT
-        # Later tokens weigh more, so that an advantage of tokens is not one of rollouts in disguise.
+        # Later tokens weigh more, so that advantages of tokens differ from those of rollouts.
         weight_PGT = place_PGT / step.length_PG[..., None]
         advantage_PGT = (reward_PG - state["total"] / state["count"])[..., None] * weight_PGT
         after = {"total": state["total"] + reward_PG.sum(), "count": state["count"] + reward_PG.numel()}
@@ -33,7 +33,7 @@ class Remembering(Clipped):
         return dataclasses.replace(Signals.of(advantage_PGT), columns=columns), after
 
     def policy_loss(self, batch: TokenBatch) -> Tensor:
-        """Divided by the mean length of the mini-batch and by the square root of each token's place."""
+        """The policy loss over the mean length of the mini-batch and over the square root of each token's place."""
         mean_length = batch.total.sums["length"] / batch.total.sequences
         return super().policy_loss(batch) / mean_length / batch.columns["place"].clamp(min=1) ** 0.5
 

@@ -1,4 +1,4 @@
-"""Tiny models for tests: Hugging Face folders with weights as they were drawn, GGUF files, and wheels with these."""
+"""Tiny models for tests: Hugging Face folders with untrained weights, GGUF files, and wheels with these."""
 
 import zipfile
 from pathlib import Path
@@ -18,7 +18,7 @@ from mcpo_cli.tokenization import TEXT, prompt_ids
 
 
 def encoded(facts: ModelFacts, text: str, chat: bool = False) -> tuple[int, ...]:
-    """Token ids of `text` as a prompt: as it is, or as the user's turn in the chat template."""
+    """Token ids of `text` as a prompt: plain, or as the user's turn in the chat template."""
     return tuple(prompt_ids(tokenizer(facts), [{"role": "user" if chat else TEXT, "content": text}]))
 
 
@@ -58,7 +58,7 @@ def words(chat: bool = True) -> Any:
 def existing(folder: Path, family: str = "llama", *, chat: bool = True, rows: int = 0, **changes: Any) -> Path:
     """A tiny random model of a family (llama, qwen2, qwen3, mistral) in `folder`, as its makers would publish it.
 
-    rows: of the embedding; 0 means one for each token. changes: of its config.json.
+    rows: of the embedding; 0 means one for each token. changes: to its config.json.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -133,7 +133,7 @@ def gguf(source: Path, target: Path, split: str = "smollm") -> Path:
 
 
 def wheel(source: Path, folder: Path, name: str = "tiny_model", version: str = "1.0") -> Path:
-    """A wheel in `folder` that holds the file `source`, as pip takes it."""
+    """A wheel in `folder` that holds the file `source`, for pip."""
     about = f"{name}-{version}.dist-info"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-{version}-py3-none-any.whl"

@@ -1,4 +1,4 @@
-"""What a page shows: the commands of its console blocks, and the output below each."""
+"""The commands in the console blocks of a page, and the output below each."""
 
 import doctest
 import re
@@ -8,7 +8,7 @@ NUMBER = re.compile(r"-[0-9a-f]{12}\b|[-+]?\d*\.?\d+")
 
 
 def sessions(text: str) -> list[list[tuple[str, str]]]:
-    """Each console block that shows output, as its commands in order, with what is shown below each."""
+    """Each console block with output, as its commands in order, with the output below each."""
     blocks = re.findall(r"^```console\n(.*?)\n```", text, re.DOTALL | re.MULTILINE)
     typed = [re.split(r"^\$ ", block, flags=re.MULTILINE)[1:] for block in blocks]
     found = [
@@ -18,9 +18,9 @@ def sessions(text: str) -> list[list[tuple[str, str]]]:
 
 
 def shows(shown: str, printed: str, *, numbers: bool) -> bool:
-    """Whether a page shows what a command printed, wherever its lines break; `...` stands for what the page leaves out.
+    """True if a page shows a command's output, with any line breaks; `...` replaces text that the page leaves out.
 
-    Without `numbers` they may be others, as those are that training rounds or a machine's speed decides.
+    Without `numbers` they may differ, for numbers that depend on rounding in training or on a machine's speed.
     """
     want, got = (text if numbers else NUMBER.sub("0", text) for text in (shown, printed))
     options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -1,4 +1,4 @@
-"""A small random policy, and what the stock forward pass makes of its rollouts."""
+"""A small random policy, and the stock forward pass on its rollouts."""
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ G, T = 4, 9
 def new_policy(seed: int = 0) -> Policy:
     """A random policy in float64; the stock norm still computes in float32, hence the tolerances."""
     model = policies.build(Model(layers=2), TOKENIZER, seed).double()
-    # Larger than a fresh model's, so that attention matters to the result.
+    # Larger than in a new model, so that attention affects the result.
     for parameter in model.model.layers.parameters():
         parameter.data *= 4
     return Policy(model, torch.device("cpu"))

@@ -1,4 +1,4 @@
-"""Rows of journals whose numbers a test gives, and journals of such rows."""
+"""Rows of journals with given numbers, and journals of such rows."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,13 +19,13 @@ def group(step: int, p: float, prompt: str = "", **more: Any) -> Row:
 
 
 def reroll(step: int, prompt: str, c: int, origin: int = 0, n: int = 8) -> Row:
-    """A prompt that was rolled again with `c` of `n` right: of the panel, or mastered at the step `origin`."""
+    """A prompt that was resampled with `c` of `n` correct: of the panel, or mastered at the step `origin`."""
     source = "mastered" if origin else "panel"
     return {"step": step, "source": source, "origin": origin, "prompt": prompt, "gold": "", "n": n, "c": c}
 
 
 def evaluation(step: int, right: Mapping[str, Sequence[int]], n: int = 8) -> list[Row]:
-    """An evaluation with these numbers of right samples, by tier."""
+    """An evaluation with these numbers of correct samples, by tier."""
     return [
         {"step": step, "tier": tier, "problem": f"{tier} {i}", "n": n, "c": c}
         for tier, counts in right.items()

@@ -1,4 +1,4 @@
-"""Runs whose every point is known, for the tests of the store, and what a store holds of them."""
+"""Runs with known points for the tests of the store, and the contents of a store."""
 
 import json
 import socket
@@ -20,9 +20,9 @@ from mcpo_cli.store.mlflow import Store
 from tests.fakes import write_runs
 
 TIERS = {"k2-3": [2, 1], "k5-6": [1, 1], "k7-8": [0, 1]}
-"""Right answers, of 2, to the two problems of each tier."""
+"""Correct answers, of 2, to the two problems of each tier."""
 AVERAGES = (("pass", 1), ("pass", 2), ("best", 2))
-"""Means over the tiers, of two samples a problem."""
+"""Means over the tiers, with two samples per problem."""
 PASS_AT_1 = {"k2-3": 0.75, "k5-6": 0.5, "k7-8": 0.25}
 
 
@@ -73,13 +73,13 @@ def complete(spec: RunSpec) -> None:
 
 
 def origin(spec: RunSpec) -> None:
-    """Write down who started the run, as the scheduler does."""
+    """Record the command that started the run, as the scheduler does."""
     document = {"suite": "train", "arm": spec.method.label, "command": "mcpo train"}
     write_atomic(run_dir(spec.run_id) / "origin.json", json.dumps(document))
 
 
 def made_up(plan: Plan, dirty: bool | None = False, *, probed: bool = False) -> None:
-    """Write a done run for every cell, as `write_runs` does, with what the scheduler leaves beside its journal."""
+    """Write a done run for every cell, as `write_runs` does, with the scheduler's files next to its journal."""
     write_runs(plan, dirty, probed=probed)
     for cell in plan.cells:
         folder = run_dir(cell.spec.run_id)
@@ -89,7 +89,7 @@ def made_up(plan: Plan, dirty: bool | None = False, *, probed: bool = False) -> 
 
 
 def points(database: Path) -> Counter[tuple[str, str, int]]:
-    """How often each (run id, metric, step) stands in the store, whatever its time and value."""
+    """Number of points in the store by (run id, metric, step), of any time and value."""
     query = (
         "select tags.value, metrics.key, metrics.step from metrics join tags on tags.run_uuid = metrics.run_uuid "
         "join runs on runs.run_uuid = metrics.run_uuid "
@@ -108,7 +108,7 @@ def expected(spec: RunSpec, steps: range, evaluations: tuple[int, ...]) -> Count
 
 
 def runs(store: Store, suite: str = "train") -> dict[str, Any]:
-    """What the store has of a suite: children by run id, parents as `<suite> <plan id>`."""
+    """The runs of a suite in the store: children by run id, parents as `<suite> <plan id>`."""
     client = MlflowClient(store.uri)
     experiment = client.get_experiment_by_name(suite)
     assert experiment is not None

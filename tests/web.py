@@ -1,4 +1,4 @@
-"""Small servers on this machine that stand for the hub of Hugging Face, MLflow or a page."""
+"""Small servers on this machine that simulate the Hugging Face Hub, MLflow or a page."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Answers(BaseHTTPRequestHandler):
-    """Says nothing in the log; a subclass has `do_GET` and `do_POST`."""
+    """A handler that does not log; a subclass has `do_GET` and `do_POST`."""
 
     def do_HEAD(self) -> None:
         self.do_GET()
@@ -18,7 +18,7 @@ class Answers(BaseHTTPRequestHandler):
         self.answer(404)
 
     def answer(self, status: int, content: Any = b"", **headers: str) -> None:
-        """content: bytes, or a document that becomes JSON. Headers are named with underscores."""
+        """Send an answer. content: bytes, or a document that becomes JSON. Headers are named with underscores."""
         content = content if isinstance(content, bytes) else json.dumps(content).encode()
         self.send_response(status)
         for name, value in {**headers, "Content_Length": str(len(content))}.items():
@@ -33,7 +33,7 @@ class Answers(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(answers: type[Answers]) -> Iterator[str]:
-    """The address of a server that lives as long as the block."""
+    """The address of a server that runs during the block."""
     with ThreadingHTTPServer(("127.0.0.1", 0), answers) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"

@@ -1,6 +1,6 @@
 """Figures 2b, 3a and 7: accuracy of sampled prompts, and of mastered ones resampled under the same and the next policy.
 
-Also selection: how much of the drop of Figure 2b is selection, in every regime that was run.
+Also selection: its share of the drop of Figure 2b, in every regime that was run.
 """
 
 from collections.abc import Mapping

@@ -32,7 +32,7 @@ def build(data: Mapping[str, Runs]) -> Product:
 
 
 def _sentence(compared: Comparison) -> str:
-    """The arms against the baseline, each verdict once with all its differences, and against their start."""
+    """The arms against the baseline, each verdict once with all its differences, and against the base policies."""
     found: dict[str, list[str]] = {}
     for one in records(compared.headline):
         holds = (

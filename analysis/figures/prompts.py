@@ -51,7 +51,7 @@ def pooled_survival(table: pd.DataFrame, chance: "pd.Series[float]", every: int)
 
 
 def spells(table: pd.DataFrame) -> tuple[Floats, NDArray[np.bool_]]:
-    """The durations behind Kaplan-Meier rows, and whether the end of each was observed."""
+    """The durations behind Kaplan-Meier rows, and for each whether its end was observed."""
     # A prompt that is no longer at risk at the next duration was lost at this one or censored.
     gone = table["at_risk"] - table.groupby("run_id")["at_risk"].shift(-1, fill_value=0)
     durations = np.concatenate(

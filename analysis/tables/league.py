@@ -22,7 +22,7 @@ SUITES = tuple(
 )
 CHOICE = Choice(metric="pass@1", at=("rollouts", "steps"))
 TWINS = {"methods-weights": ("RLOO", "Dr. GRPO")}
-"""Arms whose advantages differ by a constant factor alone: a difference between them is noise, or step size."""
+"""Arms whose advantages differ only by a constant factor: a difference between them is noise, or step size."""
 NOTES = (
     "Arms are in the order of IQM, the mean of the middle half of the pass@1 of all tiers and seeds (Agarwal et al. "
     "2021). P(better): probability that a run of the arm beats a run of the suite's first arm. Both at equal rollouts, "
@@ -54,7 +54,7 @@ def build(data: Mapping[str, Runs]) -> Product:
 
 
 def _rows(suite: str, runs: Runs, compared: Comparison) -> list[dict[str, Any]]:
-    """The arms of a suite, the highest IQM first."""
+    """The rows of a suite's arms, highest IQM first."""
     norms, found = _norms(runs), []
     for one in records(compared.aggregates, at="rollouts", metric=CHOICE.metric):
         (norm, cut), gain = norms[one["arm"]], compared.gain("rollouts", compared.models[0], one["arm"])
@@ -83,7 +83,7 @@ def _norms(runs: Runs) -> dict[str, tuple[float, float]]:
 
 
 def _coins(suite: str, runs: Runs) -> Iterator[str]:
-    """A warning for each arm that coins reward and that gains nevertheless."""
+    """A warning for each arm that gains although its rewards are random."""
     gained: dict[str, list[float]] = {}
     for cell in runs.cells:
         if cell.spec.train.reward == "random":
@@ -98,7 +98,7 @@ def _coins(suite: str, runs: Runs) -> Iterator[str]:
 
 
 def _twins(suite: str, compared: Comparison) -> Iterator[str]:
-    """A warning where two arms differ that must not."""
+    """A warning if two arms that must not differ do."""
     if suite in TWINS:
         final = compared.final.groupby(["arm", "model", *PAIR])["value"].mean()
         diff = stats.t_interval((final[TWINS[suite][0]] - final[TWINS[suite][1]]).to_numpy())
@@ -122,7 +122,7 @@ def _draw(axes: Axes, here: pd.DataFrame) -> None:
 def _glance(
     rows: Sequence[Mapping[str, Any]], compared: Mapping[str, Comparison], warnings: Mapping[str, Sequence[str]]
 ) -> Grid:
-    """One row per suite: who leads, who is above or below the first arm at equal rollouts."""
+    """One row per suite: the leading arm, and the arms above and below the first arm at equal rollouts."""
     of_suite = {suite: [row for row in rows if row["suite"] == suite] for suite in SUITES}
     columns: Columns = {
         "suite": str,

@@ -55,7 +55,7 @@ def _tiers(runs: Runs) -> list[str]:
 
 
 def _points(runs: Runs) -> pd.DataFrame:
-    """Every quantity at every global step at which it was measured, a row each."""
+    """One row for every quantity and every global step at which it was measured."""
     scores = runs.scores().rename(columns={"pass@1": "value"})
     means = scores.groupby([*base.KEYS, "step"], sort=False)["value"].mean().reset_index()
     blocks = [means.assign(quantity=CURVES[0])]

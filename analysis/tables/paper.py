@@ -7,6 +7,6 @@ from mcpo_cli.study import EXPERIMENTS
 ARTIFACTS = (
     *map(comparison, PAPER_TABLES),
     claims_table(EXPERIMENTS / "claims.yaml", "Claims of the paper"),
-    # Built by name alone: its runs are three times those of the paper.
+    # Built only by name: it needs three times as many runs as the paper's claims.
     claims_table(EXPERIMENTS / "method-claims.yaml", "Claims of other papers about their methods", "diagnostic"),
 )

@@ -81,8 +81,8 @@ def _place_in_report(item: tuple[str, Artifact]) -> tuple[int, bool, str]:
 def names(wanted: str) -> list[str]:
     """Names of the artifacts that `wanted` selects: one name, a figure with its parts (`fig2`), `figures`, or `all`.
 
-    `all` leaves out the section `diagnostic`. A suite selects what is made of its runs; the file of a suite or of
-    claims selects its table.
+    `all` leaves out the section `diagnostic`. A suite selects the artifacts made from its runs; the file of a suite or
+    of claims selects its table.
 
     Raises:
         ConfigError: `wanted` selects nothing.
@@ -110,7 +110,7 @@ def get(name: str) -> Artifact:
     """The artifact `name`, one of those that `names` returns.
 
     Raises:
-        ConfigError: the file that it is given by cannot be read.
+        ConfigError: `name` is a file that cannot be read.
     """
     return registry()[name] if name in registry() else user_artifacts.of(name)
 
@@ -246,7 +246,7 @@ class ArtifactBuilder:
         return found if isinstance(found, BuiltArtifact) else pool.submit(found)
 
     def _compute(self, artifact: Artifact, command: str) -> BuiltArtifact | Callable[[], BuiltArtifact]:
-        """The artifact from disk if it is up to date; else what draws and writes it, computed from its runs."""
+        """The artifact from disk if it is up to date; else, after computing its data, a function that writes it."""
         self.check(artifact)
         runs = {suite: self.runs(suite, failed_too=artifact.failed_too) for suite in artifact.needs}
         inputs = self._hash(command, artifact)
@@ -378,7 +378,7 @@ def _code() -> list[str]:
 
 
 def code_files() -> list[Path]:
-    """The source files of mcpo and its study, but for the packages that no artifact depends on."""
+    """The source files of mcpo and its study, except for the packages that no artifact depends on."""
     package = Path(__file__).parents[1]
     files = {*package.rglob("*.py"), *(study.ROOT / "analysis").rglob("*.py")}
     return sorted(path for path in files if not any(path.is_relative_to(package / name) for name in INDEPENDENT))
@@ -386,7 +386,7 @@ def code_files() -> list[Path]:
 
 @cache
 def commit() -> dict[str, Any]:
-    """The commit of the code that builds artifacts, and whether the working tree differs from it; or its package."""
+    """The commit of the code that builds artifacts, and whether the working tree differs; or the installed package."""
     state = code_state()
     return {key: state[key] for key in ("commit", "dirty", "package")}
 

@@ -16,14 +16,14 @@ from mcpo_cli.probes.atlas import CORRECTIONS, ROUNDING
 from mcpo_cli.probes.base import Finding
 
 TABLE = "atlas"
-"""The table of a finding that the rows are from."""
+"""The table of a finding that holds the rows."""
 COLUMNS = (
     "arm", "rollouts", "size", "stale", "rounding", "correction", "batches", "gain", "bias", "cosine_mean",
     "cosine_mean_se", "bias_scaled", "noise", "cosine", "cosine_se",
     "commit", "cpu",
 )  # fmt: skip
 G = 16
-"""Rollouts of a prompt in most columns of the table."""
+"""Rollouts per prompt in most columns of the table."""
 NOTES = (
     "8 prompts of accuracy .02 to .98, 40 responses of 1 to 3 tokens each, a logit for each next token of each prompt: "
     "the gradient g of expected accuracy is a sum. A method's estimate is minus the gradient of its own loss on one "
@@ -57,7 +57,7 @@ def rows(findings: Iterable[tuple[str, Finding]]) -> pd.DataFrame:
 
 
 def artifact(name: str, path: Path) -> Artifact:
-    """The atlas of the CSV file of its rows."""
+    """The artifact of the atlas, built from the CSV file of its rows."""
     title = "Estimates of the gradient of expected accuracy"
     return from_csv(name, title, path, lambda data: product(title, data))
 

@@ -1,6 +1,6 @@
 """The tables and figures of a branch study, from its rows (`mcpo_cli.probes.branches.rows`).
 
-The unit is the trunk run: what its points measured is averaged first, because points of one run share its history.
+The unit is the trunk run: measurements are first averaged over its points, because these share its history.
 """
 
 import math
@@ -181,7 +181,7 @@ def _numbers(one: Outcome, first: Outcome, steps: Sequence[Outcome]) -> dict[str
 
 
 def _from_curve(one: Outcome, steps: Sequence[Outcome], equal: str, other: str) -> Floats | None:
-    """The arm's difference from the curve in `other` where it equals the curve in `equal`; None where there is none."""
+    """The arm's difference from the curve in `other`, where it equals the curve in `equal`; None if undefined."""
     if not steps or one in steps:
         return None
     x_SC, y_SC = (np.stack([getattr(step, name) for step in steps], 1) for name in (equal, other))
@@ -203,7 +203,7 @@ def _shown(name: str) -> Callable[[Mapping[str, Any]], str]:
 
 
 def _change(mean: float, half_width: float) -> str:
-    """A step changes accuracy by less than a run does: one digit more than tables of runs have."""
+    """A change as text, with one digit more than in tables of runs: a step changes accuracy less than a run does."""
     return render.change(mean, half_width, 4)
 
 
@@ -219,7 +219,7 @@ def _mastered(rows: pd.DataFrame) -> str:
 
 
 def _resampled(rows: pd.DataFrame) -> list[str]:
-    """A note on the distance of the estimates from the accuracy of new rollouts, where the study sampled any."""
+    """A note on the distance of the estimates from the accuracy of new rollouts, if the study sampled any."""
     known = rows.dropna(subset=["resampled"])
     if known.empty:
         return []
@@ -292,7 +292,7 @@ def _plane(data: pd.DataFrame, curve: Sequence[str]) -> Figure:
 
 
 def _beyond_step(arm: str, steps: Iterable[str]) -> str:
-    """What an arm changes besides the step size, so that it looks alike everywhere: `hinge` of `full step, hinge`."""
+    """The changes of an arm besides the step size, which give it one look: `hinge` of `full step, hinge`."""
     return next((arm.removeprefix(f"{step}, ") for step in steps if arm.startswith(f"{step}, ")), arm)
 
 

@@ -131,12 +131,12 @@ def read(path: Path) -> list[Claim]:
 
 
 def results(path: Path) -> list[Path]:
-    """Where committed verdicts on the claims of the file `path` are: its own, then those of files that went on.
+    """The files of committed verdicts on the claims of the file `path`: its own, then those of further files.
 
-    Such a file is beside it and named, without `.yaml`, in its key `further`: claims of the same ids, on other runs.
+    Its key `further` names these, without `.yaml`: files in the same folder with claims of the same ids on other runs.
 
     Raises:
-        ConfigError: `further` is no list of names.
+        ConfigError: `further` is not a list of names.
     """
     further = read_yaml(path).get("further", [])
     if not isinstance(further, list) or not all(isinstance(name, str) for name in further):

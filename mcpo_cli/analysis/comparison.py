@@ -49,7 +49,7 @@ class Comparison:
     """Scores of all arms of one plan and their differences from `baseline`.
 
     An effect has the columns mean, low, high, half_width (of the 95 % t-interval over pairs of base policy and seed),
-    sd, p and seeds; numbers that are unknown are NaN. The column `at` is one of AXES: equal in what.
+    sd, p and seeds; numbers that are unknown are NaN. The column `at` is the cost held equal, one of AXES.
     """
 
     plan: Plan
@@ -85,7 +85,7 @@ class Comparison:
     """at, metric, arm, and over tiers and models: mean, iqm, better (probability of improvement over the baseline), and
     each of these with _low and _high; difference_ and an effect. The last two are NaN for the baseline."""
     components: dict[tuple[str, str], Components]
-    """By model and arm: where the variance of the headline's difference comes from, at equal steps."""
+    """By model and arm: the sources of the variance of the headline's difference, at equal steps."""
     curves: pd.DataFrame
     """The headline's metric averaged over tiers, of each run along each axis: at, x, model, arm, seed, value."""
     paths: pd.DataFrame
@@ -100,7 +100,7 @@ class Comparison:
 
     @property
     def shown_axes(self) -> list[str]:
-        """Those of `axes` at which some headline difference is another than at the axes before."""
+        """The `axes` at which some headline difference is not the same as at an earlier axis."""
         tests = {at: {row["test"] for row in records(self.headline, at=at)} for at in self.axes}
         before: set[int] = set()
         shown: list[str] = []
@@ -112,12 +112,12 @@ class Comparison:
 
     @property
     def models(self) -> list[str]:
-        """In the order of the plan."""
+        """The models in the order of the plan."""
         return list(dict.fromkeys(self.runs["model"]))
 
     @property
     def arms(self) -> list[str]:
-        """In the order of the plan."""
+        """The arms in the order of the plan."""
         return list(dict.fromkeys(self.runs["arm"]))
 
     @property
@@ -149,7 +149,7 @@ def records(frame: pd.DataFrame, **wanted: Any) -> list[Row]:
 
 
 def in_a_word(verdict: str) -> str:
-    """`better` or `worse` where p adjusted over the headline decides, as in a comparison of logs; else `undecided`."""
+    """`better` or `worse` if p adjusted over the headline decides, as in a comparison of logs; else `undecided`."""
     return {"above (Holm)": "better", "below (Holm)": "worse"}.get(verdict, "undecided")
 
 
@@ -172,8 +172,8 @@ def compare(data: Runs, choice: Choice) -> Comparison:
 
     Raises:
         ConfigError: no such arm, metric or axis.
-        McpoError: arms were evaluated with different seeds or problems, the runs lack the cost that is asked for, or
-            no pair of some arm has both runs because the others failed.
+        McpoError: arms were evaluated with different seeds or problems, the runs did not record the cost asked for, or
+            failures leave an arm without a pair of runs.
     """
     arms = list(dict.fromkeys(cell.arm for cell in data.plan.cells))
     wanted = data.plan.same.get(choice.baseline, choice.baseline)
@@ -248,7 +248,7 @@ def _gains(at: str, table: pd.DataFrame, starts: Mapping[tuple[str, str], str], 
 
 
 def _mark(gain: Effect) -> str:
-    """`<` where the mean ends below that before training, `<<` where the whole 95 % interval does."""
+    """`<` if the mean ends below that before training, `<<` if the whole 95 % interval does."""
     if gain.mean >= -stats.ROUNDING:
         return ""
     return "<<" if gain.high < 0 else "<"
@@ -287,7 +287,7 @@ def differences(at: str, table: pd.DataFrame, baseline: str) -> Iterator[Row]:
 
     Args:
         at: one of AXES.
-        table: `equal_cost.at_equal` at that axis. Pairs of which a run has no score are left out.
+        table: `equal_cost.at_equal` at that axis. Pairs with a run without a score are left out.
     """
     held = {(model, arm, tier, metric): runs for model, arm, tier, metric, runs in by_run(table)}
     for (model, arm, tier, metric), runs in held.items():
@@ -322,13 +322,13 @@ def adjusted(rows: Sequence[Row], family: str) -> list[Row]:
 
 
 def _repeats(row: Row, other: Row) -> bool:
-    """Whether both are one comparison: equal steps and equal rollouts are, where they end at the same scores."""
+    """True if both are one comparison, such as equal steps and equal rollouts that end at the same scores."""
     same = all(row[key] == other[key] for key in ("model", "arm", "tier", "metric"))
     return same and np.allclose(row["by_seed"], other["by_seed"], rtol=0, atol=stats.ROUNDING)
 
 
 def verdict(difference: Row) -> str:
-    """`above` or `below` where p is at most ALPHA, with `(Holm)` where that holds for the whole family; else `open`."""
+    """`above` or `below` if p is at most ALPHA, with `(Holm)` if that holds for the whole family; else `open`."""
     if not difference["p"] <= ALPHA:
         return "open"
     return ("above" if difference["mean"] > 0 else "below") + (" (Holm)" if difference["p_holm"] <= ALPHA else "")

@@ -117,7 +117,7 @@ def curves(at: str, scores: pd.DataFrame, metric: str) -> pd.DataFrame:
 def base_policies(
     scores: pd.DataFrame, cells: Sequence[PlannedRun], metrics: Sequence[str]
 ) -> tuple[dict[tuple[str, str], str], pd.DataFrame]:
-    """Scores of the base policies from the evaluations at step 0, by model and arms that share them.
+    """Scores of the base policies from the evaluations at step 0, by model and the arms that share them.
 
     All arms of a pair evaluate one base policy. The local engine gives all of them the same samples; where samples
     differ, the mean over the arms is the better estimate. Seeds of one base policy keep their own evaluations, so that

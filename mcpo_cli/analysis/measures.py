@@ -1,4 +1,4 @@
-"""The statistics of a run by name: what claims are tested on, and the league, maps and the table `forgetting` show."""
+"""The statistics of a run by name, for tests of claims, the league, maps and the table `forgetting`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Statistic:
 
 
 def _statistic(name: str, meaning: str, measure: Measure) -> Statistic:
-    """A statistic that is measured once in each run, however many claims and tables of the same runs use it."""
+    """A statistic that is measured once per run, for all claims and tables of the same runs."""
 
     def measured(runs: Runs, cell: PlannedRun) -> Numbers:
         return runs.once(("statistic", name, cell.arm, cell.spec.run_id), lambda: measure(runs, cell))

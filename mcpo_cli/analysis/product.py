@@ -32,7 +32,7 @@ class Product:
     grids: Sequence[Grid] = ()
     """Tables to print."""
     notes: Sequence[str] = ()
-    """How to read it."""
+    """Notes on reading it."""
     figure: Figure | None = None
     brief: Sequence[str] | None = None
     """The notes of the short form, which has the first table only; None: the short form is the whole."""
@@ -52,13 +52,13 @@ class Artifact:
     place: str = ""
     """Its counterpart in the paper (`Figure 2a`); empty if there is none."""
     by_regime: bool = False
-    """Whether it distinguishes regimes; else the runs of a suite must share one."""
+    """True if it distinguishes regimes; else the runs of a suite must share one."""
     failed_too: bool = False
-    """Whether it reports failed runs as outcomes; else all runs must be done."""
+    """True if it reports failed runs as outcomes; else all runs must be done."""
     source: Path | None = None
-    """A file besides code that it is made from; where that changes it is built again."""
+    """A file besides code that it is made from; a change of it makes the artifact stale."""
     committed: Sequence[Path] = ()
-    """Files of results to show beside those of its runs, those that there are; where one changes it is built again."""
+    """Files of results to show next to those of its runs, if they exist; a change of one makes the artifact stale."""
 
     def __post_init__(self) -> None:
         if self.section not in get_args(Section):
@@ -68,7 +68,7 @@ class Artifact:
 
 
 def from_csv(name: str, title: str, path: Path, show: Callable[[pd.DataFrame], Product]) -> Artifact:
-    """The artifact that is made of a CSV file of rows, and of no runs; its name is not for `mcpo reproduce`."""
+    """The artifact that is made from a CSV file of rows, without runs; `mcpo reproduce` does not take its name."""
 
     def build(_: object) -> Product:
         import pandas as pd

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 LONGEST_WORD, BESIDE_NUMBERS, HEADING = 32, 16, 8
-"""Columns of the longest word that a narrow table keeps whole: of a text, of a name beside numbers, of a heading."""
+"""Columns of the longest word that a narrow table keeps whole: in a text, in a name next to numbers, in a heading."""
 TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "<": "$<$", ">": "$>$",
@@ -49,7 +49,7 @@ class Grid:
     labels: int = 1
     """Number of leading columns that hold left-aligned names; the others hold numbers."""
     is_detail: bool = False
-    """Whether the short form of a page and its LaTeX leave it out."""
+    """True if the short form of a page and its LaTeX leave it out."""
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -72,13 +72,13 @@ class Page:
     """One sentence on what the tables or the figure show."""
     grids: Sequence[Grid]
     notes: Sequence[str]
-    """How to read it."""
+    """Notes on reading it."""
 
 
 def tables(grid: Grid, width: int, styles: Mapping[str, str] = MappingProxyType({})) -> Iterator[Table]:
-    """The grid for a terminal of `width` columns: names wrap at blanks, no number is broken, nothing is cut.
+    """The grid for a terminal of `width` columns: names wrap at blanks, numbers are not broken, no text is cut.
 
-    What does not fit side by side comes below, with the names again. styles: of cells, by their whole text.
+    Columns that do not fit side by side follow below, with the names again. styles: of cells, by their whole text.
     """
     least, natural = ([_room(grid, index, wraps=wraps) for index in range(len(grid.header))] for wraps in (True, False))
     names = list(range(grid.labels if grid.labels < len(grid.header) else 1))
@@ -96,7 +96,7 @@ def tables(grid: Grid, width: int, styles: Mapping[str, str] = MappingProxyType(
 
 
 def _room(grid: Grid, index: int, *, wraps: bool) -> int:
-    """The columns that a column of the grid takes; at least, where its heading and its names wrap at blanks."""
+    """The width of a column of the grid; the least one if its heading and its names wrap at blanks."""
     cells, heading = [visible(row[index]) for row in grid.rows], visible(grid.header[index])
     if not wraps:
         return max(cell_len(line) for text in (heading, *cells) for line in (text.splitlines() or [""]))
@@ -121,7 +121,7 @@ def _side_by_side(rooms: Sequence[int], names: Sequence[int], width: int) -> Ite
 
 
 def _widths(least: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
-    """The width of each column: what the least widths leave of `room` goes to those whose text would wrap."""
+    """The width of each column: the rest of `room` beyond the least widths is for those whose text would wrap."""
     widths, left = list(least), room - sum(least)
     while left > 0 and (short := [index for index, wide in enumerate(widths) if wide < natural[index]]):
         for index in short[:left]:
@@ -131,7 +131,7 @@ def _widths(least: Sequence[int], natural: Sequence[int], room: int) -> list[int
 
 
 def templates(*folders: Path, html: bool) -> "Environment":
-    """The templates in `folders` and beside this file. html: texts in them are escaped."""
+    """The templates in `folders` and in this file's folder. html: texts in them are escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
@@ -164,9 +164,9 @@ def _pipes(cells: Sequence[str]) -> str:
 
 
 def escaped(cell: str) -> str:
-    """The text on one line with Markdown's special characters escaped: no markup or image is left in it.
+    """The text on one line with Markdown's special characters escaped, so that it has no markup or image.
 
-    GitHub makes a link of a bare address, which shows where it leads.
+    GitHub still makes a link of a bare address, which shows its target.
     """
     return re.sub(r"([\\|*_<`\[\]])", r"\\\1", _one_line(cell))
 
@@ -183,7 +183,7 @@ def _one_line(text: str) -> str:
 
 
 def tex(page: Page) -> str:
-    """One LaTeX float for each table that is no detail, for \\input; needs the packages booktabs and graphicx."""
+    """One LaTeX float for each table but details, for \\input; needs the packages booktabs and graphicx."""
     head = [f"% {_one_line(page.title)}", "% needs \\usepackage{booktabs,graphicx}", _tex(page.sentence)]
     items = "\n".join(rf"  \item {_tex(note)}" for note in page.notes)
     floats = [_float(grid) for grid in page.grids if not grid.is_detail]
@@ -214,17 +214,17 @@ def _tex(cell: str) -> str:
 
 
 def number(value: float, form: str = ".3f") -> str:
-    """`value` in this format, or `-` where it is not known."""
+    """`value` in this format, or `-` if it is not known."""
     return "-" if math.isnan(value) else f"{value:{form}}"
 
 
 def p_value(value: float) -> str:
-    """`0.0312`, or `-` where there is no test."""
+    """`0.0312`, or `-` without a test."""
     return number(value, ".4f")
 
 
 def change(mean: float, half_width: float, digits: int = 3) -> str:
-    """`+0.031 ± 0.020`, or the mean alone where it has no interval."""
+    """`+0.031 ± 0.020`, or the mean alone if it has no interval."""
     return f"{mean:+.{digits}f}" + ("" if math.isnan(half_width) else f" ± {half_width:.{digits}f}")
 
 
@@ -246,7 +246,7 @@ def bounded(name: str, form: str = ".3f") -> Callable[[Mapping[str, Any]], str]:
 
 
 def share(value: float, low: float, high: float) -> str:
-    """`0.412 [.381, .443]`, or the value alone where there are too few seeds for an interval; `-` where it is NaN."""
+    """`0.412 [.381, .443]`, or the value alone with too few seeds for an interval; `-` if it is NaN."""
     if math.isnan(low):
         return number(value)
     bounds = ", ".join(f"{bound:.3f}".replace("0.", ".", 1) for bound in (low, high))

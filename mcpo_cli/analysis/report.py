@@ -64,7 +64,7 @@ LONG = 40
 DENSITY = 2
 """Image pixels per page pixel, so that pictures are sharp on any screen."""
 WIDE = 600
-"""Pictures of more page pixels than this are not shrunk to the width of a phone, where nobody could read them."""
+"""Pictures wider than this, in page pixels, are not shrunk to the width of a phone, as nobody could read them."""
 CAUTION = (
     "do not compare accuracies with the paper's, which come from other models: published numbers are listed in "
     "separate blocks"
@@ -105,7 +105,7 @@ class Content:
 
     scale: str
     statement: str
-    """The relation of its experiment to the paper's."""
+    """A statement on the relation of its experiment to the paper's."""
     facts: Mapping[str, str]
     """Facts about the runs (number, models, seeds, ...) by name."""
     marks: Sequence[str]
@@ -360,7 +360,7 @@ def _kind(cell: str, is_number: bool) -> str:
 
 
 def _numbers(grid: Grid) -> list[bool]:
-    """Whether each column holds numbers: it is not a label, and not all of its cells begin with a letter."""
+    """For each column, True if it holds numbers: it is not a label, and not all of its cells begin with a letter."""
     columns = [[row[i] for row in grid.rows if row[i] not in NOTHING] for i in range(len(grid.header))]
     return [i >= grid.labels and not all(cell[0].isalpha() for cell in cells) for i, cells in enumerate(columns)]
 

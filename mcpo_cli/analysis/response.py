@@ -31,18 +31,18 @@ from mcpo_cli.statistics.surface import TOGETHER, Calibration, Surface
 METRICS = ("pass@1", "next-step gap")
 """Statistics of `measures.py`; one that the runs did not record is left out."""
 REST = 256
-"""Places that a mean over settings is taken over."""
+"""Number of places in a mean over settings."""
 ALONG = 5
-"""Places along a range that a frontier is shown at."""
+"""Number of places along a range in a frontier."""
 SURE = 0.95
-"""Probability of being above, or below, 0 at which a map has its lines: of each place by itself (pointwise)."""
+"""Probability of being above, or below, 0 at which a map draws its lines, for each place by itself (pointwise)."""
 FINE = 21
-"""Places along each axis of a panel."""
+"""Number of places along each axis of a panel."""
 TICKS = (0.0, 0.5, 1.0)
 """Places of the ticks along a range."""
 PROBABILITIES = (1 - SURE, 0.5, SURE)
 TRACE = 1e-6
-"""Weight of a response that is not predicted at all."""
+"""Least weight of a response, for one that is not predicted at all."""
 NOTES = (
     "A point is one draw of all settings; the arms at a point share base policy and seed and differ in their method.",
     "Mean: over the points, with a 95 % t-interval clustered by base policy and seed (CR2), if there are three pairs. "
@@ -69,7 +69,7 @@ class Response:
     arm: str
     metric: str
     factors: tuple[str, ...]
-    """The design's settings. Those that concern neither arm are a control: nothing may depend on them."""
+    """The design's settings. Those that concern neither arm are a control: the response must not depend on them."""
     place_NF: Floats
     """The points' settings, scaled to 0..1."""
     value_N: Floats
@@ -99,7 +99,7 @@ class Response:
 
     @cached_property
     def sure(self) -> tuple[float, float]:
-        """Shares of the space where the response is above 0, and below, in all of these places together."""
+        """Shares of the space where the response is above 0, and below, at simultaneous confidence over all places."""
         above_R, below_R = self.surface.sure(evenly(len(self.factors)))
         return float(np.mean(above_R)), float(np.mean(below_R))
 
@@ -191,7 +191,7 @@ def responses(rows: pd.DataFrame, suite: Suite) -> list[Response]:
 def response_map(name: str) -> Artifact:
     """The artifact of the suite `name`, which has a design: its responses as tables and as a map.
 
-    It is built by name alone: a design has too many runs to be looked for in every report.
+    It is built only by name: a design has too many runs to be looked up for every report.
     """
     suite, stem = plan.read(name), load.stem(name)
     title = suite.title or stem
@@ -213,7 +213,7 @@ def response_map(name: str) -> Artifact:
 
 
 def _most_telling(found: Sequence[Response]) -> tuple[int, int]:
-    """The two settings on which the responses depend most; a response counts by the share of it that is predicted."""
+    """The two settings on which the responses depend most; each response is weighted by its predicted share."""
     predicted = [max(one.calibration.explained, TRACE) for one in found]
     total_F = np.nansum([one.sensitivity_F * much for one, much in zip(found, predicted, strict=True)], axis=0)
     first, second = np.argsort(-total_F, kind="stable")[:2]
@@ -273,7 +273,7 @@ def _sentence(found: Sequence[Response], suite: Suite) -> str:
 def _figure(
     found: Sequence[Response], shown: tuple[int, int], factors: Mapping[str, Factor], along: pd.DataFrame
 ) -> Figure:
-    """A row of panels for each metric, a column for each arm, one scale of colours a metric; below, the frontier."""
+    """One row of panels per metric, with its own colour scale, one column per arm; below them, the frontier."""
     arms, metrics = (
         list(dict.fromkeys(names)) for names in zip(*((one.arm, one.metric) for one in found), strict=True)
     )
@@ -352,7 +352,7 @@ def _panel(
 
 
 def _ticks(axes: Axes, side: Literal["x", "y"], key: str, factor: Factor, *, shown: bool) -> None:
-    """The setting's values in the place of 0..1, if `shown` with their labels."""
+    """Ticks with the setting's values in place of 0..1; with labels if `shown`."""
     at = [factor.position(level) for level in factor.levels] if factor.levels else list(TICKS)
     texts = [f"{level:g}" for level in factor.levels] if factor.levels else [f"{factor.at(place):g}" for place in at]
     axis = axes.xaxis if side == "x" else axes.yaxis

@@ -1,4 +1,4 @@
-"""Functions from a run to its numbers: what `measures.py` names, and what a table measures besides.
+"""Functions from a run to its numbers: those that `measures.py` names, and others for single tables.
 
 A function gives one number per run, or one per run and part (tier, third of training).
 """
@@ -109,7 +109,7 @@ def gained(runs: Runs, cell: PlannedRun) -> Numbers:
 def at_equal_cost(at: str) -> Measure:
     """pass@1 where `mcpo compare --at` compares: at the largest cost that all runs of the model reach.
 
-    No number where a run did not record its cost, as of an older version.
+    A run that did not record its cost, as in an older version, has no number.
     """
 
     def table(runs: Runs) -> "pd.Series[float] | None":
@@ -233,7 +233,7 @@ def early_swings(cohort_TC2: Sequence[Floats]) -> float:
 def drift(spec: RunSpec) -> float:
     """Learning rate times the mini-batches of a global step but the first.
 
-    It grows with the distance from the policy that sampled to the one that the last mini-batch trains.
+    It grows with the distance between the policy that sampled and the one that the last mini-batch trains.
     """
     return spec.train.lr * (mini_batches(spec) - 1)
 
@@ -243,7 +243,7 @@ def mini_batches(spec: RunSpec) -> int:
 
 
 def is_driven(spec: RunSpec) -> bool:
-    """Whether problems return within the run and its drift is high."""
+    """True if problems return within the run and its drift is high."""
     returns = 0 < spec.task.distinct_problems < spec.train.prompts * spec.train.steps
     return returns and drift(spec) >= HIGH_DRIFT
 

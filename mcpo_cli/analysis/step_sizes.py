@@ -1,4 +1,4 @@
-"""Effects of methods as the change of the baseline's learning rate that does the same: `mcpo compare --as-step-size`.
+"""Effects of methods as equivalent changes of the baseline's learning rate: `mcpo compare --as-step-size`.
 
 The grid is the baseline at several learning rates, all other settings equal. An arm at some rate has the
 outcome that the baseline would have at another rate; their quotient is the effect as a step size.
@@ -133,13 +133,13 @@ def _grid_arms(compared: Comparison) -> dict[str, float]:
 
 
 def _but_rate(spec: RunSpec) -> dict[str, Any]:
-    """The settings that the arms of a grid share; its models have columns of their own."""
+    """The settings that the arms of a grid share; its models have separate columns."""
     settings = spec.flat_identity(later_too=True)
     return {key: own for key, own in settings.items() if key not in {*SEEDS, RATE} and not key.startswith("model.")}
 
 
 def equivalents(curve: Curve, compared: Comparison) -> Iterator[Row]:
-    """A row for each other arm: its effect, and the factor of the learning rate that does the same.
+    """One row per other arm: its effect, and the factor of the learning rate with the same effect.
 
     Columns: model, arm, at, metric, rate, seeds, score, effect, half_width (of the effect's 95 % interval), factor, low
     (0: below the grid), high (infinite: above it), lacks (OUTSIDE or NOT_MONOTONE: why there is no factor; else empty),
@@ -185,7 +185,7 @@ def _listed(curve: Curve) -> str:
 
 
 def _interval(row: Mapping[str, Any]) -> str:
-    """`1.1 to 2.0`, with `<` or `>` at an end that lies beyond the grid; `none` where no rate of the grid is kept."""
+    """`1.1 to 2.0`, with `<` or `>` at an end beyond the grid; `none` if no rate of the grid is in the interval."""
     if row["lacks"] == NOT_MONOTONE:
         return "-"
     if math.isnan(row["low"]):
@@ -232,7 +232,7 @@ def _grid(found: Sequence[Curve], metric: str) -> Grid:
 
 
 def _figure(found: Sequence[Curve], rows: Sequence[Row], metric: str) -> Figure:
-    """The baseline's curve on each model at the first budget, and each arm with the rate that does the same."""
+    """The baseline's curve on each model at the first budget, and each arm at the rate with the same effect."""
     first = [curve for curve in found if curve.at == found[0].at]
     look = base.looks(list(dict.fromkeys(row["arm"] for row in rows)))
     with base.drawing():

@@ -23,9 +23,9 @@ def suites() -> list[str]:
 
 
 def artifacts() -> dict[str, Artifact]:
-    """By name, of all suites and claims of plug-ins; a suite that sweeps more than models and seeds has no table.
+    """The artifacts of all suites and claims of plug-ins, by name.
 
-    A suite with a design is left out, and is built by name alone.
+    A suite that sweeps more than models and seeds has no table; one with a design is built only by name.
     """
     found: dict[str, Artifact] = {}
     for name, path in [*((name, plan.suites()[name]) for name in suites()), *load.files("claims/*.yaml").items()]:
@@ -41,7 +41,7 @@ def artifacts() -> dict[str, Artifact]:
 
 
 def of(name: str) -> Artifact:
-    """The table of the suite `name`, or its map if it has a design; or that of a file of a suite or of claims.
+    """The table of the suite `name`, or its map if it has a design. `name` may be a file of a suite or of claims.
 
     Raises:
         ConfigError: it cannot be read.

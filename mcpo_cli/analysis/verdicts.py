@@ -52,11 +52,11 @@ class Outcome:
     effect: Interval = UNKNOWN
     """Mean over seeds, or clusters of them, and its t-interval, of that part; NaN if there are no numbers."""
     values: int = 0
-    """Number of values behind the effect: more than its seeds where points of a design share these."""
+    """Number of values behind the effect: more than its seeds if points of a design share these."""
     sd: float = math.nan
     """Standard deviation over the seeds, or clusters of them, of that part."""
     favours: bool = False
-    """Whether the effect lies on the claim's side, in every part."""
+    """True if the effect is on the claim's side, in every part."""
     p: float = math.nan
     """Two-sided p-value; NaN if no test is possible."""
     p_equal: float = math.nan
@@ -77,7 +77,7 @@ class Outcome:
 
     @property
     def holds(self) -> bool:
-        """Whether the verdict also holds for all tests together."""
+        """True if the verdict also holds for all tests together."""
         return (self.p_equal_holm if self.verdict == "no difference" else self.p_holm) <= ALPHA
 
     @property
@@ -149,7 +149,7 @@ def _tests(claim: Claim, runs: Runs) -> Iterator[Outcome]:
 
 
 Pair = tuple[str, str, int | None, int, int]
-"""Model, regime, point of a design, base seed, seed: what the runs of different arms share."""
+"""Model, regime, point of a design, base seed, seed: paired runs of different arms share these."""
 
 
 def _numbers(statistic: str, runs: Runs, arm: str) -> dict[Pair, Numbers]:

@@ -11,25 +11,25 @@ from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.differences import Compared
 
 Stop = Callable[[], bool]
-"""Returns true once the run has been asked to end; backends call it at every global step."""
+"""True if the run was asked to end; backends check it at every global step."""
 
 
 class Backend(Protocol):
-    """Trains a run and writes its journal; does nothing else."""
+    """Trains a run and writes its journal, and only that."""
 
     preloads: str
     """Module with its heavy imports, which runs of one plan load once; empty for a backend that starts processes."""
     grace: float | None
-    """Seconds after which a run that was asked to stop is ended wherever it is; None sets no limit."""
+    """Seconds after which a run that was asked to stop is ended at any point; None: it may finish its checkpoint."""
 
     def check_spec(self, spec: RunSpec) -> None:
-        """Raise ConfigError if no machine can train `spec` with this backend; fetches nothing. See `feasible.check`."""
+        """Raise ConfigError if no machine can train `spec` with this backend. No downloads. See `feasible.check`."""
 
     def check(self, spec: RunSpec) -> None:
-        """Raise ConfigError for whatever is missing here. Quick: starts no process, imports no torch."""
+        """Raise ConfigError if something is missing here. Quick: starts no process, does not import torch."""
 
     def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:
-        """The process that `run` would start below `home`, as plain data: `command` (words), `environment`, `config`.
+        """The process that `run` would start below `home`, as plain data: `command` (list), `environment` and `config`.
 
         Empty for a backend that starts no process. Reads no files and needs no packages of the backend.
         """
@@ -53,7 +53,7 @@ class Backend(Protocol):
         """
 
     def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
-        """Record rollouts of the first `prompts` training problems under the checkpoints of `steps`; trains nothing.
+        """Record rollouts of the first `prompts` training problems under the checkpoints of `steps`, without training.
 
         Raises:
             ConfigError: the backend does not support this.
@@ -79,13 +79,13 @@ class Backend(Protocol):
     def compare_states(self, recorded: Path, repeated: Path, step: int, *, exactly: bool) -> Compared:
         """Compare the states after `step`, one of those `kept` in both folders, which are of one run.
 
-        exactly: bit by bit, else within `differences.TOLERANCE`.
+        exactly: bit by bit; otherwise within `differences.TOLERANCE`.
         """
 
     def branch(self, trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
-        """Let each arm of `trunk` take the global step after `step` from that checkpoint, and record what it did.
+        """Let each arm of `trunk` take the global step after `step` from that checkpoint, and record its effect.
 
-        All arms are trained on the same batch, the one that the trunk sampled next.
+        All arms are trained on the same batch: the next one that the trunk sampled.
 
         Raises:
             ConfigError: the backend does not support this.

@@ -1,6 +1,6 @@
 """Checks of both backends that end a run: NaN or infinity, and an error in what a method returns.
 
-The types and shapes of a method's results and the finiteness of its advantages are checked, which costs nothing;
+Of a method's return values only types, shapes and finite advantages are checked, which takes almost no time;
 `mcpo_cli/testing` checks everything else.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class NotFinite(RunFailed):
-    """Numbers of a run are NaN or infinite, so it cannot yield a policy."""
+    """Numbers of a run are NaN or infinite, so it yields no policy."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, fix="a smaller train.lr, or a method whose loss has no division by 0")
@@ -49,7 +49,7 @@ def signals(method: Method, step: Step, state: State) -> tuple[Signals, State]:
     Raises:
         RunFailed: it returned something else, or of another shape. NotFinite: an advantage is NaN or infinite.
     """
-    # Nothing enforces the annotation: the method may be a user's.
+    # The annotation is a promise of the method's author, so it is checked.
     returned: Any = method.signals(step, state)
     match returned:
         case (Signals() as found, Mapping() as after):
@@ -71,7 +71,7 @@ def signals(method: Method, step: Step, state: State) -> tuple[Signals, State]:
 
 
 def token_loss(method: Method, batch: TokenBatch) -> TokenLoss:
-    """`Method.token_loss`. Raises RunFailed where it returned something else, or a term of another shape."""
+    """`Method.token_loss`. Raises RunFailed if it returned something else, or a term of another shape."""
     found: Any = method.token_loss(batch)
     if not isinstance(found, TokenLoss) or not found.terms:
         raise _unexpected(method, "token_loss", _named(found), "a TokenLoss of one term or more")
@@ -90,7 +90,7 @@ def _check_shape(method: Method, call: str, what: str, value: Tensor, shape: tup
 
 
 def _named(value: object) -> str:
-    """`None`, or the type of what was returned, with those of a tuple's items."""
+    """The type of a returned value, `None` for None, and the types of a tuple's items."""
     if isinstance(value, tuple):
         return f"({', '.join(map(_named, value))})"
     return "None" if value is None else type(value).__name__

@@ -6,11 +6,11 @@ the bounds (truncated importance sampling, TIS), a mask by w within the bounds a
 importance sampling, MIS; by token with both bounds it is IcePop). The off-policy mask of DeepSeek-V3.2 (arXiv
 2512.02556) drops responses with A < 0 whose mean log pi_sampler - log pi at the current policy is above a threshold.
 
-On the local backend the sampler is exact, unless `train.sampler_rounding` makes it inexact on purpose; on verl it is
-the rollout engine.
+The local backend's sampler is exact unless `train.sampler_rounding` makes it inexact on purpose; verl's is the rollout
+engine.
 
 The off-policy mask equals TRL 1.16's (`off_policy_mask_threshold`, executed in a test); the weights follow its lines
-(`vllm_importance_sampling_mode`) and are tested on numbers worked by hand. There is no gradient through them.
+(`vllm_importance_sampling_mode`) and are tested on numbers worked by hand. They have no gradient.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ SAMPLER, WEIGHT = "sampler_logp", "sampler_weight"
 
 
 def rounded(logits: Tensor, step: float) -> Tensor:
-    """`logits` as an inexact sampler has them: multiples of `step` (`train.sampler_rounding`); 0 rounds nothing."""
+    """The logits of an inexact sampler: rounded to multiples of `step` (`train.sampler_rounding`) unless it is 0."""
     return (logits / step).round() * step if step else logits
 
 

@@ -50,8 +50,8 @@ class Drawing:
 
     Args:
         step: the global step, from 1.
-        cursor: the first position that the run has not reached; each draw advances it.
-        state: the sampler's, after the step before.
+        cursor: the first position that the run has not reached; advances with every draw.
+        state: the sampler's state after the previous step.
     """
 
     def __init__(self, spec: RunSpec, training: TrainingStream, step: int, cursor: int, state: State) -> None:
@@ -73,7 +73,7 @@ class Drawing:
 
     @property
     def is_full(self) -> bool:
-        """True once the batch is complete."""
+        """True if the batch is complete."""
         return len(self.batch) == self._spec.train.prompts
 
     def draw(self) -> list[Problem]:
@@ -124,7 +124,7 @@ class Drawing:
         return checked(self._spec.sampler.after(finished, self._state), self._spec.sampler.name)
 
     def _check(self, drawn: Draw, request: Request) -> None:
-        """Raises RunFailed if the number, the positions or the cursor of a draw break the contract."""
+        """Raise RunFailed if the sampler's draw breaks its contract."""
         sampler, positions = self._spec.sampler, drawn.positions
         before = [group.position for group in self.groups]
         most = request.budget if sampler.filters else request.prompts
@@ -164,7 +164,7 @@ def starved(step: int, drawn: int, spec: RunSpec) -> RunFailed:
 
 
 def checked(state: State, name: str) -> State:
-    """`state` if it is columns of numbers, as checkpoints hold them; else raises RunFailed."""
+    """`state` if it consists of columns of numbers, as checkpoints need; otherwise raises RunFailed."""
     if isinstance(state, Mapping) and all(
         isinstance(key, str) and all(type(value) in (int, float) for value in column) for key, column in state.items()
     ):

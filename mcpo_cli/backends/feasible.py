@@ -18,7 +18,7 @@ ADDED_TOKENS = 8
 def check(specs: Iterable[RunSpec]) -> None:
     """Raise ConfigError for the first of `specs` that could not do its first step on any machine.
 
-    Writes and fetches nothing: problems and models that are not here are checked when they are fetched.
+    It does not write or download: missing problems and models are checked when they are fetched.
     """
     seen = set[str]()
     for spec in specs:
@@ -49,7 +49,7 @@ def _check_problems(spec: RunSpec) -> None:
 def _tokens(spec: RunSpec) -> Tokens:
     """A counter of the tokens of a prompt, or of a bound on them where that fits; 0 where the model is not here.
 
-    A text never has more tokens than bytes, so most tasks need no tokenizer, whose import takes seconds.
+    A text has at most as many tokens as bytes, so most tasks need no tokenizer, whose import takes seconds.
     """
     if not spec.model.path or not pretrained.is_here(spec.model):
         return lambda messages: 0

@@ -26,7 +26,7 @@ class Graded:
     length_PG: Tensor
     """Response lengths in tokens, including the end token; 0 of an empty place."""
     ended_PG: Tensor
-    """True for rollouts that ended with the end token; the others were truncated."""
+    """True if the rollout ended with the end token; the others were truncated."""
     same_P: Tensor
     """Share of identical pairs of rollouts, see `equal_pairs`."""
     entropy_PG: Tensor | None = None
@@ -72,7 +72,7 @@ def equal_pairs(token_GT: Tensor, drawn_G: Tensor | None = None) -> Tensor:
     """The share of identical pairs among two or more rollouts; leading axes are kept.
 
     token_GT: responses, padded with a token that no response holds before its end. drawn_G: the places with a rollout;
-    None is all.
+    None for all.
     """
     if drawn_G is None:
         drawn_G = token_GT.new_ones(token_GT.shape[:-1]).bool()

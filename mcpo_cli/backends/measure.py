@@ -137,11 +137,11 @@ def global_step(
 
     Args:
         graded: all sampled groups.
-        in_batch: the indices of those that were trained on, in order; `advantage_PG` is theirs.
+        in_batch: the indices of the groups that were trained on, in order; those of `advantage_PG`.
         entropy: mean over tokens, in nats.
         updates: metrics of the gradient steps.
         probed: metrics of probes.
-        costs: totals, this step included.
+        costs: totals, including this step.
         seconds: by phase.
         own: metrics that only this backend has.
     """
@@ -266,11 +266,11 @@ def speed(seconds: Mapping[str, float], tokens: float) -> dict[str, float]:
 
 
 def process(cpu_seconds: float, seconds: float) -> dict[str, float]:
-    """CPU time and memory of this process, under MLflow's prefix for system metrics, which it shows on a separate page.
+    """CPU time and memory of this process, under MLflow's prefix for system metrics, which have a separate page.
 
     Args:
         cpu_seconds: CPU time of the process (all threads) during a global step, in seconds.
-        seconds: how long that took; 100 % is one core.
+        seconds: duration of the global step; 100 % is one core.
     """
     usage = {"system/process_cpu_utilization_percentage": 100 * cpu_seconds / seconds}
     return {**usage, "system/process_memory_usage_megabytes": psutil.Process().memory_info().rss / 1e6}
@@ -303,7 +303,7 @@ def group_rows(step: int, graded: Graded, in_batch: set[int]) -> list[GroupRow]:
 
 
 def _entropies(graded: Graded) -> dict[Literal["entropy", "entropy_right", "entropy_wrong"], Tensor]:
-    """Mean entropy over the tokens of all, correct and incorrect rollouts of each group; NaN where there are none."""
+    """Mean entropy over the tokens of all, correct and incorrect rollouts of each group; NaN without such rollouts."""
     if graded.entropy_PG is None:
         return {}
     total_PG = graded.entropy_PG.double() * graded.length_PG
@@ -331,12 +331,12 @@ def sample_rows(step: int, graded: Graded, responses: Sequence[Sequence[str]]) -
 class CostTotals:
     """Running totals of a run over all its attempts, which every row of a global step records.
 
-    `cost/rollouts`: rollouts sampled for training, also those of groups that dynamic sampling threw away, and those
+    `cost/rollouts`: rollouts sampled for training, including those of groups that dynamic sampling dropped, and those
     that a method only compares with (`greedy_reward`).
-    `cost/sampled_tokens`: their response tokens. `cost/trained_tokens`: tokens, the prompt's included, of the sequences
-    that went through a forward and a backward pass. `cost/gradient_steps`: optimizer steps. `cost/flops`: operations
-    that `workload.operations` estimates from these tokens. `cost/seconds`: seconds of sampling and update. Rollouts of
-    probes and evaluations do not count, nor does the time that they and the records take.
+    `cost/sampled_tokens`: their response tokens. `cost/trained_tokens`: tokens, including the prompt's, of sequences
+    that had a forward and a backward pass. `cost/gradient_steps`: optimizer steps. `cost/flops`: operations that
+    `workload.operations` estimates from these tokens. `cost/seconds`: seconds of sampling and update. Totals exclude
+    rollouts of probes and evaluations, and the time that those and the records take.
     """
 
     def __init__(self, spec: RunSpec, journal: Journal, step: int) -> None:

@@ -1,4 +1,4 @@
-"""Build artifacts, write them to files and print them: those of suites, of a report and of a branch study."""
+"""Build artifacts of suites, reports and branch studies, write them to files and print them."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ def merged(plans: Mapping[str, Plan]) -> Plan:
 def builder(plans: Mapping[str, Plan], overrides: Sequence[str]) -> ArtifactBuilder:
     """Builds the artifacts of these plans, in `reports/<scale>` of MCPO_HOME.
 
-    The scale is that of the runs where all have the same, else the one that `overrides` choose.
+    The scale is that of the runs if all have the same, else the one that `overrides` choose.
     """
     scales = {cell.spec.scale for one in plans.values() for cell in one.cells}
     scale = scales.pop() if len(scales) == 1 else load.chosen("scale", overrides)
@@ -63,14 +63,14 @@ def builder(plans: Mapping[str, Plan], overrides: Sequence[str]) -> ArtifactBuil
 
 
 def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Build every artifact whose runs are done; write the report, print what was built and what is missing.
+    """Build every artifact whose runs are done; write the report, print the built and the missing artifacts.
 
     suites: outcomes of the runs started for the report, for `--json`.
 
     Raises:
         ConfigError: bad overrides; nothing is written.
         McpoError: an artifact cannot be built although its runs are done, or one of `suites` still lacks runs; the
-            report is written and says so.
+            report is written and names it.
     """
     command, names = "mcpo reproduce all", _of_suites_that_take(overrides)
     made = builder(plans(names, overrides, command), overrides)
@@ -94,7 +94,7 @@ def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[
 
 
 def _of_suites_that_take(overrides: Sequence[str]) -> list[str]:
-    """All artifacts except those of suites whose arms differ in a setting of `overrides`; prints the names of these."""
+    """All artifacts except those of suites whose arms differ in a setting of `overrides`; prints the omitted names."""
     known = artifacts.registry()
     refusing = {suite for suite in artifacts.suites(list(known)) if plan.read(suite).contradicted(overrides)}
     left = [name for name, one in known.items() if refusing & {*one.needs}]
@@ -118,7 +118,7 @@ def publish_suite(plan: Plan, built: Sequence[BuiltArtifact]) -> None:
 
 
 def show(built: BuiltArtifact, *, full: bool) -> None:
-    """Print an artifact: its sentence, its first table and what that needs to be read; all of it with `full`."""
+    """Print an artifact: its sentence, its first table and the notes for that table; all of it with `full`."""
     page, brief = built.page, built.record["brief"]
     is_short = brief is not None and not full
     console.print_paragraph(page.title)
@@ -147,7 +147,7 @@ def show_sentence(built: BuiltArtifact) -> None:
 
 
 def measure_branches(study: str, trunk: Trunk, command: str) -> None:
-    """Train one trunk run and measure its points, unless that has been done; then drop states no longer needed.
+    """Train one trunk run and measure its points, unless already done; then delete states that are no longer needed.
 
     Raises:
         RunFailed: the trunk run failed. ConfigError: see `branches.measure`.
@@ -168,7 +168,7 @@ def measure_branches(study: str, trunk: Trunk, command: str) -> None:
 def build_branches(
     study: str, content: Study, trunks: Sequence[Trunk], overrides: Sequence[str], command: str
 ) -> BuiltArtifact:
-    """Write the rows of all points to a CSV file beside the report; build tables and figures from them."""
+    """Write the rows of all points to a CSV file next to the report; build tables and figures from them."""
     name, scale = f"branch-{load.stem(study)}", trunks[0].spec.scale
     rows = [row for trunk in trunks for row in branches.rows(trunk, run_dir(trunk.spec.run_id))]
     builder = ArtifactBuilder({}, home() / "reports", scale, overrides)
@@ -178,7 +178,7 @@ def build_branches(
 
 
 def build_forks(chosen: Plan, overrides: Sequence[str]) -> BuiltArtifact:
-    """Write what the forks of a plan changed to a CSV file beside the report; build table and figure from it."""
+    """Write the changes by the forks of a plan to a CSV file next to the report; build table and figure from it."""
     probe, first = probes.get("fork"), chosen.cells[0].spec
     findings = {
         cell.spec.run_id: (cell.arm, probe.measure(cell.spec, Journal(run_dir(cell.spec.run_id))))
@@ -192,7 +192,7 @@ def build_forks(chosen: Plan, overrides: Sequence[str]) -> BuiltArtifact:
 
 
 def build_atlas(measured: Sequence[Measured], words: Sequence[str]) -> BuiltArtifact | None:
-    """Write the rows of the probe `atlas` to a CSV file beside the report; build table and figure. None without any."""
+    """Write rows of the probe `atlas` to a CSV file next to the report; build table and figure. None without any."""
     found = [(one.cell.arm, one.finding) for one in measured if atlas_tables.TABLE in one.finding.tables]
     if not found:
         return None

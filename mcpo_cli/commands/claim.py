@@ -145,7 +145,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _needed(row: Mapping[Any, Any]) -> str:
-    """Problems, seeds or samples that alone would find the difference, and problems with more training runs."""
+    """Numbers of problems, seeds or samples that would each find the difference, and of problems with more runs."""
     alone = [
         f"{row[f'needed_{name}']:.0f} {name}"
         for name in ("problems", "seeds", "samples")

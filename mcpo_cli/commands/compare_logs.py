@@ -1,4 +1,4 @@
-"""`mcpo compare` of logs of any tool: reads its options; prints, writes and logs the comparison."""
+"""`mcpo compare` for logs of any tool: reads its options; prints, writes and logs the comparison."""
 
 import hashlib
 import re
@@ -21,10 +21,10 @@ from mcpo_cli.results.regrade import regrade
 from mcpo_cli.results.sides import sides as sides_of
 
 COLUMNS = ("model", "sample", *NEEDED, *OPTIONAL)
-"""Names that `--columns` gives to columns of a file."""
+"""The names in `--columns` for columns of a file."""
 
 MOST_LINES = 8
-"""Most lines about what would settle an undecided difference, without `--full`."""
+"""Most lines on data that would settle an undecided difference, without `--full`."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Asked:
     k: Sequence[str] = ()
     """Numbers, or lists of them with commas."""
     columns: str = ""
-    """NAME=COLUMN,NAME=COLUMN; of several columns of one name a file is read by the first that it has."""
+    """NAME=COLUMN,NAME=COLUMN; if a name has several columns, the first that a file has is read."""
     benchmark: str = ""
     reader: str = ""
     maj: Sequence[str] = ()
@@ -63,7 +63,7 @@ class Asked:
         """The question about them.
 
         Raises:
-            ConfigError: a k, the margin or the look is not such a number.
+            ConfigError: a k, the margin or the look is not a valid number.
         """
         if self.margin is not None and not 0 < self.margin < 1:
             raise ConfigError(
@@ -86,7 +86,7 @@ class Asked:
 
     @property
     def key(self) -> str:
-        """A short name for what is compared and asked: the same words in the same folder have the same."""
+        """A short name of the sides and the question: equal words in the same folder give equal names."""
         return hashlib.sha256(repr((Path.cwd(), self)).encode()).hexdigest()[:6]
 
 
@@ -94,7 +94,7 @@ def run(asked: Asked, out: Path | None, *, full: bool, mlflow: bool, as_json: bo
     """Compare, write the files and print the verdict.
 
     Raises:
-        ConfigError: see `Asked` and `results.comparison.compare`, or `out` can be no folder.
+        ConfigError: see `Asked` and `results.comparison.compare`, or `out` cannot be a folder.
     """
     from mcpo_cli.results import output
 
@@ -119,7 +119,7 @@ def run(asked: Asked, out: Path | None, *, full: bool, mlflow: bool, as_json: bo
 
 
 def show(found: Comparison, *, full: bool, remarks: Iterable[str]) -> None:
-    """Print the verdict and its table on stdout; with `full`, the sources of variance and the largest flips, too."""
+    """Print the verdict and its table on stdout; with `full`, also the sources of variance and the largest flips."""
     console.print_text("\n".join(page.sentences(found)) + "\n")
     console.print_grid(page.main_grid(found))
     console.print_text("")
@@ -185,7 +185,7 @@ def _arms(given: Sequence[str]) -> dict[str, str]:
 
 
 def _pairs(text: str, option: str, known: Sequence[str]) -> dict[str, list[str]]:
-    """`a=b,c=d,c=e` as a mapping whose names are some of `known`."""
+    """`a=b,c=d,c=e` as a mapping; all names must be in `known`."""
     pairs: dict[str, list[str]] = {}
     for word in filter(None, text.split(",")):
         name, equals, value = word.partition("=")

@@ -91,7 +91,7 @@ def step_sizes(words: Sequence[str], choice: Choice) -> list[BuiltArtifact]:
     """Build the effects of the arms that the words name as learning rates of the baseline, one for each regime.
 
     Raises:
-        ConfigError, MissingCells: see `of_words`; or the baseline is there at too few learning rates.
+        ConfigError, MissingCells: see `of_words`; or the baseline has too few learning rates.
     """
     named, _ = parted(words, "mcpo compare")
     if named and plan.is_suite(named[0]):
@@ -139,7 +139,7 @@ def _map(name: str, whole: Plan, overrides: Sequence[str], choice: Choice) -> Bu
 
 
 def refuse_design(name: str) -> None:
-    """Raise ConfigError if the suite has a design: seeds at one place of its space are no pairs to compare."""
+    """Raise ConfigError if the suite has a design: seeds at one place of its space are not pairs to compare."""
     if plan.read(name).design:
         raise ConfigError(
             f"{name} has a design: its arms are compared over a space of settings, with the suite's own baseline; "
@@ -149,7 +149,7 @@ def refuse_design(name: str) -> None:
 
 
 def by_regime(whole: Plan) -> dict[str, Plan]:
-    """The plan of each regime: a comparison is about one."""
+    """The plan of each regime: a comparison covers one regime."""
     regimes = dict.fromkeys(cell.spec.regime for cell in whole.cells)
     return {
         regime: replace(whole, cells=tuple(cell for cell in whole.cells if cell.spec.regime == regime))
@@ -158,7 +158,7 @@ def by_regime(whole: Plan) -> dict[str, Plan]:
 
 
 def chosen(name: str, choice: Choice) -> Choice:
-    """The choice, with the suite's own for what it leaves open."""
+    """The choice, with the suite's own choice for empty fields."""
     about = plan.read(name)
     return replace(choice, baseline=choice.baseline or about.baseline, metric=choice.metric or about.metric)
 

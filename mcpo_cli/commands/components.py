@@ -257,7 +257,7 @@ def check_task(name: TaskName, options: TaskOptions = None, as_json: Json = Fals
 
 
 def _method(name: str, options: list[str] | None) -> "Method":
-    """The method with these options, whatever run it may fit; raises ConfigError."""
+    """The method with these options, without checking it against a run; raises ConfigError."""
     from mcpo_cli.methods import get
 
     return _with_options("method", get(name), options)

@@ -23,15 +23,15 @@ from mcpo_cli.runs.journal import finite
 from mcpo_cli.scheduling.progress import RunView, View
 
 PIPE_WIDTH = 160
-"""Columns if stdout is not a terminal; wide enough that no name is cut."""
+"""Columns if stdout is not a terminal; wide enough for every name."""
 LINE_SECONDS = 5.0
 """Least seconds between two progress lines about the same run."""
 STANDSTILL_SECONDS = 60.0
-"""Least seconds between two that are equal."""
+"""Least seconds between two equal progress lines."""
 PROSE = 100
 """Most columns of a line of prose."""
 BAR_WIDTH, LEFT_WIDTH, LEAST_DETAILS = 10, len("1:00:00 left"), 12
-"""Columns of a running cell's bar and time left, and the fewest that its details must have beside a bar."""
+"""Columns of a running cell's bar and time left, and the fewest that its details must have next to a bar."""
 JSON_VERSION = 1
 """Version of the output of `--json`; it changes when a key is removed or changes its meaning."""
 LIVE_METRICS = {"accuracy": "train/accuracy", "mastered": "mastery/mastered"}
@@ -42,12 +42,12 @@ STYLES |= {"better": "green", "not worse": "green", "equivalent": "green", "wors
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Print one JSON object on stdout, its version first."""
+    """Print one JSON object on stdout, beginning with its version."""
     print_schema({"schema_version": JSON_VERSION, **document})
 
 
 def print_schema(document: Any) -> None:
-    """Print a document whose form is not ours on stdout; JSON has no NaN, see `journal.finite`."""
+    """Print a document in a foreign format on stdout; JSON has no NaN, see `journal.finite`."""
     sys.stdout.write(json.dumps(finite(document), indent=2, allow_nan=False) + "\n")
 
 
@@ -60,7 +60,7 @@ def print_list(name: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[st
 
 
 def print_text(text: str) -> None:
-    """Print text on stdout, unchanged but for control characters."""
+    """Print text on stdout, unchanged except for control characters."""
     sys.stdout.write(visible(text.rstrip("\n")) + "\n")
 
 
@@ -97,7 +97,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def print_grid(grid: Grid) -> None:
-    """Print a table on stdout without its title; a narrow terminal wraps names, breaks no number and cuts nothing."""
+    """Print a table on stdout without its title; a narrow terminal wraps names, but neither breaks numbers nor cuts."""
     console = Console(highlight=False, width=width())
     for index, table in enumerate(tables(grid, width(), STYLES)):
         console.print(*(["\n"] if index else []), table, sep="")
@@ -167,7 +167,7 @@ class LiveDisplay:
         running = [cell for cell in view.cells if cell.state == "running"]
         names = [cell.cell.spec.run_id for cell in running]
         table = Table.grid(padding=(0, 1))
-        # If space is short, first details are cut, then the bar is dropped; name and time left never are.
+        # If space is short, first details are cut, then the bar is dropped; name and time left always stay.
         longest = max(map(len, names), default=0)
         room = self.console.width - longest - LEFT_WIDTH - BAR_WIDTH - 3
         has_bar = room >= LEAST_DETAILS

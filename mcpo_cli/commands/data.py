@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(cls=Family, help="List and audit data sets.", no_args_is_help=True)
 SHOWN = 10
-"""Most findings of a kind in the text report; `--json` has all."""
+"""Most findings per kind in the text report; `--json` has all."""
 FIX = "correct the file where the report says WRONG"
 
 

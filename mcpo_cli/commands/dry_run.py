@@ -1,4 +1,4 @@
-"""Show the runs of a plan instead of starting them: ids, states, expected time and cost, and the started process."""
+"""Show the runs of a plan instead of starting them: ids, states, expected time and cost, and the processes to start."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -25,12 +25,12 @@ def show(plan: Plan, *, verbose: bool, as_json: bool, mean_response: float | Non
     Writes nothing, imports no torch.
 
     Args:
-        verbose: print those processes as text, too, not only in the JSON document.
+        verbose: print those processes also as text, not only in the JSON document.
         mean_response: the mean length of a response in tokens; None means what each task assumes.
 
     Raises:
-        ConfigError: `model.path` names a folder that is not there, a run's longest response is shorter than
-            `mean_response`, or a run could not be trained (see `feasible.check`).
+        ConfigError: `model.path` names a folder that does not exist, a run's longest response is shorter than
+            `mean_response`, or a run cannot be trained (see `feasible.check`).
     """
     home = location()
     expected = forecast(plan, home, mean_response)
@@ -57,8 +57,7 @@ def show(plan: Plan, *, verbose: bool, as_json: bool, mean_response: float | Non
 
 def cautions(plan: Plan, expected: Forecast) -> Iterator[str]:
     """Warnings about settings that are allowed but probably not meant."""
-    for arm, first in plan.same.items():
-        yield f"{arm} and {first} have equal settings and are the same runs, listed as {first}"
+    yield from plan.equal_arms
     if wild := sorted({cell.spec.train.lr for cell in plan.cells if cell.spec.train.lr >= WILD}):
         yield (
             f"train.lr={wild[-1]:g}: AdamW changes every weight by about that much in a gradient step, which destroys "
@@ -110,7 +109,7 @@ def _print_costs(expected: Forecast) -> None:
 
 
 def previews_text(previews: Mapping[str, Mapping[str, Any]]) -> str:
-    """Environment and command of each run, as words of the shell: what all runs share once, then what each adds.
+    """Environment and command of each run, as words of the shell: first those that all runs share, then each run's own.
 
     previews: run id -> what `Backend.preview` returns. The command of a single run can be pasted into a shell.
     """

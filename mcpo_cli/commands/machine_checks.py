@@ -94,7 +94,7 @@ def _python() -> Iterator[Line]:
 
 
 def _command() -> Iterator[Line]:
-    """Check that `mcpo` in the shell is this program: another package on PyPI has a command of that name, too."""
+    """Check that `mcpo` in the shell is this program: another package on PyPI also has a command of that name."""
     found = shutil.which("mcpo")
     if found is None:
         yield Line("command mcpo", "shell", "missing", "not on PATH", OTHER_NAMES)
@@ -105,7 +105,7 @@ def _command() -> Iterator[Line]:
 
 
 def _gpus(gpus: list[machine.Gpu]) -> Iterator[Line]:
-    """Check GPUs, their driver and what was built for them; one line on a machine without GPUs."""
+    """Check GPUs, their driver and the packages built for them; one line on a machine without GPUs."""
     if not gpus:
         found = "none (nvidia-smi finds none, or CUDA_VISIBLE_DEVICES hides them); the local engine needs none"
         yield Line("GPUs", "verl", "missing", found, "cluster.launcher=slurm, or cluster.ray_address=HOST:PORT")

@@ -1,6 +1,6 @@
 """Copies artifacts, evaluations and probe results to the MLflow store.
 
-A failing store only causes a warning: the files and records on the disk have everything.
+A failing store only causes a warning, because the disk has all files and records.
 """
 
 import math
@@ -50,13 +50,13 @@ def run_pages(plans: "Iterable[Plan]") -> dict[str, str]:
     try:
         return _connected(uri).pages() if uri else {}
     except McpoError:
-        return {}  # what is sent to the store afterwards warns of it
+        return {}  # later uploads to the store warn of it
 
 
 def publish_comparison(title: str, key: str, found: "LogComparison", files: Sequence[Path]) -> None:
     """Log a comparison of logs to a separate run in the store: its differences as metrics, its files as artifacts.
 
-    key: the same for the same question, which has one run.
+    key: equal for equal questions, which share one run.
     """
     uri = resolve("")
     if uri is None:
@@ -66,9 +66,9 @@ def publish_comparison(title: str, key: str, found: "LogComparison", files: Sequ
 
     values: dict[str, float | None] = {}
     for row in found.differences.to_dict("records"):
-        key = "/".join(metric_part(row[name]) for name in ("metric", "benchmark", "arm"))
-        values |= {f"difference/{key}": row["difference"], f"p_adjusted/{key}": row["p_adjusted"]}
-        values |= {f"difference/{key}/{end}": row[end] for end in ("low", "high")}
+        name = "/".join(metric_part(row[part]) for part in ("metric", "benchmark", "arm"))
+        values |= {f"difference/{name}": row["difference"], f"p_adjusted/{name}": row["p_adjusted"]}
+        values |= {f"difference/{name}/{end}": row[end] for end in ("low", "high")}
     known = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
     try:
         from mcpo_cli.store.results import log_comparison
@@ -134,8 +134,8 @@ def sync_evaluations(store: "Store") -> dict[str, int]:
 
 
 def _connected(uri: str) -> "Store":
-    # Imported here because importing mlflow takes seconds. Without `freeze_gc`: that would keep what an engine of the
-    # same process has made from being freed at its end.
+    # Imported here because importing mlflow takes seconds. Not under `freeze_gc`, which would keep the objects of an
+    # engine in the same process from being freed at its end.
     from mcpo_cli.store.mlflow import Store
 
     store = Store(uri)
@@ -144,9 +144,9 @@ def _connected(uri: str) -> "Store":
 
 
 def _headlines(built: "BuiltArtifact") -> dict[str, float]:
-    """A comparison's headline differences as far as they are known: `difference/<metric>/<equal>/<model>/<arm>`.
+    """A comparison's known headline differences, as `difference/<metric>/<equal>/<model>/<arm>`.
 
-    MLflow makes a chart of one bar of each metric, so all other numbers are in the tables alone.
+    MLflow makes a chart of one bar of each metric, so all other numbers are only in the tables.
     """
     from mcpo_cli.store.descriptions import metric_part
 

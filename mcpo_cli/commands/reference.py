@@ -16,7 +16,7 @@ Examples:
   mcpo schema suite > suite.schema.json                  then, as the first line of a suite:
   # yaml-language-server: $schema=./suite.schema.json    editors with the YAML language server complete and check it"""
 MOST_OWNERS = 3
-"""Methods named beside an option of one name and several meanings."""
+"""Most methods named next to an option whose name has several meanings."""
 
 Key = Annotated[
     str,
@@ -56,7 +56,7 @@ def help_(key: Key = "", as_json: Json = False, debug: Debug = False) -> None:
 
 
 def _row(entry: "Entry", *, named: bool) -> list[str]:
-    """named: with the methods that have the option, as others have one of the same name."""
+    """named: add the methods that have the option, because others have an option of the same name."""
     some = ", ".join(entry.owners[:MOST_OWNERS]) + (", ..." if len(entry.owners) > MOST_OWNERS else "")
     return [entry.key, str(entry.default), f"{entry.meaning} ({some})" if named and some else entry.meaning]
 
@@ -108,7 +108,7 @@ def doctor(as_json: Json = False, debug: Debug = False) -> None:
     if not as_json:
         rows = [[line.name, line.needed_by, line.state, line.found] for line in lines]
         console.print_table(["", "for", "state", "found"], rows)
-        # A fix may be a command to copy, which no table must break.
+        # A fix may be a command to copy, which a table must not break.
         fixes = {line.fix: [other.name for other in lines if other.fix == line.fix] for line in lines if line.fix}
         console.print_text("\n".join(f"\n{', '.join(names)}:\n  {fix}" for fix, names in fixes.items()))
         lacking = ", ".join(line.name for line in lines if line not in broken and line.state != "ok")

@@ -49,7 +49,7 @@ Examples:
 
 
 def _complete_arms(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The arms of the suite that is named, else those of all suites."""
+    """The arms of the named suite, or without one those of all suites."""
     from mcpo_cli.config import plan
 
     named = [word for word in ctx.params.get("what") or [] if plan.is_suite(word)]
@@ -253,7 +253,7 @@ def _names_logs(words: Sequence[str]) -> bool:
 
 
 def _refuse(given: Mapping[str, object], kind: str) -> None:
-    """Raise ConfigError if one of these options is given: it is for comparisons of another kind."""
+    """Raise ConfigError if one of these options is given, because it is for another kind of comparison."""
     for name, value in given.items():
         if value:
             raise ConfigError(

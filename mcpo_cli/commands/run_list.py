@@ -1,4 +1,4 @@
-"""`mcpo runs list`: the runs of MCPO_HOME, chosen, sorted and named by what differs between them."""
+"""`mcpo runs list`: the runs of MCPO_HOME, filtered, sorted and named by their differences."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +17,7 @@ Examples:
   mcpo runs list --where method=mcpo --where train.lr=1e-3
   mcpo runs list --where tag=keep --sort -score    the best first"""
 SHARED = ("task", "model", "scale", "regime", "suite")
-"""Columns that a table of several runs has only if these differ in them."""
+"""Columns that a table of several runs has only if the runs differ in them."""
 
 InState = Annotated[State | None, typer.Option("--state", help="Only runs in this state.")]
 OfMethod = Annotated[

@@ -256,7 +256,7 @@ def unbundle(file: Bundle, as_json: Json = False, debug: Debug = False) -> None:
 
 
 def _new(path: Path) -> Path:
-    """The path of what is to be written. Raises ConfigError if something is there, or its folder is not."""
+    """The path of a file to write. Raises ConfigError if it exists, or its folder does not."""
     from mcpo_cli import paths
     from mcpo_cli.errors import ConfigError
 
@@ -305,7 +305,7 @@ def _text(document: dict[str, Any]) -> str:
 
 
 def _indented(spec: dict[str, Any]) -> list[str]:
-    """A line for each group of settings, wrapped."""
+    """One line per group of settings, wrapped."""
     from mcpo_cli.commands.console import width
 
     longest = max(map(len, spec))

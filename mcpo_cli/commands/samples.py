@@ -113,5 +113,5 @@ def _show(group: "Group") -> None:
 
 
 def _marked(text: str) -> str:
-    """`text` with a sign at each line break; the last one begins no new line."""
+    """`text` with a sign at each line break; a final line break does not begin a new line."""
     return text.replace("\n", "\u21b5\n").removesuffix("\n")

@@ -25,9 +25,9 @@ TWO_ARMS = "mcpo compare method=dapo,mcpo seed=0,1,2 --plan"
 def show_reach(named: Sequence[str], choice: Choice, *, as_json: bool) -> None:
     """Print, for each model and arm, the smallest difference that each of SEEDS finds with probability POWER.
 
-    It is in standard deviations; where `stats.LEAST` seeds of all arms are done and their differences vary, also in
-    units of the metric, with the 80 % interval that these seeds leave to the standard deviation. Where not, it says
-    why. named: see `comparisons.plan_of`.
+    It is in standard deviations; if `stats.LEAST` seeds of all arms are done and their differences vary, also in units
+    of the metric, with the 80 % interval of the standard deviation that these seeds give; otherwise with the reason.
+    named: see `comparisons.plan_of`.
 
     Raises:
         ConfigError: no such suite, setting or run, or the suite has a design.
@@ -75,7 +75,7 @@ def _names(one: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _lacks(one: Mapping[str, Any]) -> str:
-    """The reason why a difference of the headline gives no spread over seeds; empty if it gives one."""
+    """The reason why a difference of the headline has no spread over seeds; empty if it has one."""
     if one["seeds"] < stats.LEAST:
         return f"{one['seeds']} seeds are done in all arms; {SPREAD}"
     if one["sd"] <= stats.ROUNDING:
@@ -84,7 +84,7 @@ def _lacks(one: Mapping[str, Any]) -> str:
 
 
 def _print_reach(document: Mapping[str, Any]) -> None:
-    """Print the table of what SEEDS find, and the seeds that the smallest effect of interest takes."""
+    """Print the differences that SEEDS find, and the number of seeds that the smallest effect of interest needs."""
     relative, found = document["in_standard_deviations"], document["differences"]
     header = ["difference found by", *(f"{seeds} seeds" for seeds in SEEDS)]
     rows = [["in standard deviations", *(f"{value:.2f}" for value in relative.values())]]
@@ -104,7 +104,7 @@ def _label(seen: Mapping[str, Any]) -> str:
 
 
 def _reach(sd: float, seeds: int, smallest: float) -> dict[str, Any]:
-    """The deviation with its interval, and the seeds that the smallest effect of interest takes at both ends."""
+    """The deviation with its interval, and the seeds that the smallest effect of interest needs at both ends."""
     low, high = power.sd_bounds(sd, seeds)
     fewest, most = power.seeds_range(smallest, sd, seeds)
     return {"sd": sd, "sd_low": low, "sd_high": high, "seeds": seeds, "fewest": fewest, "most": most}
@@ -123,14 +123,14 @@ def _done(whole: Plan) -> Plan:
 def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple[dict[str, Any], list[str]]:
     """Train the stages of `sequential`, and print each stage's outcome on stderr.
 
-    The differences tested are those of the suite's headline at equal steps, of all its models, arms and regimes: one
+    It tests the differences of the suite's headline at equal steps, over all its models, arms and regimes, as one
     family. All arms train on every seed of a stage, so that the final comparison stays paired.
 
     Returns:
-        The document for `--json`: the last stage's runs, the decisions, what was spent. And the overrides of all seeds.
+        The document for `--json`: the last stage's runs, the decisions, the cost. And the overrides of all seeds.
 
     Raises:
-        ConfigError: the overrides set the seeds, which the stages do, or the suite has a design.
+        ConfigError: the overrides set the seeds, which the stages choose, or the suite has a design.
         RunFailed: a run failed.
     """
     if "seed" in {key_of(word) for word in overrides}:

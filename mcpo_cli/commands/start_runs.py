@@ -27,7 +27,7 @@ def execute(
 
 
 def next_steps(plan: Plan) -> dict[str, str]:
-    """The commands that show the runs of `plan` once they are done, by what they show."""
+    """The commands that show the runs of `plan` once they are done, by their subject."""
     one = plan.cells[0].spec.run_id
     if len({cell.arm for cell in plan.cells}) > 1:
         first = {"comparison:": plan.command.replace("mcpo train", "mcpo compare", 1)}
@@ -45,7 +45,7 @@ Callback = Callable[[RunView], None] | None
 
 
 def finish(plan: Plan, on_step: Callback = None, on_end: Callback = None) -> list[scheduler.Outcome]:
-    """Run what is not done of `plan`, with a progress display and callbacks; see `scheduler.run` for errors."""
+    """Run the remaining runs of `plan`, with a progress display and callbacks; see `scheduler.run` for errors."""
     for caution in dry_run.cautions(plan, estimate.forecast(plan, location())):
         console.talk(f"warning: {caution}")
     with console.display() as display:

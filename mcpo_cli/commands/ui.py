@@ -1,8 +1,8 @@
 """`mcpo ui`: serve MLflow's UI for the configured store.
 
 MLflow itself would answer to any name that begins like a private address (`10.evil.example`), by which a web page can
-reach it through the reader's browser (DNS rebinding), and would store files that anybody sends. Here it answers to the
-names of this machine only, and `store/ui_server.py` says which requests pass.
+reach it through the reader's browser (DNS rebinding), and would store files that anybody sends. Here it answers only to
+the names of this machine, and `store/ui_server.py` decides which requests pass.
 """
 
 import errno
@@ -71,7 +71,7 @@ def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug
     command = [sys.executable, "-P", "-m", "mcpo_cli.store.ui_server", host, str(port), str(os.getpid())]
     path = [str(Path(mcpo_cli.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {
-        # On the command line others could read its password.
+        # Not on the command line, where others could read the password.
         "_MLFLOW_SERVER_FILE_STORE": uri,
         "_MLFLOW_SERVER_REGISTRY_STORE": uri,
         "MLFLOW_SERVER_ALLOWED_HOSTS": ",".join(_answers_to(host)),
@@ -101,7 +101,7 @@ def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug
 
 
 def _answers_to(host: str) -> list[str]:
-    """MLflow's patterns of the names that a request may be addressed to; any port, as a tunnel may end at another."""
+    """MLflow's patterns of the host names that it answers to; with any port, because a tunnel may use another."""
     import psutil
 
     names, everywhere = {*LOOPBACK, host}, False

@@ -35,7 +35,7 @@ Settings, group.key=value: mcpo help lists them, mcpo help train explains a grou
 
 
 def without_habits(words: Sequence[str]) -> list[str]:
-    """The words of a command line with a verb of another tool replaced.
+    """The words of a command line, with a verb of another tool replaced.
 
     Raises:
         ConfigError: mcpo has no such verb; the message names the alternative.
@@ -85,13 +85,13 @@ def completing(group: str) -> Callable[[str], list[str]]:
 
 
 def complete_suite_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The suites, if none is given yet, and what `complete_overrides` offers."""
+    """The suites, if none is given yet, and the completions of `complete_overrides`."""
     suites = [] if ctx.params.get("overrides") else complete_suites(incomplete)
     return suites + complete_overrides(ctx, incomplete)
 
 
 def complete_suite_or_runs(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The completions of `complete_suite_overrides`, and the runs if nothing is given yet."""
+    """The completions of `complete_suite_overrides`, and the runs if no word is given yet."""
     runs = [] if ctx.params.get("what") else complete_run_id(incomplete)
     ctx.params["overrides"] = ctx.params.get("what")
     return complete_suite_overrides(ctx, incomplete) + runs

@@ -21,7 +21,7 @@ Examples:
   mcpo verify dapo-toy-s-s0 --at 3,7        these steps
   mcpo verify dapo-toy-s-s0 --dry-run       from which checkpoints, and how long the steps took the run"""
 SEEDS = 1 << 32
-"""Number of seeds of a draw: large, so that the author of the records cannot know which steps it chooses."""
+"""Number of possible seeds: large, so that the author of the records cannot predict which steps are drawn."""
 
 Steps = Annotated[int, typer.Option("--steps", min=1, help="How many global steps to draw.")]
 At = Annotated[str, typer.Option("--at", metavar="STEP,...", help="These global steps instead.", show_default=False)]
@@ -48,7 +48,7 @@ def verify(
     from mcpo_cli.runs import catalog
 
     if wrong := [word for word in at.split(",") if at and not word.strip().isdecimal()]:
-        raise ConfigError(f"--at {at}: {wrong[0]!r} is no global step", fix="--at 3,7")
+        raise ConfigError(f"--at {at}: {wrong[0]!r} is not the number of a global step", fix="--at 3,7")
     run = catalog.find(location(), run_id)
     spot_checks.check_run(run)
     drawn = secrets.randbelow(SEEDS) if seed is None else seed
@@ -93,7 +93,7 @@ def verify(
 
 
 def _plan(document: dict[str, Any], chosen: Sequence[Stretch]) -> str:
-    """The steps that will be trained, and the time that they took the run."""
+    """The steps that will be trained, and the time that the run took for them."""
     from mcpo_cli.commands.console import duration
 
     drawn = "" if document["seed"] is None else f" (drawn with --seed {document['seed']})"

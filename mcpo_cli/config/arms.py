@@ -8,22 +8,22 @@ from typing import Any
 from mcpo_cli.config.schema import RunSpec
 
 COLUMNS = ("model.name", "regime")
-"""Settings with columns of their own in every table: runs are compared within a model and a regime."""
+"""Settings with their own columns in every table: runs are compared within a model and a regime."""
 PRESETS = ("model.name", "regime", "scale", "task.name", "sampler.name", "backend")
-"""Settings that change others: only between runs that have these in common does a difference need a name."""
+"""Settings that change others: an arm's name needs a difference only between runs that share these settings."""
 SEEDS = {"seed", "base_seed"}
 """Runs of one arm differ in them."""
 Settings = Mapping[str, Any]
 
 
 def names(labels: Sequence[str | None], specs: Sequence[RunSpec], columns: Sequence[str] = COLUMNS) -> list[str]:
-    """The arm of each run, such as `mcpo delta=0.01`; runs that differ in their seeds only have the same.
+    """The arm of each run, such as `mcpo delta=0.01`; runs that differ only in their seeds have the same arm.
 
     Args:
-        labels: of each run, what a suite calls its arm. None: the method's label, which says nothing about settings
-            outside of the method, so these are compared with those of all other runs without a name.
+        labels: the suite's name of each run's arm. None: the method's label, which does not cover settings outside
+            of the method, so these are compared with those of all other runs without a name.
         specs: the settings of each run.
-        columns: settings that have columns of their own and are not part of the arm's name.
+        columns: settings that have their own columns and are not part of the arm's name.
     """
     settings = [spec.flat_identity(later_too=True) for spec in specs]
     called = [label or spec.method.label for label, spec in zip(labels, specs, strict=True)]
@@ -50,9 +50,9 @@ def label(arm: str, spec: RunSpec) -> str | None:
 
 
 def _varied(members: Sequence[Settings], columns: Sequence[str]) -> set[str]:
-    """The settings besides seeds in which runs differ that share `columns` and, of others than PRESETS, those too.
+    """The settings besides seeds that differ between runs with equal `columns` and, unless in PRESETS, equal PRESETS.
 
-    The code of a plug-in is compared between runs that have it: whether they do is up to a setting that names it.
+    The code of a plug-in is compared between runs that have it: the setting that names it shows which do.
     """
     presets = [key for key in PRESETS if key not in columns]
     rest = {key for own in members for key in own} - {*columns, *presets, *SEEDS}
@@ -84,7 +84,7 @@ def _short(key: str) -> str:
 
 
 def _written(key: str, value: Any) -> str:
-    """As an override would set it; hashes are cut, and blanks left out, as an arm's words are its settings."""
+    """The setting as an override, with hashes shortened and without blanks, which separate the settings of an arm."""
     plain = list(value) if isinstance(value, tuple) else value
     text = str(plain).lower() if isinstance(value, bool) else "null" if value is None else str(plain)
     text = text[:8] if re.fullmatch(r"[0-9a-f]{12,}", text) else text

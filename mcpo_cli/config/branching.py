@@ -36,15 +36,15 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """What a study expects, and what would decide it: one number per trunk run is compared with a reference."""
+    """An expectation of a study and its test: one number per trunk run is compared with a reference."""
 
     id: str
     """Its name in tables."""
     claim: str
-    """What is expected, in a sentence."""
+    """The expectation, in a sentence."""
     statistic: Literal["lost", "gained", "lost at equal gain", "gained at equal loss", "selection minus step"]
-    """The number. `selection minus step`: how much of the raw drop of mastered prompts is selection, less how much the
-    step took. The others are columns of the table."""
+    """The number. `selection minus step`: the part of the raw drop of mastered prompts that is selection, minus the
+    part that the step took. The others are columns of the table."""
     arm: str
     """The arm tested."""
     relation: Literal["greater", "less", "within"]
@@ -70,10 +70,10 @@ class Study:
     arms: Mapping[str, tuple[str, ...]]
     """Overrides of the trunk by each arm's name: its method and settings of the step."""
     curve: tuple[str, ...] = ()
-    """Arms that differ in nothing but the step size, from the smallest: others are compared with them at equal gain,
-    and at equal loss."""
+    """Arms that differ only in the step size, from the smallest: others are compared with them at equal gain, and at
+    equal loss."""
     hypotheses: tuple[Hypothesis, ...] = ()
-    """What is tested, as one family."""
+    """The hypotheses that are tested, as one family."""
     title: str = ""
     """Title: the comparison in a few words."""
     question: str = ""
@@ -97,7 +97,7 @@ class Trunk:
 
     @property
     def key(self) -> str:
-        """A digest of all that decides the measurement at a point: arms, sizes."""
+        """A digest of everything that decides the measurement at a point: arms, sizes."""
         arms = [[name, arm.run_id] for name, arm in self.arms.items()]
         return digest([arms, vars(self.sizes)])[:12]
 
@@ -175,7 +175,7 @@ def trunks(study: Study, overrides: Sequence[str]) -> list[Trunk]:
 
 
 def _without(trunk: Sequence[str], settings: Sequence[str]) -> list[str]:
-    """The trunk's settings that an arm leaves as they are; another method has options of its own."""
+    """The trunk's settings that an arm does not change; another method has its own options."""
     replaced = {key_of(text) for text in settings}
     return [
         text
@@ -190,7 +190,7 @@ def plan(name: str, found: Sequence[Trunk], command: str) -> Plan:
 
 
 def _saving(spec: RunSpec, at: tuple[int, ...]) -> RunSpec:
-    """The trunk with checkpoints at all points of `at`, which stay until they have been branched from."""
+    """The trunk with checkpoints at all points of `at`, which stay until the arms have branched from them."""
     every = math.gcd(*at)
     kept = 1 + spec.train.steps // every
     compute = replace(spec.compute, checkpoint_every=every, checkpoints=kept, checkpoints_after=kept)

@@ -9,7 +9,7 @@ LOGGERS = {
     "local": ("wandb", "tensorboard", "trackio"),
     "verl": ("wandb", "tensorboard", "swanlab", "trackio", "clearml"),
 }
-"""Values of `cluster.loggers` by backend: packages, and names of verl's loggers. Every run has MLflow and rows, too."""
+"""Values of `cluster.loggers` by backend: packages, and names of verl's loggers. Every run also has MLflow and rows."""
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ class _Run:
 
 
 def _sampler(spec: RunSpec) -> Iterator[tuple[str, str]]:
-    """Of the sampler; what only `refill` contradicts is said of the method's option."""
+    """Contradictions of the sampler; those of `refill` alone name the method's option instead."""
     sampler, method = spec.sampler, spec.method
     yield from sampler.contradictions(_Run(spec.train.prompts, spec.train.rollouts, spec.task.repeats))
     if sampler.filters is not method.dynamic_sampling:
@@ -168,7 +168,7 @@ def _lora(spec: RunSpec) -> Iterator[tuple[str, str]]:
     model = spec.model
     if model.lora_rank and spec.backend == "local" and not model.path:
         yield (
-            f"model.lora_rank={model.lora_rank}: a model built from scratch has no weights worth keeping",
+            f"model.lora_rank={model.lora_rank}: LoRA adapts a pretrained model; this one is built from scratch",
             "model.lora_rank=0, or model.path=FOLDER",
         )
     if not model.lora_rank and model.lora_alpha != Model.lora_alpha:
@@ -206,8 +206,13 @@ def _cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:
 def _loggers(spec: RunSpec) -> Iterator[tuple[str, str]]:
     given, known = spec.cluster.loggers, LOGGERS[spec.backend]
     if unknown := [name for name in given if name not in known]:
+        if unknown[0] in LOGGERS["verl"]:
+            rest = ",".join(name for name in given if name in known)
+            yield f"cluster.loggers: '{unknown[0]}' works with backend=verl only", f"cluster.loggers=[{rest}]"
+            return
         meant = [like for name in given for like in difflib.get_close_matches(name, known, n=1, cutoff=SIMILAR)]
-        yield f"cluster.loggers: '{unknown[0]}': {nearest(unknown[0], known)}", f"cluster.loggers=[{','.join(meant)}]"
+        fix = f"cluster.loggers=[{','.join(meant)}]" + "  (MLflow gets every metric anyway)" * ("mlflow" in given)
+        yield f"cluster.loggers: unknown tracker '{unknown[0]}': {nearest(unknown[0], known)}", fix
 
 
 def _sequence_parallel(spec: RunSpec) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ DIGITS = 3
 """Significant digits of a value drawn from a range: enough to spread points, short enough to read."""
 
 UNIFORM = 12**-0.5
-"""Standard deviation of a position that is drawn evenly from 0..1."""
+"""Standard deviation of a position that is drawn uniformly from 0..1."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Factor:
 
     @property
     def spread(self) -> float:
-        """The standard deviation of its positions over evenly drawn points."""
+        """The standard deviation of its positions over uniformly drawn points."""
         return float(np.std([self.position(level) for level in self.levels])) if self.levels else UNIFORM
 
     def check(self, key: str) -> None:
@@ -107,7 +107,7 @@ class Design:
 
     def settings(self) -> list[dict[str, Any]]:
         """The values of factors and blocks at each point: a scrambled Sobol sequence (Owen 1998, in SciPy)."""
-        # Beyond the last point to the end of its strata: so a longer design begins with the same values of blocks.
+        # Drawn to the end of the last point's strata, so that a longer design begins with the same values of blocks.
         share_PF = self._shares(self.points + sum(size - 1 for size in self._sizes().values()))
         points = [
             {key: one.at(float(share)) for (key, one), share in zip(self.factors.items(), share_F, strict=True)}
@@ -130,7 +130,7 @@ class Design:
         from scipy.stats import qmc
 
         with warnings.catch_warnings():
-            # A number of points that is not a power of two is less even, which is the user's choice.
+            # Points whose number is not a power of two are spread less evenly, which is the user's choice.
             warnings.simplefilter("ignore", UserWarning)
             return np.asarray(qmc.Sobol(len(self.factors), rng=self.seed).random(points), dtype=np.float64)
 
@@ -141,7 +141,7 @@ class Design:
         """By block, the number of the value that each point takes."""
         if self.assignment == "cyclic":
             return {key: [i % size for i in range(self.points)] for key, size in self._sizes().items()}
-        # In units of its spread: else a factor of two levels, the widest, is balanced at the cost of the others.
+        # In units of its spread: otherwise a factor of two levels, the widest, is balanced at the cost of the others.
         spread_F = np.array([one.spread or UNIFORM for one in self.factors.values()])
         return balanced((self.positions(points) - 0.5) / spread_F * UNIFORM, self._sizes(), self.seed)
 
@@ -151,9 +151,9 @@ def balanced(centred_PF: NDArray[np.float64], sizes: Mapping[str, int], seed: in
 
     A Sobol sequence is regular: its points i, i + 8, i + 16, ... share a part of every range, so a block that takes its
     values in turn is confounded with the factors. Here each stratum of as many consecutive points as a block has values
-    takes every value once. Which point takes which is an assignment problem: the totals of the factors' positions
-    within each value, and of the earlier blocks' values, shall stay as equal as they can (least squares, solved exactly
-    by SciPy). The first stratum's order is random and starts all others.
+    takes every value once. An assignment problem decides which point takes which: it keeps the totals of the factors'
+    positions within each value, and of the earlier blocks' values, as equal as possible (least squares, solved exactly
+    by SciPy). The first stratum's order is random; all others follow from it.
 
     Args:
         centred_PF: positions of the points around 0 and equally spread, points x factors. Points beyond the last whole
@@ -174,7 +174,7 @@ def balanced(centred_PF: NDArray[np.float64], sizes: Mapping[str, int], seed: in
         value_P: list[int] = []
         for start in range(0, len(centred_PK) - size + 1, size):
             here_SK = centred_PK[start : start + size]
-            # |total + here|^2 is, but for what no assignment changes, twice their product.
+            # |total + here|^2 is twice their product, plus terms that no assignment changes.
             value_S = linear_sum_assignment(here_SK @ total_VK.T)[1] if start else order
             total_VK[value_S] += here_SK
             value_P += value_S.tolist()

@@ -17,8 +17,8 @@ NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 def completed(model: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
     """The settings `model` with those that the files of the model determine.
 
-    given: settings that a preset of this model or an override sets. If they include a size, no other is read: the
-    backend compares all sizes with config.json before a run.
+    given: settings that a preset of this model or an override sets. If they include a size, no other size is
+    read: the backend compares all sizes with config.json before a run.
 
     Raises:
         ConfigError: the model's files cannot be read.
@@ -28,7 +28,7 @@ def completed(model: Mapping[str, Any], given: Collection[str]) -> dict[str, Any
         return dict(model)
     try:
         folder = local_folder(path)
-    except ConfigError:  # the commands that use the model say that it does not exist
+    except ConfigError:  # the commands that use the model report that it does not exist
         return dict(model)
     found: dict[str, Any] = {}
     if not any(size in given for size in architecture.SIZES):
@@ -56,7 +56,7 @@ def _sizes(path: str, folder: Path | None, revision: str) -> dict[str, Any]:
 
 
 def _name(path: str, folder: Path | None) -> str:
-    """The last part of `path` in characters that names of folders may have."""
+    """The last part of `path`, with only such characters as folder names may have."""
     last = folder.name if folder else path.rpartition("/")[2]
     return NOT_IN_NAMES.sub("-", last).strip("._-") or "model"
 

@@ -75,5 +75,5 @@ def _may_differ(key: str) -> bool:
 
 
 def _is_component(key: str) -> bool:
-    """Whether `key` chooses the method or the sampler, or is an option of theirs."""
+    """True if `key` chooses the method or the sampler, or is one of their options."""
     return key.partition(".")[0] in ("method", "sampler")

@@ -15,7 +15,7 @@ KINDS: dict[str, Callable[[], Found[type]]] = {
     "sampler": samplers.registry,
     "task": tasks.registry,
 }
-"""`method=mcpo` chooses a class, and `method.beta` is one of its options."""
+"""The classes of each group: `method=mcpo` chooses a class, and `method.beta` is one of its options."""
 CHOSEN = {f"{group}.name" for group in KINDS}
 """Keys that choose a class in files."""
 
@@ -31,7 +31,7 @@ def options(kind: type) -> set[str]:
 
 
 def with_options(composed: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """`composed` with all options of the chosen method, sampler and task: their defaults below what the presets set."""
+    """`composed` with all options of the chosen method, sampler and task; values of presets replace their defaults."""
     for group, registry in KINDS.items():
         name = given(group, overrides) or composed[group]["name"]
         composed[group] = dataclasses.asdict(registry()[name]()) | composed[group] | {"name": name}
@@ -57,10 +57,10 @@ def check_options(overrides: Sequence[str], composed: Mapping[str, Any]) -> None
 
 
 def agree(data: dict[str, Any], overrides: Sequence[str], default: str) -> None:
-    """Set `method.dynamic_sampling` to what the sampler does, where one is chosen (a preset cannot choose `uniform`).
+    """Set `method.dynamic_sampling` to what the sampler does, if one is chosen (a preset cannot choose `uniform`).
 
     Raises:
-        ConfigError: the overrides set the option, and to something else.
+        ConfigError: the overrides set the option to another value.
     """
     option, name = "method.dynamic_sampling", data["sampler"]["name"]
     if not given("sampler", overrides) and name == default:

@@ -27,7 +27,7 @@ from mcpo_cli.settings import flat, plain
 T = TypeVar("T")
 CONF = Path(__file__).resolve().parents[1] / "conf"
 OF_EXISTING = "laptop"
-"""The scale of a local run whose model exists and has no preset."""
+"""The scale of a local run with an existing model that has no preset."""
 
 
 def load(overrides: Sequence[str]) -> list[RunSpec]:
@@ -59,7 +59,7 @@ def from_dict(data: Mapping[str, Any]) -> RunSpec:
     """The inverse of `RunSpec.to_dict`."""
     data = dict(data)
     method, task = dict(data.pop("method")), dict(data.pop("task"))
-    # Without one, `RunSpec` takes the one that the method's option says.
+    # Without a sampler, `RunSpec` takes the one that follows from the method's option.
     sampler = dict(data.pop("sampler", {"name": samplers.Uniform.name}))
     return validate(
         convert(
@@ -77,7 +77,7 @@ def settings(cls: type[T], overrides: Sequence[str], group: str = "") -> T:
     """The dataclass `cls` with its defaults changed by `overrides` (Hydra's grammar without sweeps and presets).
 
     Args:
-        group: the group whose settings these are, with which messages name them; they may be given with it, too.
+        group: the group of these settings, which messages name; the overrides may name it, too.
 
     Raises:
         ConfigError: any mistake in the overrides.
@@ -123,7 +123,7 @@ def files(pattern: str) -> dict[str, Path]:
 
 
 def is_file(name: str) -> bool:
-    """Whether `name` is the path of a YAML file rather than the name of a preset, a suite or claims."""
+    """True if `name` is the path of a YAML file rather than the name of a preset, a suite or claims."""
     return name.endswith((".yaml", ".yml"))
 
 
@@ -134,7 +134,7 @@ def stem(name: str) -> str:
 
 @functools.cache
 def keys() -> list[str]:
-    """Every setting that an override may name, the options of all methods and tasks included."""
+    """Every setting that an override may name, including the options of all methods and tasks."""
     options = {
         f"{group}.{option}"
         for group, registry in kinds.KINDS.items()
@@ -145,9 +145,9 @@ def keys() -> list[str]:
 
 
 def applies(key: str, overrides: Sequence[str]) -> bool:
-    """Whether `key` is a setting of the runs that `overrides` choose and do not set.
+    """True if `key` is a setting of the runs that `overrides` choose, and the overrides do not set it.
 
-    An option such as `method.delta` is one where the chosen method has it.
+    An option such as `method.delta` is one if the chosen method has it.
     """
     group, _, option = key.partition(".")
     if group in kinds.KINDS and option:
@@ -240,7 +240,7 @@ def _check_key(key: str, values: Sequence[str]) -> None:
 
 
 def _elsewhere(group: str, name: str) -> str | None:
-    """The fix of a name that is not in its group, nor like one: its own group, or the command that lists this one."""
+    """The fix of a name unlike all names in its group: its own group, or the command that lists this one."""
     if group == "task" and name in datasets.registry():
         return f"task=math task.data={name}"
     return {"method": "mcpo method list", "model": "mcpo model list", "task": "mcpo help task"}.get(group)
@@ -263,7 +263,7 @@ def _load_one(overrides: list[str]) -> RunSpec:
         if "oc.env" in (composed := str(data)):
             raise ConfigError("${oc.env:...} reads the environment: the same settings would mean other runs elsewhere")
         if "${" in composed:
-            # So a preset can share what few seeds have among all: `base_seed: ${remainder:${seed},3}`.
+            # So a preset can share few base policies among all seeds: `base_seed: ${remainder:${seed},3}`.
             OmegaConf.register_new_resolver("remainder", _remainder, replace=True)
             data = OmegaConf.to_container(OmegaConf.create(data), resolve=True)
     except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, OSError) as error:
@@ -279,12 +279,12 @@ def _load_one(overrides: list[str]) -> RunSpec:
 
 
 def _remainder(number: Any, divisor: int) -> int:
-    """`number` modulo `divisor`; 0 for what is no integer, which the check of its own setting refuses."""
+    """`number` modulo `divisor`; 0 if it is not an integer, which the check of its own setting refuses."""
     return number % divisor if isinstance(number, int) else 0
 
 
 def _apply(data: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Set in `data`, which has all options of the chosen classes, what `overrides` say of single settings."""
+    """Set the single settings of `overrides` in `data`, which has all options of the chosen classes."""
     kinds.check_options(overrides, data)
     for text in overrides:
         if (key := key_of(text)) not in groups():
@@ -312,7 +312,7 @@ def _given_for_model(overrides: Sequence[str]) -> set[str]:
 
 
 def _presets(overrides: Sequence[str]) -> tuple[str, ...]:
-    """Those of `overrides` that choose a preset, and the scale that an existing model brings where none is chosen."""
+    """Those of `overrides` that choose a preset, and the scale of an existing model if none is chosen."""
     named = tuple(text for text in overrides if key_of(text) in groups() and key_of(text) not in kinds.KINDS)
     if kinds.given("scale", overrides):
         return named
@@ -328,7 +328,7 @@ def _presets(overrides: Sequence[str]) -> tuple[str, ...]:
 def _composed(presets: tuple[str, ...]) -> dict[str, Any]:
     """The settings that Hydra composes from these presets, as plain data.
 
-    Of a method or task they have the name of the default, and the options that a preset sets, whichever is chosen.
+    Methods and tasks have the name of the default and the options that a preset sets, whichever of them is chosen.
     """
     from omegaconf import OmegaConf
 
@@ -339,7 +339,7 @@ def _composed(presets: tuple[str, ...]) -> dict[str, Any]:
     except Exception as error:  # Hydra and OmegaConf raise many kinds for a broken preset
         raise ConfigError(f"cannot compose {' '.join(presets)}: {first_line(error)}") from error
     assert isinstance(data, dict)
-    # `_presets` has read it.
+    # `_presets` has already read it.
     data["model"].pop("scale", None)
     return {str(key): value for key, value in data.items()}
 

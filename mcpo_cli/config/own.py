@@ -20,7 +20,7 @@ SHORT = {"reward": "train.reward", "data": "task.data"}
 def spelled_out(overrides: Sequence[str]) -> list[str]:
     """`overrides` with `reward=` and `data=` as the settings that they abbreviate.
 
-    `data=` chooses task=math. Of a file, one in eight problems is held out, unless `task.benchmarks` names others.
+    `data=` chooses task=math. One in eight problems of a file is held out, unless `task.benchmarks` names others.
     """
     given, found = set(map(key_of, overrides)), list[str]()
     for text in overrides:
@@ -34,7 +34,7 @@ def spelled_out(overrides: Sequence[str]) -> list[str]:
 
 
 def used_plugins(spec: RunSpec) -> dict[str, Plugin]:
-    """The plug-ins and functions that decide the result of `spec`, by what each one provides.
+    """The plug-ins and functions that decide the result of `spec`, by the name of what each provides (`method NAME`).
 
     Raises:
         ConfigError: a function's file cannot be read, or has no such function.

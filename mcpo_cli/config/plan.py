@@ -38,7 +38,7 @@ class Plan:
     """The command that continues them."""
     cells: tuple[PlannedRun, ...]
     same: Mapping[str, str] = field(default_factory=dict)
-    """Arms whose settings are those of an arm before them, and that arm: both are the same runs, listed once."""
+    """Maps an arm to an earlier arm with the same settings: both are the same runs, listed once."""
 
     def __repr__(self) -> str:
         return f"Plan({self.suite}: {len(self.cells)} runs)"
@@ -47,6 +47,11 @@ class Plan:
     def plan_id(self) -> str:
         """The id of this set of runs, independent of their order."""
         return digest(sorted(cell.spec.run_id for cell in self.cells))
+
+    @property
+    def equal_arms(self) -> list[str]:
+        """A sentence for each arm of `same`, without its full stop."""
+        return [f"{arm} and {first} have equal settings and are the same runs" for arm, first in self.same.items()]
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,7 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
         for spec in load.load([*settings, *_of_point(values, [*settings, *overrides]), *sweep, *overrides])
     ]
     if not suite.design:
-        # The points of a design are settings, too, which an arm is compared over.
+        # The points of a design are settings, too, over which arms are compared.
         named = arms.names([cell.arm for cell in cells], [cell.spec for cell in cells])
         cells = [replace(cell, arm=arm) for cell, arm in zip(cells, named, strict=True)]
     kept = _unique(cells)
@@ -127,14 +132,14 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
 
 
 def _of_point(values: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
-    """The settings of a design's point that concern the runs of `overrides`, and that these leave open."""
+    """The settings of a design's point that the runs of `overrides` have and that `overrides` do not set."""
     return [f"{key}={value}" for key, value in values.items() if load.applies(key, overrides)]
 
 
 def split_suite(words: Sequence[str]) -> tuple[str, list[str]]:
     """Splits off a leading suite name: that name (empty if there is none) and the overrides."""
     words = expanded(words)
-    # A setting without its value is left to the reader of overrides, which says how to write it.
+    # The reader of overrides reports a setting without its value, and the right form.
     settings = load.keys()
     named = words[:1] if words and "=" not in words[0] and words[0] not in settings else []
     return "".join(named), list(words[len(named) :])
@@ -158,7 +163,7 @@ def suites() -> dict[str, Path]:
 
 
 def is_suite(word: str) -> bool:
-    """Whether `word` is the name or the file of a suite."""
+    """True if `word` is the name or the file of a suite."""
     return load.is_file(word) or word in suites()
 
 
@@ -172,8 +177,8 @@ def file(name: str) -> Path:
     if not load.is_file(name):
         if name not in known:
             if name.startswith(("~", "+")):
-                reading.read(name)  # refuses what Hydra can do with a setting besides changing it
-            # A first word may be a method, too (`expanded`), but a list of all methods helps nobody.
+                reading.read(name)  # refuses all actions of Hydra on a setting except changing it
+            # The first word may also be a method (`expanded`), but a list of all methods would not help.
             words = [*known, *load.groups()["method"]]
             meant = words if similar(name, words) else known
             raise ConfigError(
@@ -229,7 +234,7 @@ def about(suite: str) -> tuple[str, str]:
 
 
 def _unique(cells: Sequence[PlannedRun]) -> tuple[PlannedRun, ...]:
-    """The cells with different run ids; of those with equal ones the first."""
+    """The cells without repeated run ids; the first of equal ones stays."""
     first: dict[str, PlannedRun] = {}
     for cell in cells:
         first.setdefault(cell.spec.run_id, cell)
@@ -237,6 +242,6 @@ def _unique(cells: Sequence[PlannedRun]) -> tuple[PlannedRun, ...]:
 
 
 def _same(cells: Sequence[PlannedRun], kept: Sequence[PlannedRun]) -> dict[str, str]:
-    """The arms of `cells` of which `kept` has no run, and the arm that has theirs."""
+    """Maps each arm of `cells` without a run in `kept` to the arm that has its runs."""
     listed, arms = {cell.spec.run_id: cell.arm for cell in kept}, {cell.arm for cell in kept}
     return {cell.arm: listed[cell.spec.run_id] for cell in cells if cell.arm not in arms}

@@ -18,17 +18,17 @@ from mcpo_cli.settings import flat
 PAPER = Path(__file__).resolve().parents[1] / "conf" / "paper.yaml"
 """Settings and results that the paper states."""
 MAX_VALUES = 1000
-"""The most runs of one sweep; more are taken for a typing error."""
+"""Largest number of runs of one sweep; more are taken for a typing error."""
 MAX_BYTES = 1 << 20
-"""The most bytes of a file of settings: YAML is read at some hundred kB a second."""
+"""Largest size of a file of settings in bytes: YAML is read at a few hundred kB per second."""
 MAX_SHOWN = 200
-"""The most characters of an override that a message repeats."""
+"""Largest number of characters of an override that a message repeats."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses what YAML reads otherwise than people do.
+    """Refuses values that YAML reads differently from people.
 
-    `010` would be 8 and `1:30` 90 (YAML 1.1); of two equal keys, such as arms of one name, the last would silently win.
+    `010` would be 8 and `1:30` 90 (YAML 1.1); if two keys are equal, such as two arms, the last would silently win.
     """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -54,7 +54,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         ConfigError: the file cannot be read or is not a YAML mapping with text keys.
     """
     try:
-        # A pipe would be waited for.
+        # Reading a pipe would block.
         if path.stat().st_size > MAX_BYTES or not (path.is_file() or path.is_dir()):
             raise ConfigError(f"{path} is no file of at most {MAX_BYTES >> 20} MiB", fix=f"ls -l {path}")
         data = yaml.load(path.read_text(encoding="utf-8"), _Loader) or {}
@@ -70,7 +70,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(data, dict):
         what = f"{path}: must be a mapping of names to values, not {type(data).__name__}"
-        raise ConfigError(what, fix="write NAME: VALUE, one a line")
+        raise ConfigError(what, fix="write NAME: VALUE, one per line")
     if wrong := [key for key in data if not isinstance(key, str)]:
         raise ConfigError(f"{path}: the key {wrong[0]!r} is not text; quote it if it is meant as a name")
     return data
@@ -123,20 +123,20 @@ def read(text: str) -> Any:
 
 @functools.lru_cache(maxsize=10_000)
 def _parsed(text: str) -> Any:
-    """One override as Hydra parses it; the runs of a suite have most of theirs in common."""
+    """One override as Hydra parses it; cached, because the runs of a suite share most overrides."""
     return _parser().parse_override(text)
 
 
 @functools.cache
 def _parser() -> Any:
-    """Hydra's parser, which inspects the functions of its grammar whenever one is made."""
+    """Hydra's parser, made once, because each new one inspects the functions of its grammar."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     return OverridesParser.create()
 
 
 def refuse_secrets(setting: str) -> None:
-    """Refuses passwords and tokens: settings are stored with every run, and all users can read command lines."""
+    """Refuses passwords and tokens, because settings are stored with every run and all users can read command lines."""
     if (shown := redact(setting)) != setting:
         raise ConfigError(
             f"'{short(shown)}': a password or a token cannot be a setting, because settings are stored with the run",

@@ -1,4 +1,4 @@
-"""What `mcpo help` shows: the reference of settings, and the glossary; and JSON schemas of the files that users write.
+"""The reference of settings and the glossary, for `mcpo help`; and JSON schemas of the files that users write.
 
 Reference and schemas are made from the dataclasses that check settings (`convert`), so they know the methods, tasks and
 presets of this installation, those of plug-ins included. Editors complete and check files by the schemas (draft
@@ -32,7 +32,7 @@ BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exc
 
 @dataclass(frozen=True)
 class Word:
-    """A word, or several that mean one thing."""
+    """A word, or several with one meaning."""
 
     word: str
     meaning: str
@@ -41,7 +41,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Glossary:
-    """All words by the heading of their section, and what the page says before them."""
+    """All words by the heading of their section, and the introduction of the page."""
 
     intro: str
     sections: Mapping[str, tuple[Word, ...]]
@@ -55,7 +55,7 @@ class Entry:
     meaning: str
     default: Any
     allowed: str
-    """Choices or bounds; empty where any value of its type will do."""
+    """Choices or bounds; empty if any value of its type is valid."""
     role: str
     """`identity` if it changes the result and the run id, else `runtime`."""
     owners: tuple[str, ...] = ()
@@ -68,12 +68,12 @@ def entries() -> list[Entry]:
 
 
 def look_up(key: str) -> tuple[list[Entry], list[Word]]:
-    """The entries of `key`, and of all keys of the group that it names (`train`); else those that have this word.
+    """The entries of `key`, and of all keys of the group that it names (`train`); else those that contain this word.
 
-    And the words of the glossary that have it: in their names and, where `key` is no setting, in their meanings.
+    And the words of the glossary that contain it: in their names and, if `key` is not a setting, in their meanings.
 
     Raises:
-        ConfigError: nothing is found.
+        ConfigError: no entry and no word matches.
     """
     named = [entry for entry in entries() if f"{entry.key}.".startswith(f"{key}.")]
     found, words = named or search(key), _explained(key, in_meanings=not named)
@@ -83,7 +83,7 @@ def look_up(key: str) -> tuple[list[Entry], list[Word]]:
 
 
 def search(word: str) -> list[Entry]:
-    """The entries that have this word: in the key, then in the meaning or as a choice."""
+    """The entries that contain this word: in the key, then in the meaning or as a choice."""
     keys = [entry for entry in entries() if _has_word(word, entry.key.replace(".", " ").replace("_", " "))]
     others = [entry for entry in entries() if _has_word(word, f"{entry.meaning} {entry.allowed}")]
     return list(dict.fromkeys([*keys, *others]))
@@ -96,7 +96,7 @@ def glossary() -> Glossary:
 
 
 def _explained(text: str, *, in_meanings: bool) -> list[Word]:
-    """The words that `text` is a part of, then, if wanted, those whose meaning has it; words are compared whole."""
+    """The words that contain `text`, then, if wanted, those whose meanings do; only whole words match."""
     words = [word for section in glossary().sections.values() for word in section]
     named = [word for word in words if _has_word(text, word.word)]
     meant = [word for word in words if in_meanings and _has_word(text, word.meaning)]
@@ -104,7 +104,7 @@ def _explained(text: str, *, in_meanings: bool) -> list[Word]:
 
 
 def _has_word(word: str, text: str) -> bool:
-    """Whether `text` has `word`, not as a part of a longer one."""
+    """True if `text` contains `word` as a whole word."""
     return bool(re.search(rf"(?<![a-z]){re.escape(word.lower())}(?![a-z])", text.lower()))
 
 
@@ -167,7 +167,7 @@ def preset() -> Schema:
     schema = of(RunSpec)
     properties = schema["properties"]
     del schema["required"], properties["plugins"]
-    # A preset may take it from the seed, as `smoke` does.
+    # A preset may derive it from the seed, as `smoke` does.
     properties["base_seed"] = {"anyOf": [properties["base_seed"], {"type": "string", "pattern": r"^\$\{.+\}$"}]}
     for group, registry in kinds.KINDS.items():
         properties[group] = _any(list(map(of, registry().values())))
@@ -217,7 +217,7 @@ def _items(inner: tuple[Any, ...]) -> Schema:
 
 
 def _any(kinds: list[Schema]) -> Schema:
-    """The schema of the options of any of `kinds`; which of them is chosen, another file may say."""
+    """The schema of the options of any of `kinds`, because another file may choose among them."""
     declared: dict[str, list[Schema]] = {}
     for kind in kinds:
         for name, option in kind["properties"].items():
@@ -227,7 +227,7 @@ def _any(kinds: list[Schema]) -> Schema:
 
 
 def of_keys(properties: Schema) -> Schema:
-    """The schema of a mapping that has no other keys than those of `properties`."""
+    """The schema of a mapping that allows only the keys of `properties`."""
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 

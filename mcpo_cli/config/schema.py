@@ -20,7 +20,7 @@ from mcpo_cli.settings import IDENTITY, flat, identity, later, plain, runtime
 from mcpo_cli.tasks import Task
 
 RUN_ID_VERSION = 3
-"""Raise it when the same fields give another result, so that old records are not taken for new ones."""
+"""To be raised when the same fields give another result, so that old records are not taken for new ones."""
 WHEEL = "pypi:"
 """Prefix of `model.path` for a model inside a wheel."""
 
@@ -301,7 +301,7 @@ class RunSpec:
     """Which prompts a global step rolls. Unset: `refill` where `method.dynamic_sampling` is true, else `uniform`."""
 
     def __post_init__(self) -> None:
-        # These two are what the method's option says, so that a spec with another method never has the wrong one.
+        # Uniform and refill follow from the method's option, so that a spec with another method has the right one.
         if is_of_option(self.sampler):
             object.__setattr__(self, "sampler", of_option(self.method.dynamic_sampling))
 
@@ -330,7 +330,7 @@ class RunSpec:
 
     @property
     def seeds(self) -> str:
-        """`seed 3`, or `base seed 0, seed 3` where the base policy has a seed of its own."""
+        """`seed 3`, or `base seed 0, seed 3` if the base policy has its own seed."""
         base = "" if self.seed_of_base == self.seed else f"base seed {self.seed_of_base}, "
         return f"{base}seed {self.seed}"
 
@@ -339,7 +339,7 @@ class RunSpec:
         """The id of the base policy, shared by all runs that start from the same warm-up."""
         identity = self.identity()
         parts = {key: identity[key] for key in ("task", "warmup", "base_seed")}
-        # How RL trains it changes nothing about where RL starts.
+        # RL's own settings do not change the policy that RL starts from.
         parts["model"] = {name: value for name, value in identity["model"].items() if not name.startswith("lora_")}
         of_rl = ("method ", "reward ", "sampler ")
         if plugins := {use: asdict(one) for use, one in self.plugins.items() if not use.startswith(of_rl)}:
@@ -365,7 +365,7 @@ class RunSpec:
         nested: dict[str, Any] = plain(self, **which)
         for key, name in (("method", self.method.name), ("task", self.task.name), ("sampler", self.sampler.name)):
             nested[key] = {"name": name, **nested[key]}
-        # The method's option already decides it, as it did before samplers had names.
+        # The method's option already decides the sampler, as it did before samplers had names.
         if is_of_option(self.sampler):
             del nested["sampler"]
         # Runs without plug-ins keep the ids that they had before plug-ins existed.

@@ -1,4 +1,4 @@
-"""The room that a run takes, from its settings alone: memory and disk of the local engine, memory of GPUs."""
+"""Memory and disk that a run needs, from its settings alone: those of the local engine, and the memory of GPUs."""
 
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.workload import (
@@ -20,11 +20,11 @@ OVERHEAD_BYTES = 0.6e9
 FLOAT = 4
 """Bytes of a number in float32."""
 VOCABULARY_NUMBERS = 2**25
-"""Most numbers of a tensor with a column for each token of the vocabulary (128 MiB in float32)."""
+"""Largest number of elements of a tensor with a column for each token of the vocabulary (128 MiB in float32)."""
 LOGITS_BYTES = 4 * FLOAT * VOCABULARY_NUMBERS
 """Largest size of the tensors with a column for each token of the vocabulary, of which four exist at a time."""
 CACHE_BYTES = 4 * GIB
-"""Most memory of the keys and values of the prompts that are sampled at a time."""
+"""Largest memory in bytes of the keys and values of the prompts that are sampled at a time."""
 
 
 def memory(spec: RunSpec) -> float:
@@ -42,7 +42,7 @@ def memory(spec: RunSpec) -> float:
     a_row = FLOAT * model.layers * (8 * model.hidden + 5 * (query + 2 * key) // 2 + 4 * model.mlp)
     updating = weights + kept * a_row + LOGITS_BYTES
     a_slot = 2 * FLOAT * model.layers * key
-    # Room for keys and values doubles where it is too small.
+    # The buffer of keys and values doubles when it is too small.
     sampling = 2 * min(CACHE_BYTES, train.prompts * (prompt + train.rollouts * train.max_response) * a_slot)
     return OVERHEAD_BYTES + state + max(updating, sampling)
 
@@ -50,7 +50,7 @@ def memory(spec: RunSpec) -> float:
 def disk(spec: RunSpec) -> float:
     """Bytes that such a run has on the disk at a time: its checkpoints, the one being written, and the policy.
 
-    Records are left out: they are small beside these.
+    Records are left out, because they are much smaller.
     """
     trained = FLOAT * trained_parameters(spec)
     checkpoint = trained * (3 + policies_kept(spec))

@@ -19,7 +19,7 @@ HABITS = {
     "dataset": "task.data",
     **dict.fromkeys(("report_to", "logger", "loggers"), "cluster.loggers"),
 }
-"""Settings as TRL, verl and others call them, and what they are called here."""
+"""Names of settings in TRL, verl and other tools, and their names here."""
 
 
 def unknown_key(key: str, known: Sequence[str], mend: Callable[[str], str]) -> ConfigError:
@@ -35,8 +35,8 @@ def unknown_key(key: str, known: Sequence[str], mend: Callable[[str], str]) -> C
 def _meant(key: str, known: Sequence[str]) -> list[str]:
     """The keys that an unknown key may mean.
 
-    `warmup.max_ops` may mean `task.warmup_max_ops`. In a group that exists, the names in it are compared: the group's
-    own letters say nothing about how alike they are.
+    `warmup.max_ops` may mean `task.warmup_max_ops`. In a group that exists, only the names in it are compared: the
+    letters of the group would make all of them look similar.
     """
     group, _, wanted = key.rpartition(".")
     if wanted in HABITS and group in ("", "train"):

@@ -57,15 +57,15 @@ to 6; what rollouts of a group share is computed once)."""
 LOADING_SECONDS = 5.0
 """Time in which torch and transformers are loaded on an AMD EPYC with two cores, once for all runs of a plan."""
 START_SECONDS = 1.0
-"""Time of a worker that is no global step: it loads its policy, and checks and closes its records."""
+"""Time of a worker besides its global steps: it loads its policy, and checks and closes its records."""
 LEAST_STEP_SECONDS = 0.15
-"""Time of a global step, however few its tokens: records, evaluation and checkpoint (`scale=smoke` beside other work
-on that machine: 0.16 to 0.25). Otherwise what smoke's steps take would be taken for the speed of the machine, and its
-warm-ups be estimated five times too long."""
+"""Least time of a global step: records, evaluation and checkpoint (`scale=smoke` next to other work on that machine:
+0.16 to 0.25). Without it, smoke's steps would make the machine seem slow, and estimates of its warm-ups would be five
+times too long."""
 WARMUP_STEPS = 450
 """Typical number of steps until a warm-up reaches its target accuracy."""
 GRADIENT_SHARE = 0.5
-"""Share of a batch's groups that have a gradient, where neither the sampler nor a penalty gives all of them one."""
+"""Share of a batch's groups that have a gradient, unless the sampler or a penalty gives all of them one."""
 UPDATE = 1.7
 """Update cost relative to sampling the groups that have a gradient (toy-s and toy-m)."""
 SINGLE_PASSES = 9
@@ -91,7 +91,7 @@ class Cost:
     checkpoint: int
     """Bytes of one checkpoint."""
     basis: tuple[str, ...] = field(compare=False)
-    """How it was estimated, in sentences of which several runs may share one."""
+    """The basis of the estimate, in sentences; several runs may share one."""
 
     @property
     def gpu_seconds(self) -> float:
@@ -99,7 +99,7 @@ class Cost:
         return (self.least + self.most) / 2
 
     def corrected(self, spec: RunSpec, factor: float | None, how: str) -> "Cost":
-        """The cost of `spec` where training was measured, as `how` says, to take `factor` times `gpu_seconds`."""
+        """The cost of `spec` if training takes `factor` times `gpu_seconds`, as it was measured; `how` is the basis."""
         if not factor:
             return self
         measured = factor * self.gpu_seconds
@@ -126,7 +126,7 @@ class Cost:
 
 
 def _basis(spec: RunSpec, mean_response: float | None) -> tuple[str, str]:
-    """How the cost of `spec` was estimated, in words: what most runs share, and how fast its model samples."""
+    """The basis of the cost of `spec`, in words: the part that most runs share, and the sampling speed of its model."""
     response = lengths(spec, mean_response)[1]
     source = "assumed; --mean-length sets it" if mean_response is None else "--mean-length"
     slow, fast = (share * PEAK / operations(spec, 1, 0, mean_response) for share in (SLOW_SAMPLING, FAST_SAMPLING))
@@ -151,7 +151,7 @@ def cost(spec: RunSpec, mean_response: float | None = None) -> Cost:
     sampled, trained = (batch * rounds(spec) + evaluated + beside) * response, batch * (prompt + response)
     sampling = operations(spec, sampled, 0, mean_response) / PEAK
     training = operations(spec, 0, trained, mean_response) / PEAK / TRAINING_UTILISATION
-    # A batch is not done before its longest response, and all GPUs wait for that one.
+    # A batch ends with its longest response, for which all GPUs wait.
     cluster = spec.cluster
     gpus, read = cluster.nodes * cluster.gpus, BYTES_SAMPLED * parameters(spec) / cluster.tensor_parallel / BANDWIDTH
     tails = train.steps * rounds(spec) * train.max_response * read * gpus
@@ -165,17 +165,17 @@ def cost(spec: RunSpec, mean_response: float | None = None) -> Cost:
 
 
 def policies_kept(spec: RunSpec) -> int:
-    """How many policies the method of `spec` needs beside the trained one."""
+    """Number of policies that the method of `spec` needs besides the trained one."""
     return len(spec.method.needs & {"previous_policy", "reference_policy"})
 
 
 def on_gpus(spec: RunSpec) -> bool:
-    """Whether `spec` trains on GPUs, which `cost` models."""
+    """True if `spec` trains on GPUs, which `cost` models."""
     return spec.backend == "verl" and spec.compute.device != "cpu"
 
 
 def existing_on_local(spec: RunSpec) -> bool:
-    """Whether `spec` trains an existing model on the local engine, which `space` models."""
+    """True if `spec` trains an existing model on the local engine, which `space` models."""
     return bool(spec.model.path) and spec.backend == "local"
 
 
@@ -185,7 +185,7 @@ def training_seconds(spec: RunSpec, mean_response: float | None = None) -> float
         return cost(spec, mean_response).gpu_seconds / (spec.cluster.nodes * spec.cluster.gpus)
     train, existing = spec.train, existing_on_local(spec)
     response = lengths(spec, mean_response)[1]
-    # A question is computed once per group. A small model's prompts are part of what its tokens take.
+    # A question is computed once per group. For a small model, the measured time per token includes its prompts.
     question = spec.task.question_tokens() if existing else 0.0
     group = question + train.rollouts * response
     sampled = rounds(spec) * group + greedy(spec) * (question + response)
@@ -224,7 +224,7 @@ def _seconds_per_token(spec: RunSpec) -> float:
 
 
 def operations(spec: RunSpec, sampled: float, trained: float, mean_response: float | None = None) -> float:
-    """Floating-point operations of sampling and of training on that many tokens, each at the expected context."""
+    """Floating-point operations of sampling and of training on these numbers of tokens, at the expected context."""
     prompt, response = lengths(spec, mean_response)
     return _operations(spec, context=prompt + response / 2) * (sampled + _passes(spec) * trained)
 
@@ -241,7 +241,7 @@ def _forward_and_backward(spec: RunSpec, group: float) -> int:
 
 
 def gradient_share(spec: RunSpec) -> float:
-    """Share of a batch's groups that have a gradient: all that a filter kept, or that a penalty pulls at."""
+    """Share of a batch's groups that have a gradient: all of them under a filter or a penalty."""
     return 1.0 if spec.method.dynamic_sampling or "reference_policy" in spec.method.needs else GRADIENT_SHARE
 
 
@@ -251,7 +251,7 @@ def rounds(spec: RunSpec) -> int:
 
 
 def greedy(spec: RunSpec) -> int:
-    """Rollouts that one prompt of a batch has beside its group, for the method's baseline (ReMax)."""
+    """Rollouts of one prompt of a batch besides its group, for the method's baseline (ReMax)."""
     return int("greedy_reward" in spec.method.needs)
 
 
@@ -264,7 +264,7 @@ def eval_steps(spec: RunSpec, rollouts: Mapping[int, float] = MappingProxyType({
     """The global steps after which the policy is evaluated: 0 (the base policy), every `eval.every` and the last.
 
     rollouts: step -> all rollouts sampled up to it (`cost/rollouts`). Among these steps, those that pass a multiple of
-    `eval.every_rollouts` are evaluated too; no other part of a run knows how many rollouts dynamic sampling took.
+    `eval.every_rollouts` are evaluated too; only the records tell how many rollouts dynamic sampling took.
     """
     steps, every = spec.train.steps, spec.eval.every_rollouts
     passed = {step for step, total in rollouts.items() if every and total // every > rollouts.get(step - 1, 0) // every}
@@ -287,7 +287,7 @@ def resampled_prompts(spec: RunSpec) -> int:
 
 
 def single_gradients(spec: RunSpec) -> int:
-    """Number of prompts whose own gradients probes measure, if as many groups are mixed and mastered as they take."""
+    """Number of prompts whose own gradients probes measure, if enough groups are mixed and mastered."""
     probe, train = spec.probe, spec.train
     due = math.ceil(train.steps / probe.gradients_every) if probe.gradients_every else 0
     return due * min(2 * probe.gradient_prompts, train.prompts)
@@ -299,7 +299,7 @@ def parameters(spec: RunSpec) -> int:
 
 
 def model_parameters(model: Model, rows: int | None = None) -> int:
-    """The same of a model by its sizes; rows of the embedding: by default those of the model's own files."""
+    """Number of weights of a model by its sizes. rows: of the embedding, by default those of the model's files."""
     heads = 2 * (model.heads + kv_heads(model))
     layers = model.layers * (heads * model.hidden * model.head_dim + 3 * model.hidden * model.mlp)
     return layers + model.hidden * (model.vocabulary if rows is None else rows) * (1 if model.tied else 2)
@@ -316,7 +316,7 @@ def trained_parameters(spec: RunSpec) -> int:
 
 
 def frozen_parameters(spec: RunSpec) -> int:
-    """Number of weights that stay what they are."""
+    """Number of frozen weights."""
     return parameters(spec) if spec.model.lora_rank else 0
 
 
@@ -331,7 +331,7 @@ def vocabulary(spec: RunSpec) -> int:
 
 
 def sdpa_factor(spec: RunSpec) -> float:
-    """How many times the operations of training `cluster.attention=sdpa` takes, if every pass is full.
+    """The factor by which `cluster.attention=sdpa` multiplies the operations of training, if every pass is full.
 
     A token then attends to every token of its pass instead of those before it in its own sequence.
     """

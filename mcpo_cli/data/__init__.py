@@ -1,4 +1,4 @@
-"""Data sets, declared in `mcpo_cli.data.sets`; loaded from the hub at a pinned revision or from a file.
+"""Data sets, declared in `mcpo_cli.data.sets`; loaded from the Hugging Face Hub at a pinned revision or from a file.
 
 >>> from mcpo_cli import data
 >>> data.load("aime24", path=Path("aime24.jsonl")).problems[0].gold
@@ -35,7 +35,7 @@ def collections_of(sets: Iterable[str]) -> list[str]:
 
 
 def _generated(name: str) -> Dataset | None:
-    """The set `name` of a collection; None if it belongs to none."""
+    """The set `name` of a collection; None if no collection has it."""
     return next((found for one in collections().values() if (found := one.member(name))), None)
 
 
@@ -93,7 +93,7 @@ def read(dataset: Dataset, path: Path | None = None) -> Reading:
 
 
 def fetch(dataset: Dataset, path: Path | None = None) -> None:
-    """Makes sure that `dataset` is there: drawn, on this machine or in the hub's cache.
+    """Make sure that `dataset` is available: drawn, on this machine or in the hub's cache.
 
     Raises:
         ConfigError: it cannot be drawn or downloaded, or there is no such file.

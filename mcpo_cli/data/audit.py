@@ -1,4 +1,4 @@
-"""Reports what a data set contains, and whether a metric measured on it would be correct.
+"""Reports the contents of a data set, and defects that would make a metric measured on it incorrect.
 
 Serious findings would corrupt a metric: copies or contradicting golds in a benchmark; golds that are missing, of the
 wrong kind, or not gradable; a number of problems other than the published one; a training problem that also occurs in

@@ -35,7 +35,7 @@ class Problem:
 
 
 def held_out(problem: Problem) -> bool:
-    """True if a generated problem is held out for evaluation; its text alone decides."""
+    """True if a generated problem is held out for evaluation, which depends only on its text."""
     return zlib.crc32(problem.text.encode()) % HELD_OUT_SHARE == 0
 
 
@@ -47,7 +47,7 @@ class Dataset:
     title: str
     role: Role
     repo: str
-    """Repository on the hub."""
+    """Repository on the Hugging Face Hub."""
     revision: str
     """Full commit hash on the hub, so that the same name always means the same data."""
     file: str
@@ -83,7 +83,7 @@ class Collection:
     name: str
     """The prefix of its sets' names."""
     member: Callable[[str], Dataset | None]
-    """Returns the declaration of the set with that name; None if the name is of another kind."""
+    """The declaration of the set of a name; None for names outside of the collection."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Loaded:
     source: str
     """`hub:REPO@REVISION`, or the file's name."""
     rows: int
-    """Number of rows read, copies included."""
+    """Number of rows read, including copies."""
     notes: tuple[str, ...] = ()
     """Facts for the user: copies, problems left out, a size other than the published one."""
     grader: str = "math_verify"

@@ -23,9 +23,9 @@ PROBLEMS, ANSWERS = ("problem", "question"), ("answer", "final_answer", "ground_
 SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair: JSON can escape it, but UTF-8 cannot encode it."""
 MAX_LINE = 64 << 20
-"""The most bytes of a line: a small compressed file may hold a line that no memory does."""
+"""Maximum bytes of a line: a small compressed file may hold a line that exceeds any memory."""
 MAX_ROWS = 20_000_000
-"""The most rows of a parquet file, whose kilobytes may hold more equal ones than can be read in a day."""
+"""Maximum rows of a parquet file, whose kilobytes may hold more equal rows than can be read in a day."""
 BATCH = 8192
 """Rows of a parquet file held in memory at once."""
 USE = "give a parquet or JSONL file with the columns problem and answer, or in verl's schema"
@@ -90,7 +90,7 @@ def read(path: Path, dataset: Dataset, source: str) -> Reading:
 
 
 def is_name(name: str) -> bool:
-    """True if `name` names a file with problems rather than a data set."""
+    """True if `name` names a file with problems, rather than a data set."""
     return name.endswith(FORMATS)
 
 
@@ -240,7 +240,7 @@ def _parse(content: bytes, where: str) -> Any:
     except UnicodeDecodeError as error:
         raise bad_data(f"{where}: not UTF-8 (byte {error.start})", fix="iconv -t UTF-8 -f CHARSET FILE") from error
     except (ValueError, RecursionError) as error:  # broken, nested too deep, or a number with thousands of digits
-        raise bad_data(f"{where}: broken JSON: {error}", fix="correct it, or write one JSON object a line") from error
+        raise bad_data(f"{where}: broken JSON: {error}", fix="correct it, or write one JSON object per line") from error
 
 
 def _object(row: Any, where: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Prompts of a benchmark's problems: in the template of the settings, or those of the problems' task."""
+"""Prompts of a benchmark's problems: in the template of the settings, or as their task asks them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from mcpo_cli.tasks.base import Messages
 from mcpo_cli.tokenization import TEXT, prompt_ids
 
 PLACEHOLDER = Problem("{problem}", "")
-"""A placeholder for any problem, to show or compare ways of asking."""
+"""Placeholder for a problem when prompts are shown or compared."""
 TASK_TOKENS = 256
-"""Most tokens of a response to a task's own problems, for a model that was not trained on them. Models that do not find
-the end of a response would fill their window with every sample."""
+"""Maximum tokens of a response to a task's own problems, for a model that was not trained on them. Models that do not
+end their responses would fill their window with every sample."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ByTask:
 
 
 Asking = ByTemplate | ByTask
-"""A way of asking: its prompts (`messages`), further strings that end a response, and its most tokens, if fewer."""
+"""A way of asking: its prompts (`messages`), further stop strings, and its maximum of tokens, if lower."""
 BARE = ByTemplate("plain", chat=False)
 """The problem text alone, which is the prompt of tasks with their own vocabulary."""
 

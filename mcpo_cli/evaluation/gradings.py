@@ -55,7 +55,7 @@ class Samples:
         return Drawn(problem, samples, record["engine"]) if problem.id == problem_id else None
 
     def has(self, problem: Problem, n: int) -> bool:
-        """True if exactly `n` samples of a problem are stored and readable."""
+        """True if all `n` samples of a problem are stored and readable."""
         drawn = self.read(problem.id)
         return drawn is not None and drawn.problem == problem and len(drawn.samples) == n
 
@@ -133,7 +133,7 @@ def all_of(folder: Path) -> list[Results]:
     """All complete gradings of the evaluation in `folder`, oldest first.
 
     Raises:
-        ConfigError: a record has the number of another grading, an unsafe benchmark name, or is not a record at all.
+        ConfigError: a record has the number of another grading, an unsafe benchmark name, or is not a record.
     """
     return [
         _results(folder / "gradings" / str(number) / "results.json", number)

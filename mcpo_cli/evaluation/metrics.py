@@ -53,7 +53,7 @@ def over_problems(n: ArrayLike, c: ArrayLike) -> tuple[float, float, float]:
 
 
 def _shares(n: ArrayLike, c: ArrayLike) -> NDArray[np.float64]:
-    """The share of correct samples of each problem; NaN where none was graded."""
+    """The share of correct samples of each problem; NaN without graded samples."""
     graded = np.asarray(n, dtype=np.float64)
     return np.asarray(c, dtype=np.float64) / np.where(graded > 0, graded, np.nan)
 

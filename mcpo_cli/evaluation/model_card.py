@@ -93,7 +93,7 @@ def push(folder: Path, repository: str, message: str) -> str:
     """Upload the files of `folder` in one commit; returns the model's address. A model that is new becomes private.
 
     Raises:
-        ConfigError: the hub does not take it; the folder stays.
+        ConfigError: the Hugging Face Hub refuses it; the folder is kept.
     """
     from huggingface_hub import HfApi
 

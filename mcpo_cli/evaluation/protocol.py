@@ -23,9 +23,9 @@ class Protocol:
     settings: Evaluation
     model: ModelFacts
     limit: int | None = None
-    """Most problems of each benchmark; None means all."""
+    """Maximum problems of each benchmark; None means all."""
     tasks: Mapping[str, ByTask] = field(default_factory=dict)
-    """The prompts of tasks, by name, where these do not follow from the settings; see `asking.of_tasks`."""
+    """The prompts of tasks, by name, if these do not follow from the settings; see `asking.of_tasks`."""
 
     @property
     def chat(self) -> bool:

@@ -18,7 +18,7 @@ from mcpo_cli.home import location
 from mcpo_cli.records import Results
 from mcpo_cli.runs.attempts import owned
 
-FORM = 'one JSON object a line: {"gold": "42", "response": "... \\\\boxed{42}"} or {"gold": "42", "prediction": "42"}'
+FORM = 'one JSON object per line: {"gold": "42", "response": "... \\\\boxed{42}"} or {"gold": "42", "prediction": "42"}'
 
 
 @dataclass(frozen=True)

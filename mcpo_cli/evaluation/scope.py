@@ -97,7 +97,7 @@ def evaluable() -> list[str]:
 
 
 def benchmarks(names: Sequence[str], model: Subject, settings: Evaluation, limit: int | None = None) -> list[Benchmark]:
-    """The benchmarks and task tiers of `names`, each cut to its first `limit` problems, and how `model` is asked.
+    """The benchmarks and task tiers of `names`, each cut to its first `limit` problems, with the prompts for `model`.
 
     A task's tiers have the options of the task that the model was trained on, or else the defaults.
 

@@ -21,8 +21,8 @@ def loaded(name: str) -> Grader:
 def verdicts(name: str, pairs: Sequence[tuple[str, str]], *, apart: bool) -> list[Verdict]:
     """The verdicts of the grader `name` on (gold, response) pairs, in order, as rewards of training.
 
-    apart: grade in a separate process, with a pool's limits, rather than in this one (see `loaded`), as a user's
-    function always is; the gold of its pairs is a `functions.question`.
+    apart: grade in a separate process, with a pool's limits, rather than in this one (see `loaded`). A user's function
+    always runs apart; the gold of its pairs is a `functions.question`.
 
     Raises:
         RunFailed: too many of them could not be judged.

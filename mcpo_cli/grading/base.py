@@ -26,7 +26,7 @@ class Verdict:
 
     @property
     def reward(self) -> float:
-        """The score, or else 1 for a correct response and 0 for any other."""
+        """The score; without one, 1 for a correct response and 0 for any other."""
         return float(self.status == "correct") if self.score is None else self.score
 
 
@@ -46,12 +46,12 @@ def hedged(answer: str, said: str) -> Verdict:
 class Grader(Protocol):
     """The interface of a grader, which is a module or an object. Only worker processes import it, so it may be heavy.
 
-    It may also have `evaluates(gold) -> bool`: whether grading against a gold evaluates texts as programs. Then each
-    answer is graded in a separate fork, before which this function loads whatever grading needs.
+    It may also have `evaluates(gold) -> bool`: True if grading against a gold evaluates texts as programs. Then each
+    answer is graded in its own fork; this function loads its requirements before the fork.
     """
 
     def version(self) -> str:
-        """Identifies what its verdicts depend on: libraries and rules."""
+        """Identifies the libraries and rules that its verdicts depend on."""
         ...
 
     def grade(self, gold: str, response: str, extracted: bool) -> Verdict:

@@ -13,9 +13,9 @@ r"""Finds the text of a response that is its answer, in time linear in the respo
 All differing boxes (or labelled lines) are returned: the grader decides whether they mean the same, and if they do not,
 the response hedges.
 
-If a labelled line also contains `answer is`, only what follows counts. Punctuation, markdown and formula delimiters are
-removed, as is text after the first sentence or around the only formula, unless it has a digit or a word that offers a
-choice.
+If a labelled line also contains `answer is`, only the text after it counts. Punctuation, markdown and formula
+delimiters are removed, as is text after the first sentence or around the only formula, unless it has a digit or a word
+that offers a choice.
 """
 
 import re
@@ -77,7 +77,7 @@ def marked(response: str) -> Marked | None:
 
 
 def given(response: str, extracted: bool) -> tuple[str, ...]:
-    """The answers that a response marks; the whole of it if it marks none, or is an answer that was `extracted`."""
+    """The answers that a response marks; the whole response if it marks none or is an answer that was `extracted`."""
     found = None if extracted else marked(response)
     return found.answers if found else (response.strip(),)
 

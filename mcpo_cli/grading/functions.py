@@ -1,7 +1,7 @@
 """Python functions of users as graders and rewards: `FILE.py:FUNCTION`, called as `function(problem, response, gold)`.
 
-It returns a number, the reward. As a grader, it calls a response correct if that is at least 1, as `True` is. The file
-is loaded alone, in grading processes only: what it imports must be installed, and its hash identifies it.
+It returns a number, the reward. As a grader, a response is correct if that is at least 1 (True counts as 1). The file
+is loaded alone, in grading processes only: its imports must be installed, and its hash identifies it.
 """
 
 import ast
@@ -40,7 +40,7 @@ class Function:
         return Path(self.reference).name
 
     def grade(self, gold: str, response: str, extracted: bool) -> Verdict:
-        """The verdict with the returned number as its score; gold: what `question` made."""
+        """The verdict with the returned number as its score; gold: as `question` returns it."""
         problem, answer = json.loads(gold)
         try:
             returned = self.call(problem, response, answer)
@@ -72,7 +72,7 @@ def absolute(grader: str) -> str:
 
 
 def question(grader: str, problem: str, gold: str) -> str:
-    """The gold of `problem` as `grader` takes it: a function gets the problem's text, too."""
+    """The gold of `problem` in the form for `grader`: a function also gets the problem's text."""
     return json.dumps([problem, gold]) if is_function(grader) else gold
 
 

@@ -154,7 +154,7 @@ def _inconsistent(answer: str) -> bool:
 
 
 def _denied(answer: str) -> bool:
-    """True if words take an answer back; an option's own text, as in `(E) cannot be determined`, does not."""
+    """True if words retract an answer; an option's own text, as in `(E) cannot be determined`, does not."""
     words = plain(answer)
     text = _OPTION_TEXT.match(words)
     return bool(_DENIES.search(words)) and not (text and not _JUDGES.match(text[1]))
@@ -232,7 +232,7 @@ def same(gold: str, answer: str) -> bool:
 def share_of(text: str) -> list[Any]:
     r"""The value of a percentage below 1, such as `1/2\%`, as a share; empty for anything else.
 
-    `28\%` may be meant as 28, where the question asks for percent. A number below 1 is rather a probability.
+    `28\%` may mean 28, if the question asks for percent. A number below 1 is more likely a probability.
     """
     percent = PERCENT.search(text)
     value = read(text[: percent.start()]) if percent else ()
@@ -267,7 +267,7 @@ def option(text: str) -> set[str]:
 
 
 def one_answer(gold: str, found: Marked) -> tuple[str, bool]:
-    """The text to compare with the gold, and whether it is one answer rather than several guesses."""
+    """The text to compare with the gold, and True if it is one answer rather than several guesses."""
     if several(read(gold)):
         answer = ", ".join(found.adjacent)
         first = read(answer)[:1]
@@ -301,7 +301,7 @@ def compared(gold: str, answer: str) -> Status:
 
 
 def grade(gold: str, response: str, extracted: bool) -> Verdict:
-    """The verdict: has the answer of `response` the value of `gold`, by the rules in the module docstring?"""
+    """The verdict on the answer of `response` against `gold`, by the rules in the module docstring."""
     if (wanted := gold_of(gold)) is None:
         return Verdict("infra_error", detail="the gold answer cannot be parsed")
     found = marked(response)

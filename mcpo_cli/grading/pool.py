@@ -2,7 +2,7 @@
 
 Why not `multiprocessing`, `concurrent.futures` or `pebble`: their workers import the caller's `__main__` again (for
 every replacement), need a caller that may have children (daemonic processes and some actors may not), time a whole
-chunk, and leave busy processes behind when the caller is killed. Here a worker is a plain subprocess (`worker.py`)
+chunk, and leave busy processes running when the caller is killed. Here a worker is a plain subprocess (`worker.py`)
 that is independent of its caller and replaces its grading child by a fork.
 """
 
@@ -127,7 +127,7 @@ class _Worker:
         os.set_blocking(self._requests.fileno(), False)
 
     def ready(self) -> None:
-        """Wait until a child serves, after one restart of the supervisor if needed; RunFailed if none does."""
+        """Wait until a child serves, with one restart of the supervisor if needed; otherwise raise RunFailed."""
         for last in (False, True):
             if self._process.poll() is None:
                 with suppress(_Died):
@@ -282,12 +282,12 @@ class Pool:
 
     Args:
         grader: one of `registry()`, or a user's function. workers: number of processes, 0 for one per core.
-        timeout: seconds per item, from the start of its grading. memory_mib: cap per worker, supervisor included.
+        timeout: seconds per item, from the start of its grading. memory_mib: cap per worker, including its supervisor.
         refuse_unevaluated: call an answer that restates the problem (`\sum_{k=1}^{6} k^2` for 91) `unevaluated`, for
             training rewards; otherwise it is `correct`, as benchmarks are graded.
 
     Raises:
-        ConfigError: no such grader. RunFailed: the workers cannot start.
+        ConfigError: unknown grader. RunFailed: the workers cannot start.
     """
 
     def __init__(
@@ -300,7 +300,7 @@ class Pool:
         refuse_unevaluated: bool = False,
     ) -> None:
         self._failed: Verdict | None = None
-        """The first error of a user's function, which ends the run: no later item has to wait for another."""
+        """The first error of a user's function, which ends the run, so later items are not graded."""
         self._function = grader if functions.is_function(grader) else ""
         if not self._function and grader not in registry():
             hint = nearest(grader, registry())

@@ -1,13 +1,13 @@
 r"""Reads the text of an answer: respells it (`spelling`), then parses it with math-verify.
 
-math-verify (https://github.com/huggingface/Math-Verify) parses LaTeX with latex2sympy2_extended. What it misreads is
-handled here:
+math-verify (https://github.com/huggingface/Math-Verify) parses LaTeX with latex2sympy2_extended. This module handles
+the texts that it misreads:
 
 - an equation whose left side is unreadable and has no digit, `n(A \cap B) = 3`, is replaced by its right side;
 - a unit after a number is dropped;
 - a base, `2516_8`, which math-verify drops, is compared separately from the digits; one side may omit it;
 - inequalities and intervals joined by "or" become their union;
-- a decimal gold with two decimals and three digits at least, `0.714`, equals an exact answer that rounds to it;
+- a decimal gold with at least two decimals and three digits, `0.714`, equals an exact answer that rounds to it;
 - functions are equal under another name of their variable: `f(m) = 2m` and `f(n) = 2n`.
 """
 
@@ -107,7 +107,7 @@ def equal(gold: Value, answer: Value, **options: Any) -> bool:
 
 
 def _quick(gold: Value, answer: Value) -> bool | None:
-    """math-verify's verdict on two expressions if it can be known without `simplify`; else None.
+    """math-verify's verdict on two expressions if it can be determined without `simplify`; otherwise None.
 
     They are unequal if they differ by more than CLEAR_DIFFERENCE at one point with positive symbols. Two polynomials
     with rational coefficients are equal if their difference expands to 0.

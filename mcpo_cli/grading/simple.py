@@ -1,7 +1,7 @@
-"""Graders that need no library and always end, so that they may judge inside a training process.
+"""Graders that need no library and always terminate, so that they may judge inside a training process.
 
-White space between words is ignored by all of them. `exact`, `trace` and `final` compare texts; `integer` and
-`answer_is` compare integers; for `countdown` and `palindrome` the gold is what a correct response must satisfy;
+All of them ignore white space between words. `exact`, `trace` and `final` compare texts; `integer` and `answer_is`
+compare integers; for `countdown` and `palindrome` the gold is the condition that a correct response satisfies;
 `math_dapo` repeats the verdicts of verl's string matcher.
 """
 
@@ -111,7 +111,7 @@ def _trace(gold: str, response: str, extracted: bool) -> Verdict:
 
 
 def _final(gold: str, response: str, extracted: bool) -> Verdict:
-    """Equality of what follows the last `####`; unparsable without it. Reasoning before it is not judged."""
+    """Equality of the text after the last `####`; unparsable without it. Reasoning before it is not judged."""
     _, marker, answer = response.rpartition(MARKER)
     if not (marker or extracted):
         return NO_ANSWER
@@ -124,7 +124,7 @@ def _integer(gold: str, response: str, extracted: bool) -> Verdict:
 
     An integer is an optional minus sign and at most 18 ASCII digits without leading zeros; one final full stop (`7.`)
     is ignored, because sentences end with one. Anything else is unparsable: `+7`, `7.0`, `$7$`, `7 apples`, `07`,
-    digits of other scripts. Expressions are not evaluated: `3 + 4` is unparsable.
+    digits of other scripts. Expressions are not evaluated: `3 + 4` does not answer itself.
     """
     found = _INTEGER.fullmatch(response.rpartition("=")[2].strip())
     if found is None:
@@ -135,7 +135,7 @@ def _integer(gold: str, response: str, extracted: bool) -> Verdict:
 def _answer_is(gold: str, response: str, extracted: bool) -> Verdict:
     """Equality of the number after the last `answer is` or `####`: `... The answer is 12.`
 
-    The number ends the response, but for one full stop. It has at most 18 ASCII digits, with or without commas between
+    The number ends the response, except for a full stop. It has at most 18 ASCII digits, with or without commas between
     groups of three, an optional minus sign before them, and an optional dollar sign before that; a colon may come first
     (`The answer is: $1,200.`). Anything else after the marker is unparsable, as in `12 apples`, `12 or 13` and `6 + 6`;
     so is a response without a marker. Upper and lower case are equal. Reasoning before the marker is not judged.
@@ -153,7 +153,7 @@ def _answer_is(gold: str, response: str, extracted: bool) -> Verdict:
 
 
 def _palindrome(gold: str, response: str, extracted: bool) -> Verdict:
-    """Correct if the response is any palindrome of all the gold's letters.
+    """Correct if the response is a palindrome of all the gold's letters; any such palindrome counts.
 
     The rule of `palindrome_generation` in reasoning-gym (https://github.com/open-thought/reasoning-gym).
     """
@@ -169,7 +169,7 @@ def _countdown(gold: str, response: str, extracted: bool) -> Verdict:
     """Correct if an expression reaches a target from given numbers, each used at most once; the arithmetic is exact.
 
     The gold `3 5 8 : 24` means "24 from 3, 5 and 8". A response is an infix expression of numbers, `+ - * /` and
-    parentheses; a fraction on the way is allowed. `= 24` may follow it. Unparsable if it is not an expression.
+    parentheses; intermediate fractions are allowed. `= 24` may follow it. Unparsable if it is not an expression.
 
     Raises:
         ValueError: the gold has no numbers or no target.

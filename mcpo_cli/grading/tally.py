@@ -17,7 +17,7 @@ def check(
     Args:
         statuses: number of verdicts by status. example: the detail of an `infra_error`, for the message.
         data: partial results to attach to the error.
-        function: whether a user's function may have failed, whose first error is one too many.
+        function: True if a user's function may have failed, whose first error already raises.
 
     Raises:
         RunFailed: too many gradings failed for reasons other than the answers.

@@ -10,8 +10,8 @@ each `{"id", "gold", "response", "extracted"}`; a child that has used much memor
 begins with a line break, so that a line cut off by a kill does not corrupt the next; lines that are not JSON are
 skipped.
 
-Where the grader `evaluates` (see `Grader`), the child forks again for each answer, so that any effect of an answer
-on its process ends with the fork. Child and forks are one process group, which is killed as a whole.
+If the grader `evaluates` (see `Grader`), the child forks again for each answer, so that any effect of an answer on its
+process ends with it. Child and forks are one process group, which is killed as a whole.
 """
 
 import gc
@@ -37,9 +37,9 @@ MIB = 2**20
 DIGITS = 100_000
 """Most digits of an integer converted from or to text: the time is quadratic."""
 ROOM_MIB = 128
-"""Least memory for grading, beyond what the loaded libraries take."""
+"""Minimum memory for grading, in addition to the memory of the loaded libraries."""
 DESCRIPTORS = 256
-"""More than a worker has files open: it begins with three."""
+"""More than the number of open files of a worker, which starts with three."""
 OUT_OF_MEMORY = Verdict("timeout", detail="memory")
 WARM_UP = (
     *(r"\frac{1}{2}", r"-3\sqrt{2}", r"x^2+2x+1", r"x(3x-2)", r"\frac{x+1}{2y}", r"(1,2)", r"[0,\infty)", r"\{1,2\}"),
@@ -85,7 +85,7 @@ def _outcome(judge: Callable[[], Verdict]) -> Verdict:
 
 
 def _forked(judge: Callable[[], Verdict]) -> Verdict:
-    """The verdict of `judge` in a fork that has neither requests nor replies. Raises ChildProcessError if it dies."""
+    """The verdict of `judge` in a fork without requests and replies. Raises ChildProcessError if it dies."""
     reading, writing = os.pipe()
     fork = os.fork()
     if fork == 0:
@@ -153,7 +153,7 @@ def supervise(grader: Grader, replies: BinaryIO, limit: int) -> None:
         os.close(held)
         gone = not _outlives(child, watch, caller)
         with suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)  # a fork that the child left behind
+            os.killpg(child, signal.SIGKILL)  # a fork that survived the child
         os.waitpid(child, 0)
         os.close(watch)
 
@@ -177,7 +177,7 @@ def main() -> None:
     """Load the grader named on the command line and serve requests."""
     where, memory_mib = sys.argv[1], int(sys.argv[2])
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints is not part of the protocol
+    os.dup2(2, 1)  # keeps the output of libraries out of the protocol
     logging.disable()
     warnings.simplefilter("ignore")
     sys.set_int_max_str_digits(DIGITS)

@@ -25,10 +25,10 @@ class Unusable(Exception):
 
 
 def entries(name: str, config: dict[str, Any], count: int) -> list[dict[str, Any]]:
-    """At most `count` entries with different questions, as they are after a round trip through JSON.
+    """At most `count` entries with different questions, in the form that they have after a round trip through JSON.
 
     Raises:
-        Unusable: no such set or option, or a verifier that gives no verdicts.
+        Unusable: unknown set or option, or a verifier without verdicts.
     """
     from reasoning_gym.factory import DATASETS, create_dataset
 
@@ -40,7 +40,7 @@ def entries(name: str, config: dict[str, Any], count: int) -> list[dict[str, Any
             raise Unusable(f"unknown option '{key}': {nearest(key, known)}")
     try:
         drawn = create_dataset(name, seed=SEED, size=ATTEMPTS * count, **config)
-    except (AssertionError, TypeError, ValueError) as error:  # what its validation raises
+    except (AssertionError, TypeError, ValueError) as error:  # the errors of its validation
         raise Unusable(f"reasoning-gym refuses {config}: {error}") from error
     different: dict[str, dict[str, Any]] = {}
     for i in range(ATTEMPTS * count):
@@ -62,7 +62,7 @@ def main() -> None:
     """Answer the request on standard input."""
     request = json.load(sys.stdin)
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what the package prints is not part of the answer
+    os.dup2(2, 1)  # keeps the package's output out of the answer
     try:
         found: list[dict[str, Any]] | str = entries(request["set"], request["config"], request["count"])
     except Unusable as why:

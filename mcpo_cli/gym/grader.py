@@ -1,11 +1,11 @@
-"""Judges by the verifiers of reasoning-gym (https://github.com/open-thought/reasoning-gym), one for each set.
+"""The verifiers of reasoning-gym (https://github.com/open-thought/reasoning-gym), one per set of problems.
 
-The gold is `{"set", "config", "entry"}` as JSON: the entry has question, answer and what else its verifier needs. Many
-verifiers score partly correct answers; only the full score of 1 is correct here. The answer is what the response marks
-(see `extract.py`), else the whole response, as with `exact`.
+The gold is `{"set", "config", "entry"}` as JSON: the entry has the question, the answer and the verifier's other data.
+Many verifiers score partly correct answers; only the full score of 1 is correct here. The answer is the text that the
+response marks (see `extract.py`), otherwise the whole response, as with `exact`.
 
-Some verifiers evaluate the answer as Python: `guard.py` says what may reach them, and each answer is judged in a
-separate fork. A fork takes some 7 ms of CPU time, so the other verifiers, which only read the answer, run in place.
+Some verifiers evaluate the answer as Python: `guard.py` limits the texts that reach them, and each answer is judged in
+its own fork. That takes about 7 ms of CPU time, so the others, which only read the answer, are called in place.
 """
 
 import json
@@ -32,7 +32,7 @@ def version() -> str:
 
 
 def evaluates(gold: str) -> bool:
-    """True if the problem's verifier evaluates Python; the verifier is made here, before the fork that uses it."""
+    """True if the problem's verifier evaluates as Python; the verifier is made here, before the fork that uses it."""
     problem = json.loads(gold)
     if problem["set"] not in guard.GUARDS:
         return False

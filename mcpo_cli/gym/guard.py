@@ -1,7 +1,7 @@
 """Texts that may reach a verifier of reasoning-gym which evaluates them as Python (`eval`, sympy's `parse_expr`).
 
-Such a verifier would run a response as a program. So each of its texts must consist of the few words that its set
-needs. These cannot spell an attribute, a string, an index, a keyword or a name that is not listed. They can still spell
+Such a verifier would run a response as a program. So each text is refused unless it consists of the few words that its
+set needs: these cannot form an attribute, text, index or keyword, or a name that is not listed. They can still form
 endless arithmetic (`9**9**9`), which the pool's limits of time and memory stop.
 
 `tests/unit/test_guard.py` finds every set whose verifier evaluates, and fails if one is missing here.
@@ -14,7 +14,7 @@ from typing import Any
 
 _NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+"
 _SPACE = r"[ \t\r\n]"
-_SYMBOL = r"[A-MPRT-Za-z][0-9]?"  # one letter, but for sympy's N, O, Q and S, which are not symbols
+_SYMBOL = r"[A-MPRT-Za-z][0-9]?"  # one letter except sympy's N, O, Q and S, which are not symbols
 _FUNCTIONS = (
     *("sin", "cos", "tan", "cot", "sec", "csc", "asin", "acos", "atan", "acot"),
     *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp", "log", "ln", "sqrt", "abs", "Abs", "pi"),
@@ -29,7 +29,7 @@ class Guard:
     longest: int
     """Most characters of a text."""
     evaluated: tuple[str, ...]
-    """The texts that the verifier evaluates: `response`, the problem's `answer`, or a field of its metadata."""
+    """The texts that the verifier evaluates: `response`, the problem's `answer`, or fields of its metadata."""
 
     def objection(self, text: str) -> str:
         """The reason why `text` must not be evaluated; empty if it may."""
@@ -67,7 +67,7 @@ GUARDS: Mapping[str, Guard] = {
     "spiral_matrix": _characters("-0-9"),
     "n_queens": _characters("Q_"),
     "string_insertion": _characters("A-Z"),
-    # These two evaluate their problem, which may come from somebody else's file.
+    # These two evaluate their problem, which may come from another person's file.
     "bitwise_arithmetic": _characters("-+*()<>&|^~0-9a-fA-Fx", "problem"),
     "number_sorting": _characters(r"\[\]',.+\-0-9eE", "answer"),
 }

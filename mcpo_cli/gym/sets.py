@@ -1,11 +1,11 @@
 """Data sets that the package reasoning-gym generates (https://github.com/open-thought/reasoning-gym): no download.
 
-`reasoning_gym:NAME` is a training set, `reasoning_gym:NAME:held_out` the benchmark that is held out of it. Both come
-from the same draws, in which equal questions count once; the text of a question alone decides which of the two has it,
-so they share none. A problem's gold is what its verifier needs (`grader.py`), not an answer.
+`reasoning_gym:NAME` is a training set, `reasoning_gym:NAME:held_out` the benchmark of the problems held out of it. Both
+come from the same draws, in which equal questions count once; only the text of a question decides which of them has
+it, so they do not overlap. A problem's gold is the data for its verifier (`grader.py`), not an answer.
 
-Drawing happens in a separate process (`draws.py`): some sets depend on the order in which Python's sets are read,
-and the package takes seconds to import. Draws are kept in MCPO_HOME/cache/reasoning-gym.
+Drawing happens in a separate process (`draws.py`): some sets depend on the order in which Python's sets are read, and
+the package takes seconds to import. Draws are kept in MCPO_HOME/cache/reasoning-gym.
 """
 
 import hashlib
@@ -39,14 +39,14 @@ EVALUATED = 200
 
 
 def role(name: str) -> Role | None:
-    """The role of a set called `name`; None if the name is of another kind."""
+    """The role of a set called `name`; None if the name is not one of reasoning-gym's."""
     if not name.removeprefix(PREFIX).removesuffix(SUFFIX).isidentifier() or not name.startswith(PREFIX):
         return None
     return "benchmark" if name.endswith(SUFFIX) else "train"
 
 
 def declared(name: str) -> Dataset | None:
-    """The declaration of the set `name`; None for another kind of name. Drawing it shows whether the package has it."""
+    """The declaration of the set `name`; None for other names. Only drawing checks that the package has it."""
     kind, own = role(name), _own(name)
     if kind is None:
         return None
@@ -86,7 +86,7 @@ def drawn(name: str, config: Sequence[str] = (), count: int = DRAWS) -> list[Pro
 
 
 def answer(problem: Problem) -> str | None:
-    """The answer that reasoning-gym gives with a problem; None where it only verifies."""
+    """The answer that reasoning-gym gives with a problem; None if it only verifies."""
     found: str | None = json.loads(problem.gold)["entry"]["answer"]
     return found
 
@@ -147,7 +147,7 @@ def _draws(own: str, config: tuple[str, ...], count: int) -> list[dict[str, Any]
 
 
 def _entries(kept: Path) -> list[dict[str, Any]]:
-    """The content of a file of draws, after its first line, the checksum. Raises ValueError if it is damaged."""
+    """The entries in a file of draws, whose first line is the checksum of the rest. ValueError if it is damaged."""
     said, _, drawn = kept.read_text(encoding="utf-8").partition("\n")
     if said != _checksum(drawn):
         raise ValueError(f"{kept} is damaged")

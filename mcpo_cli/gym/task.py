@@ -1,8 +1,8 @@
 """A set of reasoning-gym, judged by the set's own verifier: character by character, or in the set's own words.
 
 `task.form=characters` is for models built from scratch: one token per character, answered at once. The prompt is the
-question after as many blanks as make all prompts one length. Demonstrations are the answers that reasoning-gym gives. A
-problem is left out if it is too long, or has a character that is not printable ASCII.
+question, padded with blanks in front to the length of all prompts. Demonstrations are the answers that reasoning-gym
+gives. A problem is left out if it is too long, or has a character that is not printable ASCII.
 
 `task.form=words` is for existing models: the prompt is the question as it is, and only the tokenizer limits its length.
 Worked examples are the first problems of the set that are not held out; training leaves these out.
@@ -118,7 +118,7 @@ class Gym(TextTask, ClosedTask):
         return PROMPT_TOKENS if self.in_words else self.prompt_length
 
     def tier_of(self, prompt: str) -> str:
-        """See `Task`; there is one."""
+        """See `Task`; the only tier."""
         return self.tier_names[0]
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
@@ -136,7 +136,7 @@ class Gym(TextTask, ClosedTask):
         return Asked(self, train, tokens) if self.in_words else self
 
     def check(self) -> None:
-        """Draws the problems, unless they have been; raises ConfigError if there are none."""
+        """Draw the problems unless that is done; raises ConfigError without problems."""
         self._problems(held=False)
 
     @property

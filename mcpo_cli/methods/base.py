@@ -2,13 +2,13 @@
 
 A method gets one whole global step (`Step`), returns signals (`Signals`: advantages, rollouts that do not count, its
 own columns), and turns each part of a mini-batch (`TokenBatch`) into a loss of named terms (`TokenLoss`). It marks the
-rollouts that have a gradient, and may report metrics. `AdvancedMethod` adds what few methods need; `group_relative.py`
-holds what GRPO and its relatives share.
+rollouts that have a gradient, and may report metrics. `AdvancedMethod` adds hooks that few methods need;
+`group_relative.py` has the shared code of GRPO and its relatives.
 
 Shape suffixes: P prompts, G rollouts of a prompt, B sequences (rollouts in a row), T response tokens. A `_PGT` or `_BT`
 tensor is padded on the right with zeros; the mask says which tokens are real.
 
-This module never imports torch at run time: the math uses tensor methods only, so that planning and configuration stay
+This module does not import torch at run time: the math uses tensor methods, so that planning and configuration stay
 light and any backend with tensors can call it.
 """
 
@@ -52,7 +52,7 @@ class Training(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """A whole global step after dynamic sampling, without gradients. Inputs that were not requested are None."""
+    """One whole global step after dynamic sampling, without gradients. Fields that a method does not need are None."""
 
     reward_PG: Tensor
     """Rewards, shaped or not."""
@@ -105,7 +105,7 @@ class Signals:
     has_gradient_PG: Tensor
     """bool. Rollouts whose loss may have a gradient; a backend may leave the others out of every pass."""
     counts_PG: Tensor | None = None
-    """bool. Rollouts that count in the totals of `MiniBatch`; None is all."""
+    """bool. Rollouts that count in the totals of `MiniBatch`; None for all."""
     columns: Mapping[str, Tensor] = field(default_factory=dict)
     """PG or PGT, by the names that `Method.columns` declares; they reach `TokenBatch.columns` unchanged."""
 
@@ -181,7 +181,7 @@ class TokenBatch:
     logp_previous_BT: Tensor | None = None
     """Under the policy before the last optimizer step. Need: `previous_policy`."""
     logp_reference_BT: Tensor | None = None
-    """Under the reference policy: the base policy, or a later one that `Method.moves_reference` chose. Need:
+    """Under the reference policy: the base policy, or the policy that `Method.moves_reference` put in its place. Need:
     `reference_policy`."""
     entropy_BT: Tensor | None = None
     """Entropy of the policy that is trained where each token was drawn, nats, without a gradient; 0 on padding.
@@ -264,7 +264,7 @@ class Report:
     """Measurements of a method on a `TokenBatch`. A sequence without gradient adds 0 to every numerator."""
 
     sums: Mapping[str, Quotient] = field(default_factory=dict)
-    """Metrics by name (`group/name`); a denominator of 0 marks a count, recorded per mini-batch only."""
+    """Metrics by name (`group/name`); a denominator of 0 marks a count, which is recorded per mini-batch."""
     prompts: Mapping[str, Quotient] = field(default_factory=dict)
     """flag_B and among_B: the metric is the share of prompts with a flagged rollout among those with one in among_B."""
 
@@ -279,11 +279,11 @@ class Method(ABC):
     token_columns: ClassVar[tuple[str, ...]] = ()
     """Names of the PGT columns of `signals`, and of everything that `AdvancedMethod.prepare` returns."""
     token_advantages: ClassVar[bool] = False
-    """True if `Signals.advantage` has one number per token."""
+    """True if each token has its own advantage."""
     stop_gradients: ClassVar[bool] = False
     """True if `token_loss` detaches something on purpose. Finite differences then hold that fixed."""
     binary_rewards: ClassVar[bool] = False
-    """True if the method is defined for rewards 0 and 1 only."""
+    """True if the method is defined only for rewards 0 and 1."""
 
     dynamic_sampling: bool = False
     """Keep only some groups (`keeps`: 0 < p < 1) and sample others in place of the rest (DAPO)."""
@@ -307,12 +307,12 @@ class Method(ABC):
     def uneven_groups(self) -> bool:
         """True if groups of a step may differ in their number of rollouts (`sampler=knapsack`).
 
-        Then a group's signals must depend on that group alone, not on other groups or the state, for any G >= 2.
+        Then a group's signals depend only on that group, not on others or a state, and every G >= 2 is allowed.
         """
         return False
 
     def keeps(self, p: Floats) -> Floats:
-        """True where `dynamic_sampling` keeps a group of accuracy `p`, elementwise: those with 0 < p < 1."""
+        """True if `dynamic_sampling` keeps a group of accuracy `p`, elementwise: those with 0 < p < 1."""
         return (p > 0) & (p < 1)
 
     def moves_reference(self, step: int) -> bool:
@@ -338,7 +338,7 @@ class Method(ABC):
     def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
         """W(p) = mean_j (c_j - p) A_j, the factor of the gradient of p for a group with binary rewards (Eq. 6).
 
-        0 at p = 0 and 1. NaN where the method has no such curve, as when A depends on the whole batch.
+        0 at p = 0 and 1. NaN if the method has no such curve, as when A depends on the whole batch.
 
         Args:
             p: accuracy, a float, an array or a tensor of them.
@@ -371,7 +371,7 @@ class AdvancedMethod(Method):
 
     @property
     def screens(self) -> bool:
-        """True if `has_gradient` decides, before the backward pass, on rollouts without advantage."""
+        """True if `has_gradient` decides, before the backward pass, about rollouts without advantage."""
         return False
 
     def has_gradient(self, batch: TokenBatch) -> Tensor:

@@ -8,7 +8,7 @@ from mcpo_cli import settings
 from mcpo_cli.methods.base import AdvancedMethod, Method, Step
 
 DECIDES = ("advantages", "divisor", "signals")
-"""The members that decide a method's advantages: overriding one of them makes an inherited `query_weight` untrue."""
+"""Functions that decide a method's advantages: overriding one of them makes an inherited `query_weight` incorrect."""
 TOLERANCE = 1e-9
 
 
@@ -23,7 +23,7 @@ def summary(method: type[Method]) -> str:
 
 
 def backends(method: Method) -> dict[str, str]:
-    """Each backend with its requirement on this method, or its refusal; empty if it has neither."""
+    """Each backend with its requirements on this method."""
     if "collision" in method.needs:
         return {"local": "", "verl": "refused: it does not pass on squared probabilities"}
     if "greedy_reward" in method.needs:
@@ -45,7 +45,7 @@ def curve(method: Method, rollouts: int) -> list[tuple[float, float]]:
 
 
 def _is_outdated(method: type[Method]) -> bool:
-    """True if the advantages are overridden below the class that defines `query_weight`."""
+    """True if a subclass of the class that defines `query_weight` decides the advantages."""
 
     def depth(name: str) -> int:
         return next((level for level, one in enumerate(method.__mro__) if name in vars(one)), len(method.__mro__))

@@ -103,7 +103,7 @@ class GroupRelative(PolicyGradient):
         return p_P1 * 0 + 1
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
-        """`advantages`; rollouts have a gradient where theirs is not 0."""
+        """The signals of `advantages`; rollouts whose advantage is not 0 have a gradient."""
         advantage_PG = self.advantages(step.reward_PG, step.correct_PG)
         return Signals.of(advantage_PG), state
 

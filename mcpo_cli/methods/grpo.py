@@ -75,7 +75,7 @@ class Gspo(Clipped, Normalized):
         return batch.mean_B(batch.log_ratio_BT)[:, None].expand_as(batch.log_ratio_BT)
 
     def report(self, batch: TokenBatch) -> Report:
-        """Clip shares of sequences, not of tokens; the divergence is that of tokens."""
+        """Clip shares of sequences, not of tokens; the divergence is over tokens."""
         log_ratio_B, advantage_B = batch.mean_B(batch.log_ratio_BT), batch.advantage_BT[:, 0]
         shares = clip_shares(self.bounds(batch), log_ratio_B, advantage_B, batch.has_advantage_B)
         return Report({**super().report(batch).sums, **shares})

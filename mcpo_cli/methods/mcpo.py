@@ -98,7 +98,7 @@ class Mcpo(Clipped, Normalized, AdvancedMethod):
         return self.penalises_drift
 
     def scale(self, p: Floats) -> Floats:
-        """Eq. 13: 1 for p <= 0.5, else 2 sqrt(p(1 - p))."""
+        """Eq. 13: 1 for p <= 0.5, otherwise 2 sqrt(p(1 - p))."""
         if not self.reweight:
             return super().scale(p)
         return 1 + (p > 0.5) * (2 * (p * (1 - p)) ** 0.5 - 1)
@@ -153,7 +153,7 @@ class Mcpo(Clipped, Normalized, AdvancedMethod):
 
     def _histogram(self, batch: TokenBatch) -> dict[str, tuple[Tensor, Tensor]]:
         d_N = self._drift(batch)[batch.mask_BT & batch.columns["mastered"].bool()[:, None]]
-        # A value on an edge belongs to the inner bin, as the hinge is 0 at the budget itself.
+        # A value on an edge belongs to the inner bin, because the hinge is 0 for a token exactly at the budget.
         beyond_N = (d_N.abs()[:, None] > d_N.new_tensor(DRIFT_EDGES) * self.budget(batch)).sum(-1)
         bin_N = beyond_N * d_N.sign().long() + len(DRIFT_EDGES)
         count = bin_N.bincount(minlength=2 * len(DRIFT_EDGES) + 1)

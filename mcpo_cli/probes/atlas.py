@@ -42,16 +42,16 @@ def conditions() -> list[Condition]:
 
 
 def fitting(method: Method, train: Train, rollouts: int) -> int | None:
-    """`rollouts`, or one more where the method refuses that number, as its pivot; None where it refuses both."""
+    """`rollouts`, or one more if the method refuses that number (it may need a pivot); None if it refuses both."""
     plain = dataclasses.replace(train, overlong_cache=0)
     options = (rollouts, rollouts + 1)
     return next((G for G in options if not any(method.contradictions(dataclasses.replace(plain, rollouts=G)))), None)
 
 
 def row(method: Method, train: Train, condition: Condition, effort: float = 1.0) -> dict[str, Any] | None:
-    """The measures (see `Moments.measures`) under a condition; None where the method has no groups of that size.
+    """The measures (see `Moments.measures`) under a condition; None if the method has no groups of that size.
 
-    `batches` is the number that was drawn; 0 where the moments were counted, which leaves no error.
+    `batches` is the number that was drawn; 0 if the moments were counted, which is exact.
 
     Args:
         effort: multiplies the number of batches.
@@ -99,7 +99,7 @@ PROBE = Probe(
     needs=(),
     shows=("rollouts", "cosine_mean", "noise", "cosine", "cosine_mean_stale", "cosine_stale"),
     measure=_atlas,
-    # Penalties on length are not part of accuracy. The number is odd because some methods have a pivot.
+    # Penalties on length are not part of accuracy; an odd number of rollouts, as some methods have a pivot.
     settings=("train.overlong_cache=0", "train.rollouts=17"),
     every="method",
 )

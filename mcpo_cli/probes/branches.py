@@ -1,7 +1,7 @@
 """Measures the branch points of a trunk run, each once, and returns the measurements as rows for analysis.
 
-`runs/<trunk>/branches/step_<s>_<key>/` holds one point: its attempts, as a run's folder does. A killed
-measurement starts again from the same state; a finished one is never repeated.
+`runs/<trunk>/branches/step_<s>_<key>/` holds one point: its attempts, as a run's folder does. A killed measurement is
+repeated from the same state; a completed one never is.
 """
 
 from collections import defaultdict
@@ -56,11 +56,11 @@ def measure(trunk: Trunk, run_dir: Path, step: int) -> None:
 
 
 def rows(trunk: Trunk, run_dir: Path) -> Iterator[dict[str, Any]]:
-    """One row per point, arm, cohort and tier: means over prompts, and the columns that identify the trunk run.
+    """One row per point, arm, cohort and tier: means over prompts, with the settings that name the trunk run.
 
     Columns: run_id, model, base_seed, seed, step, arm, cohort, tier, batch (prompts of the batch), prompts, rollouts,
-    before (accuracy of the rollouts before the step), change (the estimated change of it by the step), error (its
-    standard error over prompts; NaN for one prompt), sampled_change (the same from counts before and after alone),
+    before (accuracy of the rollouts before the step), change (the estimate of its change by the step), error (its
+    standard error over prompts; NaN for one prompt), sampled_change (the same only from counts before and after),
     balance (0 in expectation), drift (mean |difference of log p| per token, nats), resampled (accuracy of other
     rollouts after the step; NaN without).
     """

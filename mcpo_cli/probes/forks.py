@@ -1,8 +1,8 @@
 """The probe of forks: the effect of a fork's change on single prompts and problems.
 
-A fork and the run that it left meet the same prompts and draw their rollouts at the same quantiles (common random
-numbers), as long as neither filters its batch. So the difference of one prompt's accuracy has little noise, and two
-forks that change nothing do not differ at all.
+A fork and its parent run get the same prompts and draw their rollouts at the same quantiles (common random numbers),
+unless one of them filters its batch. So the difference of one prompt's accuracy has little noise, and two forks without
+a change do not differ at all.
 """
 
 from collections.abc import Sequence

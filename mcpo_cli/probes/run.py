@@ -53,7 +53,7 @@ def measure(probe: Probe, cell: PlannedRun, journal: Journal) -> Measured:
 
 
 def without_runs(probe: Probe, asked: Plan, note: Callable[[str], None]) -> list[Measured]:
-    """The findings of a probe that reads no records, one per arm, as seeds change nothing; `note` gets progress."""
+    """The findings of a probe that reads no records, one per arm, as seeds have no effect; `note` gets progress."""
     arms = {cell.arm: cell for cell in reversed(asked.cells)}
     measured = []
     for number, cell in enumerate(reversed(arms.values()), 1):
@@ -73,7 +73,7 @@ def arms(probe: Probe, measured: Sequence[Measured]) -> list[dict[str, Any]]:
 
     Columns: regime, model, arm, seeds, then `x`, `x_low`, `x_high` of each value. Two seeds have no
     bounds. With one seed, they are those of the run's own interval, `x_run_low` and `x_run_high`, if it has one. A
-    value that no run of the arm has is left out; `x_seeds` is the number of runs that have it, where some lack it.
+    value that no run of the arm has is left out; `x_seeds` is the number of runs that have it, if some lack it.
     """
     groups: dict[tuple[str, str, str], list[Measured]] = defaultdict(list)
     for one in measured:
@@ -128,12 +128,12 @@ class Target:
 
 
 def targets(words: Sequence[str], command: str) -> list[Target]:
-    """The runs or checkpoints that `words` name; empty if they name a suite, settings or nothing.
+    """The runs or checkpoints that `words` name; empty if they name a suite or settings, or are empty.
 
     command: the verb that takes the words.
 
     Raises:
-        ConfigError: no such run, or settings given for an existing run.
+        ConfigError: unknown run, or settings given for an existing run.
     """
     if not words or "=" in words[0] or plan.is_suite(words[0]):
         return []
@@ -155,7 +155,7 @@ def _named(word: str) -> tuple[Run, int | None]:
 
 
 def runs(probe: Probe, words: Sequence[str]) -> Plan:
-    """The plan of the runs that `words` ask for: a suite, settings, or nothing.
+    """The plan of the runs that `words` ask for: a suite or settings; without words, those of the probe.
 
     Raises:
         ConfigError: invalid settings.

@@ -85,7 +85,7 @@ def steps(spec: RunSpec, count: int, at: Sequence[int], seed: int) -> list[int]:
     """The global steps to check: `at`, or `count` of all steps that the run trained itself, drawn by `seed`.
 
     Raises:
-        ConfigError: the run has no such step, or took it over from the run that it is forked from.
+        ConfigError: the run does not have the step, or copied it from the run that it is forked from.
     """
     parent, shared = forking.parse(spec.fork) if spec.fork else ("", 0)
     last = spec.train.steps
@@ -108,7 +108,7 @@ def stretches(run: Run, asked: Sequence[int]) -> list[Stretch]:
     """The stretches that contain the steps `asked`, each from the nearest checkpoint before it.
 
     Raises:
-        ConfigError: a fork's state at the fork is gone, so that nothing leads to its steps.
+        ConfigError: a fork's state at the fork is gone, so its steps cannot be trained again.
     """
     kept = backends.get(run.spec.backend).kept(run.folder)
     starts = dict[int, list[int]]()
@@ -176,7 +176,7 @@ def check(run: Run, stretch: Stretch, home: Path, advance: Callable[[], None]) -
 
 
 class _Watch:
-    """Compares the steps that are done since it was called last; true once one differs, which stops the training."""
+    """Compares the steps since its last call; returns True once one differs, which stops the training."""
 
     def __init__(self, run: Run, folder: Path, stretch: Stretch, exactly: bool, advance: Callable[[], None]) -> None:
         self.run, self.folder, self.stretch, self.exactly, self.advance = run, folder, stretch, exactly, advance

@@ -1,1 +1,1 @@
-"""Graded samples of any tool, as sides that can be compared: `mcpo compare lm-eval-folder other-folder`."""
+"""Graded samples of any tool as sides of a comparison: `mcpo compare lm-eval-folder other-folder`."""

@@ -32,7 +32,7 @@ CLAUSES = {
 
 @dataclass(frozen=True)
 class Row:
-    """One published pair, as a file gives it; what it leaves out is taken from the file's own keys."""
+    """One published pair, as a file gives it; the keys of the file replace fields that it leaves out."""
 
     a: Any
     """A number, or a mapping: avg@8, pass@8, ... to numbers (the first is compared), sd, se, seeds, samples."""
@@ -40,15 +40,15 @@ class Row:
     benchmark: str = ""
     model: str = ""
     against: str = ""
-    """What b is, where it is not the same in all rows; rows against one b, in one metric, are averaged."""
+    """Name of b, if rows differ in it; rows against the same b, in the same metric, are averaged."""
     metric: str = ""
     problems: int | None = field(default=None, metadata={"ge": 2})
     samples: int | None = field(default=None, metadata={"ge": 1})
-    """Per problem and run."""
+    """Number of samples per problem and run."""
     seeds: int | None = field(default=None, metadata={"ge": 1})
-    """Training runs behind each number."""
+    """Number of training runs behind each number."""
     paired: bool | None = None
-    """Whether both answered the same problems; by default they did."""
+    """True if both answered the same problems, which is the default."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class Document:
     margin: float | None = field(default=None, metadata={"gt": 0})
     """The largest difference that does not matter, in the unit of the numbers."""
     percent: bool | None = None
-    """Whether numbers are in percent; without it they are where one is above 1."""
+    """True if numbers are in percent; by default they are if one is above 1."""
     digits: int | None = field(default=None, metadata={"ge": 0})
-    """Printed decimals of the numbers; without it, those of the number with the most."""
+    """Printed decimals of the numbers; by default those of the number with the most."""
     assume: Assumed = field(default_factory=Assumed)
 
 
@@ -81,11 +81,11 @@ class Metric:
 
     @property
     def of_samples(self) -> bool:
-        """Whether it is the mean over all samples."""
+        """True if it is the mean over all samples."""
         return self.kind == "avg" or self.k == 1
 
     def sets(self, samples: int) -> float:
-        """Its values that the samples of a problem give: each for itself, or disjoint sets of k."""
+        """Number of its values from the samples of a problem: one per sample, or per disjoint set of k."""
         return samples if self.of_samples else max(1.0, samples / self.k)
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Number:
-    """A published number with what is said of it; all in shares."""
+    """A published number with the facts stated on it; all in shares."""
 
     value: float
     second: tuple[Metric, float] | None
@@ -121,7 +121,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Claim:
-    """Everything that was published and is assumed."""
+    """All published numbers and all assumptions."""
 
     title: str
     names: tuple[str, str]
@@ -129,7 +129,7 @@ class Claim:
     unit: float
     """The last printed digit of the numbers, in shares."""
     percent: bool
-    """Whether the numbers were in percent."""
+    """True if the numbers were in percent."""
     margin: float | None
     assumed: Assumed
 
@@ -143,7 +143,7 @@ def read(what: str) -> Claim:
     if what.endswith((".yaml", ".yml")):
         path = named(what)
         if not path.is_file():
-            raise ConfigError(f"there is no file {path}", fix=EXAMPLE, code="not_found")
+            raise ConfigError(f"there is no file {path}", fix=f"ls {path.parent}", code="not_found")
         from mcpo_cli.config.reading import read_yaml
 
         return claim(_stated(read_yaml(path), what), what)
@@ -173,7 +173,7 @@ def _document(line: str) -> Document:
 
 
 def _stated(said: Mapping[str, Any], where: str) -> Document:
-    """The document of what is `said`; its numbers are facts, so the nearest valid number corrects none of them."""
+    """The document of the statements in `said`; its numbers are facts, so errors suggest no other number."""
     try:
         return convert(Document, said, "")
     except ConfigError as error:
@@ -191,7 +191,8 @@ def _clauses(clause: str) -> Iterator[tuple[str, Any]]:
         name, found = next(((name, hit) for name, form in CLAUSES.items() if (hit := form.match(rest))), ("", None))
         if found is None:
             known = ", ".join(name for name in CLAUSES if name != "numbers")
-            raise ConfigError(f"'{rest}' is not understood: the scores are A vs B, other clauses {known}", fix=EXAMPLE)
+            why = f"'{rest}' is not understood: write two scores as A vs B, and clauses of {known}"
+            raise ConfigError(why, fix=EXAMPLE)
         groups = found.groups()
         match name:
             case "paired":
@@ -214,7 +215,7 @@ def claim(document: Document, where: str) -> Claim:
         ConfigError: a number is missing or invalid, or two of them contradict each other.
     """
     if not document.rows:
-        raise ConfigError(f"{where}: rows is empty", fix=EXAMPLE)
+        raise ConfigError(f"{where}: rows is empty", fix="rows: [{problems: 30, samples: 32, a: 54.2, b: 51.7}]")
     _check_assumed(document.assume)
     scores = [list(_scores(side)) for row in document.rows for side in (row.a, row.b)]
     values = [value for side in scores for _, value in side]

@@ -16,13 +16,13 @@ from mcpo_cli.statistics.crossed import Estimate
 from mcpo_cli.statistics.power import ALPHA, noncentrality
 
 ALL = "all benchmarks"
-"""Name of the mean over benchmarks, which count alike."""
+"""Name of the mean over benchmarks, which have equal weights."""
 SHOWN = 50
-"""Most problems of a pair of sides and a benchmark whose responses are given, those that changed most."""
+"""Most problems per pair of sides and benchmark whose responses are given, those that changed most."""
 LONGEST = 4000
 """Most characters of a text; a longer one loses its middle, as answers are at the end."""
 OF_PROBLEM = ("prompt", "gold")
-"""Texts of a problem; the others are of a response, one for each side."""
+"""Texts of a problem; all others are texts of a response, one for each side."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Question:
     level: float = ALPHA
     """Largest adjusted p-value that decides."""
     look: tuple[int, int] | None = None
-    """(i, n): this is look i of n at growing data, declared before the first. The level of that look decides in the
-    place of `level` (`statistics.sequential`), and intervals widen to it: they hold over all looks together."""
+    """(i, n): this is look i of n at growing data, declared before the first. The level of that look decides in place
+    of `level` (`statistics.sequential`), and intervals widen to it, so that they hold over all looks together."""
 
     @property
     def decides(self) -> float:
@@ -63,8 +63,8 @@ class Comparison:
     arms: pd.DataFrame
     """One row per benchmark, metric (with its k) and side: mean, low, high, problems, seeds, samples."""
     differences: pd.DataFrame
-    """One row per benchmark, metric and other side: the means of both, difference, low, high, p-values, verdict, what
-    the design can find."""
+    """One row per benchmark, metric and other side: the means of both, difference, low, high, p-values, verdict, and
+    the difference that the design can find."""
     sources: pd.DataFrame
     """One row per difference and source of variance: sd and its share of the variance of the difference."""
     flips: pd.DataFrame
@@ -75,7 +75,7 @@ class Comparison:
     level: float
     """Largest adjusted p-value that decided; intervals of differences cover 1 minus it."""
     warnings: tuple[str, ...]
-    """Each in a sentence: how the sides differ besides their scores, and what was left out."""
+    """Sentences on differences of the sides besides their scores, and on data that were left out."""
 
     def __repr__(self) -> str:
         return "\n".join(verdicts.sentences(self.differences, self.baseline))
@@ -85,8 +85,8 @@ def compare(sides: Sequence[Side], question: Question) -> Comparison:
     """Compare every side with the baseline on every benchmark that both have.
 
     Raises:
-        ConfigError: fewer than two sides, two of one name, no such baseline, nothing that two sides share, pass@k or
-            maj@k of more samples than there are, maj@k without answers, or a look outside 1..n.
+        ConfigError: fewer than two sides, two sides of one name, no such baseline, no problem that two sides share,
+            pass@k or maj@k of more samples than exist, maj@k without answers, or a look outside 1..n.
     """
     if question.look and not 1 <= question.look[0] <= question.look[1]:
         raise ConfigError(f"look {question.look[0]} of {question.look[1]}: a look lies in 1..n", code="out_of_bounds")
@@ -227,7 +227,7 @@ def _means(side: Side, question: Question) -> Iterator[dict[str, object]]:
 def _row(pair: Pair, metric: Metric, found: Estimate, question: Question) -> dict[str, object]:
     sources = pair.sources(found)
     design = found.problems, min(found.seeds), pair.samples
-    # Of pass@k and maj@k, the variance of a sample is not that of a response: what to buy is not said.
+    # For pass@k and maj@k the variance of a sample is not that of a response, so no needed numbers are given.
     effect = question.margin or abs(found.test.mean)
     mean, baseline_mean = pair.means(metric)
     needed = sources.needed(effect, *design) if metric == MEAN and found.test.error > stats.ROUNDING else {}
@@ -265,7 +265,7 @@ def _tested(benchmark: str, arm: str, metric: Metric, found: Estimate, question:
 
 
 def _over_all(arm: str, pairs: Sequence[Pair], metric: Metric, question: Question) -> Iterator[dict[str, object]]:
-    """The mean difference over the benchmarks, where there are several with the same seeds."""
+    """The mean difference over the benchmarks, if there are several with the same seeds."""
     own = [pair for pair in pairs if pair.arm == arm]
     seeds = {(pair.one.seeds, pair.other.seeds) for pair in own}
     if len(own) < 2 or len(seeds) > 1:
@@ -304,7 +304,7 @@ def _source_rows(pair: Pair, found: Estimate) -> Iterator[dict[str, object]]:
 
 
 def _powers(side: Side) -> tuple[int, ...]:
-    """1, 2, 4, ... samples, for the curves of pass@k; nothing where a curve would be one point."""
+    """1, 2, 4, ... samples, for the curves of pass@k; empty if a curve would be one point."""
     scores = [side.scores(name) for name in side.benchmarks]
     most = max((int(one.samples_SP.max()) for one in scores if one.binary), default=1)
     return tuple(2**power for power in range(most.bit_length())) if most > 1 else ()
@@ -336,8 +336,8 @@ def largest_flips(flips: pd.DataFrame, most: int) -> pd.DataFrame:
 def with_texts(flips: pd.DataFrame, side: Side, baseline: Side) -> pd.DataFrame:
     """Add the columns `results.log.TEXTS` of the logs to the first SHOWN flips: of one benchmark, largest first.
 
-    Of the side that scores more on a problem it is the first of its best samples, of the other the first of its worst:
-    what separates them. Texts of `baseline` are in columns that begin with its word: `baseline_response`.
+    The side with the higher score on a problem gives the first of its best samples, the other the first of its worst,
+    to show the difference. Columns of texts of `baseline` begin with that word: `baseline_response`.
     """
     shown = flips.head(SHOWN)
     if shown.empty:

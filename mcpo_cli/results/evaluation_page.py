@@ -26,7 +26,7 @@ FILTERS = {"all": "all", "some": "some correct, some not", "none": "none correct
 
 
 def write(folder: Path, results: Results) -> Path:
-    """Write `report.html` and `report.md` beside the grading `results` of the evaluation in `folder`.
+    """Write `report.html` and `report.md` next to the grading `results` of the evaluation in `folder`.
 
     Returns:
         The path of `report.html`.
@@ -50,8 +50,8 @@ def write(folder: Path, results: Results) -> Path:
 def grid(results: Results, rows: Mapping[str, Sequence[GradeRow]]) -> Grid:
     """One row per benchmark and metric.
 
-    The standard error of pass@1 is over problems: the deviation of their shares of correct samples, by the square root
-    of their number, which lm-evaluation-harness prints as well. The other metrics have none.
+    The standard error of pass@1 is over problems: the deviation of their shares of correct samples, over the square
+    root of their number, as lm-evaluation-harness prints it. The other metrics have none.
     """
     shots = "in the prompt" if results["protocol"].get("tasks") else "0"
     lines = []
@@ -72,7 +72,7 @@ def standard_error(rows: Sequence[GradeRow]) -> float:
 
 
 def _problems(folder: Path, benchmark: str, rows: Sequence[GradeRow]) -> Iterator[dict[str, Any]]:
-    """The first problems with what was answered: equal responses once, with their number."""
+    """The first problems with their responses: equal ones once, with their number."""
     samples = Samples(folder / "samples" / benchmark)
     for row in rows[:PROBLEMS]:
         if (drawn := samples.read(row["problem"])) is None:

@@ -19,13 +19,13 @@ ROW = 0.24
 WIDE = 5.5
 """Width of the text of a paper in inches."""
 APART = 0.05
-"""Distance of two sides' points along log2 k, so that their intervals do not hide each other."""
+"""Distance between two sides' points along log2 k, so that their intervals do not hide each other."""
 MOST_PANELS = 12
 """Most benchmarks whose curves are drawn: the first ones."""
 
 
 def forest(found: Comparison, margin: float | None = None) -> Figure:
-    """A line for each difference: its value, interval and verdict; a band of the margin, if there is one."""
+    """One line per difference: its value, interval and verdict; and a band for the margin, if there is one."""
     rows = found.differences[found.differences["metric"] == found.differences["metric"].iloc[0]]
     arms = list(rows["arm"].unique())
     looks = _looks([found.baseline, *arms])
@@ -56,7 +56,7 @@ def forest(found: Comparison, margin: float | None = None) -> Figure:
 
 
 def curves(found: Comparison) -> Figure | None:
-    """pass@k against k with 95 % intervals, a panel for each benchmark; None where all have one sample."""
+    """pass@k against k with 95 % intervals, one panel per benchmark; None if all have one sample."""
     rows = found.curves
     if rows.empty or rows["k"].max() == 1:
         return None

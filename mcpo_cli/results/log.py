@@ -41,7 +41,7 @@ class Log:
     facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By benchmark: the settings of its samples that the log states (grader, temperature, template, ...)."""
     model: str = ""
-    """The model or arm that made them, where the log names it. Sides differ in it, so it is no fact."""
+    """The model or arm that made them, if the log names it. It is not a fact, because sides differ in it."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,17 @@ class Scores:
     seeds: tuple[str, ...]
     problems: tuple[str, ...]
     samples_SP: Ints
-    """Number of samples of each cell; 0 where it is missing."""
+    """Number of samples of each cell; 0 if it is missing."""
     sum_SP: Floats
-    """Sum of the scores of a cell: the number of correct samples where scores are 0 or 1."""
+    """Sum of the scores of a cell: the number of correct samples if scores are 0 or 1."""
     square_SP: Floats
     """Sum of their squares."""
     majority: Mapping[int, Floats] = field(default_factory=dict)
-    """maj@k of each cell by k, where it was asked for (`pairs.majority`)."""
+    """maj@k of each cell by k, if asked for (`pairs.majority`)."""
 
     @cached_property
     def score_SP(self) -> Floats:
-        """Mean score of each cell; NaN where it is missing."""
+        """Mean score of each cell; NaN if it is missing."""
         return np.where(self.samples_SP > 0, self.sum_SP / np.maximum(self.samples_SP, 1), np.nan)
 
     @property
@@ -72,11 +72,11 @@ class Scores:
 
     @property
     def binary(self) -> bool:
-        """Whether every score is 0 or 1."""
+        """True if every score is 0 or 1."""
         return bool(np.allclose(self.sum_SP, self.square_SP))
 
     def only(self, problems: Sequence[str]) -> "Scores":
-        """The same of some problems, in the order given."""
+        """The scores of some problems, in the order given."""
         index = {problem: at for at, problem in enumerate(self.problems)}
         at_P = [index[problem] for problem in problems]
         return replace(
@@ -172,13 +172,13 @@ def _labels(logs: Sequence[Log]) -> Iterator[str]:
         return iter(["0"])
     start = _shared(paths)
     end = _shared([path[len(start) :][::-1] for path in paths])[::-1]
-    # A number is not cut in two: s10 and s11 are 10 and 11, not 0 and 1.
+    # Numbers are kept whole: s10 and s11 are 10 and 11, not 0 and 1.
     first, last = len(start.rstrip("0123456789")), len(end.lstrip("0123456789"))
     return (path[first : len(path) - last] or "0" for path in paths)
 
 
 def _shared(texts: Sequence[str]) -> str:
-    """The longest beginning that all texts share."""
+    """The longest common prefix of all texts."""
     columns = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
     return "".join(letters[0] for letters in columns)
 
@@ -186,11 +186,11 @@ def _shared(texts: Sequence[str]) -> str:
 def checked(
     path: Path, samples: pd.DataFrame, facts: Mapping[str, Mapping[str, str]] | None = None, model: str = ""
 ) -> Log:
-    """A log whose samples have what a comparison needs.
+    """The log, after checking that its samples have the data that a comparison needs.
 
     Raises:
-        ConfigError: there are no samples, a column is missing, a sample has no name or that of another, the name of a
-            benchmark or the model cannot be shown, or a score is not a number in 0..1.
+        ConfigError: there are no samples, a column is missing, a sample has no name or the name of another, the name of
+            a benchmark or the model cannot be shown, or a score is not a number in 0..1.
     """
     if lacking := [name for name in NEEDED if name not in samples]:
         raise bad_data(f"{path}: samples need the columns {', '.join(NEEDED)}; {', '.join(lacking)} is missing")
@@ -212,12 +212,12 @@ def checked(
             f"{path}: the score of problem {row['problem']!r} is {row['correct']}, not a number in 0..1",
             fix="choose a score that is 1 for a correct response and 0 for a wrong one (--columns correct=NAME)",
         )
-    # A name is kept once for all of its samples: tables of millions of them are common.
+    # Each name is kept once for all of its samples, because tables with millions of samples are common.
     names = {name: samples[name].astype(str).astype("category") for name in NAMES if name in samples}
     return Log(path, samples.assign(correct=correct.astype(np.float64), **names), facts or {}, model)
 
 
 def check_headings(path: Path, kind: str, names: Iterable[str]) -> None:
-    """Raise ConfigError if a name of a benchmark or model (`kind`) can be no heading."""
+    """Raise ConfigError if a name of a benchmark or model (`kind`) cannot be a heading."""
     if wrong := redaction.unfit_heading(names):
         raise bad_data(f"{path}: the name of a {kind} cannot be shown: {wrong}", fix=redaction.HEADING_FIX)

@@ -1,6 +1,6 @@
 """Writes a comparison into a folder: tables, pictures, and a page that shows all of it.
 
-All texts of models and files are escaped in the page, which loads nothing and reads without JavaScript.
+All texts of models and files are escaped in the page, which loads no other files and needs no JavaScript.
 """
 
 import base64
@@ -23,7 +23,7 @@ DIGITS = "%.10g"
 """Significant digits in CSV files; later ones vary with summation order."""
 STEM = "comparison"
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""Beginnings of formulas of spreadsheets (https://owasp.org/www-community/attacks/CSV_Injection)."""
+"""Characters that begin formulas of spreadsheets (https://owasp.org/www-community/attacks/CSV_Injection)."""
 MOST = 300
 """Most problems that are shown with their texts."""
 KINDS = {"better": "good", "worse": "bad", "equivalent": "good", "not worse": "good"}
@@ -33,7 +33,7 @@ KINDS = {"better": "good", "worse": "bad", "equivalent": "good", "not worse": "g
 def write(found: Comparison, sides: Sequence[Side], folder: Path, command: str, margin: float | None) -> list[Path]:
     """Write CSV files of the frames, Markdown, LaTeX, JSON, pictures and `comparison.html`; return the files.
 
-    command: makes them again.
+    command: the command that makes them again.
 
     Raises:
         RunFailed: the folder cannot be written.
@@ -48,7 +48,7 @@ def _files(
     found: Comparison, sides: Sequence[Side], command: str, margin: float | None
 ) -> Iterator[tuple[str, str | bytes]]:
     for name, frame in frames(found).items():
-        # What models wrote stays out of tables that a spreadsheet opens.
+        # Texts of models stay out of tables that a spreadsheet opens.
         kept = frame.drop(columns=[column for column in frame if str(column).removeprefix("baseline_") in TEXTS])
         yield f"{name}.csv", kept.map(_as_text).to_csv(index=False, lineterminator="\n", float_format=DIGITS)
     whole = page.page(found)
@@ -93,7 +93,7 @@ def document(found: Comparison) -> dict[str, Any]:
 
 
 def html(found: Comparison, sides: Sequence[Side], pictures: Mapping[str, bytes], command: str) -> str:
-    """The page. pictures: PNG files by what they show; command: makes the page again."""
+    """The page. pictures: PNG files by their subject; command: the command that makes the page again."""
     environment = render.templates(Path(__file__).parent, html=True)
     environment.filters |= {"share": page.share, "kind": lambda word: KINDS.get(word, "")}
     return environment.get_template("comparison.html.jinja").render(

@@ -1,4 +1,4 @@
-"""A comparison as text: the verdict, one table, warnings, and what would settle what is undecided."""
+"""A comparison as text: the verdict, one table, warnings, and the data that would settle undecided differences."""
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ def legend(found: Comparison) -> list[str]:
 
 
 def main_grid(found: Comparison) -> Grid:
-    """Means, difference, interval, p, verdict and what the design detects; a line for each benchmark, arm and k."""
+    """Means, difference, interval, p, verdict and detectable difference; one line per benchmark, arm and k."""
     rows, several = found.differences, len(found.differences["arm"].unique()) > 1
     labels: dict[str, Any] = {"benchmark": lambda row: "mean" if row["benchmark"] == ALL else row["benchmark"]}
     if several:
@@ -69,13 +69,13 @@ def main_grid(found: Comparison) -> Grid:
 
 
 def deciding(row: Row) -> float:
-    """The adjusted p-value of the test that the verdict follows from."""
+    """The adjusted p-value of the test that gives the verdict."""
     names = {"equivalent": "p_equivalent_adjusted", "not worse": "p_not_worse_adjusted"}
     return float(row[names.get(row["verdict"], "p_adjusted")])
 
 
 def share(value: float) -> str:
-    """`.512`; `-` where it is not known."""
+    """`.512`; `-` if it is not known."""
     return render.number(value).replace("0.", ".", 1)
 
 
@@ -88,7 +88,7 @@ def _p(value: float) -> str:
 
 
 def pairing(found: Comparison) -> list[str]:
-    """The pairing of samples and the scope of intervals, a sentence for each design."""
+    """The pairing of samples and the scope of intervals, in one sentence per design."""
     rows = found.differences[found.differences["benchmark"] != ALL].drop_duplicates(["benchmark", "arm"])
     designs: dict[str, dict[str, dict[str, None]]] = {}
     for row in rows.to_dict("records"):
@@ -118,7 +118,7 @@ def _count(number: float, what: str) -> str:
 
 
 def _of(row: Row, found: Comparison) -> str:
-    """The arm of a row, where there are several."""
+    """The arm of a row, if there are several."""
     return f" ({row['arm']})" if len(found.differences["arm"].unique()) > 1 else ""
 
 

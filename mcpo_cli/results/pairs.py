@@ -27,7 +27,7 @@ class Metric:
         return f"{self.kind}@{self.k}"
 
     def of(self, side: Scores) -> Floats:
-        """Its value for each seed and problem; NaN where the cell is missing."""
+        """Its value for each seed and problem; NaN if the cell is missing."""
         if self.kind == "maj":
             return side.majority[self.k]
         if self.k == 1:
@@ -38,9 +38,9 @@ class Metric:
 
 FEW_SEEDS, FEW_SAMPLES, FEW_PROBLEMS = 4, 100, 10
 """Up to these numbers of seeds, samples of a side, or problems (with several seeds; or that differ between two sides),
-intervals do not cover 93 to 97 % (docs/coverage.md)."""
+the coverage of intervals is outside 93 to 97 % (docs/coverage.md)."""
 MEAN = Metric("pass", 1)
-"""The mean score, which is pass@1 where scores are 0 or 1."""
+"""The mean score, which is pass@1 if scores are 0 or 1."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Pair:
 
     @property
     def same_seeds(self) -> bool:
-        """Whether the seeds belong together: both name the same ones, and have a cell in common for each of them."""
+        """True if the seeds belong together: both sides name the same ones, and share a cell for each of them."""
         if self.one.seeds != self.other.seeds:
             return False
         both_SP = (self.one.samples_SP > 0) & (self.other.samples_SP > 0)
@@ -107,11 +107,11 @@ class Pair:
 
 
 def majority(side: Side, benchmark: str, scores: Scores, asked: Sequence[int]) -> dict[int, Floats]:
-    """maj@k of each seed and problem, for each k that is asked for; NaN where a cell has fewer than k samples.
+    """maj@k of each seed and problem, for each k that is asked for; NaN if a cell has fewer than k samples.
 
     Exact over all subsets of k samples, without drawing any, which is unbiased for k new samples. All correct samples
-    give one answer; wrong answers are the same if their texts are, white space apart; equally frequent answers share
-    the win, and a sample without an answer does not vote.
+    give one answer; incorrect answers are the same if their texts are, apart from white space; equally frequent answers
+    share the win, and a sample without an answer does not vote.
 
     Raises:
         ConfigError: the side has no answers, or scores other than 0 and 1.
@@ -137,7 +137,7 @@ def majority(side: Side, benchmark: str, scores: Scores, asked: Sequence[int]) -
 
 
 def _wrong(own: pd.DataFrame, scores: Scores) -> dict[tuple[int, ...], tuple[int, ...]]:
-    """Number of samples of each cell with each wrong answer, most frequent first."""
+    """Number of samples of each cell with each incorrect answer, most frequent first."""
     chosen = own[(own["correct"] == 0) & own["answer"].notna()]
     seed_N, problem_N = (
         pd.Categorical(chosen[name], categories=list(known)).codes
@@ -155,5 +155,5 @@ def _wrong(own: pd.DataFrame, scores: Scores) -> dict[tuple[int, ...], tuple[int
 
 @lru_cache(maxsize=2**18)
 def _exact(correct: int, wrong: tuple[int, ...], samples: int, k: int) -> float:
-    """Many cells have the same counts: each combination of them is computed once."""
+    """maj@k of one combination of counts; cached, because many cells have the same counts."""
     return stats.maj_at_k(correct, wrong, samples - correct - sum(wrong), k)

@@ -1,8 +1,8 @@
-"""Both sides graded again by one grader: how much of their difference was the grader's.
+"""Grades both sides again with one grader, to measure the grader's part in their difference.
 
-Grades the responses that the logs hold against the golds that they hold. A sample without a response or a gold, or that
-the grader fails on (`infra_error`), is left out on both counts, before and after, and counted; so what changes between
-the two is the grader alone.
+Grades the responses in the logs against the golds in the logs. A sample without a response or a gold, or on which the
+grader fails (`infra_error`), is left out both before and after, and counted; so the two comparisons differ only in the
+grader.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ KEYS = ["benchmark", "metric", "arm"]
 
 @dataclass(frozen=True)
 class Regraded:
-    """The sides as one grader grades them, and its changes."""
+    """The sides graded by one grader, and its changes."""
 
     grader: str
     """Name and version."""
@@ -37,7 +37,7 @@ class Regraded:
     changes: pd.DataFrame
     """One row per sample whose score changed: side, benchmark, seed, problem, gold, before, after, status, answer."""
     counts: pd.DataFrame
-    """One row per side and benchmark: samples, regraded, up, down, and the samples left out by why (LEFT_OUT)."""
+    """One row per side and benchmark: samples, regraded, up, down, and the samples left out by reason (LEFT_OUT)."""
 
     def shares(self, question: Question, after: Comparison) -> pd.DataFrame:
         """One row per difference: before, after, the grader's part (before - after), and its share of before.
@@ -101,7 +101,7 @@ def regrade(sides: Sequence[Side], grader: str, *, workers: int = 0) -> Regraded
 
 
 def _why(samples: pd.DataFrame) -> pd.Series:
-    """The reason why each sample cannot be graded; empty where it can."""
+    """The reason why each sample cannot be graded; empty if it can."""
     why = pd.Series("", index=samples.index)
     for column, reason in (("gold", NO_GOLD), ("response", NO_RESPONSE)):
         lacking = samples[column].isna() if column in samples else pd.Series(True, index=samples.index)
@@ -110,7 +110,7 @@ def _why(samples: pd.DataFrame) -> pd.Series:
 
 
 def _regraded(log: Log, pool: Pool) -> pd.DataFrame:
-    """The samples with `after`, `status`, `answer`, `detail` of the grader, and `why` where there is no score."""
+    """The samples with `after`, `status`, `answer`, `detail` of the grader, and `why` if they have no score."""
     samples, why = log.samples.reset_index(drop=True), _why(log.samples).reset_index(drop=True)
     own = samples[why == ""]
     pairs = list(
@@ -130,7 +130,7 @@ def _regraded(log: Log, pool: Pool) -> pd.DataFrame:
 
 
 def _side(side: Side, logs: Sequence[pd.DataFrame], grader: str) -> Side:
-    """The side with the graded samples alone: with the scores of `grader`, or of its logs where that is empty."""
+    """The side with only the graded samples: with the scores of `grader`, or those of its logs if that is empty."""
     made = []
     for log, samples in zip(side.logs, logs, strict=True):
         kept = samples[samples["why"] == ""]

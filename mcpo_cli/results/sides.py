@@ -13,22 +13,22 @@ from mcpo_cli.results.log import Log, Side
 from mcpo_cli.runs import catalog
 
 SUFFIXES = (".csv", ".jsonl", ".json", ".parquet", ".eval")
-"""Endings by which a word is the name of a log, even where there is no such file."""
+"""Suffixes that make a word the name of a log, even if the file does not exist."""
 Read = Callable[[Path], list[Log]]
 
 
 def is_log(word: str) -> bool:
-    """Whether a word names a log, rather than a run of mcpo or a suite."""
+    """True if a word names a log, rather than a run of mcpo or a suite."""
     return "/" in word or word.endswith(SUFFIXES) or named(word).exists() or _is_evaluation(word)
 
 
 def sides(words: Sequence[str], arms: Mapping[str, str], read: Read) -> list[Side]:
     """The sides that `words` name, and those of `arms`: name -> glob of the logs of its training seeds.
 
-    A word is one side; with logs of several models in it, one for each. Logs of one model are its training seeds.
+    A word is one side, or one per model if it has logs of several. Logs of one model are its training seeds.
 
     Raises:
-        ConfigError: see `readers.read`; or a word or a glob names nothing.
+        ConfigError: see `readers.read`; or a word or a glob matches no file.
     """
     found: dict[Path, list[Log]] = {}
     paths = [path for word in words for path in _paths(word)]

@@ -17,7 +17,7 @@ from mcpo_cli.statistics.stats import LEAST, Student
 ALL = "mean of all"
 """Used as a benchmark: the mean over the rows against one b."""
 DRAWN = 0.0032
-"""Distance of best@8 of 30 problems as verl draws it, 1 000 times with one seed, from its formula: the draws of that
+"""Distance between verl's best@8 of 30 problems, from 1 000 draws with one seed, and the formula: the draws of that
 seed are off by up to .0012, and their order over the samples adds a standard deviation of up to .0010."""
 TERMS = {
     "spread": "the number of correct samples of each problem",
@@ -33,11 +33,11 @@ class Support:
 
     rows: pd.DataFrame
     """One row per pair, and one per mean over pairs: the numbers, the difference, the verdict about other trainings,
-    what it cannot be decided `without`, what the design can find, and what would find the difference."""
+    the terms that an undecided one lacks (`without`), the detectable difference, and the numbers needed to find it."""
     cases: pd.DataFrame
     """One row per row of `rows`, scope and case: error, df, low, high, p, p_adjusted, verdict."""
     notes: tuple[str, ...]
-    """In a sentence each: numbers that contradict their names, and findings from a second number."""
+    """Sentences on numbers that contradict their names, and on findings from a second number."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def support(claim: Claim) -> Support:
 
 
 def _spread(number: Number, pair: Pair, claim: Claim) -> tuple[Spread, list[str]]:
-    """An arm's variances, from published numbers where these give them, and the errors in its numbers."""
+    """An arm's variances, from published numbers if these give them, and the errors in its numbers."""
     said: list[str] = []
     value, tolerance = number.value, claim.unit
     if pair.metric.of_samples and _checkable(pair.problems * number.samples * number.seeds, claim.unit):
@@ -99,7 +99,7 @@ def _spread(number: Number, pair: Pair, claim: Claim) -> tuple[Spread, list[str]
 
 
 def _assumed(value: float, pair: Pair, claim: Claim, said: list[str]) -> Spread:
-    """The spread that is assumed; that of 0 and 1 is not 0, as other problems or answers could differ."""
+    """The assumed spread; means of 0 and 1 also have one, because other problems or answers could differ."""
     if value in (0, 1):
         said.append(f"a mean of {value:g} shows no variance; that of one problem in {pair.problems + 2} is taken")
         value = abs(value - 1 / (pair.problems + 2))
@@ -107,12 +107,12 @@ def _assumed(value: float, pair: Pair, claim: Claim, said: list[str]) -> Spread:
 
 
 def _checkable(of: int, unit: float) -> bool:
-    """Whether multiples of 1 / of are further apart than printed numbers."""
+    """True if multiples of 1 / of are further apart than printed numbers."""
     return 1 / of > 1.5 * unit
 
 
 def _exact(number: Number, pair: Pair, unit: float, said: list[str]) -> tuple[float, float]:
-    """The mean that a whole number of correct samples gives, and how far from the true one it can be."""
+    """The mean from a whole number of correct samples, and its largest distance from the true one."""
     of = pair.problems * number.samples * number.seeds
     right = published.multiple(number.value, of, unit)
     if right is None:
@@ -125,7 +125,7 @@ def _exact(number: Number, pair: Pair, unit: float, said: list[str]) -> tuple[fl
 
 
 def _not_a_share(metric: Metric, value: float, number: Number, pair: Pair, unit: float) -> list[str]:
-    """pass@k of k samples is a share of problems."""
+    """An error if pass@k of k samples, which is a share of problems, is not one."""
     of = pair.problems * number.seeds
     if metric.kind != "pass" or metric.of_samples or metric.k != number.samples or not _checkable(of, unit):
         return []
@@ -272,7 +272,7 @@ def _rows(asked: Sequence[_Asked], claim: Claim) -> Iterator[dict[str, object]]:
 
 
 def _lacking(one: _Asked, assumed: Assumed) -> str:
-    """The terms whose assumed range alone decides between a difference and none; all if only several together do."""
+    """The terms whose assumed range alone decides if there is a difference; all if only several together do."""
     middle = Assumed(**{name: (getattr(assumed, name)[1],) * 3 for name in TERMS})
     plain = replace(one, one=_middle(one.one), other=_middle(one.other))
     ranges = {
@@ -302,7 +302,7 @@ def _middle(mean: Mean) -> Mean:
 
 
 def _decided(row: dict[str, object], cases: pd.DataFrame) -> dict[str, object]:
-    """The row with its verdict: the word of all three cases, or `undecided` without what would decide between them."""
+    """The row with its verdict: the word of all three cases, or `undecided` with the lacking terms as `without`."""
     own = cases[cases["scope"] == "trainings"]
     for name in ("benchmark", "model", "against", "metric"):
         own = own[own[name] == row[name]]

@@ -10,10 +10,10 @@ that was declared with `--margin`: the largest difference that does not matter.
 | worse         | the same, and it is below 0                                                               |
 | not worse     | a margin is declared, and a one-sided test finds the difference above -m                  |
 | undecided     | none of these                                                                             |
-| not testable  | there is no p-value; the sentence beside it explains it                                   |
+| not testable  | there is no p-value; the sentence next to it gives the reason                             |
 
 The first rule that applies gives the word. `undecided` does not mean that there is no difference: the smallest one that
-the design can find is printed beside it.
+the design can find is printed next to it.
 """
 
 import math
@@ -37,7 +37,7 @@ MOST_NAMED = 8
 
 @dataclass(frozen=True)
 class Tests:
-    """The p-values of one difference; NaN where there is none."""
+    """The p-values of one difference; NaN without one."""
 
     p: float
     """Two-sided, of no difference."""
@@ -46,7 +46,7 @@ class Tests:
     p_equivalent: float
     """The larger of the two one-sided p-values of |difference| of m or more; NaN without a margin."""
     why: str
-    """The reason why there is no p-value; empty where there is one."""
+    """The reason why there is no p-value; empty if there is one."""
 
 
 def tests(found: Estimate, margin: float | None) -> Tests:
@@ -81,7 +81,7 @@ def verdicts(differences: pd.DataFrame, level: float = ALPHA) -> pd.DataFrame:
     """
     found = differences.copy()
     for name in ("p", "p_not_worse", "p_equivalent"):
-        # Other metrics of the same samples, and the mean over benchmarks, ask the same question again: own families.
+        # Other metrics of the same samples, and the mean over benchmarks, repeat the question: each is its own family.
         found[f"{name}_adjusted"] = found.groupby(["metric", "family"])[name].transform(
             lambda p: stats.holm(p.to_numpy())
         )

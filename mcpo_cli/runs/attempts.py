@@ -1,4 +1,4 @@
-"""Attempts and states of a run. A run is `done` only if its records are complete; its status file is no proof."""
+"""Attempts and states of a run. A run is `done` only if its records are complete; its status file does not decide."""
 
 import fcntl
 import json
@@ -27,7 +27,7 @@ RESERVE_BYTES = 1 << 16
 
 
 class Busy(RunFailed):
-    """Another process is at work on this run or evaluation."""
+    """Another process is working on this run or evaluation."""
 
 
 class Attempt:
@@ -97,10 +97,10 @@ class Attempt:
 def resume_step(run_dir: Path, spec: RunSpec, checkpoints: Sequence[int]) -> int:
     """The global step that the next attempt continues from: the newest with a checkpoint and all rows, or else 0.
 
-    Attempts that were killed are sealed first, without what a power cut tore.
+    Attempts that were killed are sealed first, without rows torn by a power cut.
 
     Args:
-        checkpoints: the steps of the whole checkpoints.
+        checkpoints: the steps of the complete checkpoints.
 
     Raises:
         RunFailed: rows of an ended attempt are damaged, or an attempt belongs to another run.
@@ -119,7 +119,7 @@ def resume_step(run_dir: Path, spec: RunSpec, checkpoints: Sequence[int]) -> int
 
 
 def durable_step(run_dir: Path) -> int:
-    """The last global step that a checkpoint of any attempt covered, whether it is still there or not."""
+    """The last global step that a checkpoint of any attempt covered, whether that still exists or not."""
     return max((read_json(path / "status.json")["durable_step"] for path in Journal(run_dir).attempts()), default=0)
 
 
@@ -139,10 +139,10 @@ def check_own(run_dir: Path, spec: RunSpec) -> None:
         RunFailed: an attempt belongs to another run, as in a copied or linked folder, or its settings are damaged.
     """
     required, whole = (json.loads(json.dumps(spec.flat_identity(later_too=too))) for too in (False, True))
-    # Attempts that were made before a setting existed lack it; those that have it must agree.
+    # Attempts that are older than a setting lack it; those that have it must agree.
     for attempt in Journal(run_dir).attempts():
         stored = read_json(attempt / "spec.json")
-        if stored.get("base_seed") is None:  # then it is the run's seed, as which the identity has it
+        if stored.get("base_seed") is None:  # then the identity has the run's seed
             stored["base_seed"] = stored.get("seed")
         theirs = flat(stored)
         expected = {key: value for key, value in whole.items() if key in required or key in theirs}
@@ -186,7 +186,7 @@ def owned(run_dir: Path) -> Iterator[None]:
 
 
 def is_owned(run_dir: Path) -> bool:
-    """Whether a living process holds the run's lock. Works on a read-only disk."""
+    """True if a living process holds the run's lock. Works on a read-only disk."""
     try:
         with (run_dir / "lock").open("rb") as file:
             # A shared lock: two simultaneous readers must not mistake each other for an owner.
@@ -207,7 +207,7 @@ def state(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> State
 
 
 def recorded_state(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> State:
-    """The run's state from its records alone, for who holds its lock. See `state`."""
+    """The run's state from its records alone, for the holder of its lock. See `state`."""
     journal = journal or Journal(run_dir)
     attempts = journal.attempts()
     if not attempts:
@@ -224,7 +224,7 @@ def recorded_state(run_dir: Path, spec: RunSpec, journal: Journal | None = None)
 
 
 def failure(run_dir: Path, spec: RunSpec) -> str | None:
-    """The error that the run's last attempt ended in; None if it did not end in one, or its records are damaged."""
+    """The error of the run's last attempt; None if it ended without one, or its records are damaged."""
     attempts = [] if is_owned(run_dir) else Journal(run_dir).attempts()
     try:
         check_own(run_dir, spec)

@@ -1,7 +1,7 @@
-"""Bundles: the records of done runs in one zip file, to be handed to somebody else.
+"""Bundles: the records of done runs in one zip file, to give to somebody else.
 
-A bundle may come from anybody. Nothing is written before all names and sizes are known to be in order, and nothing is
-kept before each row fits the schema that wrote it (`records.py`).
+A bundle may come from anybody. Files are written only after all names and sizes have been checked, and kept only if
+each row fits its schema (`records.py`).
 """
 
 import json
@@ -29,12 +29,12 @@ RECORD = re.compile(rf"\w+\.json|attempt_\d+/(\w+\.json|{ROWS})")
 """Paths, relative to a run's folder, that a bundle holds: records and rows, but no checkpoints, policies or logs."""
 MEMBER = re.compile(rf"[\w+-][\w.+-]*/({RECORD.pattern})")
 MOST_RATIO, LEAST_LIMIT = 100, 1 << 20
-"""Bytes unpacked for a byte packed (records give 5 to 20, zeros a thousand), and bytes that are never too many."""
+"""Largest compression ratio (records have 5 to 20, zeros a thousand), and bytes that are allowed at any ratio."""
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 NOT_FINITE = ("nan", "inf", "-inf")
-"""Floats that JSON has not, as `journal.finite` writes them."""
+"""Floats that JSON lacks, as `journal.finite` writes them."""
 LARGEST = 1 << 53
-"""Larger integers exceed what a run can count to, and no float represents them exactly."""
+"""Larger integers exceed every count of a run, and floats cannot represent them exactly."""
 KINDS: dict[str, Any] = {
     "metrics": records.StepRow,
     "groups": records.GroupRow,
@@ -47,9 +47,9 @@ KINDS: dict[str, Any] = {
 }
 """The schema of the rows in each file or folder of an attempt."""
 LATEST = 1 << 40
-"""A time, in seconds since the epoch, that no run ends at."""
+"""A time, in seconds since the epoch, after the end of any run."""
 UNIQUE = {"metrics": ("step",), "eval": ("tier", "problem"), "mini_batches": ("mini_batch",)}
-"""The columns that no two rows of a file share."""
+"""Columns that must differ between any two rows of a file."""
 
 
 def write(folders: Sequence[Path], file: Path) -> None:
@@ -62,7 +62,7 @@ def write(folders: Sequence[Path], file: Path) -> None:
         with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as bundle:
             for folder in folders:
                 for name, data in _records(folder).items():
-                    # The default date: that of the files says nothing of what is in them.
+                    # With zipfile's default date, so that equal records give equal bytes.
                     bundle.writestr(zipfile.ZipInfo(f"{folder.name}/{name}"), data, zipfile.ZIP_DEFLATED)
         content.seek(0)
         write_atomic(file, content.read())
@@ -72,10 +72,10 @@ def restore(file: Path, home: Path) -> tuple[list[str], list[str]]:
     """Restore the runs of a bundle in `home`: all of them, or none.
 
     Returns:
-        The ids of the restored runs, and of those that are there already with the same records.
+        The ids of the restored runs, and of those that exist already with the same records.
 
     Raises:
-        ConfigError: the file is no bundle, a run in it is damaged or not done, or one is there with other records.
+        ConfigError: the file is not a bundle, a run in it is damaged or not done, or exists with other records.
         RunFailed: the disk cannot be written.
     """
     (home / "runs").mkdir(exist_ok=True)
@@ -129,7 +129,7 @@ def _extract(file: Path, target: Path) -> list[Path]:
                 is_known = MEMBER.fullmatch(member.filename) and member.compress_type in COMPRESSIONS
                 if not is_known or names[member.filename] > 1:
                     raise ConfigError(f"{no_bundle}: it holds {member.filename!r}")
-            # zipfile reads no more of a member than the size in the directory.
+            # zipfile reads at most the size that the directory gives for a member.
             if sum(member.file_size for member in members) > max(LEAST_LIMIT, MOST_RATIO * file.stat().st_size):
                 raise ConfigError(f"{no_bundle}: it unpacks to more than {MOST_RATIO} times its size")
             if not members:
@@ -146,7 +146,7 @@ def _extract(file: Path, target: Path) -> list[Path]:
 
 
 def _check(folder: Path) -> None:
-    """Raise RunFailed or ConfigError unless the records are those of a whole, done run."""
+    """Raise RunFailed or ConfigError unless the records are those of a complete, done run."""
     spec = catalog.find(folder.parents[1], folder.name).spec
     for attempt in numbered(folder):
         for path in sorted([*attempt.glob("*.jsonl"), *attempt.glob("*/*.jsonl")]):
@@ -164,7 +164,7 @@ def _check(folder: Path) -> None:
 
 
 def _check_rows(path: Path, attempt: Path, spec: RunSpec) -> None:
-    """Raise RunFailed for the first row that its schema, its file or its run does not allow."""
+    """Raise RunFailed for the first row that does not fit its schema, its file or its run."""
     kind = path.stem if path.parent == attempt else path.parent.name
     schema, seen = KINDS.get(kind), set[tuple[Any, ...]]()
     if schema is None:
@@ -189,7 +189,7 @@ def _check_rows(path: Path, attempt: Path, spec: RunSpec) -> None:
 
 
 def _misfit(hints: Mapping[str, Any], required: Set[str], row: Mapping[str, Any]) -> str:
-    """The first value of a row that its schema does not allow; empty if there is none."""
+    """The first value of a row that does not fit its schema; empty if all fit."""
     for key, hint in hints.items():
         if key in row and not _fits(hint, row[key]):
             return f"{key}={str(row[key])[:60]}"
@@ -199,7 +199,7 @@ def _misfit(hints: Mapping[str, Any], required: Set[str], row: Mapping[str, Any]
 
 
 def _fits(hint: Any, value: Any) -> bool:
-    """Whether `value` is of the type `hint`: a list, a dict, a Literal or a scalar."""
+    """True if `value` is of the type `hint`: a list, a dict, a Literal or a scalar."""
     inner = get_args(hint)
     if get_origin(hint) is Literal:
         return value in inner

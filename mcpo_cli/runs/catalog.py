@@ -1,4 +1,4 @@
-"""The runs that a home holds."""
+"""The runs in a home."""
 
 import re
 import shlex
@@ -52,7 +52,7 @@ class Run:
 
     @property
     def date(self) -> str:
-        """When it was last at work, as `2026-11-25 09:28` in local time; "" before its first attempt."""
+        """Time of its last update, as `2026-11-25 09:28` in local time; "" before its first attempt."""
         with suppress(RunFailed):
             for attempt in Journal(self.folder).attempts()[-1:]:
                 updated = datetime.fromtimestamp(read_json(attempt / "status.json")["updated"]).astimezone()
@@ -106,7 +106,7 @@ def runs(home: Path, note: Callable[[str, str], None] = lambda name, why: None) 
 
 
 def left_out(reasons: Mapping[str, str]) -> str:
-    """A line for each reason why runs are left out, however many these are. reasons: run -> reason."""
+    """One line per reason why runs are left out, for any number of runs. reasons: run -> reason."""
     names: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         names.setdefault(reason, []).append(name)
@@ -150,7 +150,7 @@ def _has(fact: Any, value: Any) -> bool:
 
 
 def natural(value: Any) -> tuple[bool, float, str]:
-    """Numbers in their order, before texts in theirs."""
+    """Sort key: numbers in their order, then texts in theirs."""
     is_number = isinstance(value, int | float)
     return not is_number, float(value) if is_number else 0.0, str(value)
 
@@ -185,9 +185,9 @@ def folder(home: Path, wanted: str) -> Path:
 
 
 def matching(wanted: str, known: Mapping[str, Path], where: Path) -> str:
-    """The run id that is `wanted`, or the only one that begins with it; of several, the only one that is no fork.
+    """The run id that is `wanted`, or the only one that begins with it; of several, the only one that is not a fork.
 
-    The id of a fork that keeps its trunk's method begins like the trunk's; a beginning that meant the trunk still does.
+    The id of a fork that keeps its trunk's method begins like the trunk's; so a beginning still means the trunk.
 
     Args:
         known: the folders of runs, by id.
@@ -215,7 +215,7 @@ def matching(wanted: str, known: Mapping[str, Path], where: Path) -> str:
 
 
 def _is_fork(folder: Path) -> bool:
-    """Whether the run in `folder` is a fork; False if its settings cannot be read."""
+    """True if the run in `folder` is a fork; False if its settings cannot be read."""
     with suppress(RunFailed, OSError):
         return bool(read_json(folder / "spec.json").get("fork"))
     return False
@@ -232,7 +232,7 @@ def tags_of(home: Path) -> dict[str, list[str]]:
 
 
 def tag(home: Path, run_id: str, tags: Sequence[str], *, remove: bool = False) -> list[str]:
-    """Add tags to a run, or remove them; returns those that it has now.
+    """Add tags to a run, or remove them; returns its tags after that.
 
     Raises:
         ConfigError: a tag is not a plain word.
@@ -265,7 +265,7 @@ def plan_of(home: Path, ids: Sequence[str], command: str) -> Plan:
 
 
 def named(found: Sequence[Run]) -> tuple[PlannedRun, ...]:
-    """The runs with their arms, named from what differs between these runs, whichever commands trained them."""
+    """The runs with their arms, named by the differences of these runs, whatever commands trained them."""
     specs = [run.spec for run in found]
     labels = [arms.label(run.cell.arm, run.spec) for run in found]
     return tuple(map(PlannedRun, arms.names(labels, specs), specs))

@@ -10,15 +10,15 @@ from mcpo_cli.records import StepRow
 from mcpo_cli.runs.journal import Journal, Kind, finite
 
 CLOCKS = ("perf/", "system/", "cost/seconds")
-"""The beginnings of metrics that measure the machine's time and memory; no two trainings agree in them."""
+"""Prefixes of metrics that measure the machine's time and memory, which differ between any two trainings."""
 ORDER: tuple[Kind, ...] = ("groups", "samples", "rerolls", "gradients", "mini_batches")
 """The kinds of rows that a step writes before its metrics, in the order in which it computes them."""
 TOLERANCE = 1e-3
-"""The relative difference that two processors' rounding may make in one number of a step."""
+"""The relative difference that rounding on another CPU may make in one number of a step."""
 ROUNDING = "sanity/logp_difference"
-"""The metric that measures the processor's own rounding; under the tolerance it is not compared."""
+"""The metric that measures the CPU's own rounding; it is not compared when a tolerance applies."""
 FLOOR = 1e-5
-"""Numbers that are nearer to each other than this agree under the tolerance, however small they are."""
+"""Numbers whose absolute difference is below this agree under the tolerance, even if they are small."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Difference:
     records: str
     """`metrics`, `weights`, a kind of rows such as `groups`, or `checkpoint`."""
     row: int
-    """The row's number in its file, from 1; 0 where the records have no rows."""
+    """The row's number in its file, from 1; 0 if the records have no rows."""
     column: str
     recorded: Any
     """None: the value is absent."""
@@ -51,12 +51,12 @@ class Compared:
     step: int
     values: int
     weights: bool
-    """Whether the weights after the step were among them, by their hash or as they are."""
+    """True if the weights after the step were among them, by their hash or themselves."""
     differing: Sequence[Difference]
 
 
 def agree(recorded: Any, repeated: Any, *, exactly: bool) -> bool:
-    """Whether two values of a record are the same: bit by bit, or numbers within TOLERANCE.
+    """True if two values of a record are the same: bit by bit, or numbers within TOLERANCE.
 
     Not-a-number agrees with itself.
     """
@@ -69,7 +69,7 @@ def agree(recorded: Any, repeated: Any, *, exactly: bool) -> bool:
 def of_step(recorded: Journal, repeated: Journal, step: int, *, exactly: bool) -> Compared:
     """Compare all records of a step, without the times that training took.
 
-    exactly: bit by bit, and the hash of the weights with it; else numbers within TOLERANCE.
+    exactly: bit by bit, including the hash of the weights; else numbers within TOLERANCE.
 
     Raises:
         RunFailed: records are damaged.
@@ -114,7 +114,7 @@ def _rows(journal: Journal, kind: Kind, step: int) -> Rows:
 
 
 def _columns(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row's columns; sums and counts of a mini-batch are columns of their own."""
+    """A row's columns; each sum and each count of a mini-batch is a column."""
     plain = dict[str, Any]()
     for key, value in row.items():
         if isinstance(value, Mapping):

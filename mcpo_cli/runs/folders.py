@@ -1,4 +1,4 @@
-"""Folders that are written atomically, with checksums: checkpoints and policies; where base policies are."""
+"""Folders that are written atomically, with checksums: checkpoints and policies; the places of base policies."""
 
 import shutil
 import sys
@@ -31,7 +31,7 @@ def atomic_folder(final: Path, about: Mapping[str, Any]) -> Iterator[Path]:
             part.mkdir(parents=True)
             yield part
             for path in part.iterdir():
-                # Without this a checksum could survive a power cut that its file does not.
+                # Otherwise a checksum could survive a power cut in which its file is lost.
                 sync(path)
             sums = {path.name: checksum(path) for path in sorted(part.iterdir())}
             write_json(part / MANIFEST, {**about, "sha256": sums})
@@ -45,9 +45,9 @@ def atomic_folder(final: Path, about: Mapping[str, Any]) -> Iterator[Path]:
 
 
 def check_policy(policy: Path, purpose: str) -> None:
-    """Raise ConfigError if a run's final policy does not match its stored checksums, where it has any.
+    """Raise ConfigError if a run's final policy does not match its stored checksums, if it has any.
 
-    purpose: what it then is not, as in "evaluated".
+    purpose: completes the message "the policy is not ...", as in "evaluated".
     """
     if (policy / MANIFEST).exists() and (problem := damage(policy)):
         raise ConfigError(
@@ -73,7 +73,7 @@ def damage(folder: Path) -> str | None:
 def checkpoints(run_dir: Path) -> list[Path]:
     """The folders of all complete checkpoints of a run of backend=local, one per step, oldest first.
 
-    Those that a later attempt began before are void, as the rows up to them are.
+    Checkpoints after the step that a later attempt began from are void, like the rows after it.
     """
     found: dict[int, Path] = {}
     for attempt, last in Journal(run_dir).spans():
@@ -108,20 +108,20 @@ def cached_base(home: Path, spec: RunSpec) -> Path:
 
 
 def shipped_base(spec: RunSpec) -> Path | None:
-    """The folder of the base policy of `spec` that comes with mcpo; None if none does, or `shipped_base` is off."""
+    """The folder of the shipped base policy of `spec`; None if mcpo has none, or `shipped_base` is off."""
     folder = SHIPPED / spec.base_id
     return folder if spec.compute.shipped_base and (folder / MANIFEST).exists() else None
 
 
 def has_base(home: Path, spec: RunSpec) -> bool:
-    """Whether a run of `spec` below `home` needs no warm-up."""
+    """True if a run of `spec` below `home` does not need a warm-up."""
     return (cached_base(home, spec) / MANIFEST).exists() or shipped_base(spec) is not None
 
 
 def makes_base(home: Path, spec: RunSpec, counted: set[str]) -> bool:
-    """Whether a run of `spec` has to make its base policy first, which only the first run of those asked about does.
+    """True if a run of `spec` must first make its base policy; only the first run that asks for a policy makes it.
 
-    counted: ids of the base policies that were asked about; that of `spec` is added.
+    counted: ids of the base policies asked for so far; that of `spec` is added.
     """
     first = spec.base_id not in counted
     counted.add(spec.base_id)

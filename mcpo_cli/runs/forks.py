@@ -1,4 +1,4 @@
-"""The attempt that begins a fork: the records and the state of the run that it is forked from, up to the fork."""
+"""The first attempt of a fork: the records and the state of the run that it is forked from, up to the fork."""
 
 import math
 import shlex
@@ -23,10 +23,10 @@ CopyState = Callable[[Path, int, Attempt], None]
 
 
 def origin(spec: RunSpec, kept: Kept) -> catalog.Run:
-    """The run that the fork `spec` begins from, which has kept the state that it begins with.
+    """The run that the fork `spec` begins from; it has kept the state at the fork.
 
     Raises:
-        ConfigError: that run is not there, has no such state, or is not one that `spec` can continue.
+        ConfigError: that run does not exist, has not kept the state, or cannot be continued by `spec`.
     """
     run_id, step = forking.parse(spec.fork)
     parent = catalog.find(location(), run_id)
@@ -58,9 +58,9 @@ def _kept_again(parent: catalog.Run, step: int) -> str | None:
 
 
 def begin(folder: Path, spec: RunSpec, kept: Kept, copy_state: CopyState) -> int:
-    """Make an attempt of the fork `spec` in `folder` that begins it; returns the step that the next one goes on from.
+    """Make the attempt that begins the fork `spec` in `folder`; returns the step from which the next attempt continues.
 
-    Attempts before it are void. The caller holds the fork's lock.
+    Earlier attempts are void. The caller holds the fork's lock.
 
     Raises:
         ConfigError: see `origin`.

@@ -6,7 +6,7 @@ a power cut no checkpoint is ahead of its rows.
 Each attempt writes its own files. Readers merge the attempts of a run: rows that a later attempt recomputed, because
 no checkpoint covered them, count once.
 
-Readers raise when a file's checksum does not match: a JSON document may hold its own, and `sums.json` holds those of
+Readers raise an error if a checksum does not match: a JSON document may hold its own, and `sums.json` holds those of
 an ended attempt's row files. Rows without a checksum yet are only parsed.
 """
 
@@ -87,7 +87,7 @@ class Journal:
         self._seals: dict[Path, dict[str, str]] = {}
 
     def attempts(self) -> list[Path]:
-        """The attempts' folders, oldest first. One without settings is what was left by a removal in mid-run."""
+        """The attempts' folders, oldest first. A folder without settings, left by a removal in mid-run, is not one."""
         needed = ("status.json", "spec.json")
         return [path for path in numbered(self.run_dir) if all((path / name).exists() for name in needed)]
 
@@ -106,7 +106,7 @@ class Journal:
         return cast("list[EvalRow]", self.rows("eval"))
 
     def rerolls(self) -> list[RerollRow]:
-        """The prompts that probes rolled out again, of all steps."""
+        """The prompts that probes resampled, of all steps."""
         return cast("list[RerollRow]", self.rows("rerolls"))
 
     def mini_batches(self) -> list[MiniBatchRow]:
@@ -159,7 +159,7 @@ class Journal:
         return [row for path in self.files(kind).values() for row in self.read(path)]
 
     def read(self, path: Path) -> list[dict[str, Any]]:
-        """The rows of one file of an attempt; an absent file has none."""
+        """The rows of one file of an attempt; empty if the file is absent."""
         return _rows(path, self.check(path))
 
     def check(self, path: Path) -> bytes:
@@ -261,7 +261,7 @@ def lines_from(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
 
 
 def last_row(path: Path) -> dict[str, Any] | None:
-    """The last complete row of a JSON lines file, read from its end; None if there is none."""
+    """The last complete row of a JSON lines file, read from its end; None without one."""
     if not path.exists():
         return None
     with path.open("rb") as file:
@@ -285,7 +285,7 @@ def _row(path: Path, line: bytes) -> dict[str, Any]:
 
 
 def sync(path: Path) -> None:
-    """Write a file, or the names that a folder lists, through to the disk."""
+    """Sync a file, or the names that a folder lists, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -294,9 +294,9 @@ def sync(path: Path) -> None:
 
 
 def drop_torn(path: Path) -> None:
-    """Cut a JSON lines file before its first line that is not a whole row: what a power cut left of it."""
+    """Cut a JSON lines file before its first incomplete row, which a power cut may leave."""
     end = 0
-    # Its error is the answer: the row after `end` is damaged.
+    # An error means that the row after `end` is damaged.
     with suppress(RunFailed):
         for _, intact in lines_from(path, 0):
             end = intact

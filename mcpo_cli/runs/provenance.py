@@ -1,4 +1,4 @@
-"""Records what produced a result: code, command, packages and machine, without secrets."""
+"""Records the origin of a result: code, command, packages and machine, without secrets."""
 
 import hashlib
 import importlib.metadata
@@ -31,7 +31,7 @@ TYPES: dict[str, Any] = {
 }
 """The parts of a record that are read again, and their types."""
 MACHINE: dict[str, Any] = {"processor": str, "kernels": str, "cores": int, "memory_gib": int | float, "gpus": list}
-"""The same of what `machine` says."""
+"""The same for the part `machine`."""
 ENVIRONMENT = (
     "MCPO_HOME",
     "MCPO_PLUGINS",
@@ -65,10 +65,10 @@ def write(attempt_dir: Path, command: Sequence[str]) -> None:
 
 
 def read(attempt_dir: Path) -> dict[str, Any]:
-    """The record of an attempt; empty if there is none.
+    """The record of an attempt; empty without one.
 
-    It may come from somebody else, and no checksum of a bundle says what is in it: parts of another type than `write`
-    gives them are left out.
+    It may come from somebody else, and a bundle's checksum does not vouch for its content: parts that do not have the
+    types of `write` are left out.
     """
     path = attempt_dir / RECORD
     if not path.exists():
@@ -85,7 +85,7 @@ def _typed(found: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]
 
 
 def machine() -> dict[str, Any]:
-    """This machine as a record has it."""
+    """This machine, in the form of a record."""
     return {
         "platform": platform.platform(),
         "processor": processor(),
@@ -98,14 +98,14 @@ def machine() -> dict[str, Any]:
 
 
 def rounding(record: Mapping[str, Any]) -> dict[str, str]:
-    """The causes of rounding in a run's numbers on a CPU: torch, the processor and the kernels chosen for it."""
+    """The causes of rounding in a run's numbers on a CPU: torch, the CPU and the kernels chosen for it."""
     known = record.get("machine", {})
     torch = record.get("packages", {}).get("torch", "unknown")
     return {"torch": torch, **{name: str(known.get(name, "unknown")) for name in ("processor", "kernels")}}
 
 
 def here() -> dict[str, Any]:
-    """The parts of a record that `rounding` reads, of this process."""
+    """The parts of a record that `rounding` reads, for this process."""
     return {"packages": {"torch": importlib.metadata.version("torch")}, "machine": machine()}
 
 
@@ -121,7 +121,7 @@ def environment(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def changes(run_dir: Path) -> list[str]:
-    """Changes of the environment from the attempt before to the newest one, one line each."""
+    """Changes of the environment between the last two attempts, one line each."""
     records = [record for attempt in Journal(run_dir).attempts() if (record := read(attempt))]
     if len(records) < 2:
         return []
@@ -143,7 +143,7 @@ def parent_command() -> list[str]:
 
 
 def code_state() -> dict[str, Any]:
-    """The commit and the working tree's difference from it; of an installed wheel, its `package` instead."""
+    """The commit and the working tree's difference from it; for an installed wheel, its `package` instead."""
     # A wheel installed inside another project's checkout must not report that project's commit.
     if not (SOURCE / "pyproject.toml").exists() or _git("rev-parse", "--show-toplevel").strip() != str(SOURCE):
         no_commit: dict[str, Any] = {"commit": None, "dirty": None, "untracked": [], "diff": "", "diff_sha256": None}
@@ -171,7 +171,7 @@ def _package() -> str | None:
         listed = importlib.metadata.distribution(DISTRIBUTION).read_text("RECORD") or ""
     except importlib.metadata.PackageNotFoundError:
         return None
-    # The other lines are the installer's.
+    # The installer wrote the other lines.
     files = sorted(line for line in listed.splitlines() if line.startswith("mcpo_cli/") and "__pycache__" not in line)
     return f"{__version__}+{hashlib.sha256(chr(10).join(files).encode()).hexdigest()[:12]}" if files else None
 
@@ -195,7 +195,7 @@ def instructions() -> list[str]:
 
 
 def _cpuinfo(key: str) -> str:
-    """A field of the first CPU in /proc/cpuinfo; empty if there is none."""
+    """A field of the first CPU in /proc/cpuinfo; empty without it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

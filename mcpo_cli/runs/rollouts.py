@@ -9,7 +9,7 @@ from typing import Any
 from mcpo_cli.runs.journal import Journal
 
 LONGEST = 400
-"""Most characters of a response where it is shown. A longer one lacks its middle, because the answer is at its end."""
+"""Most characters of a response that is shown. A longer one lacks its middle, because the answer is at its end."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Group:
         return len(self.right) / (len(self.right) + len(self.wrong))
 
     def has(self, text: str) -> bool:
-        """Whether the prompt or a response contains `text`."""
+        """True if the prompt or a response contains `text`."""
         return any(text in one for one in (self.prompt, *self.right, *self.wrong))
 
 
 def groups(journal: Journal) -> Iterator[Group]:
-    """The groups that a run kept, those of the newest step first; a step's file is read when its turn comes."""
+    """The groups that a run kept, newest step first; each step's file is read only when it is needed."""
     for path in reversed(journal.files("samples").values()):
         for _, rows in groupby(journal.read(path), key=lambda row: (row["step"], row["prompt"])):
             yield _group(list(rows))
@@ -49,7 +49,7 @@ def _group(rows: Sequence[Mapping[str, Any]]) -> Group:
 
 
 def counted(responses: Sequence[str]) -> list[tuple[int, str]]:
-    """The distinct responses, shortened to LONGEST, after how often each occurs; the most frequent first."""
+    """The count and text of each distinct response, shortened to LONGEST; the most frequent first."""
     return [(count, _shortened(response)) for response, count in Counter(responses).most_common()]
 
 

@@ -21,10 +21,10 @@ class Limit:
     says: str
     """The message if `metric` exceeds `most`."""
     of_rollouts: bool = False
-    """Whether `metric` is a share of a step's rollouts, which exceeds `most` by chance where these are few."""
+    """True if `metric` is a share of a step's rollouts, which may exceed `most` by chance if these are few."""
 
     def exceeded(self, row: StepRow) -> bool:
-        """Whether a step is above the limit, by more than CHANCE standard errors of as many rollouts at the limit."""
+        """True if a step is above the limit by more than CHANCE standard errors of a share at the limit."""
         error, rollouts = 0.0, row["metrics"].get("cost/rollouts", 0.0) / row["step"]
         if self.of_rollouts and rollouts:
             error = math.sqrt(self.most * (1 - self.most) / rollouts)
@@ -32,7 +32,7 @@ class Limit:
 
 
 CHANCE = 3.0
-"""Standard errors that a share has to be above its limit: at scale=smoke with its 32 rollouts a step, 0.23."""
+"""Standard errors by which a share must exceed its limit: at scale=smoke with its 32 rollouts per step, by 0.23."""
 
 
 LIMITS = (
@@ -66,14 +66,14 @@ LIMITS = (
         "the same weights give other log-probabilities the second time: part of what the hinge sees is rounding, which "
         "cluster.fused_kernels=true reduces",
     ),
-    # The paper's delta: more, and most tokens are outside of it by rounding alone.
+    # The paper's delta: above it, rounding alone puts most tokens outside.
     Limit(
         "sanity/rounding_after_step",
         0.01,
         "rounding to bfloat16 changes log-probabilities over a gradient step by more than the paper's method.delta: "
         "the hinge mostly sees noise; a larger method.delta avoids that, or compute.dtype=float32 with backend=local",
     ),
-    # Our choice: half of what is trained. Groups whose rewards are all equal get the penalty's gradient and no other
+    # Our choice: half of the trained groups. Those whose rewards are all equal get the penalty's gradient and no other
     # (https://github.com/huggingface/trl/issues/7068).
     Limit(
         "kl/without_advantage",

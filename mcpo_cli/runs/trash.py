@@ -14,7 +14,7 @@ TRASH = "trash"
 def delete(home: Path, wanted: Sequence[str]) -> list[Path]:
     """Move runs, by ids or the beginnings of ids, to the trash; returns their folders there.
 
-    One that was deleted before gives way to the new one. Runs of other versions and damaged ones can be deleted.
+    A run replaces one of the same id in the trash. Runs of other versions and damaged ones can be deleted.
 
     Raises:
         ConfigError: no run matches a word, or several do. Nothing was moved.
@@ -50,7 +50,7 @@ def contents(home: Path) -> list[Path]:
 
 
 def empty(home: Path) -> list[Path]:
-    """Remove what is in the trash for good; returns the folders that were there.
+    """Remove the contents of the trash for good; returns the folders that were in it.
 
     Raises:
         RunFailed: a file cannot be removed.

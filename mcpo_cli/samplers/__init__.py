@@ -1,4 +1,4 @@
-"""Samplers decide which prompts a global step rolls. `sampler=NAME` chooses one, `sampler.*` are its options.
+"""Samplers choose the prompts of a global step. `sampler=NAME` chooses one, `sampler.*` are its options.
 
 >>> from mcpo_cli.samplers import get
 >>> get("review", share=0.5)

@@ -1,16 +1,16 @@
-"""The contract of a sampler, which chooses the prompts that a step rolls and the finished groups that are trained on.
+"""The contract of a sampler: it chooses the prompts of a global step and the groups to train on, and keeps a state.
 
 The training stream of a run is an endless row of problems, addressed by position. A step asks for prompts round by
-round (`draw`) until its batch is full, then reports the finished groups (`after`):
+round (`draw`) until its batch is full, then reports the results (`after`):
 
     Request, State -> draw -> Draw (positions)      one round: the problems there get a group of rollouts each
-    Group          -> keeps                         whether a finished group may be trained on
-    Finished, State -> after -> State               all groups of the step, also those that were thrown away
+    Group          -> keeps                         True if a finished group may be trained on
+    Finished, State -> after -> State               all groups of the step, including dropped ones
 
-All of these are pure functions: a resumed run calls them again and must draw the same. Chance comes from
-`Request.seed` alone. A state is columns of numbers by name, lists of ints or of floats. Checkpoints hold them as int64
-and float64, so that they come back as they were. They are not tensors: no shipped rule needs one, and planning then
-imports neither torch nor NumPy.
+All of these are pure functions: a resumed run calls them again and must draw the same prompts. Their only source of
+chance is `Request.seed`. A state is columns of numbers by name, lists of ints or of floats. Checkpoints hold them as
+int64 and float64, which preserves them exactly. They are not tensors because no shipped rule needs one, so planning
+does not import torch or NumPy.
 """
 
 import random
@@ -28,10 +28,10 @@ class Stream(Protocol):
 
     @property
     def distinct(self) -> int:
-        """Number of different problems, each of which comes once in that many positions; 0 if the stream is endless."""
+        """Number n of different problems, each of which comes once in every n positions; 0 if it is endless."""
 
     def numbers(self, positions: Sequence[int]) -> list[int]:
-        """The number of the problem at each position, which is the same for the same problem wherever it comes."""
+        """The number of the problem at each position, which is the same at all positions of a problem."""
 
 
 class Run(Protocol):
@@ -59,7 +59,7 @@ class Group:
     p: float
     """Share of correct rollouts."""
     informative: bool
-    """True if the method wants it under dynamic sampling (`Method.keeps`): for most methods, 0 < p < 1."""
+    """True if the method keeps it under dynamic sampling (`Method.keeps`): for most methods, 0 < p < 1."""
     round: int
     """The round of its global step, from 0."""
     kept: bool = True
@@ -80,7 +80,7 @@ class Request:
     prompts: int
     """Prompts of a batch."""
     budget: int
-    """Most positions that this round may draw: a step samples `prompts` x (1 + `train.max_refills`) at most."""
+    """Maximum positions that this round may draw: a step samples at most `prompts` x (1 + `train.max_refills`)."""
     cursor: int
     """The first position of the stream that the run has not reached yet."""
     stream: Stream
@@ -112,16 +112,16 @@ class Draw:
     """The answer to a request."""
 
     positions: tuple[int, ...]
-    """Positions in the stream of the problems to roll, in the order of the batch; none twice in a step.
+    """Positions in the stream of the problems to sample, in the order of the batch, all different within a step.
 
     A sampler without a filter draws `Request.prompts`, in one round.
     """
     cursor: int
     """The position at which the stream continues."""
     rollouts: tuple[int, ...] | None = None
-    """Rollouts of each position, two or more, `Request.rollouts` on average; None gives each the same.
+    """Rollouts of each position, two or more, `Request.rollouts` on average; None for that number at each position.
 
-    Only samplers with `uneven_groups` set it.
+    Only for a sampler with `uneven_groups`.
     """
 
     @classmethod
@@ -156,11 +156,11 @@ class Sampler(ABC):
 
     name: ClassVar[str]
     filters: ClassVar[bool] = False
-    """True if it discards finished groups and samples others instead, as `method.dynamic_sampling=true` does."""
+    """True if it drops finished groups and samples others instead, as `method.dynamic_sampling=true`."""
     by_outcome: ClassVar[bool] = True
     """True if its choices depend on which answers were correct."""
     needs_repeats: ClassVar[bool] = False
-    """True if it has no effect where no problem comes twice."""
+    """True if it has no effect unless problems come again."""
     uneven_groups: ClassVar[bool] = False
     """True if it gives prompts different numbers of rollouts; such a sampler cannot filter.
 
@@ -172,7 +172,7 @@ class Sampler(ABC):
         """The positions of one round. Before the first step the state is empty."""
 
     def keeps(self, group: Group) -> bool:
-        """True if `group` may be trained on. Only called if the sampler `filters`."""
+        """True if `group` may be trained on. Called only if the sampler `filters`."""
         return group.informative
 
     def after(self, finished: Finished, state: State) -> State:

@@ -1,4 +1,4 @@
-"""GRESO: prompts whose last groups had no variance are skipped before they are rolled."""
+"""GRESO: prompts whose last groups had no variance are skipped before they are sampled."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -12,11 +12,11 @@ LEAST_KEPT = 0.01
 LOWEST, HIGHEST = 0.05, 0.95
 """Bounds of the exploration probabilities (released code: `min_p`, `max_p`)."""
 SHARE_EASY = 1 / 3
-"""Share of `target` for all-correct groups; the rest is for all-wrong ones, which change more often (released code)."""
+"""Share of the target that may be all correct; the rest may be all wrong, as these change more often (their code)."""
 MARGIN = 1.25
-"""A later round asks for this many times what it expects to need (released code)."""
+"""A later round asks for this multiple of its expected need (released code)."""
 SMALLEST = 0.25
-"""Least size of a later round, in batches: the released scripts have 64 of 256 prompts."""
+"""Minimum size of a later round, in batches: the released scripts have 64 of 256 prompts."""
 EXPLORE = "explore"
 """The column of the state with the exploration probabilities of all correct and of all wrong prompts."""
 

@@ -15,7 +15,7 @@ class Evidence(NamedTuple):
     """The latest rollouts of a problem."""
 
     right: float = 0.0
-    """Number of correct ones; a fraction where only a part of an older group is still among them."""
+    """The number of correct ones; a fraction if only a part of an older group still counts."""
     rollouts: int = 0
 
     @property
@@ -24,13 +24,13 @@ class Evidence(NamedTuple):
         return self.right / self.rollouts
 
     def then(self, right: int, rollouts: int, most: int) -> "Evidence":
-        """The evidence after a later group; older rollouts fill the room that `most` leaves, at their success rate."""
+        """The evidence with a later group added; older rollouts are scaled down so that the total is at most `most`."""
         kept = min(self.rollouts, max(most - rollouts, 0))
         return Evidence(self.right * kept / max(self.rollouts, 1) + right, kept + rollouts)
 
 
 def gain(p: float, rollouts: int) -> float:
-    """The increase of the value of a prompt with success rate `p` by one rollout more than `rollouts`.
+    """The value that a rollout after the first `rollouts` adds for a prompt with success rate `p`.
 
     The value is P(both outcomes occur) times InfoGain, (1 - p^N - (1 - p)^N) p (1 - p)^2.
     """
@@ -38,9 +38,9 @@ def gain(p: float, rollouts: int) -> float:
 
 
 def give(counts: list[int], among: Sequence[int], budget: int, most: int, rank: Callable[[int], float]) -> int:
-    """Give rollouts one by one to the prompt of `among` with the lowest `rank`, up to `most` each; returns the rest.
+    """Give one rollout at a time to the lowest `rank` among `among`, up to `most` each; returns the rest of `budget`.
 
-    Of equals the first one gets it. If `rank` is minus the `gain`, the sum of values is the largest: gains fall with N.
+    Of equals the first gets it. If `rank` is minus a `gain`, the sum of values is maximal, because gains fall with N.
     """
     queue = [(rank(index), index) for index in among if counts[index] < most]
     heapify(queue)
@@ -104,7 +104,7 @@ class Knapsack(Sampler):
         return Draw(tuple(fresh), fresh.stop, tuple(self.allotted(rates, request.rollouts)))
 
     def allotted(self, rates: Sequence[float | None], rollouts: int) -> list[int]:
-        """Rollouts of prompts with these success rates, `rollouts` on average; None is a prompt never rolled."""
+        """Rollouts of prompts with these success rates, `rollouts` on average; None for a prompt without rollouts."""
         counts = [rollouts if p is None else self.least for p in rates]
         left = rollouts * len(rates) - sum(counts)
         mixed = {index: p for index, p in enumerate(rates) if p is not None and 0 < p < 1}
@@ -112,7 +112,7 @@ class Knapsack(Sampler):
         spare = max(left - sum(self._enough(p) for p in mixed.values()), 0)
         left += give(counts, unsolved, spare, self.most, counts.__getitem__) - spare
         left = give(counts, [*mixed], left, self.most, lambda index: -gain(mixed[index], counts[index]))
-        # The rollouts that `most` excludes above go to any other prompt with room.
+        # The rest that `most` excludes goes to any other prompt with room.
         give(counts, range(len(rates)), left, self.most, counts.__getitem__)
         return counts
 

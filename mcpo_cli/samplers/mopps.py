@@ -18,7 +18,7 @@ class Posterior(NamedTuple):
     beta: float = PRIOR
 
     def then(self, right: float, wrong: float, discount: float) -> "Posterior":
-        """The posterior after a group with these rollouts; `discount` 1 keeps all old evidence, 0 none."""
+        """After a group with this many correct and incorrect rollouts; `discount` 1 keeps all evidence, 0 none."""
         return Posterior(
             discount * self.alpha + (1 - discount) * PRIOR + right,
             discount * self.beta + (1 - discount) * PRIOR + wrong,

@@ -1,4 +1,4 @@
-"""Positive-negative pairing: prompts that are seldom right, with as many that are seldom wrong."""
+"""Positive-negative pairing: rarely correct prompts and the same number of rarely incorrect ones."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple

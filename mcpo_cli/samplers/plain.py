@@ -43,5 +43,5 @@ def of_option(dynamic_sampling: bool) -> Sampler:
 
 
 def is_of_option(sampler: Sampler) -> bool:
-    """True if it is a sampler that `method.dynamic_sampling` can choose."""
+    """True if a method's option chooses it."""
     return type(sampler) in (Uniform, Refill)

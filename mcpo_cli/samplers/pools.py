@@ -10,7 +10,7 @@ from mcpo_cli.settings import identity
 
 
 class Seen(NamedTuple):
-    """A problem that was rolled."""
+    """A problem that was sampled."""
 
     p: float
     """Accuracy of its latest group."""
@@ -45,7 +45,7 @@ class Pools(Sampler):
     """Weight of a problem of the easy pool."""
 
     def weight(self, p: float | None) -> float:
-        """The weight of a problem with latest accuracy `p`; None if it was never rolled."""
+        """The weight of a problem with latest accuracy `p`, None before its first rollouts."""
         if p is None:
             return 1.0
         return self.hard_weight if p <= self.hard else self.normal_weight if p <= self.easy else self.easy_weight

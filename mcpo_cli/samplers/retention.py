@@ -1,8 +1,8 @@
-"""Samplers that bring mastered prompts back, so that they stay so: review on a schedule, and replay at random.
+"""Samplers that repeat mastered prompts to keep them mastered: review on a schedule, and replay at random.
 
 A prompt is mastered when all rollouts of its group were correct. Both take at most a share of each batch, in place of
-fresh prompts: a step samples as many rollouts as without them. The fresh prompts that give way are not lost: the
-stream continues where it stopped.
+fresh prompts: a step samples as many rollouts as without them. The replaced fresh prompts are not lost: the stream
+continues where it stopped.
 """
 
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class Review(Sampler):
 
     def draw(self, request: Request, state: State) -> Draw:
         due = [item for item in table.read(state, Mastered).items() if item[1].due <= request.step]
-        # Stable, so that those that were met first come first among equals.
+        # The sort is stable: among equals, earlier ones come first.
         due.sort(key=lambda item: (item[1].due, not item[1].missed))
         chosen = due[: int(self.share * request.prompts)]
         return Draw.with_fresh(request, {number: row.position for number, row in chosen})

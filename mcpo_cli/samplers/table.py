@@ -11,7 +11,7 @@ NUMBER = "number"
 
 
 def read(state: State, row: type[Row]) -> dict[int, Row]:
-    """The rows that `write` wrote; none for the empty state before the first step."""
+    """The rows that `write` wrote; an empty dict for the empty state before the first step."""
     if not state:
         return {}
     columns = [state[name] for name in row._fields]

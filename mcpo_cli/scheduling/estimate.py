@@ -1,4 +1,4 @@
-"""Estimates how long runs take: `workload`, corrected by how long the steps that are done in this home have taken.
+"""Estimates the time of runs: that of `workload`, corrected by the measured time of steps done in this home.
 
 `mean_response` is the mean length of a response in tokens; None means what the task assumes.
 """
@@ -23,12 +23,12 @@ from mcpo_cli.runs.journal import Journal, last_row, lines_from
 from mcpo_cli.scheduling.progress import Tracker
 
 Kind = tuple[str, str]
-"""Scale and model: runs of one kind err alike."""
+"""Scale and model: estimates for runs of one kind have similar errors."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The seconds that the steps of one run have taken, and those that the cost model gives them."""
+    """The measured and the modelled seconds of the steps of one run."""
 
     taken: float
     modelled: float
@@ -47,9 +47,9 @@ class Estimator:
             self.learn(run.folder, run.spec)
 
     def learn(self, run_dir: Path, spec: RunSpec) -> None:
-        """Take into account how long the steps of a run have taken that are done so far, whether it goes on or not.
+        """Take into account the time of a run's steps so far, whether it goes on or not.
 
-        To be called again when it has done more.
+        To be called again after further steps.
         """
         taken, steps = 0.0, 0
         for first, last in _timed(run_dir):
@@ -62,7 +62,7 @@ class Estimator:
             self._measured[_kind(spec)][spec.run_id] = Measured(taken, modelled)
 
     def again(self) -> "Estimator":
-        """The same, for other estimates: no base policy is counted yet."""
+        """A copy for other estimates, in which no base policy is counted yet."""
         other = copy.copy(self)
         other.paid = set()
         return other
@@ -85,7 +85,7 @@ class Estimator:
         return basis if measured == kinds else f"{basis}, and from the cost model for other models"
 
     def factor(self, spec: RunSpec) -> float | None:
-        """How many times the modelled seconds the run takes: by its own steps, or else by those of its kind."""
+        """Measured over modelled seconds: of the run's own steps, or else of runs of its kind; None without any."""
         kind = self._measured.get(_kind(spec), {})
         measured = [kind[spec.run_id]] if spec.run_id in kind else kind.values()
         modelled = sum(one.modelled for one in measured)
@@ -111,7 +111,7 @@ def makespan(seconds: Sequence[float], parallel: int) -> float:
 
 
 def until_the_end(seconds: Sequence[float], parallel: int, elapsed: float = 0.0) -> float:
-    """`makespan` of runs whose libraries are loaded once, when the first of them starts; that was `elapsed` ago."""
+    """`makespan` of runs that load their libraries once, when the first of them starts, `elapsed` seconds ago."""
     loading = max(0.0, workload.LOADING_SECONDS - elapsed) if any(seconds) else 0.0
     return loading + makespan(seconds, parallel)
 
@@ -119,8 +119,8 @@ def until_the_end(seconds: Sequence[float], parallel: int, elapsed: float = 0.0)
 def within(plan: Plan, seconds: float, home: Path) -> Plan:
     """The first runs of `plan` that are expected to end within `seconds`, those that are done included.
 
-    Runs of all arms that share model, regime, seeds and point of a design are taken together: without one of them the
-    others compare nothing. In a design, the first points are spread as evenly as all are.
+    Runs of all arms that share model, regime, seeds and point of a design are taken together, because they can only be
+    compared with each other. In a design, the first points are spread as evenly as all are.
 
     Raises:
         ConfigError: the first of these do not fit.
@@ -163,7 +163,7 @@ class Forecast:
 
 
 def forecast(plan: Plan, home: Path, mean_response: float | None = None) -> Forecast:
-    """States of the runs of `plan`, and the time and cost that is left.
+    """States of the runs of `plan`, and the remaining time and cost.
 
     Raises:
         ConfigError: a run's longest response is shorter than `mean_response`.
@@ -183,7 +183,7 @@ def forecast(plan: Plan, home: Path, mean_response: float | None = None) -> Fore
 
 
 def _planned(cell: PlannedRun, home: Path, estimator: Estimator) -> tuple[dict[str, Any], workload.Cost | None]:
-    """What `--dry-run --json` prints of a run, and the cost of one on GPUs."""
+    """The object that `--dry-run --json` prints for a run, and the cost of a run on GPUs."""
     spec, folder, cost = cell.spec, home / "runs" / cell.spec.run_id, None
     done_steps, factor = Tracker(folder, spec).read().step, estimator.factor(spec)
     how, mean = f"middle of that range, {estimator.basis([spec])}", estimator.mean_response
@@ -206,7 +206,7 @@ def _planned(cell: PlannedRun, home: Path, estimator: Estimator) -> tuple[dict[s
 def slots(plan: Plan) -> int:
     """Number of parallel runs: `compute.parallel`, or as many as fill the available cores.
 
-    By default a verl run has the machine to itself, and SLURM jobs are all submitted at once.
+    By default a verl run has the machine to itself, and all SLURM jobs are submitted at once.
     """
     spec = plan.cells[0].spec
     compute = spec.compute

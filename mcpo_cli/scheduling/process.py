@@ -35,7 +35,7 @@ from mcpo_cli.scheduling.progress import Progress
 from mcpo_cli.scheduling.worker import work
 
 POLL_SECONDS = 0.05
-"""Time between two looks of the fork server at its workers."""
+"""Time between two checks of the fork server on its workers."""
 MEMORY_SECONDS = 1.0
 """Least time between two memory checks, which read the process table."""
 
@@ -82,7 +82,7 @@ def begin(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
             stdout=file,
             stderr=subprocess.STDOUT,
             env={**os.environ, **environment},
-            # In its own session, it gets Ctrl-C only through the scheduler, once.
+            # In its own session the process gets Ctrl-C only once, through the scheduler.
             start_new_session=True,
         )
 
@@ -95,7 +95,7 @@ class Request(NamedTuple):
 
 
 class ForkServer:
-    """The scheduler's end of a fork server, which takes requests while it still loads `module`."""
+    """The scheduler's side of a fork server, which takes requests while it still loads `module`."""
 
     def __init__(self, module: str, environment: Mapping[str, str]) -> None:
         self._connection, theirs = multiprocessing.Pipe()
@@ -166,7 +166,7 @@ class ForkedWorker:
         if not self.pid:
             self.asked = number
         elif self.code is None:
-            # It may have ended, with its code on the way.
+            # It may have ended, and its code may not have arrived yet.
             with suppress(ProcessLookupError):
                 (os.killpg if number == signal.SIGKILL else os.kill)(self.pid, number)
 
@@ -174,10 +174,10 @@ class ForkedWorker:
 def serve(module: str, scheduler: Connection) -> int:
     """Fork a worker for each request until the scheduler is gone; a worker returns its exit code from here."""
     command = parent_command()
-    # The worker reports a module that cannot be loaded: it loads it again.
+    # If the module cannot be loaded, the worker reports that when it loads it again.
     with suppress(Exception):
         importlib.import_module(module)
-    # The garbage collector leaves alone what is loaded, so that its pages stay shared.
+    # Loaded objects are excluded from garbage collection, so that their pages stay shared.
     gc.freeze()
     try:
         request = _supervise(scheduler)

@@ -97,7 +97,7 @@ class Tracker:
         rows: list[Any] = []
         for attempt in self._journal.attempts()[-1:]:
             path = attempt / "metrics.jsonl"
-            # Readers that need the numbers of a damaged line report it.
+            # Other readers, which need the numbers, report a damaged line.
             with suppress(RunFailed):
                 for row, end in lines_from(path, self._offsets.get(path, 0)):
                     self._offsets[path] = end

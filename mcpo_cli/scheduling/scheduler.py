@@ -37,7 +37,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Threads of a worker sleep until all have done their part; they do not spin.
 
-Beside other programs on the same cores a step with two threads takes a seventh of the time.
+With other programs on the same cores, a step with two threads then takes a seventh of the time.
 """
 
 
@@ -87,7 +87,7 @@ class _Job:
     broke: str | None = None
     """The limit that its worker was killed for."""
     tried: bool = False
-    """Whether this scheduler started a worker for it."""
+    """True if this scheduler started a worker for it."""
     stops_sent: int = 0
     """Number of stop requests passed on to the worker."""
     error: str | None = None
@@ -110,13 +110,13 @@ def run(plan: Plan, display: Display, worker: Sequence[str] = ()) -> list[Outcom
     """
     folder = home()
     scheduler = _Scheduler(plan, folder, display, worker)
-    # Completed runs are not checked: tables of a cluster's runs can be built on any machine.
+    # Completed runs are not checked, so that tables of a cluster's runs can be built on any machine.
     unfinished = [job.cell.spec for job in scheduler.jobs if job.waits]
     feasible.check(unfinished)
     for spec in unfinished:
         backends.get(spec.backend).check(spec)
         check_limits(spec)
-    # Models that were fetched for that show whether prompts fit.
+    # The models that these checks fetched show whether prompts fit.
     feasible.check(unfinished)
     if any(spec.cluster.launcher == "slurm" for spec in unfinished):
         extras.require("submitit", "cluster.launcher=slurm")
@@ -209,7 +209,7 @@ class _Scheduler:
         spec = _placed(job.cell.spec)
         job.tried = True
         try:
-            # Otherwise a linked folder's settings would be overwritten: another run's.
+            # Otherwise the settings of another run, in a linked folder, would be overwritten.
             attempts.check_own(job.folder, spec)
             write_json(job.folder / "spec.json", spec.to_dict())
             if not (job.folder / "origin.json").exists():
@@ -264,7 +264,7 @@ class _Scheduler:
         job.process = None
         state = attempts.state(job.folder, job.cell.spec)
         if code == BUSY or (code == 0 and state == "running"):
-            # Another scheduler's worker holds the run, maybe one that this one has just finished: wait for it.
+            # Another scheduler's worker holds the run, which this one may have just finished: wait for it.
             job.tried, job.state = False, "running"
         elif code < 0 and job.broke:
             attempts.mark_failed(job.folder, pid, job.broke)
@@ -281,7 +281,7 @@ class _Scheduler:
             self.display.note(f"{job.cell.spec.run_id}: {note}")
 
     def _estimate(self) -> None:
-        """Estimate the time of what is not done, from all steps that were done here so far."""
+        """Estimate the time of the remaining work, from all steps done here so far."""
         self.estimated = time.monotonic()
         for job in self.jobs:
             if job.process or job.state == "running":
@@ -310,7 +310,7 @@ class _Scheduler:
         return View(self.plan.suite, cells, elapsed, seconds, stopping=self.stops > 0)
 
     def _seconds_left(self, job: _Job) -> float:
-        """By its own speed, or as estimated while that is unknown."""
+        """Seconds left by the run's own speed, or by the estimate while that is unknown."""
         own = job.progress.seconds_left
         return self.estimates[job.cell.spec.run_id] if own is None else own
 
@@ -366,7 +366,7 @@ def _line(text: str) -> str:
 
 
 def _disk(folder: Path) -> str:
-    """Why a worker may have left no message: a full or read-only disk."""
+    """The reason why a worker may have left no message: a full or read-only disk."""
     free = shutil.disk_usage(folder).free
     if free < LITTLE_BYTES:
         return f"; {free // 1024} KiB are free on the disk of {folder}"

@@ -26,7 +26,7 @@ BUSY = 75
 
 
 class Overdue(BaseException):
-    """A run was asked to stop and has not; no `Exception`, as errors of methods and graders are caught on the way."""
+    """A run did not stop in time; not an `Exception`, because callers catch errors of methods and graders."""
 
 
 def _end(*_: object) -> None:
@@ -47,10 +47,10 @@ class StopRequest:
 
     @contextmanager
     def within(self, grace: float | None) -> Iterator[None]:
-        """A run inside that does not end in `grace` seconds of the request is ended where it is; None: it is not.
+        """End the block if it does not end within `grace` seconds of the request; None: wait for it.
 
         Raises:
-            Interrupted: it was ended so.
+            Interrupted: the block was ended.
         """
         signal.signal(signal.SIGALRM, _end)
         self._grace = grace or 0.0
@@ -67,7 +67,7 @@ class StopRequest:
     def _ask(self, *_: object) -> None:
         self._asked = True
         if self._grace:
-            # Again every second, as an exception in a destructor is lost.
+            # Repeated every second, because an exception in a destructor is lost.
             signal.setitimer(signal.ITIMER_REAL, self._grace, 1.0)
 
 
@@ -99,7 +99,7 @@ def _attempt(folder: Path, stop: StopRequest, command: Sequence[str]) -> int:
         return 0
     backend = backends.get(spec.backend)
     start, reached = resume_step(folder, spec, backend.kept(folder)), durable_step(folder)
-    # Also where a kill left a part of the copy, or its state is damaged: a fork never starts from the base policy.
+    # Also if a kill left a part of the copy, or its state is damaged: a fork never starts from the base policy.
     if spec.fork and start < forking.parse(spec.fork)[1]:
         start = forks.begin(folder, spec, backend.kept, backend.copy_state)
     attempt = Attempt(folder, spec, start)

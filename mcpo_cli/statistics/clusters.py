@@ -3,7 +3,7 @@
 A cluster is a global step, whose prompts share an update, or a base policy with a seed, which several points of a
 design share. Clusters are assumed to be independent of each other. Both estimates use the cluster-robust variance CR2
 (Bell and McCaffrey 2002, Survey Methodology 28, 169-181), which is unbiased for independent values of one variance, and
-few degrees of freedom, so that intervals of a handful of clusters cover what they promise.
+few degrees of freedom, so that intervals of few clusters keep their nominal coverage.
 """
 
 import math
@@ -30,8 +30,8 @@ def mean(value_N: ArrayLike, weight_N: ArrayLike, cluster_N: ArrayLike) -> Stude
     C / (C - 1) in place of 1 / (1 - h_c) and C - 1 degrees of freedom); 94 to 96 % with 4 to 8 clusters of 2 to 9
     values that share an effect.
 
-    Clusters that depend on each other, as steps after one another do, are not what it is made for: where all variance
-    is between steps whose values have an autocorrelation of .3, it covers 84 to 87 %, and 67 to 69 % at .6.
+    It is not made for clusters that depend on each other, such as consecutive steps: if all variance is between steps
+    whose values have an autocorrelation of .3, it covers 84 to 87 %, and 67 to 69 % at .6.
 
     Returns:
         The mean with n = number of clusters; one cluster has no error (NaN).

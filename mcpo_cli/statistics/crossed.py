@@ -4,9 +4,9 @@ Score y_sp, the mean over the samples of problem p by the model of seed s, is ta
 
     y_sp = mean + problem_p + seed_s + cell_sp,
 
-with independent terms of unknown spread; the cell holds what a problem does to one run, and its samples. Both problems
-and seeds are a sample: an interval is about other problems of the same kind and other seeds of the same recipe. With
-one seed it is about these models (other problems of the same kind alone).
+with independent terms of unknown spread; the cell holds the effect of a problem on one run, and its samples. Problems
+and seeds are both a sample: an interval is about other problems of the same kind and other seeds of the same recipe.
+With one seed it is about these models (only other problems of the same kind).
 
 The variance of the mean is Vp + Vs - Vc: the spread of problems' means, plus that of seeds' means, minus that of the
 cells, which both of them contain (Cameron, Gelbach and Miller 2011, J. Bus. Econ. Stat. 29, 238-249, for two-way
@@ -49,17 +49,17 @@ class Part:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean or a difference with what is known of its error."""
+    """A mean or a difference with the known parts of its error."""
 
     test: Student
     parts: tuple[Part, ...]
     problems: int
     seeds: tuple[int, ...]
-    """Number of seeds of each side; one number where both sides are paired by seed, or for a mean."""
+    """Number of seeds of each side; one number if both sides are paired by seed, or for a mean."""
 
     @property
     def over_seeds(self) -> bool:
-        """Whether the interval is about other seeds, too: every side has at least LEAST."""
+        """True if the interval is also about other seeds: every side has at least LEAST."""
         return min(self.seeds) >= LEAST
 
 
@@ -68,7 +68,7 @@ class Effects:
     """A table of scores split into problem effects and seed effects by least squares."""
 
     score_SP: Floats
-    """NaN where a cell is missing."""
+    """NaN if a cell is missing."""
     weight_SP: Floats
     """Weights of the cells in the mean, which sum to 1."""
     problem_P: Floats
@@ -93,7 +93,7 @@ class Effects:
         return Part("seed", float((rest_S**2).sum()) * seeds / (seeds - 1), seeds - 1)
 
     def cell_part(self) -> Part:
-        """Variance of the mean by what is neither problem nor seed."""
+        """Variance of the mean by the cells, that is neither by problems nor by seeds."""
         present = ~np.isnan(self.score_SP)
         number, (seeds, problems) = int(present.sum()), present.shape
         df = number - seeds - problems + 1
@@ -129,8 +129,8 @@ def mean(score_SP: Floats, stratum_P: Ints | None = None) -> Estimate:
     """The mean of one side.
 
     Args:
-        score_SP: a score for each seed and problem, the mean over its samples; NaN where it is missing.
-        stratum_P: the benchmark of each problem, 0 to B - 1; benchmarks count alike. Without it all are one.
+        score_SP: a score for each seed and problem, the mean over its samples; NaN if it is missing.
+        stratum_P: the benchmark of each problem, 0 to B - 1; benchmarks have equal weights. Without it all are one.
 
     Raises:
         ValueError: a benchmark has fewer than 2 problems, or a problem or a seed has no scores.
@@ -182,7 +182,7 @@ def _problem_parts(sum_P: Floats, stratum_P: Ints) -> list[Part]:
 def _estimate(value: float, problem: Sequence[Part], sides: Sequence[Effects]) -> Estimate:
     seeds, problems = tuple(len(side.seed_S) for side in sides), len(sides[0].problem_P)
     parts, independent = list(problem), problems
-    # Two seeds show almost nothing of their spread, and one nothing: such an estimate is about these models.
+    # Two seeds show almost nothing of their spread, and one shows none: such an estimate is about these models.
     if min(seeds) >= LEAST:
         parts += [part for side in sides for part in (side.seed_part(), side.cell_part())]
         independent = min(*seeds, problems)
@@ -235,12 +235,12 @@ class Sources:
     cell: float
     """Variance of the effect of a problem on one run, without samples; NaN below LEAST seeds: a part of `problem`."""
     sample: float
-    """Variance of one sample; NaN where every cell has one sample, which is then a part of `cell`."""
+    """Variance of one sample; NaN if every cell has one sample, which is then a part of `cell`."""
     sides: int = 1
-    """2 where the seeds of two sides are not paired: each side has its own."""
+    """2 if the seeds of two sides are not paired: each side has its own."""
 
     def error(self, problems: int, seeds: int, samples: float) -> tuple[float, float]:
-        """The standard error of a design and its degrees of freedom, as `difference` would find them on average."""
+        """The standard error of a design and its degrees of freedom, as `difference` would give them on average."""
         cell = sum(0.0 if math.isnan(term) else term for term in (self.cell, self.sample / samples))
         cells = cell / (problems * seeds)
         parts, least = [Part("problem", self.problem / problems + cells, problems - 1)], problems - 1

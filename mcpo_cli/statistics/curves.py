@@ -1,9 +1,9 @@
 """Statistics of runs over time: score at a cost, survival, speed of learning, movement of cohorts.
 
-A cohort is the prompts mastered at one global step, each rolled twice: under the same policy and under the next. Its
-mean is noisy, the more so the fewer its prompts and the less stable they are. The lowest of noisy means is lower, and
-their changes are larger, without any difference in training; `swings` and `deepest` have the same expectation for any
-size of the cohorts.
+A cohort is the prompts mastered at one global step, each resampled twice: under the same policy and under the next. Its
+mean is noisier if its prompts are fewer or less stable. Noise lowers the lowest of several means and enlarges their
+changes, without any difference in training; `swings` and `deepest` have the same expectation for any size of the
+cohorts.
 """
 
 import math
@@ -28,7 +28,7 @@ FLAT = 1e-12
 TIMES = np.linspace(0, 1, 100)
 """Points at which two curves are compared, as shares of the time for which both were observed."""
 PARTS = 5
-"""Parts of training among which the deepest gap is looked for."""
+"""Number of parts of training, one of which has the deepest gap."""
 
 
 def at_cost(cost_E: Sequence[float], score_E: Sequence[float], where: float) -> float:
@@ -52,7 +52,7 @@ def at_cost(cost_E: Sequence[float], score_E: Sequence[float], where: float) -> 
 
 @dataclass(frozen=True)
 class Survival:
-    """Share that survives beyond each time, and its interval (NaN where the share is 0 or 1)."""
+    """Share that survives beyond each time, and its interval (NaN if the share is 0 or 1)."""
 
     time_T: Floats
     share_T: Floats
@@ -60,9 +60,9 @@ class Survival:
     high_T: Floats
 
     def restricted_mean(self, limit: float) -> float:
-        """Mean duration, each counted as `limit` at most: the area below the curve up to there.
+        """Mean duration, each counted as at most `limit`: the area below the curve up to there.
 
-        Beyond the last time the curve is taken to stay where it is, as after a censored one.
+        Beyond the last time the curve is taken to be constant, as after a censored duration.
         """
         inside = self.time_T < limit
         edges = np.concatenate([[0.0], self.time_T[inside], [limit]])
@@ -159,8 +159,8 @@ def _log_factor(baseline_T: Floats, arm_T: Floats, step_T: Floats) -> float:
 def swings(value_TC: Sequence[Floats]) -> float:
     """Mean squared change of a cohort's true mean from one step to the next; negative by chance if it hardly moves.
 
-    The squared difference of two sample means over-estimates that of the true means by their variances, which are
-    estimated without bias by s^2 / n of each cohort and taken off.
+    The squared difference of two sample means over-estimates that of the true means by their variances; the unbiased
+    estimates s^2 / n of each cohort are subtracted.
 
     Args:
         value_TC: per step, one value per prompt of its cohort. Steps with fewer than two prompts have no variance and
@@ -179,8 +179,8 @@ def swings(value_TC: Sequence[Floats]) -> float:
 def deepest(value_TC: Sequence[Floats], parts: int = PARTS) -> float:
     """The mean of the part of training in which it is largest, cross-fitted.
 
-    One half of every cohort's prompts picks the part and the other half measures it, and the other way round: so the
-    maximum is not one of noise. Where the true means are equal its expectation is that mean, whatever the cohorts.
+    One half of every cohort's prompts picks the part and the other half measures it, and vice versa, so that noise
+    does not raise the maximum. If the true means are equal, its expectation is that mean, for any cohorts.
 
     Args:
         value_TC: per step, in order, one value per prompt of its cohort, such as its loss of accuracy. Steps with fewer

@@ -1,8 +1,8 @@
 """Mean, interquartile mean and probability of improvement over several tasks, with intervals over runs.
 
-The quantities are those of Agarwal et al. 2021 (arXiv 2108.13264, the package rliable). Their intervals are not: a
-bootstrap of 3 runs covers 64 to 86 % where it promises 95 %. Here each estimate is close to a sum of one number per run
-(its influence), whose spread gives the variance, and the interval is Wilson's with Student's t, within 0..1.
+The quantities are those of Agarwal et al. 2021 (arXiv 2108.13264, the package rliable). The intervals are others: a
+bootstrap of 3 runs covers 64 to 86 % instead of 95 %. Here each estimate is close to a sum of one number per run (its
+influence), whose spread gives the variance, and the interval is Wilson's with Student's t, within 0..1.
 
 A stratum holds all tasks that the same runs were evaluated on, such as one model's benchmarks: a training run is
 evaluated on every benchmark, so its scores are one observation and not several.

@@ -4,7 +4,7 @@ Results are exact for differences that are normal over seeds: the test statistic
 with S - 1 degrees of freedom and noncentrality effect / sd * sqrt(S).
 
 statsmodels (a wheel of 12 MB) would replace only ten lines of formulas here, Holm's procedure in `stats.py` and, by a
-fit that may not converge, the sums of squares in `variance.py`. Tests compare with worked numbers of it.
+fit that may not converge, the sums of squares in `variance.py`. Tests compare with numbers of it.
 """
 
 import math
@@ -17,7 +17,7 @@ from scipy import special
 ALPHA = 0.05
 """Level of every test."""
 POWER = 0.8
-"""Probability with which an effect is to be found, where no other is named."""
+"""Probability with which an effect is to be found, unless another is given."""
 MOST_SEEDS = 10_000
 """Largest number of seeds that `seeds_needed` tries."""
 
@@ -79,19 +79,19 @@ def seeds_needed(effect: float, sd: float, power: float = POWER) -> int | None:
 
 
 def seeds_text(seeds: int | None) -> str:
-    """A number of seeds, as `seeds_needed` gives it."""
+    """A number of seeds from `seeds_needed` as text."""
     return f">{MOST_SEEDS}" if seeds is None else str(seeds)
 
 
 def fewest(low: int, high: int, enough: Callable[[int], bool]) -> int | None:
-    """The least number above `low`, up to `high`, that is enough; None if none is. A larger number is enough, too."""
+    """The least number above `low`, up to `high`, that is enough; None if `high` is not. `enough` must be monotonic."""
     if not enough(high):
         return None
     return low + 1 + bisect_left(range(low + 1, high), True, key=enough)
 
 
 def sd_bounds(sd: float, seeds: int) -> tuple[float, float]:
-    """The 80 % interval of the true standard deviation where `seeds` values gave `sd`; exact for normal values.
+    """The 80 % interval of the true standard deviation if `seeds` values gave `sd`; exact for normal values.
 
     Raises:
         ValueError: there are fewer than 2 seeds, or sd is not above 0.

@@ -1,16 +1,16 @@
-"""The error of the difference of two published means of which little else is known.
+"""The error of the difference of two published means about which little else is known.
 
-A response of arm a to problem p in training run s is right with probability mean_a + problem_ap + run_as. What is
-not published has to be assumed, within a range:
+A response of arm a to problem p in training run s is correct with probability mean_a + problem_ap + run_as. Numbers
+that are not published have to be assumed, within a range:
 
     spread       variance of problem_ap, as a share of m (1 - m), m the mean: 0 if all problems are equally hard, 1 if
                  each is always or never solved
     correlation  of problem_ap of the two arms over the problems
     run_sd       standard deviation of run_as
 
-The error of a difference is asked at three scopes, each with the one before it: other `answers` to the same problems,
-other `problems` of the same kind, other `trainings` with the same recipes. A term of run x problem is left out; where a
-standard deviation over runs is reported, it has that term, the run's and the answers' in it.
+The error of a difference has three scopes, each including the one before it: other `answers` to the same problems,
+other `problems` of the same kind, other `trainings` with the same recipes. A term of run x problem is left out; if a
+standard deviation over runs is reported, it includes that term, the run's and the answers'.
 """
 
 import math
@@ -38,12 +38,12 @@ MOST = 1_000_000
 SLACK = 1e-6
 """Tolerance of a number of samples: far below one."""
 DESIGNS = (1, 3, 5, 10)
-"""Numbers of training seeds for which `designs` says how many problems are needed."""
+"""Numbers of training seeds for which `designs` gives the number of problems needed."""
 
 
 @dataclass(frozen=True)
 class Assumed:
-    """Ranges of what is not published, each of three numbers that grow."""
+    """Ranges of unpublished quantities, each of three increasing numbers."""
 
     spread: Range = (0.3, 0.6, 0.8)
     """Range for binary pass@1 of language models on mathematics; a second number of the same samples narrows it."""
@@ -55,7 +55,7 @@ class Assumed:
 
 @dataclass(frozen=True)
 class Spread:
-    """Values that an arm's two variances of a score can have together, and which of them is the plausible pair."""
+    """Possible pairs of an arm's two variances of a score, and the index of the plausible pair."""
 
     problem_M: Floats
     """Variance of the true accuracies of problems."""
@@ -86,13 +86,13 @@ class Mean:
 
 @dataclass(frozen=True)
 class Parts:
-    """Variance of a difference by where it comes from; 0 where the scope leaves it out."""
+    """Variance of a difference by source; 0 if the scope leaves it out."""
 
     answers: float
     problems: float
     runs: float
     df: float = math.inf
-    """Degrees of freedom of the whole; infinite where every part is assumed rather than estimated."""
+    """Degrees of freedom of the whole; infinite if every part is assumed rather than estimated."""
 
     @property
     def error(self) -> float:
@@ -122,8 +122,8 @@ def spread_of_error(value: float, error: float, problems: int, sets: float) -> S
 def spread_of_squares(value: float, square: tuple[float, float], problems: int, samples: int, assumed: Range) -> Spread:
     """The pairs of variances whose counts have a mean square of (c/n) in the range `square` (see `mean_square`).
 
-    Both are without bias for these problems and samples: that of an answer is n/(n - 1) times the mean of
-    (c/n)(1 - c/n), and that of problems is what it leaves of the variance of c/n over the problems.
+    Both are unbiased for these problems and samples: that of an answer is n/(n - 1) times the mean of
+    (c/n)(1 - c/n), and that of problems is the rest of the variance of c/n over the problems.
     """
     square_M = _grid((square[0], sum(square) / 2, square[1]))
     answer_M = (value - square_M) * samples / (samples - 1)
@@ -197,7 +197,7 @@ def pooled(found: Sequence[Parts], benchmarks: Sequence[str], models: Sequence[s
     """Variance of the mean of several differences.
 
     Differences of two models on one benchmark share its problems, and those of one model on two benchmarks share its
-    training runs. What they share is not known: nothing in the best and the plausible case, all of it in the worst.
+    training runs. The effect of sharing is unknown: none in the best and the plausible case, full in the worst.
     """
     count = len(found)
     problems, runs = (
@@ -244,7 +244,7 @@ def designs(effect: float, found: Parts, problems: int, seeds: int, sets: float)
 
 
 def multiple(value: float, of: int, unit: float) -> int | None:
-    """The m for which m / of prints as `value`, rounded or truncated to multiples of `unit`; None if no m does."""
+    """The m for which m / of prints as `value`, rounded or truncated to multiples of `unit`; None without one."""
     for m in (round(value * of), math.floor(value * of), math.ceil(value * of)):
         if -unit / 2 - ROUNDING <= m / of - value < unit - ROUNDING:
             return m
@@ -275,7 +275,7 @@ def _run(mean: Mean, assumed: float) -> float:
 
 
 def _df(variance: float, means: Sequence[Mean]) -> float:
-    """Satterthwaite's degrees of freedom: only reported deviations are estimates (Welch's test, where nothing else)."""
+    """Satterthwaite's degrees of freedom: only reported deviations are estimates (with these alone, Welch's test)."""
     doubt = sum(_run(mean, 0.0) ** 2 / (mean.seeds - 1) for mean in means if mean.run_sd is not None)
     return variance**2 / doubt if doubt else math.inf
 

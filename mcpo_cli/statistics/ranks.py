@@ -1,4 +1,4 @@
-"""Spearman's rank correlation: whether a number grows or falls with a quantity, over the points of a design."""
+"""Spearman's rank correlation of a number with a quantity, over the points of a design."""
 
 import itertools
 import math
@@ -14,7 +14,7 @@ from mcpo_cli.statistics.stats import LEAST, ROUNDING, Floats, Interval, Student
 EXACT = 10
 """From this many values on, Student's t replaces the list of all orders: 9 values have 362 880 of them."""
 ORDERS = 9999
-"""Random orders within clusters that a correlation is compared with."""
+"""Number of random orders within clusters that a correlation is compared with."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Correlation(Interval):
     """
 
     p_above: float
-    """One-sided p of a correlation as high if there is none."""
+    """One-sided p of a correlation as high if the true one is 0."""
     p_below: float
     """One-sided p of one as low."""
     p_within: float = math.nan
@@ -46,7 +46,7 @@ class Correlation(Interval):
 
     @property
     def _z(self) -> float:
-        # A correlation of 1 has no z; half the way to the next lower one that n different values can have does.
+        # A correlation of 1 has no z: the value halfway to the next lower one that n different values can have does.
         most = 1 - 6 / (self.n**3 - self.n)
         return math.atanh(max(-most, min(most, self.mean)))
 
@@ -109,7 +109,7 @@ def _orders(sizes: tuple[int, ...]) -> np.ndarray:
 
 def _clustered(rho: float, unit_x: Floats, unit_y: Floats, place_N: np.ndarray) -> Correlation:
     found = clusters.slope(unit_x, unit_y, place_N)
-    # Ranks on one line leave no error, but no doubt, either.
+    # Ranks on one line have an error of 0; the smallest error instead keeps p defined, and the correlation certain.
     found = replace(found, error=max(found.error, 2 * ROUNDING))
     # The error of z, by the derivative of atanh.
     z = Student(0.0, found.error / max(1 - rho**2, ROUNDING), found.df, found.n)

@@ -1,16 +1,16 @@
-"""Looks at growing data: the level of each, so that all of them together keep level .05.
+"""Levels of several looks at growing data, so that all looks together keep level .05.
 
 Seeds in stages: after each stage a difference is tested, and training stops once all are decided.
 
-Testing at level .05 after 3, 6 and 12 seeds finds a difference that is not there in 12 % of the cases. The levels of
-the stages here sum to .05, so that even the union of the three tests keeps it, for Holm-adjusted p-values of any number
-of dependent differences too. Simulated type I of one difference: 4.5 % (5.0 to 5.1 % at .0176, .0158 and .0234, which
-count on the dependence of the stages).
+Testing at level .05 after 3, 6 and 12 seeds finds a difference that does not exist in 12 % of the cases. The levels of
+the stages here sum to .05, so that even the union of the three tests keeps it, also for Holm-adjusted p-values of any
+number of dependent differences. Simulated type I of one difference: 4.5 % (5.0 to 5.1 % at .0176, .0158 and .0234,
+which rely on the dependence of the stages).
 
 `look_level` is for looks that somebody declares: O'Brien and Fleming's spending function (1979, Biometrics 35, 549-556;
 Lan and DeMets 1983, Biometrika 70, 659-663), alpha(t) = 2 - 2 Phi(z / sqrt(t)) at the share t of the data, whose
-increments are the levels. They, too, sum to .05 rather than counting on the dependence of the looks: early looks cost
-next to nothing, and the last of 2, 3 and 5 looks has level .044, .034 and .022.
+increments are the levels. They also sum to .05 rather than relying on the dependence of the looks: early looks cost
+very little, and the last of 2, 3 and 5 looks has level .044, .034 and .022.
 """
 
 import math
@@ -37,5 +37,5 @@ def look_level(look: int, looks: int) -> float:
 
 
 def _spent(share: float) -> float:
-    """The level that is spent when this share of the data has been seen."""
+    """The level that is spent once this share of the data has been seen."""
     return float(2 * special.ndtr(special.ndtri(ALPHA / 2) / math.sqrt(share))) if share > 0 else 0.0

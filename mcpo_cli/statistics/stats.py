@@ -1,4 +1,4 @@
-"""The statistics behind every table: pure functions with explicit generators, so equal inputs give equal digits."""
+"""The statistics of every table: pure functions with explicit generators, so equal inputs give equal digits."""
 
 import math
 from collections.abc import Sequence
@@ -232,12 +232,12 @@ class Effect(Interval):
 
 
 def paired_t(diff_S: Sequence[float] | Floats) -> Effect:
-    """The paired t-test of a method against a baseline: the one p-value of a contrast, wherever it is shown.
+    """The paired t-test of a method against a baseline: the only p-value of a contrast, wherever it is shown.
 
-    It keeps its level for differences that are normal over seeds, with any number of them. A bootstrap of 3 seeds does
+    It keeps its level for differences that are normal over seeds, with any number of seeds. A bootstrap of 3 seeds does
     not: it cannot leave the range of the three values and rejects a true null in a fifth of the cases at level .05.
-    Seeds are the only thing it samples: the result holds for these problems and, where seeds share them, for these
-    base policies (`variance.py` estimates what others would add).
+    It treats only seeds as sampled: the result holds for these problems and, if seeds share them, for these base
+    policies (`variance.py` estimates the variance that others would add).
 
     Args:
         diff_S: method minus baseline, one value per seed; a seed's value is its mean over problems.

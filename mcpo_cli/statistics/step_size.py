@@ -1,4 +1,4 @@
-"""Arms against a curve of step sizes: what an arm does beyond a step size, and which step size does the same."""
+"""Arms against a curve of step sizes: an arm's effect beyond a step size, and the step size of equal effect."""
 
 import itertools
 import math
@@ -19,8 +19,8 @@ def difference_from_curve(x_S: Floats, y_S: Floats, x_SC: Floats, y_SC: Floats) 
 
     With x what an arm gains and y what it loses, this is the loss at equal gain; the other way round it is the gain at
     equal loss. The curve joins the origin (no step, no change) and the means of arms that differ in the step size
-    alone, by straight lines. Its ends and the arm's place on it are uncertain together, so the values are those of a
-    jackknife over runs (Efron and Tibshirani 1993, chapter 11): their mean estimates the difference, and a t-test of
+    alone, by straight lines. Its points and the arm's place on it have a joint uncertainty, so the values are those of
+    a jackknife over runs (Efron and Tibshirani 1993, chapter 11): their mean estimates the difference, and a t-test of
     them is a test of it.
 
     Args:
@@ -60,11 +60,11 @@ class StepSize:
     """The step size at which a curve reaches an arm's outcome, and its 95 % confidence set, as an interval."""
 
     size: float
-    """NaN where the arm's mean lies outside of the curve's means: nothing is extrapolated."""
+    """NaN if the arm's mean is outside of the curve's means, because it is not extrapolated."""
     low: float
-    """0 where the set reaches the smallest step size of the curve; NaN where no step size of the curve is in it."""
+    """0 if the set reaches the smallest step size of the curve; NaN if no step size of the curve is in it."""
     high: float
-    """Infinite where the set reaches the largest; NaN where no step size of the curve is in it."""
+    """Infinite if the set reaches the largest; NaN if no step size of the curve is in it."""
 
 
 def equal_step(size_C: Floats, y_SC: Floats, y_S: Floats) -> StepSize | None:
@@ -73,8 +73,8 @@ def equal_step(size_C: Floats, y_SC: Floats, y_S: Floats) -> StepSize | None:
     The curve joins the outcomes at C step sizes by straight lines over the logarithm of the step size. The confidence
     set has every step size at which the paired t-test of the arm's outcomes against the curve's keeps the equality: on
     a line between two sizes that is the solution of a quadratic inequality (Fieller 1954, J. R. Stat. Soc. B 16,
-    175-185). So it is exact where runs are normal and the curve's truth is straight between the sizes; the ends of the
-    curve are as uncertain as the arm. Where the set has gaps, the interval covers them. Simulated: 94.8 to 95.3 %
+    175-185). So it is exact if runs are normal and the true curve is straight between the sizes; it allows for the
+    error of the curve as well as the arm's. If the set has gaps, the interval covers them. Simulated: 94.8 to 95.3 %
     with 3, 6 and 12 runs.
 
     Args:
@@ -83,7 +83,7 @@ def equal_step(size_C: Floats, y_SC: Floats, y_S: Floats) -> StepSize | None:
         y_S: the outcome of the arm's run s.
 
     Returns:
-        None where the curve's means neither rise nor fall from each size to the next: no one size has an outcome.
+        None unless the curve's means rise, or fall, from each size to the next: else an outcome has no single size.
 
     Raises:
         ValueError: fewer than FEWEST sizes or LEAST runs, or sizes do not rise.

@@ -22,15 +22,15 @@ LEAST = 8
 FOLDS = 5
 """Parts of the points, each of which is predicted from the others: a fifth is held out at a time."""
 RESTARTS = 3
-"""Other beginnings of the maximization of the likelihood."""
+"""Additional starting points of the maximization of the likelihood."""
 FLAT = 30.0
-"""A kernel's length along which nothing changes: the upper bound. The lower one is the distance of neighbours, N^(-1/F)
-for N points in F dimensions: a change within it cannot be distinguished from noise and would look like a response."""
+"""Upper bound of a kernel's length, along which the response is constant. The lower bound is the distance of
+neighbours, N^(-1/F) for N points in F dimensions: a change within it cannot be distinguished from noise."""
 VAGUE = 10.0
-"""Prior variance of the response's level, in units of its variance: what is not known of it is in every probability."""
+"""Prior variance of the response's level, in units of its variance: its uncertainty is in every probability."""
 TOGETHER = 0.98
 """Level of the simultaneous band. The fitted kernel is taken as known, so that bands are too narrow: of 160 maps of
-noise alone 14 % have a place outside 0 at level .95, and 6 to 7 % at .98 (64 points of six settings, 48 of four)."""
+pure noise, 14 % exclude 0 somewhere at level .95, and 6 to 7 % at .98 (64 points of six settings, 48 of four)."""
 DRAWS = 4000
 """Draws of the whole response, whose largest deviations give the width of a simultaneous band."""
 SAMPLES = 1024
@@ -38,10 +38,10 @@ SAMPLES = 1024
 
 
 class Surface:
-    """A response, fitted to what was seen at some points."""
+    """A response, fitted to observations at some points."""
 
     def __init__(self, place_NF: Floats, value_N: Floats) -> None:
-        """place_NF: the points' places, in 0..1. value_N: what was seen at each."""
+        """place_NF: the points' places, in 0..1. value_N: the observation at each."""
         import warnings
 
         extras.require("sklearn", "a response surface")
@@ -57,7 +57,7 @@ class Surface:
         kernel = level + ConstantKernel(0.5, (1e-3, 10.0)) * lengths + WhiteKernel(0.5, (1e-3, 2.0))
         model: Any = GaussianProcessRegressor(kernel, n_restarts_optimizer=RESTARTS, random_state=0)
         with warnings.catch_warnings():
-            # A length at its bound means that the response does not change along that setting, which is an answer.
+            # A length at its bound is a valid result: the response does not change along that setting.
             warnings.simplefilter("ignore", ConvergenceWarning)
             self._model = model.fit(place_NF, (value_N - self._mean) / self._unit)
         self.noise = float(np.sqrt(self._model.kernel_.k2.noise_level)) * self._unit
@@ -74,7 +74,7 @@ class Surface:
         return _above(*self.at(place_MF))
 
     def sure(self, place_MF: Floats) -> tuple[Flags, Flags]:
-        """At which places the response is above 0, and at which below, in all of them together.
+        """The places where the response is above 0, and those where it is below, simultaneously over all places.
 
         The band is mean +- c sd, where c is the quantile TOGETHER of the largest |response - mean| / sd over the
         places, under the fitted process.
@@ -114,15 +114,15 @@ class Calibration:
     z_N: Floats
     """Error of each prediction in its own standard deviations, noise included."""
     explained: float
-    """Share of the variance over points that was predicted; 0 is as good as the mean of the others, less is worse."""
+    """Predicted share of the variance over points; 0 is as good as the mean of the others, less is worse."""
 
     def coverage(self, level: float) -> float:
-        """Share of the points within the interval that was to cover `level` of them."""
+        """Share of the points within the interval of nominal coverage `level`."""
         return float(np.mean(np.abs(self.z_N) <= float(distributions.norm.ppf(0.5 + level / 2))))
 
 
 def calibration(place_NF: Floats, value_N: Floats) -> Calibration:
-    """Predict each point from the four fifths of the points that do not hold it."""
+    """Predict each fifth of the points from the other four fifths."""
     z_N, mean_N, guess_N = (np.empty(len(value_N)) for _ in range(3))
     for part in range(FOLDS):
         held_N = np.arange(len(value_N)) % FOLDS == part
@@ -137,7 +137,7 @@ def calibration(place_NF: Floats, value_N: Floats) -> Calibration:
 def sensitivity(surface: Surface) -> Floats:
     """Share of the variance of the surface's mean that each setting accounts for, with all its interactions.
 
-    Total Sobol indices (Saltelli et al. 2010, by SciPy); NaN where the surface is flat.
+    Total Sobol indices (Saltelli et al. 2010, by SciPy); NaN if the surface is flat.
     """
     uniform: Any = distributions.uniform()
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -4,7 +4,7 @@ The difference of run r (RL seed r from base policy b) on problem q is taken as
 
     d_rq = mean + base_b + seed_r + problem_q + rest_rq,
 
-with independent terms; the rest holds what a problem does to one run (its samples, and training on other prompts). Its
+with independent terms; the rest is the effect of a problem on one run (its samples, and training on other prompts). The
 components follow from the mean squares of the analysis of variance (Searle, Casella and McCulloch 1992, Variance
 Components, chapter 4), exactly and without an iteration, because every run is evaluated on every problem.
 """
@@ -34,9 +34,9 @@ class Components:
     """
 
     base: float
-    """NaN where base policy and seed cannot be distinguished: one base policy, or as many as runs."""
+    """NaN if base policy and seed cannot be distinguished: one base policy, or as many as runs."""
     seed: float
-    """Deviation of a run, with its base policy where `base` is NaN; NaN for one run."""
+    """Deviation of a run, including its base policy if `base` is NaN; NaN for one run."""
     problem: float
     rest: float
     parts: dict[str, float]
@@ -64,7 +64,7 @@ def components(diff_RQ: Floats, base_R: ArrayLike) -> Components:
     mean, run_R, problem_Q = diff_RQ.mean(), diff_RQ.mean(axis=1), diff_RQ.mean(axis=0)
     place_R, size_B = np.unique(np.asarray(base_R), return_inverse=True, return_counts=True)[1:]
     bases = size_B.size if 1 < size_B.size < runs else 1
-    # Runs that differ in their base policy alone are groups of their own only where a base policy has several.
+    # Runs that differ only in their base policy are separate groups only if a base policy has several.
     base_R1 = np.bincount(place_R, weights=run_R)[place_R] / size_B[place_R] if bases > 1 else np.full(runs, mean)
     rest = _square(diff_RQ - run_R[:, None] - problem_Q + mean, (runs - 1) * (problems - 1))
     problem = max(0.0, (_square(problem_Q - mean, problems - 1) * runs - rest) / runs)

@@ -1,7 +1,7 @@
 """The MLflow store. Only this package imports mlflow, and only its public API.
 
-`resolve` says whether there is a store at all, without importing mlflow, for which its callers must not wait. An
-installation without mlflow has none unless a setting names one: the journals hold everything.
+`resolve` decides if there is a store, without importing mlflow, so that its callers need not wait for the import. An
+installation without mlflow has no store unless a setting names one: the journals hold everything.
 """
 
 import os
@@ -36,11 +36,11 @@ def named(setting: str) -> str:
 def resolve(setting: str) -> str | None:
     """The tracking URI for the value `setting` of `compute.tracking_uri`.
 
-    None for "offline", and for the default store where mlflow is not installed.
+    None for "offline", and for the default store if mlflow is not installed.
 
     Raises:
-        ConfigError: a store is named and mlflow is not installed; MCPO_HOME cannot be written, or its path cannot stand
-            in the URI of a database.
+        ConfigError: a store is named and mlflow is not installed; MCPO_HOME cannot be written, or its path cannot be
+            part of the URI of a database.
     """
     if uri := named(setting):
         if uri == OFFLINE:

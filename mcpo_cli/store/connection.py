@@ -26,9 +26,9 @@ BATCH, MOST_PARAMS = 900, 100
 """Points and parameters per call: MLflow accepts 1000 entities, tags included, of which 100 may be parameters."""
 PARENT = "mlflow.parentRunId"
 RUN_ID, PLAN_ID = "mcpo.run_id", "mcpo.plan_id"
-"""The tags by which MLflow runs are found: those of our runs, and those of the plans above them."""
+"""The tags that identify MLflow runs: those of our runs, and those of the plans above them."""
 SUITE = "suite"
-"""The tag with the suite that an MLflow run stands under."""
+"""The tag with the suite of an MLflow run."""
 SOURCE, USER = "mlflow.source.name", "mlflow.user"
 """The tags that MLflow's UI shows as Source and User."""
 NOTE = "mlflow.note.content"
@@ -64,7 +64,7 @@ class Connection:
 
     @property
     def is_server(self) -> bool:
-        """Whether the store is reached through an MLflow server."""
+        """True if the store is reached through an MLflow server."""
         return self.uri.startswith(("http://", "https://"))
 
     @property
@@ -90,7 +90,7 @@ class Connection:
 
     @contextmanager
     def answering(self, fix: str = SYNC) -> Iterator[None]:
-        """Turn every error of the block into a StoreError. fix: the command that sends what the block did not."""
+        """Turn every error of the block into a StoreError. fix: the command that sends the rest."""
         try:
             self.client()
             yield
@@ -116,7 +116,7 @@ class Connection:
         return self._mlflow
 
     def experiment(self, suite: str) -> str:
-        """The id of a suite's experiment, which is created if there is none.
+        """The id of a suite's experiment, which is created if it is missing.
 
         Raises:
             StoreError: it was deleted in the store, or its files belong to a home that moved.
@@ -141,7 +141,7 @@ class Connection:
         return self._experiments[suite]
 
     def find(self, experiment: str, tag: str, value: str) -> Any:
-        """The run whose `tag` is `value`; None without any. A request sent twice may have made two: one is deleted."""
+        """The run whose `tag` is `value`; None without any. A repeated request may have made two: one is deleted."""
         found = self.client().search_runs([experiment], f"tags.`{tag}` = '{value}'")
         # The one with more tags holds the data.
         runs = sorted(found, key=lambda run: (-len(run.data.tags), run.info.run_id))
@@ -150,7 +150,7 @@ class Connection:
         return runs[0] if runs else None
 
     def create(self, experiment: str, name: str, key: tuple[str, str], start: float, tags: Mapping[str, str]) -> Any:
-        """A new run, to be found by the tag and value `key`. start: in seconds since the epoch."""
+        """A new run, identified by the tag and value `key`. start: in seconds since the epoch."""
         about = {SOURCE: "mcpo", "mlflow.source.type": "LOCAL"}
         with suppress(OSError, KeyError):  # a user id without a name
             about[USER] = getpass.getuser()
@@ -158,7 +158,7 @@ class Connection:
         return self.find(experiment, *key)
 
     def describe(self, mlflow_id: str, note: str) -> None:
-        """Set the description of a run, unless a person wrote the one that it has."""
+        """Set the description of a run, unless a person wrote the current one."""
         there = self.client().get_run(mlflow_id).data.tags.get(NOTE, descriptions.OURS)
         if descriptions.OURS in there:
             self.log(mlflow_id, tags={NOTE: note})
@@ -172,7 +172,7 @@ class Connection:
     ) -> None:
         """Log to a run in batches; the last holds `tags`, so that a cursor among them never precedes its points.
 
-        MLflow keeps a point that is sent twice once.
+        MLflow keeps one copy of a point that is sent twice.
         """
         pairs = list((params or {}).items())
         for i in range(0, len(pairs), MOST_PARAMS):
@@ -191,7 +191,7 @@ class Connection:
         self._experiments.clear()
 
     def _new_experiment(self, suite: str) -> Any:
-        """An experiment that was not there a moment ago; another machine may have made it since."""
+        """Create an experiment that did not exist a moment ago; another machine may have made it since."""
         # A server chooses its own artifact location; a plain database would use the current folder.
         location = None if self.is_server else self._location(suite)
         try:
@@ -213,7 +213,7 @@ class Connection:
         try:
             with engine.connect() as connection:
                 if self.database:
-                    # In WAL mode, which stands in the file, the UI reads while a process writes.
+                    # In WAL mode, which the file stores, the UI can read while a process writes.
                     connection.exec_driver_sql("PRAGMA journal_mode = WAL")
                     connection.exec_driver_sql("BEGIN IMMEDIATE")
         finally:
@@ -223,8 +223,8 @@ class Connection:
 def _create(database: Path) -> None:
     """Create an SQLite file with MLflow's schema.
 
-    MLflow's migrations run in memory, as each waits for the disk several times. The file is written whole, so that a
-    kill leaves none in part.
+    MLflow's migrations run in memory, because each waits for the disk several times. The file is written at once, so
+    that a kill does not leave a part of it.
     """
     name = f"file:{uuid.uuid4().hex}?mode=memory&cache=shared"
     with closing(sqlite3.connect(name, uri=True)) as memory:

@@ -24,11 +24,11 @@ from mcpo_cli.statistics import stats
 Point = tuple[str, float, int, int]
 """Name, value, time in milliseconds since the epoch, global step."""
 AVERAGE = "eval/average"
-"""In the place of `eval/<tier>`: means over the tiers."""
+"""Replaces `eval/<tier>` for means over the tiers."""
 FIRST = {"train/accuracy": "accuracy/rollouts", f"{AVERAGE}/pass_at_1": "accuracy/held_out"}
-"""What MLflow also gets under a second name: it shows charts in alphabetical order, and these two belong first."""
+"""Metrics with a second name in MLflow: it shows charts in alphabetical order, and these two belong first."""
 MOST = 8
-"""The k of pass@k and best@k, as in the paper, where problems have as many samples."""
+"""Largest k of pass@k and best@k, as in the paper."""
 ROLLOUTS = "rollouts.json"
 ROLLOUTS_ARE_A_TABLE = {"mlflow.loggedArtifacts": json.dumps([{"path": ROLLOUTS, "type": "table"}])}
 """The tag by which MLflow's UI shows that artifact as a table, as it does those of `MlflowClient.log_table`."""
@@ -69,7 +69,7 @@ def averages(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     k = min(MOST, *(row["n"] for row in rows))
     tiers = list(by_tier(rows).values())
     n, c = ([row[name] for problems in tiers for row in problems] for name in ("n", "c"))
-    # All problems in one call, as a call takes longer than what it computes.
+    # All problems in one call, because calls cost more than the computation.
     values: dict[str, Any] = {
         "pass_at_1": stats.pass_at_k(n, c, 1),
         f"pass_at_{k}": stats.pass_at_k(n, c, k),

@@ -11,7 +11,7 @@ from mcpo_cli.config.plan import Plan, PlannedRun, about
 from mcpo_cli.redaction import redact
 
 LONGEST = 120
-"""Most characters that the list of arms takes in a plan's name."""
+"""Most characters of the list of arms in a plan's name."""
 SERIES = "series"
 """The tag shared by runs that differ only in the seed."""
 UI = "http://127.0.0.1:5000"
@@ -22,7 +22,7 @@ OTHERS = {
 }
 """Descriptions of the experiments that are not suites."""
 MOST_NOTE = 8000
-"""Characters of a description: MLflow cuts longer ones. A table that makes it longer is left to the artifacts."""
+"""Most characters of a description: MLflow cuts longer ones. A table that makes it longer is only in the artifacts."""
 OURS = "<!-- mcpo writes this description; without this line it leaves it as it is -->"
 """The last line of a description that may be replaced by a newer one."""
 READING = """\
@@ -114,7 +114,7 @@ def contrasts(plan: Plan) -> dict[str, str]:
 def address(experiment: str, parent: str = "") -> str:
     """The address of the charts of the runs below `parent`, or of all runs, relative to the UI's."""
     wanted = quote(f"tags.`mlflow.parentRunId` = '{parent}'" if parent else "tags.arm != ''")
-    # Sorted by anything but the date, children are not folded below their parent.
+    # If they are not sorted by date, children are not folded below their parent.
     order = f"orderByKey={quote('tags.`mlflow.runName`')}&orderByAsc=true"
     mode = "workflowType=machine_learning&compareRunsMode=CHART"
     return f"#/experiments/{experiment}/runs?{mode}&{order}&searchFilter={wanted}"

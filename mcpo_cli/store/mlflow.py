@@ -2,7 +2,7 @@
 
 Each suite is an experiment, each plan a parent run, each run a child run. The journal is the source of truth:
 ingesting is incremental, can be repeated, and uploads only steps that no later attempt can replace, so that no point
-ever has to be withdrawn. What people change in the store is left as they made it.
+ever has to be withdrawn. Changes that people make in the store are kept.
 """
 
 import platform
@@ -74,12 +74,12 @@ class Store(Connection):
         self._machine = f"{platform.node()}:{self.home}"
         self._forget()
         self.left: dict[str, str] = {}
-        """Runs that the last call did not bring: run id -> reason."""
+        """Runs that the last call did not upload: run id -> reason."""
 
     def ingest(self, plan: Plan, *, is_running: bool = False) -> int:
-        """Upload what is new in the plan's journals; returns the number of points sent.
+        """Upload the new content of the plan's journals; returns the number of points sent.
 
-        is_running: the plan goes on, whatever the states of its runs; its parent gets the machine's load.
+        is_running: the plan is running, whatever the states of its runs; its parent gets the machine's load.
 
         Raises:
             StoreError: the store failed; the next call continues where this one stopped.
@@ -91,7 +91,7 @@ class Store(Connection):
             return sum(self._ingest(plan, adopt=True, is_running=is_running).values())
 
     def sync(self, progress: Progress = quiet) -> dict[str, int]:
-        """Upload what is new in the journals of this home; returns the number of points sent for each run id.
+        """Upload the new content of the journals of this home; returns the number of points sent for each run id.
 
         Raises:
             StoreError: the store failed.
@@ -109,7 +109,7 @@ class Store(Connection):
         return sent
 
     def parent(self, plan: Plan) -> str:
-        """The MLflow id of the plan's parent run, which is made if there is none."""
+        """The MLflow id of the plan's parent run, which is made if it is missing."""
         key = f"{plan.suite} {plan.plan_id}"
         if key not in self._parents:
             experiment, name = self.experiment(plan.suite), descriptions.plan_name(plan)
@@ -179,7 +179,7 @@ class Store(Connection):
         return Journal(self.home / "runs" / cell.spec.run_id)
 
     def _start(self, plan: Plan) -> float:
-        """When the first run of a plan began; now, if none has."""
+        """Start time of the first run of a plan; the current time before that."""
         firsts = [attempt for cell in plan.cells for attempt in self._journal(cell).attempts()[:1]]
         return min((_status(attempt)["started"] for attempt in firsts), default=time.time())
 
@@ -188,7 +188,7 @@ class Store(Connection):
     ) -> dict[str, int]:
         """Points sent for each run id. adopt: move runs that belong to another plan's parent to this plan's.
 
-        A run that is damaged, that another home has sent, or that MLflow refuses stands in `left`, and blocks no other.
+        A run that is damaged, that another home has sent, or that MLflow refuses is in `left` and blocks no other.
         """
         sent: dict[str, int] = {}
         ends: dict[str, list[tuple[State, float]]] = defaultdict(list)
@@ -198,7 +198,7 @@ class Store(Connection):
                 ends[self.parent(plan)].append(("planned", 0.0))
                 continue
             try:
-                # Others get their turn between two runs.
+                # Other processes get their turn between two runs.
                 with self.turn:
                     child = self._child(plan, cell, journal, adopt=adopt)
                     sent[run_id] = self._update(child, cell, journal)
@@ -227,7 +227,7 @@ class Store(Connection):
             self._children[key] = _Child(
                 mlflow_id=run.info.run_id,
                 parent=tags.get(PARENT, ""),
-                # Points that are sent again are dropped, so a cursor that cannot be read costs only time.
+                # MLflow drops points that are sent again, so an unreadable cursor costs only time.
                 steps=FinalSteps(journal, after=_number(_hidden(tags, STEP), 0)),
                 evaluated=_number(_hidden(tags, EVALUATED), -1),
                 settled=_hidden(tags, SETTLED) or "",
@@ -242,7 +242,7 @@ class Store(Connection):
         return child
 
     def _found_or_made(self, plan: Plan, cell: PlannedRun, journal: Journal) -> Any:
-        """The MLflow run of a run; it begins when the run's first attempt did, which tells runs of one id apart.
+        """The MLflow run of a run; its start is that of the first attempt, which distinguishes runs of one id.
 
         Raises:
             RunFailed: the store has the run from another home, where it was trained anew.
@@ -254,7 +254,7 @@ class Store(Connection):
             origin = _hidden(run.data.tags, ORIGIN) or "another home"
             if origin != self._machine:
                 raise RunFailed(f"{run_id}: the store has it from {origin}, not from {self._machine}")
-            # Its folder was removed, and it was trained again.
+            # The run's folder was removed, and the run was trained again.
             self.client().delete_run(run.info.run_id)
             run = None
         if run is None:
@@ -271,7 +271,7 @@ class Store(Connection):
         ending = f"{attempt.name} {updated}"
         if child.settled == ending:
             return 0
-        # Read the state before the rows: if it says that the run has ended, all rows exist.
+        # The state is read before the rows: if the run has ended by then, all rows exist.
         child.state = attempts.state(journal.run_dir, cell.spec)
         has_ended = child.state != "running"
         if has_ended or child.attempt != attempt.name:
@@ -302,7 +302,7 @@ class Store(Connection):
                 points += contents.eval_points(step, times.get(step, started), journal.read(path))
             child.evaluated = max(files)
         if points:
-            # After a crash points are sent again from the cursor, and MLflow drops equal ones.
+            # After a crash, points from the cursor on are sent again, and MLflow drops equal ones.
             self.log(child.mlflow_id, points, {STEP: child.steps.last, EVALUATED: child.evaluated})
         return len(points)
 
@@ -320,7 +320,7 @@ def _plan_status(states: Set[State]) -> str:
 
 
 def _run_note(cell: PlannedRun, journal: Journal) -> str:
-    """The description of a run that has ended: its last scores, and where its policy and its rollouts are."""
+    """The description of a run that has ended: its last scores, and the places of its policy and its rollouts."""
     step, path = max(journal.files("eval").items(), default=(0, None))
     scores = contents.averages(journal.read(path)) if path else {}
     policy = journal.attempts()[-1] / "policy"
@@ -329,7 +329,7 @@ def _run_note(cell: PlannedRun, journal: Journal) -> str:
 
 
 def _hidden(tags: Mapping[str, str], name: str) -> str | None:
-    """The value of such a tag; older stores have it without the prefix that hides it."""
+    """The value of a hidden tag; older stores have it without the prefix that hides it."""
     return tags.get(name, tags.get(name.removeprefix("mlflow.")))
 
 

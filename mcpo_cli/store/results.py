@@ -1,4 +1,4 @@
-"""Uploads what is computed from runs: evaluations, probe results, and the files of artifacts and reports."""
+"""Uploads results of runs: evaluations, probe results, and the files of artifacts and reports."""
 
 import json
 import math
@@ -25,10 +25,10 @@ FOLDER = "reports"
 
 
 def log_gradings(store: Store, folder: Path, gradings: Iterable[Results]) -> int:
-    """Upload the missing `gradings` of the evaluation in `folder`, a run each; returns the number of points sent.
+    """Upload the missing `gradings` of the evaluation in `folder`, one run each; returns the number of points sent.
 
     Raises:
-        StoreError: the store failed; the next call sends what is missing.
+        StoreError: the store failed; the next call sends the rest.
     """
     with store.answering(), store.turn:
         return sum(_log_grading(store, folder, results) for results in gradings)
@@ -50,7 +50,7 @@ def log_probe(store: Store, probe: str, findings: Mapping[str, Mapping[str, floa
     """
     parents, unknown = set[str](), []
     with store.answering():
-        # A run that several suites use is there once for each of them.
+        # A run that several suites use exists once for each of them.
         experiments = [experiment.experiment_id for experiment in store.client().search_experiments()]
         for run_id, values in findings.items():
             attempt = Journal(store.home / "runs" / run_id).attempts()[-1]
@@ -68,14 +68,14 @@ def log_probe(store: Store, probe: str, findings: Mapping[str, Mapping[str, floa
 def log_artifacts(
     store: Store, plan: Plan, files: Sequence[Path], values: Mapping[str, float], results: str = ""
 ) -> None:
-    """Upload files to the plan's parent run, and what the store lacks of the plan's runs.
+    """Upload files to the plan's parent run, and the missing content of the plan's runs.
 
     Args:
         values: metrics to log to the parent run.
         results: Markdown for the description of the parent run.
 
     Raises:
-        StoreError: the store failed; the next call sends what is missing.
+        StoreError: the store failed; the next call sends the rest.
     """
     store.ingest(plan)
     with store.answering():

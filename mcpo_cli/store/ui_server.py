@@ -1,9 +1,9 @@
 """The server of `mcpo ui`: `python -m mcpo_cli.store.ui_server HOST PORT CALLER`, started by `commands/ui.py`.
 
-It is MLflow's own server behind a gate. All that reads may pass (of which `label-schemas/list` writes a default row of
-MLflow's own), and of what changes anything only what is listed in `EDITS`: names, tags and notes, deleting, restoring.
-So nobody can send files, declare where files lie, log into runs, or have the server call other machines. It ends when
-CALLER, the process that started it, is gone.
+It is MLflow's own server behind a gate. Requests that read may pass (of these, `label-schemas/list` writes a default
+row of MLflow's), and of those that change the store only the ones in `EDITS`: names, tags and notes, deleting,
+restoring. So nobody can send files, set the location of files, log into runs, or have the server call other machines.
+It ends when CALLER, the process that started it, is gone.
 """
 
 import os
@@ -20,7 +20,7 @@ READS = frozenset(
         *("traces/calculate-filter-correlation", "datasets/search", "issues/search"),
     )
 )
-"""Routes that only read, though by POST."""
+"""Routes that only read, although by POST."""
 EDITS = frozenset(
     (
         *("experiments/update", "experiments/delete", "experiments/restore"),
@@ -28,27 +28,27 @@ EDITS = frozenset(
         *("runs/update", "runs/delete", "runs/restore", "runs/set-tag", "runs/delete-tag"),
     )
 )
-"""Routes that change the store, by POST, and may."""
+"""Allowed routes that change the store, by POST."""
 _ROUTE = re.compile(r"/(?:ajax-)?api/[23]\.0/mlflow/([a-zA-Z/-]+)")
 _CALLS = re.compile(r"gateway|assistant", re.IGNORECASE)
-"""In paths of what calls other machines or programs, even by GET."""
+"""Paths of routes that call other machines or programs, even by GET."""
 _FILES = "/static-files/"
-"""Path of the pages' own files, whatever their names."""
+"""Path of the pages' own files, which may have any name."""
 ANSWERS = {"/ajax-api/2.0/mlflow/gateway-proxy": b'{"endpoints": []}'}
-"""What the gate itself answers to a GET: that there is no gateway. Pages would show a refusal as an error."""
+"""The gate's own answers to a GET, such as that there is no gateway. Pages would show a refusal as an error."""
 
 
 def allowed(method: str, path: str) -> bool:
-    """Whether a request may pass the gate."""
+    """True if a request may pass the gate."""
     if method in ("GET", "HEAD", "OPTIONS"):
         return path.startswith(_FILES) or not _CALLS.search(path)
     route = _ROUTE.fullmatch(path)
-    # The mutations of /graphql only test it.
+    # The mutations of /graphql do not change the store; they only test it.
     return method == "POST" and (path == "/graphql" or (route is not None and route[1] in READS | EDITS))
 
 
 class Gate:
-    """An ASGI application: another one, behind `allowed`."""
+    """An ASGI application that puts `allowed` in front of another one."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -77,7 +77,7 @@ def _end_with(caller: int) -> None:
 
 
 def main() -> None:
-    """Serve until ended."""
+    """Serve until the process is ended."""
     host, port, caller = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     threading.Thread(target=_end_with, args=(caller,), daemon=True).start()
     import uvicorn

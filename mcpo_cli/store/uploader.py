@@ -57,7 +57,7 @@ class _Uploader(threading.Thread):
         super().__init__(daemon=True)
         self.store, self.plan, self.note = store, plan, note
         self.failed = False
-        """Whether the newest ingest failed or left runs out."""
+        """True if the newest ingest failed or left runs out."""
         self._warned: set[str] = set()
         self._end = threading.Event()
 
@@ -88,7 +88,7 @@ class _Uploader(threading.Thread):
             self._warn("store", f"warning: {error}; training continues, and the journals keep everything")
 
     def _warn(self, key: str, text: str) -> None:
-        """Note `text`, unless there was a note under this key: a store that is away would repeat it."""
+        """Note `text` once per key, because an unreachable store would repeat it."""
         if key not in self._warned:
             self._warned.add(key)
             self.note(text)

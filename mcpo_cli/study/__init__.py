@@ -1,4 +1,4 @@
-"""The MCPO study: suites, claims, tables and figures, which mcpo finds by the entry points that a user's package has.
+"""The MCPO study: suites, claims, tables and figures, which mcpo finds by entry points, like a user's package.
 
 Its packages are the folders `analysis` and `experiments` of a checkout. An installation has copies of them in this
 folder, since packages of so general a name in site-packages would hide those of users, and users' those of mcpo.

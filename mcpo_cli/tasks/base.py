@@ -24,7 +24,7 @@ EOS, BLANK = "<eos>", "_"
 Messages = Sequence[Mapping[str, str]]
 """A prompt: `role` and `content` of each message, see `tokenization.prompt_ids`."""
 Tokens = Callable[[Messages], int]
-"""Tells how many tokens a prompt has."""
+"""Counts the tokens of a prompt."""
 
 
 class Limits(Protocol):
@@ -48,7 +48,7 @@ class Problems(Protocol):
 
     @property
     def distinct(self) -> int:
-        """Number of different training problems, which come epoch by epoch; 0 if the stream always has fresh ones."""
+        """Number of different training problems, repeated in epochs; 0 if the stream always has fresh ones."""
 
     def training(self, seed: int, start: int, count: int) -> list[Problem]:
         """Problems `start` to `start + count` of the endless training stream of `seed`."""
@@ -99,12 +99,12 @@ class Task(ABC):
 
     @property
     def distinct_problems(self) -> int:
-        """Number of different training problems if the options fix it, else 0."""
+        """Number of different training problems if the options fix it, otherwise 0."""
         return 0
 
     @property
     def repeats(self) -> bool:
-        """True if training problems come again, epoch by epoch."""
+        """True if training problems come again in each epoch."""
         return True
 
     @property
@@ -134,7 +134,7 @@ class Task(ABC):
         """Number of problems of each tier; `count` is that of generated tiers (`eval.problems`)."""
 
     def tier_of(self, prompt: str) -> str:
-        """The tier whose problems a training prompt is like; empty if there is none, or the task cannot tell."""
+        """The tier whose problems resemble a training prompt; empty if there is none or the task cannot tell."""
         return ""
 
     @abstractmethod
@@ -142,7 +142,7 @@ class Task(ABC):
         """Mean tokens of a prompt and of a response, used for estimates."""
 
     def question_tokens(self) -> float:
-        """Mean tokens of a prompt without what all prompts begin with, such as worked examples; for estimates."""
+        """Mean tokens of a prompt without the beginning that all share, such as worked examples; for estimates."""
         return self.expected_tokens(1)[0]
 
     @property
@@ -236,7 +236,7 @@ class ClosedTask(GeneratedTask):
     """True if the gold is the only correct response, so that its probability is the policy's expected accuracy."""
     judged_apart = False
     words: ClassVar[tuple[str, ...]]
-    """The words of prompts and answers, without `EOS` and `BLANK`; with the space among them, each is a character."""
+    """The words of prompts and answers, without `EOS` and `BLANK`; if they include the space, each is a character."""
 
     @property
     def vocabulary(self) -> tuple[str, ...]:

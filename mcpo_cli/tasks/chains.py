@@ -79,7 +79,7 @@ def chain(rng: random.Random, length: int, skill: int = 0) -> tuple[str, list[st
 
 SKILLS = "ABC"
 TIERS = {"k2-3": (2, 3), "k5-6": (5, 6), "k7-8": (7, 8)}
-"""Least and most operators of each held-out tier with one skill."""
+"""Minimum and maximum operators of each held-out tier with one skill."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Arithmetic(Chains):
 
 
 SCRATCHPAD_TIERS = {"k2-3": (2, 3), "k4-5": (4, 5), "k6-8": (6, 8)}
-"""Least and most operators of each held-out tier."""
+"""Minimum and maximum operators of each held-out tier."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Tasks that draw their problems at random: training streams, a pool, held-out tiers, and what keeps the two apart."""
+"""Tasks that draw their problems at random: training streams, a pool, and held-out tiers separate from both."""
 
 import random
 from abc import abstractmethod
@@ -15,8 +15,8 @@ from mcpo_cli.tasks.base import ClosedTask, GeneratedTask, Limits
 
 HELD_OUT_RULE = f"a problem is held out if its text hashes to 0 modulo {HELD_OUT_SHARE}, and only then"
 PATIENCE = 20_000
-"""After this many draws in a row without any problem, or HELD_OUT_SHARE times as many without a new one, `DrawnTask`
-reports how many its options allow."""
+"""Draws in a row without a problem after which `DrawnTask` reports that its options allow none; without a new problem,
+HELD_OUT_SHARE times as many."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class DrawnTask(GeneratedTask):
     def every(self, tier: str) -> Iterator[Problem] | None:
         """All problems of `tier`, held out or not, each once; None if the task cannot enumerate them.
 
-        A tier of an enumerable task has as many problems as exist, if these are fewer than asked for.
+        A tier of an enumerable task has all existing problems, if these are fewer than requested.
         """
         return None
 
@@ -97,7 +97,7 @@ class DrawnTask(GeneratedTask):
         return {tier: count if (held := self._held_out(tier, count)) is None else len(held) for tier in self.tier_names}
 
     def holds_out(self, problem: Problem) -> bool:
-        """True if `problem` is evaluated and never trained on; its text alone decides."""
+        """True if `problem` is evaluated and never trained on, which depends only on its text."""
         return held_out(problem)
 
     def _drawn(self, draw: Callable[[random.Random], Problem], rng: random.Random, *, held: bool) -> Iterator[Problem]:
@@ -118,7 +118,7 @@ class DrawnTask(GeneratedTask):
         raise no_room(f"the options of the task allow no {kind}", fix="mcpo help task")
 
     def _held_out(self, tier: str, count: int) -> list[Problem] | None:
-        """The first `count` held-out problems of an enumerable tier, or all if there are fewer; None for another."""
+        """The first `count` held-out problems of an enumerable tier, or all if there are fewer; otherwise None."""
         problems = self.every(tier)
         return None if problems is None else list(islice(filter(self.holds_out, problems), count))
 
@@ -132,10 +132,10 @@ class DrawnTask(GeneratedTask):
     def _distinct(
         self, draw: Callable[[random.Random], Problem], rng: random.Random, count: int, option: str, kind: str
     ) -> list[Problem]:
-        """`count` problems of `draw` with different texts: held-out ones for a tier, else training problems.
+        """`count` problems of `draw` with different texts: held-out ones for a tier, otherwise training problems.
 
         Raises:
-            ConfigError: too many draws in a row found no new problem; it names the `option` that asks for `count`.
+            ConfigError: too many draws in a row without a new problem; it names the `option` that asks for `count`.
         """
         distinct, missed, held = dict[str, Problem](), 0, option == "eval.problems"
         while len(distinct) < count:
@@ -154,7 +154,7 @@ class DrawnTask(GeneratedTask):
 
 @dataclass(frozen=True)
 class RandomTask(DrawnTask, ClosedTask):
-    """A closed task that draws each problem at random, from a space much larger than what a run sees of it.
+    """A closed task that draws each problem at random, from a space much larger than the part that a run sees.
 
     A subclass draws one problem and measures its difficulty; this class makes demonstrations and tiers from that.
     """
@@ -162,14 +162,14 @@ class RandomTask(DrawnTask, ClosedTask):
     @property
     @abstractmethod
     def tier_ranges(self) -> Mapping[str, tuple[int, int]]:
-        """Least and most difficulty of each held-out tier."""
+        """Minimum and maximum difficulty of each held-out tier."""
 
     @abstractmethod
     def draw_demonstration(self, rng: random.Random) -> Problem:
         """A problem of the warm-up, held out or not, with a whole response to imitate as its gold."""
 
     def difficulty(self, prompt: str) -> int | None:
-        """The difficulty of a prompt, as `tier_ranges` have it; None if the task cannot tell."""
+        """The difficulty of a prompt, in units of `tier_ranges`; None if the task cannot tell."""
         return None
 
     def tier_of(self, prompt: str) -> str:

@@ -136,11 +136,11 @@ class Math(TextTask):
 
     @property
     def file(self) -> Path | None:
-        """`data_path` as a path; None means the hub."""
+        """`data_path` as a path; None means the Hugging Face Hub."""
         return paths.named(self.data_path) if self.data_path else None
 
     def grader_of(self, source: str) -> str:
-        """See `Task`; the one that the tier declares. Any other `source` is of the training set."""
+        """See `Task`; the grader that the data set declares. Any other name stands for problems of the training set."""
         tiers = {tier.name: tier for tier in self.held_out_sets}
         return tiers.get(source, self.training_set).grader
 
@@ -240,7 +240,7 @@ def _held_out(dataset: Dataset) -> Reading:
     """The problems of a file that are held out of training.
 
     Raises:
-        ConfigError: there are none, or the file cannot be read.
+        ConfigError: no problem is held out, or the file cannot be read.
     """
     reading = datasets.read(dataset)
     found = {text: golds for text, golds in reading.problems.items() if held_out(Problem(text, ""))}

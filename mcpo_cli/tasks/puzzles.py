@@ -18,7 +18,7 @@ LARGEST = 99
 """Largest number or target; each has its own token."""
 COLON, EQUALS = ":", "="
 TIERS = {"n3": (3, 3), "n4": (4, 4), "n5": (5, 5)}
-"""Least and most numbers given in each held-out tier."""
+"""Minimum and maximum count of the given numbers in each held-out tier."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ LONGEST = 9
 """Most letters of a problem."""
 EQUALS = "="
 PALINDROME_TIERS = {"n4-5": (4, 5), "n6-7": (6, 7), "n8-9": (8, 9)}
-"""Least and most letters of each held-out tier."""
+"""Minimum and maximum letters of each held-out tier."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class Palindrome(RandomTask):
         return _problem(palindrome, " ".join(sorted(palindrome)))
 
     def solution(self, problem: Problem) -> str:
-        """See `Task`; each letter once on either side of the one that is left over."""
+        """See `Task`; half of each letter's copies on either side of the unpaired letter."""
         count = Counter(problem.gold.split())
         half = [letter for letter in count for _ in range(count[letter] // 2)]
         return " ".join([*half, *(letter for letter in count if count[letter] % 2), *reversed(half)])

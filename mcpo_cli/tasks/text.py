@@ -85,7 +85,7 @@ class TextTask(Task):
 
     @property
     def most_examples(self) -> int:
-        """Number of all worked examples."""
+        """Number of available worked examples."""
         return len(self.worked)
 
     @property

@@ -6,8 +6,8 @@
 >>> [outcome.name for outcome in check(get("grpo")) if not outcome.passed]
 []
 
-In your own test suite: `assert all(outcome.passed for outcome in check(MyMethod()))`. `step` and `mini_batch` make
-what the checks use, for tests of what is particular to your method.
+In your own test suite: `assert all(outcome.passed for outcome in check(MyMethod()))`. `step` and `mini_batch` make the
+inputs of the checks, for tests that are specific to your method.
 """
 
 from mcpo_cli.testing.batches import mini_batch, step

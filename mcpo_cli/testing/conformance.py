@@ -1,4 +1,4 @@
-"""The checks of the conformance kit. Each raises AssertionError with what it found."""
+"""The checks of the conformance kit. Each raises AssertionError with its finding."""
 
 import dataclasses
 import itertools
@@ -27,7 +27,7 @@ SEEDS = range(3)
 
 
 def check(method: Method) -> list[Outcome]:
-    """Every check on `method`, in order; a check that fails stops none of the others."""
+    """Every check on `method`, in order; a failed check does not stop the others."""
     return outcomes(CHECKS, method)
 
 
@@ -218,11 +218,11 @@ CHECKS = named(
     report_adds_up,
     *([verl_computes_the_same_loss] if verl_loss.INSTALLED else []),
 )
-"""Each check by its name in words; its docstring says what it demands. The last one needs verl to be installed."""
+"""Each check by its name in words; its docstring states the requirement. The last one needs verl to be installed."""
 
 
 def _signals(method: Method, of: Step) -> Signals:
-    """The signals of `of` without the inputs that the method does not need, as backends call it."""
+    """The method's signals on a step without the fields that it does not need, as backends pass it."""
     asked = method.needs
     of = dataclasses.replace(
         of,

@@ -16,16 +16,16 @@ class Outcome:
     detail: str
     """The reason why it failed, empty where it passed."""
     checked: bool = True
-    """False where an earlier check failed for the same reason, so that this one could not be judged."""
+    """False if an earlier check failed for the same reason, so that the result of this one is unknown."""
 
 
 def named(*checks: Callable[[T], None]) -> dict[str, Callable[[T], None]]:
-    """Each check by its name in words; its docstring says what it demands."""
+    """Each check by its name in words; its docstring states the requirement."""
     return {one.__name__.replace("_", " "): one for one in checks}
 
 
 def outcomes(checks: Mapping[str, Callable[[T], None]], subject: T) -> list[Outcome]:
-    """Every check on `subject`, in order; a check that fails stops none of the others."""
+    """Every check on `subject`, in order; a failed check does not stop the others."""
     found, causes = list[Outcome](), dict[str, str]()
     for name, one in checks.items():
         outcome = _outcome(name, one, subject)
@@ -38,7 +38,7 @@ def outcomes(checks: Mapping[str, Callable[[T], None]], subject: T) -> list[Outc
 def _outcome(name: str, one: Callable[[T], None], subject: T) -> Outcome:
     try:
         one(subject)
-    except Exception as error:  # the tested object may raise anything; each error is a finding
+    except Exception as error:  # the code under test may raise anything; any error is a finding
         said = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
         return Outcome(name, False, said.strip())
     return Outcome(name, True, "")

@@ -1,4 +1,4 @@
-"""Requirements on every sampler, built in or not. `mcpo sampler check NAME` tests them on a simulated policy.
+"""Requirements on every sampler, built in or not. `mcpo sampler check NAME` runs them on a simulated policy.
 
 >>> from mcpo_cli.samplers import get
 >>> [outcome.name for outcome in check_sampler(get("review")) if not outcome.passed]
@@ -47,7 +47,7 @@ class Simulated:
 
 
 def check_sampler(sampler: Sampler) -> list[Outcome]:
-    """Every check on `sampler`, in order; a check that fails stops none of the others."""
+    """Every check on `sampler`, in order; a failed check does not stop the others."""
     return outcomes(SAMPLER_CHECKS, sampler)
 
 
@@ -133,7 +133,7 @@ SAMPLER_CHECKS = named(
     only_declared_state,
     a_resumed_run_draws_the_same,
 )
-"""Each check by its name in words; its docstring says what it demands."""
+"""Each check by its name in words; its docstring states the requirement."""
 
 
 def _spec(sampler: Sampler) -> RunSpec:
@@ -183,7 +183,7 @@ def _step(sampler: Sampler, step: int, cursor: int, state: State) -> tuple[Simul
 
 
 def _accuracy(number: int, step: int, rollouts: int) -> float:
-    """A group's accuracy: by the problem, which is easy or hard, and the step; all from 0 to 1 come up."""
+    """A group's accuracy, which depends on the problem, easy or hard, and on the step; all values from 0 to 1 occur."""
     ability = random.Random(number).random() * 1.4 - 0.2 + 0.01 * step
     rng = random.Random(f"{number}:{step}")
     return sum(rng.random() < ability for _ in range(rollouts)) / rollouts

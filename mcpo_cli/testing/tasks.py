@@ -1,4 +1,4 @@
-"""Requirements on every task, built in or not. `mcpo task check NAME` tests them; each check raises AssertionError.
+"""Requirements on every task, built in or not. `mcpo task check NAME` runs them; each check raises AssertionError.
 
 >>> from mcpo_cli.tasks import get
 >>> [outcome.name for outcome in check_task(get("sums")) if not outcome.passed]
@@ -28,7 +28,7 @@ JUDGED = 32
 NAME = re.compile(r"[\w. -]+")
 """Characters that MLflow takes in a metric's name."""
 ODD = ("", "\n", "no answer", "?" * 5000, "\\boxed{" * 300, "1e999", "\u00e9\u4e2d\U0001f600")
-"""Responses that are incorrect for any problem."""
+"""Responses without an answer."""
 TELL = """
 import json, sys
 from mcpo_cli import tasks
@@ -39,7 +39,7 @@ problems = task.problems(Train(), lambda messages: 1)
 tiers = {tier: list(found) for tier, found in problems.tiers(int(sys.argv[3])).items()}
 print(problems.training(0, 0, int(sys.argv[4])), tiers)
 """
-"""Prints the problems of a task, in a process that imports no more than it needs."""
+"""Prints the problems of a task, in a process that imports only what it needs."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class Checked:
 
 
 def check_task(task: Task, *, held_out: int = Eval.problems, prompts: int = Train.prompts) -> list[Outcome]:
-    """Every check on `task`, in order; a check that fails stops none of the others.
+    """Every check on `task`, in order; a failed check does not stop the others.
 
     Args:
         task: with its options.
-        held_out: problems that each tier has to have (`eval.problems`).
-        prompts: different training problems that there have to be (`train.prompts`).
+        held_out: required problems of each tier (`eval.problems`).
+        prompts: required number of different training problems (`train.prompts`).
     """
     return outcomes(TASK_CHECKS, Checked(task, held_out, prompts))
 
@@ -163,7 +163,7 @@ def wrong_answers_are_graded_wrong(checked: Checked) -> None:
     for grader, problems in _to_judge(checked):
         asked = [(problem, text) for problem in problems[:4] for text in ("", problem.text)]
         pairs = zip(problems, [*problems[1:], problems[0]], strict=True)
-        # A problem with several answers may accept another's by chance, but half of them cannot be chance.
+        # A problem with several answers may share one with another problem by chance, but not half of the problems.
         others = [(one, checked.task.solution(two)) for one, two in pairs if one.gold != two.gold]
         verdicts = _judge(grader, [*asked, *others])
         right = [one for one, verdict in zip([*asked, *others], verdicts, strict=True) if verdict.status == "correct"]
@@ -192,7 +192,7 @@ TASK_CHECKS = named(
     wrong_answers_are_graded_wrong,
     every_response_gets_a_verdict,
 )
-"""Each check by its name in words; its docstring says what it demands."""
+"""Each check by its name in words; its docstring states the requirement."""
 
 
 def _to_judge(checked: Checked) -> list[tuple[str, list[Problem]]]:

@@ -1,4 +1,4 @@
-"""The loss under verl against the method's own, on data as verl's queue hands it out. Needs verl, but no engine."""
+"""The loss under verl against the method's own, on data in the form of verl's queue. Needs verl, but no engine."""
 
 import importlib.util
 
@@ -46,7 +46,7 @@ def verl_computes_the_same_loss(method: Method, batch: TokenBatch, signals: Sign
         },
         batch_size=len(lengths),
     ).set_non_tensor("dp_size", 1)
-    # verl's model gives a number at each position of a sequence, the last of which predicts no token.
+    # verl's model gives a number at each position of a sequence; the last one is not a prediction of a token.
     leaf = batch.logp_BT.detach().requires_grad_()
 
     def of_model(value_BT: Tensor) -> Tensor:

@@ -177,7 +177,7 @@ class Qae(Clipped, Normalized):
         if self.interpolation == "linear":
             return reward_PG.quantile(self.quantile, dim=-1, keepdim=True)
         ordered_PG, G = reward_PG.sort(-1).values, reward_PG.shape[-1]
-        # Rounded, because .6 x 5 must be 3 exactly, as in decimals.
+        # Rounded to decimals, so that .6 x 5 is 3 despite floating-point error.
         rank = math.ceil(round(self.quantile * G, 9)) - 1
         return ordered_PG[:, rank : rank + 1]
 
@@ -212,7 +212,7 @@ class McGrpo(Clipped, Normalized):
         yield from super().contradictions(train)
         if train.rollouts % 2 == 0:
             yield (
-                f"train.rollouts={train.rollouts} is even, and method=mc_grpo needs the one rollout in the middle",
+                f"train.rollouts={train.rollouts} is even; method=mc_grpo needs an odd number, for a median",
                 f"train.rollouts={train.rollouts + 1}",
             )
 

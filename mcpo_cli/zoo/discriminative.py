@@ -59,7 +59,7 @@ class Disco(PolicyGradient, AdvancedMethod):
     """Drift K, nats, up to which the constraint is silent."""
 
     def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
-        """1 for 0 < p < 1 where all incorrect answers count alike and s is the ratio; no curve else."""
+        """1 for 0 < p < 1 if all incorrect answers count alike and s is the ratio; otherwise NaN."""
         plain = self.negatives == "mean" and self.score == "lratio"
         return ((p > 0) & (p < 1)) * 1.0 + p * (0 if plain else math.nan)
 
@@ -81,7 +81,7 @@ class Disco(PolicyGradient, AdvancedMethod):
         return Signals(advantage_PG, has_gradient_PG), state
 
     def prepare(self, batch: TokenBatch, seed: int) -> Mapping[str, Tensor]:
-        """Coefficient of each score, offset from the linear form to J's value, and K - delta where it is above 0."""
+        """Coefficient of each score, the offset that gives the linear form J's value, and K - delta if positive."""
         A_B, one_BT = batch.A_BT[:, 0], batch.logp_BT.detach() * 0 + 1
         coefficient_B, offset_B = A_B, A_B * 0
         if self.negatives == "log-mean-exp":
@@ -185,7 +185,7 @@ class Real(PolicyGradient, AdvancedMethod):
         return Signals.of(size_PG * (2 * right_PG.double() - 1) * mixed_P1), state
 
     def prepare(self, batch: TokenBatch, seed: int) -> Mapping[str, Tensor]:
-        """Derivative of the loss with respect to each rollout's s, and the offset from the linear form to its value."""
+        """The loss's gradient with respect to each rollout's s, and the offset that gives the linear form its value."""
         A_B, one_BT = batch.A_BT[:, 0], batch.logp_BT.detach() * 0 + 1
         s_B = batch.mean_B(batch.log_ratio_BT).detach()
         # A side is the rollouts of one group with one label.

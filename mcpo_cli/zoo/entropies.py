@@ -93,7 +93,7 @@ class TopEntropy(Clipped, Normalized):
         assert step.entropy_PGT is not None
         signals, state = super().signals(step, state)
         ordered_N = step.entropy_PGT[step.mask_PGT].double().sort().values
-        # By hand, as torch's quantile takes 16 million numbers at most.
+        # By hand, because torch's quantile takes at most 16 million numbers.
         rank, part = divmod((1 - self.share) * (len(ordered_N) - 1), 1)
         pair = ordered_N[int(rank) : int(rank) + 2]
         threshold = pair[0] + part * (pair[-1] - pair[0])
@@ -147,11 +147,11 @@ class RlZvp(Clipped, Standardized, AdvancedMethod):
         return frozenset({"entropy", "current_entropy"} if self.entropy == "current" else {"entropy"})
 
     def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
-        """sqrt(p(1 - p)): the advantages added at p = 0 and p = 1 cannot separate correct from incorrect answers."""
+        """sqrt(p(1 - p)): additions at p = 0 and p = 1 do not distinguish correct from incorrect answers."""
         return (p * (1 - p)) ** 0.5
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
-        """The column `side` is 1 in all-correct groups, -1 in all-wrong ones, and 0 where no advantage is added."""
+        """The column `side` is 1 in all-correct groups, -1 in all-wrong ones, 0 in those without an addition."""
         assert step.entropy_PGT is not None
         right_P = (step.p_P == 1) & (self.learns_from != "wrong")
         wrong_P = (step.p_P == 0) & (self.learns_from != "right")

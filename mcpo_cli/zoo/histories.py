@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def remembered(state: State, prompt_P: Tensor, blank: Mapping[str, float]) -> tuple[dict[str, Tensor], Tensor]:
-    """The numbers of all prompts that were ever seen, those of this step among them.
+    """The numbers of all prompts seen so far, including those of this step.
 
     Args:
-        prompt_P: the prompts of this step; one may be there twice.
+        prompt_P: the prompts of this step, possibly with duplicates.
         blank: names of the numbers, with their values for a new prompt.
 
     Returns:
-        The state with a row for each prompt (`prompt`, rising), and index_P of this step's; `state` stays as it is.
+        The state with a row for each prompt (`prompt`, ascending), and index_P of this step's; `state` is unchanged.
     """
     known_N = state.get("prompt", prompt_P[:0])
     every = prompt_P.new_zeros(len(known_N) + len(prompt_P))
@@ -98,7 +98,7 @@ class Spo(Clipped, Standardized):
 
 
 RATIO_MAX = 10.0
-"""The largest upper bound of the ratio."""
+"""Maximum of the upper bound."""
 
 
 def smoothed(new: Tensor, total: Tensor, visit: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ class Ngrpo(Clipped, Standardized):
     """Their reward, the largest that the task gives."""
 
     def keeps(self, p: Floats) -> Floats:
-        """All but the all-correct groups, which have no advantage."""
+        """All except the all-correct groups, which have no advantage."""
         return p < 1
 
     def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
@@ -122,7 +122,7 @@ class MaxRl(Clipped, GroupRelative):
         return (1 - p) * (p > 0)
 
     def divisor(self, reward_PG: Tensor, p_P1: Tensor) -> Tensor:
-        """The mean of the group's rewards, which are not negative: positive wherever they differ."""
+        """The mean of the group's rewards, which are not negative, so it is positive if they differ."""
         return reward_PG.mean(-1, keepdim=True)
 
 
@@ -165,7 +165,7 @@ class PassK(Clipped):
         """Advantages of correct and incorrect rollouts at accuracy p; both 0 where pass@k is certain, or 0."""
         fails = none_of(p, self.k, rollouts)
         s = (fails * (1 - fails)) ** 0.5
-        # A probability of 0 may be off by rounding, and s is the root of that error.
+        # Rounding may make a variance of 0 slightly positive, so its root is compared with a threshold.
         live, divisor = s > 1e-6, s + (s <= 1e-6)
         others_fail = none_of(p, self.k - 1, rollouts, given=1)
         return fails / divisor * live, (fails - others_fail) / divisor * live

@@ -107,7 +107,7 @@ class Sapo(Normalized):
 
 
 LOG_RATIO_RANGE = (math.log(1e-8), 20.0)
-"""The range that log w is cut to: beyond it exp(log w) overflows, and phi is 0."""
+"""Range to which log w is clamped: beyond it exp(log w) overflows, and phi is 0."""
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ class M2po(Normalized, AdvancedMethod):
 
     def prepare(self, batch: TokenBatch, seed: int) -> Mapping[str, Tensor]:
         square_N, order_N = batch.log_ratio_BT[batch.mask_BT].square().sort(descending=True)
-        # The mean of what is left without the n largest, for n = 0, 1, ...; it falls with n.
+        # The mean without the n largest, for n = 0, 1, ...; it falls with n.
         kept_N = square_N * 0 + 1
         rest_N = square_N.flip(0).cumsum(0).flip(0) / kept_N.cumsum(0).flip(0)
         dropped = min(int((rest_N >= self.threshold).sum()), len(order_N) - 1)

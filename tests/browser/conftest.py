@@ -1,4 +1,4 @@
-"""A store with made-up runs and built results, `mcpo ui` over it, and a headless Chromium of the system's."""
+"""A store with made-up runs and built results, `mcpo ui` over it, and the system's Chromium without a window."""
 
 import json
 import os
@@ -23,12 +23,12 @@ from tests.store_runs import free_port, made_up
 
 CHROMIUM = shutil.which("chromium")
 WAIT = 60_000
-"""Milliseconds that a page may take to show something, on a machine that is busy."""
+"""Milliseconds within which a page must show its content, on a busy machine."""
 
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """MCPO_HOME, and nothing else in the environment that names a store."""
+    """MCPO_HOME, in an environment that names no other store."""
     path = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MCPO_HOME", str(path))
@@ -38,7 +38,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def plan(home: Path) -> Plan:
-    """A small Table 1, its runs in the store."""
+    """The plan of a small Table 1, whose runs are in the store."""
     table = plans.from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0,1"], "mcpo reproduce table1")
     made_up(table)
     uri = resolve("")
@@ -49,7 +49,7 @@ def plan(home: Path) -> Plan:
 
 @pytest.fixture(scope="session")
 def built(plan: Plan, home: Path) -> dict[str, BuiltArtifact]:
-    """The table and a figure of it, in the store."""
+    """The table and one of its figures, in the store."""
     found = {name: fakes.build(name, plan, home) for name in ("table1", "fig5a")}
     publish_artifacts([(plan, list(found.values()))])
     return found
@@ -85,7 +85,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, ui: str, tmp_path: Path) -> Iterator[Page]:
-    """The list of experiments as `mcpo ui` says to open it; what it shows at the end is `page.png` in `tmp_path`."""
+    """The list of experiments at the address that `mcpo ui` prints; its last state is `page.png` in `tmp_path`."""
     context = browser.new_context(viewport={"width": 1600, "height": 1200})
     context.set_default_timeout(WAIT)
     opened = context.new_page()

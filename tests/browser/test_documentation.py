@@ -1,4 +1,4 @@
-"""What a person sees of the documentation: pages that can be read to the end, on a desk and on a phone."""
+"""The documentation in a browser: pages that can be read to the end, on a desktop and on a phone."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).resolve().parents[2]
 TALLEST = 15_000
-"""Pixels of a page at the width of a desk or of a phone; what is longer is split."""
+"""Largest height of a page in pixels, at the width of a desktop or of a phone; longer pages must be split."""
 
 
 @pytest.fixture(scope="module")

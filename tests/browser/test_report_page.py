@@ -1,4 +1,4 @@
-"""What a person sees of a report: at the width of a desk and of a phone, in the dark, and searching."""
+"""A report in a browser: at the width of a desktop and of a phone, in dark mode, and with its search."""
 
 from pathlib import Path
 

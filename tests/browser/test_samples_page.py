@@ -1,4 +1,4 @@
-"""What a person sees of the page of an evaluation."""
+"""The page of an evaluation in a browser."""
 
 from pathlib import Path
 

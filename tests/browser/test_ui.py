@@ -1,4 +1,4 @@
-"""What a person sees of runs, curves and results in MLflow's UI."""
+"""Runs, curves and results in MLflow's UI."""
 
 from collections import Counter
 
@@ -33,7 +33,7 @@ def parent(runs: Page, plan: Plan) -> Page:
 
 
 def points(chart: Locator) -> int:
-    """Points drawn in a chart, once there are any."""
+    """Waits for points in a chart; returns their number."""
     expect(chart.locator("path.point").first).to_be_visible(timeout=WAIT)
     return chart.locator("path.point").count()
 

@@ -1,4 +1,4 @@
-"""The command line as users meet it: subprocesses in a home of their own."""
+"""The command line as users meet it: subprocesses in a separate home."""
 
 import json
 import os
@@ -41,7 +41,7 @@ class Cli:
         return f"{error['message']}; fix: {error['fix']}"
 
     def untouched(self) -> bool:
-        """Whether nothing was written."""
+        """True if nothing was written."""
         return not self.home.exists() or not any(self.home.iterdir())
 
 
@@ -66,7 +66,7 @@ def cli(home: Path) -> Cli:
 
 
 class InProcess(Cli):
-    """Runs `mcpo` in this process: for the many cases whose imports would be most of their time."""
+    """Runs `mcpo` in this process, for the many cases whose time would be mostly imports."""
 
     def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         super().__init__(home)

@@ -1,7 +1,7 @@
-"""Stands for the real worker in the scheduler's tests: same records, no training. Driven by the environment.
+"""Replaces the real worker in the scheduler's tests: same records, no training. The environment controls it.
 
-FAKE_FAIL: seeds that fail. FAKE_CRASH: seeds that die before they open an attempt. FAKE_SECONDS: time a step.
-FAKE_TRUNCATED: share of responses that were cut.
+FAKE_FAIL: seeds that fail. FAKE_CRASH: seeds that die before they open an attempt. FAKE_SECONDS: time per step.
+FAKE_TRUNCATED: share of truncated responses.
 """
 
 import os
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def evaluate(attempt: Attempt, spec: RunSpec, step: int) -> None:
-    """Half of all samples are right."""
+    """Record an evaluation in which half of all samples are correct."""
     n = spec.eval.samples
     rows = [
         {"step": step, "tier": tier, "problem": str(i), "n": n, "c": n // 2}

@@ -1,4 +1,4 @@
-"""`mcpo_cli.api`: the page about it is executed, and what it returns is what the verbs say."""
+"""`mcpo_cli.api`: its page is executed, and its results equal the output of the verbs."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ def runs(module_home: Path) -> None:
 def trained(
     runs: None, module_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> InProcess:
-    """`mcpo` in this process, where the runs of table1 are done."""
+    """`mcpo` in this process, in a home where the runs of table1 are done."""
     found = InProcess(module_home, monkeypatch, capsys)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "offline")
     return found

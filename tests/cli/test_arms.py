@@ -1,4 +1,4 @@
-"""Arms are named from what differs: the same runs have the same arms, whichever words name them."""
+"""Arms are named by their differences: the same runs have the same arms, whatever words choose them."""
 
 import json
 import re
@@ -41,7 +41,7 @@ def done(plan: Plan) -> list[str]:
         (("method.delta=0.01,0.05",), ["mcpo delta=0.01", "mcpo delta=0.05"]),
         (("method=dapo,mcpo", "train.lr=1e-3,5e-4"),
          [f"{one} lr={lr}" for one in ("dapo", "mcpo") for lr in (1e-3, 5e-4)]),
-        # What a preset changes goes with its name; model and regime have columns of their own.
+        # The name of a preset stands for its changes; model and regime have their own columns.
         (("scale=smoke,toy", "regime=drift,over-driven"), ["mcpo scale=smoke", "mcpo scale=toy"]),
         (("task=sums,arithmetic",), ["mcpo task=sums", "mcpo task=arithmetic"]),
         (("model=toy-s,toy-m", "base_seed=0,1", "seed=0,1"), ["mcpo"]),
@@ -100,7 +100,7 @@ def test_every_verb_names_the_arms_of_a_sweep(here: InProcess) -> None:
 
 
 def test_runs_of_several_commands_are_named_from_what_differs(here: InProcess) -> None:
-    """Each was trained alone, as `mcpo`; and one beside an arm of a suite."""
+    """Each was trained alone, as `mcpo`; and one next to an arm of a suite."""
     ids = [run for delta in (0.01, 0.05) for run in done(from_overrides([f"method.delta={delta}", "seed=0", *SMALL]))]
     dapo = done(Plan("table1", "", from_suite("table1", ["model=toy-s", "seed=0", *SMALL], "").cells[:1]))
     (one,) = here.json("compare", *ids, *dapo)["comparisons"]

@@ -1,4 +1,4 @@
-"""`mcpo compare`: a suite of the user's own through every verb that shows it, and what its words complete to."""
+"""`mcpo compare`: a user's suite in every verb that shows it, and the completions of its words."""
 
 import json
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_a_suite_of_ones_own_through_all_verbs(cli: Cli, here: InProcess, warm_h
 def test_until_decided_stops_at_a_verdict_and_says_what_it_spent(
     gap: float, here: InProcess, suite: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The runs of all stages are there already, with nothing or a quarter between the arms."""
+    """The runs of all stages exist already; the arms differ by nothing or by a quarter."""
     plan = from_suite(str(suite), ["scale=smoke", f"seed={','.join(map(str, range(STAGES[-1])))}"], "")
     for arm in ("hinged", "plain"):
         write_runs(Plan("", "", tuple(cell for cell in plan.cells if cell.arm == arm)))

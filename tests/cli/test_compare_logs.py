@@ -1,4 +1,4 @@
-"""`mcpo compare` of logs: verdicts on tables whose truth is known, what is written, and what is refused."""
+"""`mcpo compare` of logs: verdicts on tables with a known truth, files that are written, input that is refused."""
 
 import csv
 import json
@@ -26,7 +26,7 @@ SCRIPT = "<script>alert('x')</script> ![x](https://example.com/x.png)"
 
 
 def table(path: Path, right: Any, samples: int = 1, **columns: Any) -> Path:
-    """A JSONL of problems whose `right` (share of right samples, one for each problem) is exact."""
+    """A JSONL of problems; `right` has the exact share of correct samples of each problem."""
     rows = [
         {"problem": f"p{problem}", "sample": sample, "correct": int(sample < round(share * samples)), **columns}
         for problem, share in enumerate(right)
@@ -39,7 +39,7 @@ def table(path: Path, right: Any, samples: int = 1, **columns: Any) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with logs of known truth: `new` solves 30 problems of 100 more and 5 less than `base`."""
+    """The current folder, with logs of known truth: of 100 problems, `new` gains 30 over `base` and loses 5."""
     monkeypatch.chdir(tmp_path)
     base = np.arange(100) < 50
     table(tmp_path / "base.jsonl", base, gold="7", response=SCRIPT, answer="<b>6</b>", prompt="=1+1")
@@ -122,7 +122,7 @@ def test_a_file_of_several_models_has_a_side_for_each(here: InProcess, folder: P
 
 
 class Links(HTMLParser):
-    """What a page would load, and the elements of scripts."""
+    """The addresses that a page would load, and its script elements."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -184,17 +184,18 @@ def test_a_run_of_mcpo_is_compared_with_a_log_of_another_tool(here: InProcess, f
 
 
 @pytest.mark.slow
-def test_the_comparison_is_logged_to_mlflow_once(here: InProcess, folder: Path) -> None:
+def test_a_comparison_is_logged_to_mlflow_once_and_another_question_beside_it(here: InProcess, folder: Path) -> None:
     from mlflow import MlflowClient
 
-    for _ in range(2):
-        assert here("compare", "base.jsonl", "new.jsonl", "--mlflow").returncode == 0
+    for baseline in ("base.jsonl", "base.jsonl", "copy.jsonl"):
+        assert here("compare", baseline, "new.jsonl", "--mlflow").returncode == 0
     client = MlflowClient(f"sqlite:///{here.home / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("compare")
     assert experiment
-    (run,) = client.search_runs([experiment.experiment_id])
-    assert run.data.metrics["difference/pass_at_1/results/new"] == pytest.approx(0.25)
-    assert "reports/comparison.html" in {one.path for one in client.list_artifacts(run.info.run_id, "reports")}
+    runs = client.search_runs([experiment.experiment_id], order_by=["attributes.start_time"])
+    assert [run.data.metrics["difference/pass_at_1/results/new"] for run in runs] == pytest.approx([0.25, 0.25])
+    for run in runs:
+        assert "reports/comparison.html" in {one.path for one in client.list_artifacts(run.info.run_id, "reports")}
 
 
 @pytest.mark.parametrize(
@@ -270,7 +271,7 @@ def test_a_terminal_of_80_columns_wraps_names_and_breaks_no_number(
 
 
 def test_one_grader_for_both_sides_explains_what_two_graders_made(here: InProcess, folder: Path) -> None:
-    """The same answers on both sides, of which the log of one has only those in a box as correct."""
+    """Both sides have the same answers; the log of one side counts only those in a box as correct."""
     for name, text, boxed in (("plain", "The answer is {}.", False), ("boxed", "\\boxed{{{}}}", True)):
         rows = [
             {"problem": f"p{problem}", "sample": sample, "gold": "7", "answer": answer, "response": text.format(answer),

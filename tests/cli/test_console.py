@@ -1,4 +1,4 @@
-"""The displays, fed with plans that never ran."""
+"""The displays, with plans that never ran."""
 
 import io
 import json
@@ -64,7 +64,7 @@ def test_lines_tell_changes_at_once_and_progress_now_and_then(
     assert f"{second}: running" in lines
     assert f"{second}: done (2 of 3)" in lines
     assert f"{CELLS[2].spec.run_id}: failed (no luck)" in lines
-    # 25 seconds in which nothing changed.
+    # 25 seconds without a change.
     assert sum(line.startswith(f"{second}: step 13") for line in lines) == 1
     assert not any(line.startswith(CELLS[0].spec.run_id) for line in lines)
 

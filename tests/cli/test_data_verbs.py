@@ -1,4 +1,4 @@
-"""`mcpo data`, and the hub as a small server on this machine that speaks its protocol."""
+"""`mcpo data`, with a small server on this machine that speaks the hub's protocol."""
 
 import json
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from tests.cli.conftest import Cli, InProcess
 from tests.web import Answers, serving
 
 AIME = [{"problem": f"What is the {number}th prime?", "answer": f"{number:03}"} for number in range(30)]
-# what the hub says about a repository -> what a user reads
+# the hub's answer about a repository -> the message to the user
 REFUSALS = {
     "GatedRepo": (403, "is gated"),
     "RepoNotFound": (404, "does not exist there, or is private"),

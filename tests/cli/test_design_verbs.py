@@ -1,4 +1,4 @@
-"""A suite with a design of the user's own: trained, mapped, tested along a quantity, in a budget of time."""
+"""A user's suite with a design: trained, mapped, tested along a quantity, and within a time budget."""
 
 import dataclasses
 from pathlib import Path
@@ -92,7 +92,7 @@ def test_a_budget_takes_the_first_points_that_fit(
     here: InProcess, suite: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(suite, points=10, monkeypatch=monkeypatch)
-    # What is done costs nothing; a second is too little for two more runs.
+    # Done runs cost no time; a second is too little for two more runs.
     result = here("reproduce", str(suite), "--budget", "1s")
     assert result.returncode == 0, result.stderr
     assert f"the first 20 of {2 * POINTS} runs fit into the budget" in result.stderr

@@ -1,4 +1,4 @@
-"""The documentation: the pages made from the code are current, and every command in it is one that mcpo takes."""
+"""The documentation: pages made from the code are current, and mcpo takes every command in it."""
 
 import importlib.util
 import os
@@ -70,7 +70,7 @@ def test_workflows_call_what_there_is_at_pinned_versions() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert all(f"\n{target}: " in makefile for line in {*made, *parts} for target in line.split())
     assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", step["uses"]) for step in steps if "uses" in step)
-    # No later step, and no package that one installs, finds the repository's token in the checkout.
+    # Later steps, and the packages that they install, must not find the repository's token in the checkout.
     checkouts = [step for step in steps if step.get("uses", "").startswith("actions/checkout@")]
     assert checkouts
     assert all(step.get("with", {}).get("persist-credentials") is False for step in checkouts)

@@ -1,4 +1,4 @@
-"""`mcpo doctor`: each thing a machine has or lacks, said truly, and what mends it."""
+"""`mcpo doctor` reports correctly what a machine has or lacks, and the fix of each gap."""
 
 import json
 import subprocess

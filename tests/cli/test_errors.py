@@ -1,4 +1,4 @@
-"""Bad input: one message, exit code 2, nothing started, nothing written."""
+"""Bad input: one message, exit code 2; no run starts and no file is written."""
 
 import json
 from contextlib import suppress
@@ -45,7 +45,7 @@ def test_json_holds_the_error_too(here: InProcess, preset: list[str]) -> None:
 
 
 def test_memory_that_runs_out_is_no_bug(here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As NumPy says it, of a file that is too large or under `ulimit -v`."""
+    """NumPy's message for a file that is too large, or under `ulimit -v`."""
 
     def read(_path: Path) -> None:
         raise MemoryError("Unable to allocate 7.45 GiB for an array")
@@ -58,7 +58,7 @@ def test_memory_that_runs_out_is_no_bug(here: InProcess, tmp_path: Path, monkeyp
 
 
 def test_words_that_are_no_options_ask_for_nothing(here: InProcess) -> None:
-    """The value of an option, or what stands behind `--`."""
+    """Such words are values of options, or follow `--`."""
     for arguments in (["grade", "x", "--compare", "--json"], ["train", "--", "seed=abc", "--json", "--debug"]):
         result = here(*arguments)
         assert (result.returncode, result.stdout) == (2, "")
@@ -66,7 +66,7 @@ def test_words_that_are_no_options_ask_for_nothing(here: InProcess) -> None:
 
 
 def test_json_is_one_document_where_answers_could_not_be_graded(here: InProcess, tmp_path: Path) -> None:
-    """The results stand beside the error."""
+    """The document has both the results and the error."""
     path = tmp_path / "answers.jsonl"
     path.write_text((json.dumps({"gold": "$$", "response": "1"}) + "\n") * 5)
     result = here("grade", str(path), "--json", "--workers", "1")

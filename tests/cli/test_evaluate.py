@@ -1,4 +1,4 @@
-"""`mcpo evaluate` and `mcpo grade` as users meet them, with a tiny untrained model and problems of our own."""
+"""`mcpo evaluate` and `mcpo grade` as users meet them, with a tiny untrained model and our own problems."""
 
 import gzip
 import json
@@ -20,7 +20,7 @@ QUICK = ("n=2", "max_tokens=8", "seed=3", "grading.workers=1")
 
 @pytest.fixture
 def stored(home: Path, empty_store: Path) -> None:
-    """The home's store is there."""
+    """The home has a store."""
     home.mkdir()
     shutil.copy(empty_store, home / "mlflow.db")
 
@@ -86,7 +86,7 @@ def test_grading_again_keeps_the_old_grading(here: InProcess, model: str, proble
     kept = json.loads((here.home / "evals" / results["eval_id"] / "gradings" / "1" / "results.json").read_text())
     assert kept["benchmarks"] == results["benchmarks"]
     assert sorted(run.data.tags["mcpo.grading"] for run in mlflow_runs(here.home)) == ["1", "2"]
-    # An evaluation is its benchmarks' own grading, whatever was tried since.
+    # An evaluation keeps the grading of its benchmarks' own grader, whatever others were tried later.
     assert here.json("evaluate", model, "--benchmarks", "aime24", problems, *QUICK) == results
 
 
@@ -171,7 +171,7 @@ def test_a_gold_that_no_grader_reads_is_not_scored_0(here: InProcess, model: str
 @pytest.mark.slow
 @pytest.mark.usefixtures("stored")
 def test_the_competitions_run_from_their_files(here: InProcess, model: str, tmp_path: Path) -> None:
-    """The real files where they are at hand, else files of the same form and size."""
+    """With the real files if they are available, else with files of the same form and size."""
     folder, parquet = SHARED / "benchmarks", SHARED / "verl_schema" / "dapo_aime-2024.original.parquet"
     if not folder.is_dir():
         folder, parquet = made_competitions(tmp_path / "made")

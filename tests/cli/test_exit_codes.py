@@ -1,4 +1,4 @@
-"""Every row of the table in errors.py: the class has that exit code, the documentation too, and a command ends so."""
+"""Every row of the table in errors.py holds for the class, for the documentation, and for a command that ends so."""
 
 import json
 import re
@@ -58,7 +58,7 @@ def test_run_failed(cli: Cli) -> None:
     result = cli("train", "scale=smoke", "warmup.target_accuracy=1", "warmup.max_steps=1", OFFLINE, "--json")
     ends(result, "RunFailed", "warmup.target_accuracy=1.0")
     assert json.loads(result.stdout)["error"]["type"] == "RunFailed"
-    # Another run of that base policy does not train it again.
+    # A second run of that base policy does not train it again.
     again = cli(
         "train", "scale=smoke", "warmup.target_accuracy=1", "warmup.max_steps=1", OFFLINE, "base_seed=0", "seed=1"
     )
@@ -79,7 +79,7 @@ def test_missing_cells(here: InProcess) -> None:
 
 
 class Dying(Answers):
-    """An MLflow server that is there when it is looked for, and fails when it is asked for anything else."""
+    """An MLflow server that answers the first check and fails at every other request."""
 
     def do_POST(self) -> None:
         self.answer(200 if self.path.endswith("/experiments/search") else 500, b"{}")

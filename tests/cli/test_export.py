@@ -1,4 +1,4 @@
-"""`mcpo export`: a policy as a folder for other tools, with a card, and on a hub that is played here."""
+"""`mcpo export`: a policy as a folder for other tools, with a card, and on a simulated hub."""
 
 import base64
 import json
@@ -63,7 +63,7 @@ def test_a_policy_is_exported_evaluated_and_pushed(cli: Cli, warm_home: Path, tm
     (run,) = cli.json("train", "scale=smoke", "method=mcpo", "compute.tracking_uri=offline")["runs"]
     token = {"HF_ENDPOINT": hub, "HF_TOKEN": "right", "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "hf")}
     target = tmp_path / "policy"
-    # Nothing is written for a name or a token that cannot be.
+    # An impossible name or token writes no files.
     for push, env, said in (("model", token, "--push OWNER/NAME"), ("a/b", token | {"HF_TOKEN": ""}, "hf auth login")):
         refused = cli("export", run["run_id"], "--to", str(target), "--push", push, **env)
         assert (refused.returncode, said in refused.stderr, target.exists()) == (2, True, False), refused.stderr

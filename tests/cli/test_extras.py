@@ -1,4 +1,4 @@
-"""An installation without the extras: what they would do is refused with the command that installs them."""
+"""An installation without the extras: their features are refused with the command that installs them."""
 
 from pathlib import Path
 

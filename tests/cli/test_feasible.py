@@ -1,4 +1,4 @@
-"""What no machine can train is refused by `--dry-run` with the words of `train`, and before anything is written."""
+"""`--dry-run` refuses runs that no machine can train with the message of `train`, before any file is written."""
 
 from pathlib import Path
 

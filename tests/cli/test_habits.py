@@ -1,4 +1,4 @@
-"""Words that people type by habit are taken, or answered with one line that can be typed."""
+"""Words that people type by habit are accepted, or answered with one line that can be typed."""
 
 from pathlib import Path
 from typing import get_args

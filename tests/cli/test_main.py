@@ -1,4 +1,4 @@
-"""Help, plans, completion: what the command line says without training anything."""
+"""Help, plans and completion: the command line without training."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def test_a_dry_run_says_what_memory_and_disk_an_existing_model_needs(here: InPro
     words = ("train", "model=smollm2-135m", "method=grpo", "--dry-run")
     (run,) = here.json(*words)["runs"]
     weights = 4 * 134_515_008
-    # Weights, gradients and two moments in memory; on the disk two checkpoints of weights and moments, and the policy.
+    # Memory: weights, gradients and two moments. Disk: two checkpoints of weights and moments, and the policy.
     assert 4 * weights < run["memory_bytes"] < 4.5e9
     assert run["disk_bytes"] == pytest.approx((2 * 3 + 1) * weights, rel=0.001)
     text = " ".join(here(*words).stdout.split())

@@ -1,7 +1,7 @@
-"""The wording of errors stands in one file; other tests assert codes, so that new prose changes that file alone.
+"""The wording of errors is in one file; other tests assert codes, so that new prose changes only that file.
 
-`make messages` writes `tests/messages.snap` again; the diff is what users will read. Every bad input that a command can
-show is tested here, and only here.
+`make messages` writes `tests/messages.snap` again; its diff shows what users will read. Every bad input that a command
+can show is tested here, and only here.
 """
 
 import json
@@ -34,16 +34,16 @@ FILES = {
     "model/config.json": "{}",
 }
 AT_ONCE = 12
-"""Commands of one test, which then takes about a second."""
+"""Number of commands in one test, which then takes about a second."""
 
 
 def sections() -> list[str]:
-    """Each command of the snapshot with what it says. A new one is a line `$ mcpo ...` there, and `make messages`."""
+    """Each command of the snapshot with its message. To add one, add a line `$ mcpo ...` and run `make messages`."""
     return re.findall(r"^\$ mcpo .*?(?=^\$ mcpo |\Z)", SNAPSHOT.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
 def said(here: InProcess, command: str) -> str:
-    """Command, code and text of an error, without what differs between machines."""
+    """Command, code and text of an error, without the parts that differ between machines."""
     result = here(*shlex.split(command), "--json")
     document = json.loads(result.stdout) if result.stdout.startswith("{") else {}
     code = document.get("error", {}).get("code", "usage")

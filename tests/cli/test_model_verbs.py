@@ -1,4 +1,4 @@
-"""`mcpo model`: presets with their sources, and what fetching one says."""
+"""`mcpo model`: presets with their sources, and the messages of fetching one."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A path that no file can have is a mistake of the input, wherever a user names one."""
+"""A path that no file can have is an input error in every place where a user names a path."""
 
 import os
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_a_home_is_replaced_and_nothing_has_to_be_there(tmp_path: Path, monkeypa
     assert paths.named("~/a/b") == tmp_path / "a" / "b"
     (tmp_path / "file").touch()
     assert paths.named(Path("~/file")) == tmp_path / "file"
-    # Below a file there can be none, which is for the caller to say.
+    # There cannot be a path below a file; the caller reports that.
     assert paths.named("~/file/below") == tmp_path / "file" / "below"
 
 

@@ -1,6 +1,6 @@
-"""Pages with output below a command: every command of such a block, in order, prints what the page shows.
+"""Pages with output below a command: every command of such a block, in order, prints the output on the page.
 
-`REWRITE_MESSAGES=1` writes what they print now into the pages, where nothing is cut; the diff is what readers will see.
+`REWRITE_MESSAGES=1` writes the current output into the pages if it is not cut there; the diff shows what readers see.
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ COMPUTED = [
 ]
 """Pages whose numbers are the same on every machine."""
 TRAINED = ["branching", "evaluate", "laptop", "probes", "results", "write-a-reward"]
-"""Pages whose numbers come from training, or say how fast this machine is."""
+"""Pages whose numbers come from training, or depend on the speed of this machine."""
 PLUGGED = ["plug-ins", "write-a-method", "write-a-task"]
 """Pages with a folder of plug-ins, which a process reads once."""
 FILES = {
@@ -36,7 +36,7 @@ FILES = {
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder of somebody who saved what the pages say."""
+    """The current folder of somebody who saved the files of the pages."""
     monkeypatch.chdir(tmp_path)
     for page, names in FILES.items():
         text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
@@ -48,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def logs(folder: Path) -> Path:
-    """That folder, as `python examples/made_up_logs.py` leaves it."""
+    """That folder, after `python examples/made_up_logs.py`."""
     spec = importlib.util.spec_from_file_location("made_up_logs", ROOT / "examples" / "made_up_logs.py")
     assert spec
     assert spec.loader
@@ -79,7 +79,7 @@ def types(page: str, session: list[tuple[str, str]], mcpo: Cli, *, numbers: bool
 
 
 def test_the_readme_shows_what_a_comparison_of_logs_prints(here: InProcess, logs: Path) -> None:
-    """The rest of it is typed in tests/e2e/test_first_hour.py."""
+    """tests/e2e/test_first_hour.py types the rest of the README."""
     found = sessions((ROOT / "README.md").read_text(encoding="utf-8"))
     (session,) = [one for one in found if any(command == "mcpo compare base new" for command, _ in one)]
     types("README.md", [line for line in session if line[0].startswith("mcpo")], here, numbers=True)

@@ -1,4 +1,4 @@
-"""`mcpo probe`: of runs that are there, of their checkpoints, and of runs that are started for it."""
+"""`mcpo probe` on existing runs, on their checkpoints, and on runs that are started for it."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ OFFLINE = "compute.tracking_uri=offline"
 
 
 def finished(*overrides: str, mastered: int) -> str:
-    """A done run, whose probe rolled one prompt again: `mastered` of 4 right at once, 2 of 4 a step later."""
+    """A done run whose probe resampled one prompt: `mastered` of 4 correct at once, 2 of 4 one step later."""
     plan = plans.from_overrides(["scale=smoke", *overrides])
     write_runs(plan)
     spec = plan.cells[0].spec
@@ -44,7 +44,7 @@ def test_a_finding_comes_from_the_records_of_a_run(here: InProcess) -> None:
     (arm,) = document["arms"]
     assert (arm["arm"], arm["seeds"], arm["gap_lag_1"]) == ("mcpo", 1, 0.25)
     shown = here("probe", "mastery", run_id)
-    # One step is one cluster, so there is no interval to be shown.
+    # One step is one cluster, which has no interval.
     assert shown.stdout.split().count("0.2500") == 1
     assert probes.get("mastery").question in shown.stderr
 
@@ -88,7 +88,7 @@ def test_a_diagnostic_run_its_checkpoints_and_the_store(cli: Cli, here: InProces
     for run in document["runs"]:
         assert 0 < run["values"]["same_policy"] <= 1
         assert run["values"]["prompts"] >= 1
-    # Again: nothing is trained, the same digits.
+    # The second time nothing is trained, and the digits are the same.
     assert here.json("probe", "mastery", *SMALL) == document
 
     client = MlflowClient(f"sqlite:///{cli.home / 'mlflow.db'}")

@@ -1,4 +1,4 @@
-"""`mcpo probe atlas`: of methods, not of runs."""
+"""`mcpo probe atlas`, which is about methods, not runs."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Worker processes of the fork server: real ones, of runs that do not exist but for the last test."""
+"""Real worker processes of the fork server; only the last test has a run that exists."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What the README and the documentation tell people to type: every command is one that mcpo, make or pip would take."""
+"""Commands in the README and the documentation: mcpo, make or pip would take each of them."""
 
 import re
 import shlex
@@ -23,7 +23,7 @@ OTHERS = (
     "write-a-task.md",
     "write-a-reward.md",
 )
-"""Made from the code, or with files of the reader's: tests of their own hold them."""
+"""Pages made from the code, or with files of the reader's: separate tests check them."""
 PAGES = [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in OTHERS)]
 TEXT = "\n".join(path.read_text(encoding="utf-8") for path in PAGES)
 PLANNED = ("train", "ablate", "plan", "reproduce", "probe")

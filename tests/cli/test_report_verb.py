@@ -32,7 +32,7 @@ def test_a_report_without_runs_is_written_and_says_what_is_missing(here: InProce
     assert result.stderr.endswith(f"mcpo reproduce all {command}\n")
     assert not (here.home / "runs").exists()
     text = (here.home / "reports/smoke/report.html").read_text(encoding="utf-8")
-    # As one document, too.
+    # Also as one document.
     result = here("report", *SMALL, "--json")
     assert result.returncode == 0
     document = json.loads(result.stdout)
@@ -47,7 +47,8 @@ def test_a_setting_that_a_suites_arms_differ_in_leaves_out_what_is_about_them_al
     result = here("report", *SMALL, "train.lr=1e-3")
     assert result.returncode == 0, result.stderr
     (said,) = (line for line in result.stderr.splitlines() if line.startswith("left out"))
-    assert said == "left out, as their arms differ in what is set: retention-outcomes, weights-outcomes"
+    names = "retention-outcomes, smollm2-runs-outcomes, weights-outcomes"
+    assert said == f"left out, as their arms differ in what is set: {names}"
     assert "table1: " in result.stderr
 
 

@@ -1,4 +1,4 @@
-"""`mcpo runs`: list, tag, delete: what a user sees and keeps."""
+"""`mcpo runs`: list, tag and delete."""
 
 import json
 
@@ -54,7 +54,7 @@ def test_runs_are_chosen_and_sorted(here: InProcess, ids: list[str]) -> None:
 
 
 def test_a_fork_does_not_take_its_trunks_short_name(here: InProcess, ids: list[str]) -> None:
-    """Of two runs that are no forks neither is meant, and the fix names one that is found."""
+    """If two runs that are not forks match, neither is chosen, and the fix names one that is found."""
     (trunk,) = done(from_overrides(["seed=2", *SMALL]))
     (fork,) = done(forking.plan(from_dict(read_json(run_dir(trunk) / "spec.json")), 1, ["train.lr=1e-4"], "mcpo fork"))
     assert fork.startswith("mcpo-toy-s-s2")

@@ -1,4 +1,4 @@
-"""`mcpo runs samples`: which recorded rollouts are shown, and how."""
+"""`mcpo runs samples`: the recorded rollouts that are shown, and their form."""
 
 import re
 from dataclasses import replace
@@ -15,7 +15,7 @@ RUN = spec().run_id
 
 
 def rows(step: int, prompt: str, **responses: int) -> list[dict[str, Any]]:
-    """Rollouts of one group; `right_a=2` are two right responses `a`."""
+    """Rollouts of one group; `right_a=2` means two correct responses `a`."""
     return [
         {"step": step, "prompt": prompt, "gold": "7", "response": name[6:], "correct": name.startswith("right_")}
         for name, count in responses.items()

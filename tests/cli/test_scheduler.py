@@ -1,4 +1,4 @@
-"""The scheduler with a worker that keeps records and trains nothing."""
+"""The scheduler with a worker that writes records without training."""
 
 import os
 import signal
@@ -221,7 +221,7 @@ def test_a_run_that_passes_a_limit_warns_once_and_goes_on(home: Path, monkeypatc
 
 
 def test_a_worker_that_came_second_is_no_failure(home: Path, tmp_path: Path) -> None:
-    """Two schedulers started a run at once: the slower worker says so, and the run is followed until it is free."""
+    """Two schedulers started a run at once: the slower worker reports it, and its scheduler follows the run."""
     script = tmp_path / "worker.py"
     script.write_text(
         "import pathlib, runpy, sys\n"

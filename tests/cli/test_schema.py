@@ -1,4 +1,4 @@
-"""`mcpo schema`: what it says of a file is what `mcpo` says of it."""
+"""`mcpo schema`: a file is valid by the schema if and only if `mcpo` takes it."""
 
 import json
 from pathlib import Path
@@ -66,7 +66,7 @@ WRONG = {
         "cluster: {gpu_memory: 1}",
     ],
 }
-"""What mcpo refuses, whatever stands beside it."""
+"""Values that mcpo refuses next to any others."""
 RIGHT = {
     "suite": ["arms: {a: [method=mcpo]}", "arms: {a: []}\nsmallest_effect: 0.01\nsweep: {seed: [0, 1]}"],
     "preset": ["train: {steps: 1}", "base_seed: null", "base_seed: 3", "method: {delta: 0.02}", "probe: {lags: [0]}"],

@@ -1,5 +1,5 @@
-"""Runs as jobs of SLURM. There is no SLURM here: jobs run through submitit's local executor, or meet programs that
-only record how they were called.
+"""Runs as jobs of SLURM. SLURM is not installed here: jobs run through submitit's local executor, or meet programs
+that only record their calls.
 """
 
 import os
@@ -30,7 +30,7 @@ SETTINGS = ("cluster.partition=gpu", "cluster.account=a b", "cluster.nodes=2", "
 
 
 def program(folder: Path, name: str, body: str) -> Path:
-    """An executable shell script; `$CALLS` is a file beside it."""
+    """An executable shell script; `$CALLS` is a file in the same folder."""
     folder.mkdir(exist_ok=True)
     path = folder / name
     path.write_text(f"#!/bin/bash\nCALLS={folder / 'calls'}\n{body}\n")
@@ -40,7 +40,7 @@ def program(folder: Path, name: str, body: str) -> Path:
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder on the PATH with SLURM's programs: a job that is submitted has failed when one asks."""
+    """A folder on the PATH with SLURM's programs, which report every submitted job as failed."""
     folder = tmp_path / "bin"
     program(folder, "sbatch", 'cp "$1" "$CALLS.sbatch"; echo "Submitted batch job 17"')
     program(folder, "sacct", "printf 'JobID|State|NodeList\\n17|NODE_FAIL|node1\\n'")
@@ -98,7 +98,7 @@ def test_a_job_that_goes_back_into_the_queue_resumes(home: Path, monkeypatch: py
     plan = make("train.steps=6")
 
     def preempt() -> None:
-        """What SLURM does before it takes the machine away: a signal to submitit's process."""
+        """Send submitit's process the signal of SLURM before it takes the machine away."""
         for child in psutil.Process().children(recursive=True):
             if "submitit.core._submit" in child.cmdline():
                 child.send_signal(signal.SIGUSR2)

@@ -1,4 +1,4 @@
-"""A request to stop ends a run within seconds, wherever it is, and what comes after it is said."""
+"""A request to stop ends a run within seconds at any point, and the output says how it continues."""
 
 import os
 import signal
@@ -41,7 +41,7 @@ def test_a_run_that_looks_at_nothing_is_ended(number: signal.Signals, stop: Stop
 
 
 def catch_all_for(seconds: float) -> None:
-    """Work whose errors are caught on the way, as a method's are."""
+    """Work whose errors are caught, like those of a method."""
     began = time.monotonic()
     while time.monotonic() - began < seconds:
         with suppress(Exception):
@@ -71,14 +71,14 @@ def test_training_ends_in_the_middle_of_a_step_that_takes_minutes(number: signal
     process.send_signal(number)
     began = time.monotonic()
     _, said = process.communicate(timeout=60)
-    # Ten seconds where the machine does nothing else.
+    # Ten seconds on an idle machine.
     assert time.monotonic() - began < 30, status
     assert process.returncode == 130
     assert "the same command continues" in said
 
 
 def status_of(home: Path) -> str:
-    """What the only run below `home` does."""
+    """The status of the only run below `home`."""
     for folder in (home / "runs").glob("*"):
         for attempt in Journal(folder).attempts():
             return str(read_json(attempt / "status.json").get("phase", ""))

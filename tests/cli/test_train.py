@@ -18,7 +18,7 @@ from tests.fakes import write_runs
 
 OFFLINE = "compute.tracking_uri=offline"
 QUICK = ("scale=smoke", OFFLINE, "warmup.target_accuracy=0", "train.max_response=16")
-"""No warm-up: the policy knows nothing, which is enough to see the machinery work."""
+"""Settings without a warm-up: an untrained policy suffices to test the machinery."""
 LONG = (*QUICK, "train.steps=40", "compute.checkpoint_every=1", "eval.every=40")
 
 
@@ -29,13 +29,13 @@ def journal(home: Path) -> Journal:
 
 
 def reproducible(run: dict[str, Any]) -> dict[str, float]:
-    """Final metrics without the clock's."""
+    """Final metrics without those of the clock."""
     clocks = ("perf/", "system/", "cost/seconds")
     return {name: value for name, value in run["metrics"].items() if not name.startswith(clocks)}
 
 
 def start(cli: Cli, *arguments: str) -> "subprocess.Popen[str]":
-    """`mcpo train` in a session of its own, once it has recorded its first steps."""
+    """`mcpo train` in a separate session, after it has recorded its first steps."""
     process = subprocess.Popen(
         [*MCPO, "train", *arguments], env=cli.env, text=True, stderr=subprocess.PIPE, start_new_session=True
     )

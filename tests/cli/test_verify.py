@@ -1,4 +1,4 @@
-"""`mcpo verify`: a finished run is what training it again gives, and whatever was changed in it is found."""
+"""`mcpo verify`: training a finished run again gives its records, and every change in them is found."""
 
 import hashlib
 import json
@@ -57,7 +57,7 @@ def found(here: InProcess, folder: Path, *words: str, **env: str) -> dict[str, A
 
 
 def edit(folder: Path, file: str, change: Callable[[dict[str, Any]], None], row: int = 0) -> None:
-    """Change a row of a file, and make the checksums anew, as somebody would who wants it not to be seen."""
+    """Change a row of a file and renew the checksums, like somebody who wants to hide the change."""
     attempt = folder / "attempt_1"
     lines = (attempt / file).read_text(encoding="utf-8").splitlines()
     values = json.loads(lines[row])
@@ -157,7 +157,7 @@ def test_a_damaged_checkpoint_is_passed_over(folder: Path, here: InProcess) -> N
 
 
 def test_other_kernels_agree_within_the_tolerance(folder: Path, home: Path) -> None:
-    """Another instruction set stands in for another processor: its kernels add in another order."""
+    """Another instruction set simulates another CPU: its kernels add in another order."""
     cli, other = Cli(home), {"ATEN_CPU_CAPABILITY": "default"}
     result = cli("verify", folder.name, "--at", "3", "--json", **other)
     assert result.returncode == 0, result.stderr

@@ -1,4 +1,4 @@
-"""Runs of verl, planned and shown where verl is not installed."""
+"""Runs of verl, planned and shown without verl installed."""
 
 import csv
 import json

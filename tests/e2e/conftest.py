@@ -1,4 +1,4 @@
-"""What is shipped: the archives, and an environment with nothing but the wheel."""
+"""The shipped archives, and an environment with only the wheel."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ Archives = tuple[Path, Path]
 
 @pytest.fixture(scope="session")
 def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
-    """The source distribution and the wheel that is built from it, as `python -m build` makes both."""
+    """The source distribution and the wheel built from it, as `python -m build` makes both."""
     out = tmp_path_factory.mktemp("dist")
     # --no-isolation: the build backend of this environment, so that nothing is downloaded.
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)]
@@ -26,7 +26,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
 
 @pytest.fixture(scope="session")
 def installed(archives: Archives, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `bin` folder of a new environment that holds the wheel, and nothing else of its own.
+    """The `bin` folder of a new environment into which only the wheel was installed.
 
     The dependencies come from the environment of the tests by a .pth file: installing torch once more would take
     minutes. .pth files found in a folder that a .pth file adds are not read, so the editable install of the

@@ -1,6 +1,6 @@
 """A worker that kills itself by SIGKILL at the n-th call of a point.
 
-A point names a function that the engine calls at a moment worth dying at; the kill comes before the call does anything.
+A point names a function that the engine calls at a critical moment; the kill comes just before the call.
 """
 
 import importlib
@@ -18,7 +18,7 @@ POINTS = {
     "checkpoint write": ("mcpo_cli.backends.local.checkpoint", "save_file"),
     "checkpoint rename": ("mcpo_cli.runs.folders", "write_json"),
 }
-"""Module and function, and the function whose calls of it count, where others call it, too."""
+"""Module and function; and, if several functions call it, the one whose calls count."""
 
 
 def die_at(point: str, call: int) -> None:

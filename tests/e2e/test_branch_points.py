@@ -28,7 +28,7 @@ ARMS = {"trunk": (), "hinge": ("method=mcpo", "method.reweight=false"), "no step
 
 @pytest.fixture(scope="module", autouse=True)
 def home(module_home: Path) -> Path:
-    """One home, so that base policies are made once."""
+    """One home for all tests, so that base policies are made once."""
     return module_home
 
 
@@ -53,7 +53,7 @@ def rows(trunk: Trunk, step: int) -> pd.DataFrame:
 
 
 def spied(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, float]]:
-    """What each arm's global step returns from now on."""
+    """The results of each arm's global step from now on."""
     seen: list[dict[str, float]] = []
     real: Callable[..., Any] = Updater.global_step
 
@@ -120,7 +120,7 @@ def test_a_state_that_is_gone_is_named(trunk: Trunk) -> None:
 
 
 def test_the_estimate_is_what_many_new_rollouts_say(trunk: Trunk) -> None:
-    """Without bias, and with the standard error that its spread over prompts gives."""
+    """It is unbiased, and has the standard error that follows from its spread over prompts."""
     precise = with_sizes(trunk, controls=32, held_out=16, resampled=800)
     branches.measure(precise, run_dir(trunk.spec.run_id), 2)
     found = rows(precise, 2).set_index(["arm", "cohort", "prompt"]).sort_index()

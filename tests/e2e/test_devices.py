@@ -53,7 +53,7 @@ def spec_of(folder: Path, *words: str) -> RunSpec:
 
 
 def trained(spec: RunSpec, run_dir: Path) -> list[Mapping[str, float]]:
-    """The metrics of the steps of a whole run, but for those of the clock."""
+    """The metrics of the steps of a whole run, except those of the clock."""
     attempt = Attempt(run_dir, spec, 0)
     train.run(spec, attempt, lambda: False)
     attempt.end("done")
@@ -118,7 +118,7 @@ def test_numbers_are_those_of_the_cpu_and_a_run_resumes(
         train.run(spec, attempt, lambda: False)
         attempt.end("done")
         found = metrics(run_dir)
-        # Checkpoints are looked at again, too.
+        # Checkpoints are compared, too.
         saved_states.observe(spec, Attempt(tmp_path / "looked" / spec.run_id, spec, 0), run_dir, [1, 2], 3)
     assert [row.keys() for row in found] == [row.keys() for row in expected]
     for row, wanted in zip(found, expected, strict=True):

@@ -1,4 +1,4 @@
-"""A killed evaluation goes on where it stopped: nothing sampled twice, nothing lost, the same result."""
+"""A killed evaluation continues where it stopped: no sample is drawn twice or lost, and the result is the same."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tests import models
 pytestmark = pytest.mark.slow
 MCPO = (sys.executable, "-m", "mcpo_cli.main")
 PROBLEMS = 120
-"""Of each tier; far more than are sampled before the last signal."""
+"""Problems of each tier; far more than are sampled before the last signal."""
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def model(tmp_path: Path) -> Path:
 
 
 class Evaluation:
-    """`mcpo evaluate` in a home of its own."""
+    """`mcpo evaluate` in a separate home."""
 
     def __init__(self, home: Path, model: Path) -> None:
         self.home = home
@@ -38,18 +38,23 @@ class Evaluation:
         return json.loads(done.stdout)
 
     def end_by(self, number: signal.Signals, after: int) -> int:
-        """Send `number` once `after` problems are sampled; the exit code."""
+        """Send the signal `number` once `after` problems are sampled; returns the exit code."""
         process = subprocess.Popen(self.command, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while len(self.samples()) < after:
+        while len(self.paths()) < after:
             assert process.poll() is None, "it ended before it could be killed"
-            time.sleep(0.005)
+            time.sleep(0.02)
         process.send_signal(number)
         return process.wait(300)
 
+    def paths(self) -> list[Path]:
+        """Every whole file of samples."""
+        return list(self.home.glob("evals/*/samples/*/*.json.gz"))
+
     def samples(self) -> dict[str, tuple[int, bytes]]:
-        """Every whole file of samples: when it was written, and what is in it."""
-        paths = list(self.home.glob("evals/*/samples/*/*.json.gz"))
-        return {f"{path.parent.name}/{path.name}": (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
+        """The same: when each was written, and what is in it."""
+        return {
+            f"{path.parent.name}/{path.name}": (path.stat().st_mtime_ns, path.read_bytes()) for path in self.paths()
+        }
 
 
 def test_killed_at_any_moment_it_ends_as_an_undisturbed_one(tmp_path: Path, model: Path) -> None:

@@ -1,4 +1,4 @@
-"""Models that exist train as models from scratch do: the same bits, after a kill too, with LoRA, under every method."""
+"""Existing models train like models from scratch: to the same bits, also after a kill; with LoRA; by every method."""
 
 import json
 import math
@@ -36,7 +36,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunSpec, di
 
 
 def of_folder(folder: Path, *more: str) -> RunSpec:
-    """The spec of `scratch`, but that its model exists in `folder`."""
+    """The spec of `scratch`, with its model loaded from `folder`."""
     shape = ["train.prompts=32", "train.mini_batch=8", "train.rollouts=2", "train.temperature=0.3"]
     quick = ["scale=smoke", "train.steps=4", "train.lr=1e-3", "compute.checkpoint_every=2"]
     return load([f"model.path={folder}", *quick, *shape, *METHODS["mcpo"], *ALL_PROBES, *more])[0]
@@ -45,7 +45,7 @@ def of_folder(folder: Path, *more: str) -> RunSpec:
 def test_a_model_from_scratch_trains_to_the_same_bits_when_it_is_loaded_as_one_that_exists(
     scratch: tuple[Path, RunSpec, dict[str, Any]], tmp_path: Path
 ) -> None:
-    """Its prompts then are text for a tokenizer, and its responses are decoded."""
+    """A loaded model gets its prompts through a tokenizer, and its responses are decoded."""
     home, spec, expected = scratch
     found = of_folder(folders.cached_base(home, spec))
     assert found.run_id != spec.run_id
@@ -85,12 +85,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def home(module_home: Path) -> Path:
-    """One home, so that base policies are made once."""
+    """One home for all tests, so that base policies are made once."""
     return module_home
 
 
 def trained(home: Path, *words: str) -> tuple[RunSpec, list[dict[str, float]]]:
-    """A whole run with 6 prompts x 5 rollouts, whose rewards are coins: the model is random. Its spec and metrics."""
+    """Spec and metrics of a whole run of a random model, with 6 prompts x 5 rollouts and random rewards."""
     small = "scale=laptop train.reward=random train.steps=2 train.prompts=6 train.mini_batch=3 train.rollouts=5"
     quick = "train.lr=1e-3 eval.problems=4 eval.samples=2 compute.threads=1 train.max_prompt=100 train.max_response=8"
     settings = {word.partition("=")[0]: word for word in [*small.split(), *quick.split(), *PROBES, *words]}

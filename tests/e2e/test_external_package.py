@@ -1,6 +1,6 @@
-"""A package of somebody else's adds a method, a task, a benchmark, a grader, a probe, a figure, a suite and claims.
+"""A third-party package adds a method, a task, a benchmark, a grader, a probe, a figure, a suite and claims.
 
-It is built and installed by pip, without mcpo knowing of it, and used by the verbs in processes of their own.
+pip builds and installs it without mcpo's knowledge, and the verbs use it in separate processes.
 """
 
 import json
@@ -202,7 +202,7 @@ BRIEF = ("scale=smoke", "warmup.target_accuracy=0", "train.steps=2", "eval.probl
 
 
 class Mcpo:
-    """`mcpo` where the package is installed."""
+    """`mcpo` in an environment with the package."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.home = folder, folder / "home"
@@ -288,7 +288,7 @@ def test_reproduce_trains_the_suite_and_builds_what_needs_it(mcpo: Mcpo, reprodu
 
 
 def test_report_has_its_tables_and_figures(mcpo: Mcpo, reproduced: Mapping[str, Any]) -> None:
-    # Drawn in processes beside the one that computes, which must find what is in the package and in a folder.
+    # Helper processes draw it, and must find the declarations of the package and of a folder.
     (mcpo.home / "reports" / "smoke" / "their-figure.json").unlink()
     (mcpo.folder / "mine").mkdir()
     own = FILES["their_rl/figure.py"].replace('"their-figure"', '"my-figure"')

@@ -1,4 +1,4 @@
-"""README and tutorial, line by line: in an environment that has the wheel alone, in an empty folder."""
+"""README and tutorial, line by line: in an environment with only the wheel, in an empty folder."""
 
 import json
 import os
@@ -22,7 +22,7 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 class Reader:
-    """Types what a page shows."""
+    """Types the commands of a page."""
 
     def __init__(self, binaries: Path, folder: Path) -> None:
         self.folder = folder
@@ -47,7 +47,7 @@ class Reader:
         server = subprocess.Popen(command, cwd=self.folder, env=self.env, stderr=subprocess.PIPE, text=True)
         assert server.stderr
         shown = next((line for line in server.stderr if f"http://127.0.0.1:{port}" in line), "")
-        server.terminate()  # as Ctrl-C, which a shell may have its children ignore
+        server.terminate()  # like Ctrl-C, which a shell may let its children ignore
         assert server.wait(60) == 0
         assert shown
         return shown
@@ -61,7 +61,7 @@ def lines(text: str) -> Iterator[str]:
 
 
 def check_shown(page: str, printed: dict[str, str]) -> None:
-    """Every output that a page shows below a command is what the command printed, numbers aside."""
+    """Check that every output on a page is the command's output, apart from numbers."""
     found = [(command, shown) for session in sessions(page) for command, shown in session if shown]
     assert found
     for command, shown in found:
@@ -69,7 +69,7 @@ def check_shown(page: str, printed: dict[str, str]) -> None:
 
 
 def estimate(dry_run: str) -> int:
-    """The CPU seconds that `about 0:34 left, 2 at a time` promises, which hold while other programs run, too."""
+    """The CPU seconds that follow from `about 0:34 left, 2 at a time`; they hold also while other programs run."""
     (promised,) = re.findall(r"about (\S+) left, 2 at a time", dry_run)
     total = 0
     for part in promised.split(":"):
@@ -125,7 +125,7 @@ def test_the_tutorial(installed: Path, tmp_path: Path) -> None:
     promised = estimate(planned)
     assert promised / 2 < used["mcpo ablate hinge.yaml"] < 2 * promised
     assert list((tmp_path / "mcpo-results" / "reports").rglob("hinge*.csv"))
-    # The numbers mean something: no arm fails all problems or solves all of them.
+    # The numbers are informative: no arm fails all problems or solves all of them.
     runs = json.loads(reader.types("mcpo train hinge.yaml --json"))["runs"]
     assert len(runs) == 6
     assert all(0.1 < run["metrics"]["train/accuracy"] < 0.99 for run in runs)

@@ -1,4 +1,4 @@
-"""Forks of real runs: without a change they are the run that they left; with one they meet the same prompts."""
+"""Forks of real runs: without a change they equal the original run; with one they meet the same prompts."""
 
 import shlex
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ PARENT = (
 
 @pytest.fixture(scope="module", autouse=True)
 def home(module_home: Path) -> Path:
-    """One home, so that base policies are made once."""
+    """One home for all tests, so that base policies are made once."""
     return module_home
 
 
@@ -79,7 +79,7 @@ def test_forks_meet_the_same_prompts_and_differ_after_their_first_step(parent: R
             sums[row["step"]] += row["p"] / 32
     assert accuracy[0][3] == accuracy[1][3], "the third batch is sampled before the weights differ"
     finding = get("fork").measure(fork, Journal(run_dir(fork.run_id)))
-    # Worked from the rows: the mean over the prompts of steps 3 and 4.
+    # Computed from the rows: the mean over the prompts of steps 3 and 4.
     expected = sum(accuracy[0][step] - accuracy[1][step] for step in (3, 4)) / 2
     assert finding.values["training"] == pytest.approx(expected)
     (row,) = finding.tables["evaluations"]
@@ -135,7 +135,7 @@ def test_forks_that_cannot_be_meant(parent: RunSpec, step: int, overrides: list[
 def test_a_step_without_steps_after_it_is_refused(
     parent: RunSpec, step: int, overrides: list[str], nearest: int
 ) -> None:
-    """With a step that both runs can go on from."""
+    """The fix names a step from which both runs can continue."""
     with refused("bad_input", f"--at {step}") as caught:
         forked(parent, step, *overrides)
     assert caught.value.fix == f"--at {nearest}"
@@ -144,7 +144,7 @@ def test_a_step_without_steps_after_it_is_refused(
 
 
 def test_a_state_that_was_not_kept_is_refused_before_anything_starts(home: Path) -> None:
-    """By a dry run, too; the commands of the fix make the state, and the fork can be made."""
+    """Also by a dry run; the commands of the fix make the state, after which the fork works."""
     cli = Cli(home)
     words = [*PARENT.split()[:-3], "seed=1"]
     (run,) = cli.json("train", *words, "compute.checkpoint_every=4")["runs"]

@@ -1,4 +1,4 @@
-"""`make gpu-check ARGS=--rehearse` where verl is not installed: the parts of the local engine run on a CPU."""
+"""`make gpu-check ARGS=--rehearse` without verl: the parts of the local engine run on a CPU."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def test_the_local_engines_parts_need_torch_and_transformers_only(tmp_path: Path
     found = {figure["name"]: figure["value"] for figure in part["figures"]}
     # The device is the CPU itself.
     assert found["log-probabilities, float32"] == found["gradient, float32"] == 0
-    # Rounding to bfloat16 is measured, and a run takes it for drift.
+    # Rounding to bfloat16 is measured, because a run takes it for drift.
     assert 0 < found["gradient, bfloat16"] < 0.1
     assert found["bfloat16 against float32, at rest: largest"] > found["float32, another packing, at rest"]
     assert (found["killed"], found["resumed"], found["attempts"]) == (-9, 0, 2)

@@ -1,4 +1,4 @@
-"""A set of reasoning-gym from the first draw to its numbers, as users type it, on the local engine."""
+"""A set of reasoning-gym on the local engine, from the first draw to its numbers, as users type it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Logs that the tools themselves write, of models whose accuracy is known: read, compared, and the verdict is right."""
+"""Logs written by the tools themselves, for models of known accuracy: read and compared, with a correct verdict."""
 
 import json
 import os
@@ -23,7 +23,7 @@ ROOT = HERE.parents[1]
 TOOLS = ROOT / ".venv-tools" / "bin" / "python"
 """lm-evaluation-harness and inspect_ai, which require other versions of packages than mcpo is tested with."""
 SHARES = {"good": 0.9, "weak": 0.5, "weak-again": 0.5}
-"""Chance of a right answer of each model."""
+"""Probability of a correct answer of each model."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def tool(folder: Path, *words: str) -> str:
-    """What a process of the tools' environment prints. It reaches no hub, and keeps its cache beside its results."""
+    """The output of a process in the tools' environment, without a hub and with its cache next to its results."""
     own = {"HF_HOME": str(folder / "cache"), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [TOOLS, *words], cwd=folder, env={**os.environ, **own}, capture_output=True, text=True, check=False
@@ -106,7 +106,7 @@ def test_trl(tmp_path: Path) -> None:
 
 
 def _trained(folder: Path, name: str, share: float) -> list[float]:
-    """Train one step with TRL; returns the rewards, which are coins of that share."""
+    """Train one step with TRL; returns the rewards, which are random with that probability."""
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import GRPOConfig, GRPOTrainer

@@ -55,7 +55,7 @@ def test_a_chat_model_is_rewarded_and_graded_by_functions(tmp_path: Path, mcpo_h
     assert sorted(spec.plugins) == ["grader mine.py:ends", "reward mine.py:vowels"]
     for row in journal.steps():
         assert row["metrics"]["train/reward"] > 0
-    # The samples are those of all groups: each response has the reward and the verdict of its function.
+    # All groups keep their samples: each response has the reward and the verdict of its function.
     names: dict[str, object] = {}
     exec(MINE, names)
     vowels, ends = names["vowels"], names["ends"]

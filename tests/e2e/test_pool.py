@@ -1,4 +1,4 @@
-"""The pool of graders: nothing hangs it, nothing is lost, nothing stays behind, wherever it is used."""
+"""The pool of graders never hangs, loses no answer and leaves no process, wherever it is used."""
 
 import asyncio
 import multiprocessing
@@ -24,7 +24,7 @@ STATUSES = ["correct", "wrong", "correct", "unparsable"]
 
 
 def workers(besides: Container[psutil.Process] = ()) -> list[psutil.Process]:
-    """This process's supervisors and graders, but those of other pools."""
+    """This process's supervisors and graders, except those of other pools."""
     found = []
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):  # it has just ended
@@ -34,7 +34,7 @@ def workers(besides: Container[psutil.Process] = ()) -> list[psutil.Process]:
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    """Whether they end; a zombie whose parent is dead has ended."""
+    """True if they end; a zombie with a dead parent counts as ended."""
     _, alive = psutil.wait_procs(processes, timeout=60)
     return all(process.status() == psutil.STATUS_ZOMBIE for process in alive if process.is_running())
 
@@ -86,7 +86,7 @@ def test_an_event_loop(pool: Pool) -> None:
 
 
 def in_a_daemon(queue: "multiprocessing.Queue[list[str]]") -> None:
-    """A daemonic process may have no children of multiprocessing's."""
+    """Run in a daemonic process, which must not have children of multiprocessing."""
     with Pool(workers=1) as pool:
         queue.put(statuses(pool))
 
@@ -111,7 +111,7 @@ QUICK = ("power tower", "60 nested fractions", "NUL bytes", "lone surrogate", "m
 def test_a_hostile_answer_gets_a_verdict_in_time(pool: Pool, name: str) -> None:
     start = time.monotonic()
     (verdict,) = pool.grade([(hostile.GOLDS[1], hostile.ANSWERS[name])])
-    # The time limit is a second; most of these would take minutes or for ever without it.
+    # The time limit is a second; without it most of these would take minutes or never end.
     assert time.monotonic() - start < 20
     assert verdict.status in {"wrong", "unparsable", "timeout"}
     assert statuses(pool) == STATUSES
@@ -279,7 +279,7 @@ def test_output_of_libraries_is_not_taken_for_a_verdict(made: Made) -> None:
 
 @pytest.mark.slow
 def test_samples_of_a_problem_go_to_one_worker(made: Made) -> None:
-    """Which then parses the gold once."""
+    """That worker then parses the gold once."""
     with Pool(made("time.sleep(float(response))\nreturn Verdict('correct', str(os.getpid()))"), workers=2) as pool:
         busy = [pool.submit(gold, "0.5") for gold in "xy"]
         verdicts = pool.grade([(gold, "0.02") for _ in range(10) for gold in "ab"])
@@ -288,7 +288,7 @@ def test_samples_of_a_problem_go_to_one_worker(made: Made) -> None:
 
 
 def ordinary(count: int) -> list[tuple[str, str, str]]:
-    """(gold, response, status) that nothing but a grader can know."""
+    """(gold, response, status), with a status that only a grader can find out."""
     found = []
     for k in range(1, count + 1):
         wrong = k % 3 == 0
@@ -302,7 +302,7 @@ def ordinary(count: int) -> list[tuple[str, str, str]]:
 
 @pytest.mark.slow
 def test_ten_thousand_gradings_lose_nothing() -> None:
-    """Every hostile answer twice among them; the memory that the pool's processes share out stays under its cap."""
+    """With every hostile answer twice; the memory of all processes of the pool stays below its limit."""
     cap, count = 512, 2
     bad = hostile.items(2 * len(hostile.ANSWERS), seed=1)
     good = ordinary(10_000 - len(bad))
@@ -332,7 +332,7 @@ def test_ten_thousand_gradings_lose_nothing() -> None:
         for item, verdict in zip(mixed, verdicts, strict=True)
         if verdict.status != item[2] and item[2] != "hostile"
     ]
-    # On a busy machine an ordinary answer can take half a second; that is said, and with more time it is right.
+    # On a busy machine an ordinary answer can take half a second; this is reported, and with more time it is correct.
     late = [item for item, verdict in told if verdict.status == "timeout"]
     assert len(late) == len(told) < 100, told
     with Pool(workers=count) as patient:

@@ -50,7 +50,7 @@ def test_table_and_figure_have_the_model_before_training(tmp_path: Path) -> None
         index=["arm", "step"], columns="quantity", values="value"
     )
     assert ((shares["mastered prompts"] + shares["all-wrong prompts"]) <= 1).all()
-    # Nothing is trained twice.
+    # The second time, no run is trained.
     again = reproduce(home, preset)
     assert [len(list(run.glob("attempt_*"))) for run in (home / "runs").glob("*-tiny-*")] == [1, 1]
     assert again.keys() == document.keys()

@@ -42,7 +42,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[P
 
 def test_runs_learn_something_to_compare(uninterrupted: dict[str, tuple[Path, dict[str, Any]]]) -> None:
     for _, expected in uninterrupted.values():
-        # Not in each step: a base policy this weak may have no prompt that bears a gradient, or none that is mastered.
+        # Not in each step: with a base policy this weak, maybe no prompt has a gradient, or none is mastered.
         assert any(metrics["train/grad_norm"] > 0 for _, metrics in expected["steps"])
         assert all(len(expected[kind]) == 4 for kind in ("groups", "mini_batches"))
         assert expected["gradients"]
@@ -55,7 +55,7 @@ def test_runs_learn_something_to_compare(uninterrupted: dict[str, tuple[Path, di
 def test_probes_change_nothing_that_is_trained(
     method: str, uninterrupted: dict[str, tuple[Path, dict[str, Any]]], tmp_path: Path
 ) -> None:
-    """All probes at every step against none at all: the same weights, groups, evaluations and metrics of training."""
+    """A run with all probes at every step and one without any have equal weights, groups, evaluations and metrics."""
     home, expected = uninterrupted[method]
     spec = spec_of(method, NO_PROBES)
     shutil.copytree(home / "cache", tmp_path / "cache")
@@ -69,7 +69,7 @@ def test_probes_change_nothing_that_is_trained(
 
 
 def _trained(steps: Sequence[tuple[int, dict[str, float]]]) -> list[tuple[int, dict[str, float]]]:
-    """The metrics that no probe measures."""
+    """The metrics that probes do not measure."""
     return [
         (step, {name: value for name, value in metrics.items() if not name.startswith(("probe/", "gradient/"))})
         for step, metrics in steps
@@ -105,11 +105,11 @@ def test_killed_and_started_again(
 def test_a_damaged_checkpoint_is_passed_over(
     uninterrupted: dict[str, tuple[Path, dict[str, Any]]], tmp_path: Path
 ) -> None:
-    """One flipped bit in the newest checkpoint: the one before it is taken, and the result is the same."""
+    """With one flipped bit in the newest checkpoint, the one before it is used, and the result is the same."""
     home, expected = uninterrupted["dapo"]
     spec = spec_of("dapo")
     shutil.copytree(home / "cache", tmp_path / "cache")
-    # Dies while it evaluates after the last step: the checkpoints of steps 0 and 2 are there.
+    # It dies during the evaluation after the last step: the checkpoints of steps 0 and 2 exist.
     assert work(tmp_path, spec, "evaluation", 8) == -signal.SIGKILL
     folder = tmp_path / "runs" / spec.run_id
     older, newest = folders.checkpoints(folder)

@@ -1,4 +1,4 @@
-"""Runs of the local engine under samplers: the stream of before, resumed bits, costs, forks."""
+"""Runs of the local engine under samplers: the earlier stream, bit-equal resumption, costs, forks."""
 
 import dataclasses
 import shutil
@@ -75,7 +75,7 @@ def uninterrupted(home: Path) -> dict[str, dict[str, object]]:
 
 @pytest.mark.parametrize("words", ["sampler=uniform", "sampler=refill", "method=dapo", "method=dapo sampler=uniform"])
 def test_plain_samplers_sample_what_the_option_did(words: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first step against the loop that there was before samplers: batches of the stream, each with its own seed."""
+    """The first step equals the loop from before samplers existed: batches of the stream, each with its own seed."""
     monkeypatch.setenv("MCPO_HOME", str(home))
     spec = spec_of(*words.split())
     attempt = Attempt(home / "scrap" / words.replace(" ", "_"), spec, 0)
@@ -115,7 +115,7 @@ def test_samplers_bring_prompts_back(home: Path, uninterrupted: dict[str, dict[s
 
 
 def test_knapsack_allots_the_budget_of_each_step(home: Path, uninterrupted: dict[str, dict[str, object]]) -> None:
-    """All problems are new at steps 1 and 2; at 3 and 4 some get more than others. All records are of real rollouts."""
+    """All problems are new at steps 1 and 2; at 3 and 4 their rollouts differ. All records are of real rollouts."""
     spec = spec_of(*STATEFUL["knapsack"])
     journal = Journal(home / "runs" / spec.run_id)
     for step in range(1, 5):
@@ -138,7 +138,7 @@ def test_knapsack_allots_the_budget_of_each_step(home: Path, uninterrupted: dict
 
 @dataclasses.dataclass(frozen=True)
 class Allotting(samplers.Uniform):
-    """Says of every prompt how many rollouts it gets: as many as without it."""
+    """States the number of rollouts of every prompt, which is the default."""
 
     uneven_groups: ClassVar[bool] = True
 
@@ -149,7 +149,7 @@ class Allotting(samplers.Uniform):
 
 @pytest.mark.parametrize("method", ["grpo", "mcpo", "clip_cov"])
 def test_groups_of_one_size_are_those_of_before(method: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same bits whether the sampler says how many rollouts a prompt gets, or leaves it to `train.rollouts`."""
+    """The bits are the same if the sampler states the number of rollouts, or leaves it to `train.rollouts`."""
     monkeypatch.setenv("MCPO_HOME", str(home))
     spec, found = spec_of(f"method={method}"), list[tuple[dict[str, float], list[torch.Tensor]]]()
     for sampler in (samplers.Uniform(), Allotting()):
@@ -189,7 +189,7 @@ def test_killed_and_started_again(
 
 
 def test_forks_may_change_the_sampler(home: Path, uninterrupted: dict[str, dict[str, object]]) -> None:
-    """Under the same one the memory goes along; another one begins with none, at the same place of the stream."""
+    """The same sampler keeps its memory; another one begins without any, at the same place of the stream."""
     parent = spec_of(*STATEFUL["review"])
     folder = home / "runs" / parent.run_id
     plans = {words: forking.plan(parent, 2, words.split(), "mcpo fork") for words in ("train.lr=2e-3", "sampler=pools")}

@@ -1,4 +1,4 @@
-"""A method with a state and one with a pass before each gradient train on the local engine, also after a stop."""
+"""A method with a state, and one with a pass before each gradient, train on the local engine, also after a stop."""
 
 import dataclasses
 from pathlib import Path
@@ -20,7 +20,7 @@ METHODS = (Remembering(), Centred())
 
 
 def train(home: Path, spec: RunSpec, steps: int | None = None) -> None:
-    """One attempt, asked to stop after `steps` where given."""
+    """One attempt, asked to stop after `steps` if given."""
     run_dir = home / "runs" / spec.run_id
     attempt = Attempt(run_dir, spec, resume_step(run_dir, spec, BACKEND.kept(run_dir)))
     try:
@@ -52,7 +52,7 @@ def test_a_run_that_was_stopped_continues_with_the_same_bits(
     home, spec = whole
     expected = records(home, spec)
     assert len(expected["steps"]) == spec.train.steps
-    # Not in each: where all rollouts of a prompt get one reward, they bear no gradient.
+    # Not in each step: rollouts of a prompt with equal rewards have no gradient.
     assert any(metrics["train/grad_norm"] > 0 for _, metrics in expected["steps"])
     again = home / "again"
     again.mkdir()

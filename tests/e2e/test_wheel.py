@@ -1,4 +1,4 @@
-"""What is shipped works where no repository is: the wheel, in an environment and a folder of its own."""
+"""The wheel works without the repository, in a separate environment and folder."""
 
 import json
 import os
@@ -35,12 +35,12 @@ def test_sdist_holds_the_study_and_no_links(archives: Archives) -> None:
         members = {member.name.split("/", 1)[-1]: member for member in archive.getmembers()}
     assert [name for name, member in members.items() if member.issym() or member.islnk()] == []
     assert shipped() - set(members) == set()
-    # What checks it comes with it.
+    # It comes with the code that checks it.
     assert {"tests/e2e/test_wheel.py", "docs/index.md", "Makefile", "constraints.txt"} <= set(members)
 
 
 def test_a_registry_gets_absolute_links(tmp_path: Path) -> None:
-    """setup.py knows the address of the repository where a release is built."""
+    """When a release is built, setup.py knows the address of the repository."""
     code = "import setuptools; setuptools.setup = lambda **about: print(about['long_description']); import setup"
     environment = os.environ | {"REPOSITORY_URL": "https://code.example/mcpo/", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

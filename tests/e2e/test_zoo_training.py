@@ -22,7 +22,7 @@ OPTIONS = {
     "mcpo_extended": ["method.mastery=0.7", "method.reweight_cap=1.5", "method.target_active=0.1"],
     "dapo": ["method.dynamic_sampling=false"],
     "rl_zvp": ["method.entropy=current"],
-    # At the published shares a batch this small has one token.
+    # With the published shares a batch this small has one token.
     "clip_cov": ["method.share=0.1", "method.cov_low=0.1"],
     "kl_cov": ["method.share=0.1"],
 }
@@ -30,7 +30,7 @@ OPTIONS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def home(module_home: Path) -> Path:
-    """One home, so that base policies are made once."""
+    """One home for all tests, so that base policies are made once."""
     return module_home
 
 
@@ -58,7 +58,7 @@ def test_five_steps(name: str, home: Path) -> None:
 
 
 def test_coins_reward_and_verdicts_are_recorded(home: Path) -> None:
-    """Rewards are half ones whatever is right, and metrics follow what is right."""
+    """Half of the rewards are 1 whatever the verdicts, and metrics follow the verdicts."""
     (spec,) = load(["method=mcpo", "train.reward=random", "train.temperature=0.3", *QUICK, *SHAPE, *PROBES])
     folder = home / "runs" / spec.run_id
     attempt = Attempt(folder, spec, 0)
@@ -89,7 +89,7 @@ def with_shares(home: Path, *overrides: str) -> tuple[dict[str, torch.Tensor], l
 
 @pytest.mark.parametrize(("mini_batch", "acts"), [(16, False), (4, True)])
 def test_with_one_mini_batch_the_hinge_changes_no_bit(mini_batch: int, acts: bool, home: Path) -> None:
-    """M0 of `preregistration.yaml`: nothing has drifted when the only gradient of a global step is taken."""
+    """M0 of `preregistration.yaml`: no token has drifted at the only gradient step of a global step."""
     size = f"train.mini_batch={mini_batch}"
     hinge, shares = with_shares(home, "method=mcpo", "method.beta=10", "method.delta=1e-6", size)
     none, _ = with_shares(home, "method=mcpo", "method.hinge=false", size)

@@ -1,9 +1,9 @@
-"""A process of the tools' environment: inspect_ai evaluates models of a known accuracy, or hands over what it reads.
+"""A process of the tools' environment: inspect_ai evaluates models of a known accuracy, or mcpo reads its logs.
 
 `python tool_inspect.py write NAME=SHARE...` writes logs to a folder NAME, that of `weak-again` as .json: SHARE of the
-answers to problems.jsonl are right; below 0 the model fails.
-`python tool_inspect.py read PACKAGES PATH...` prints what mcpo reads at each path, as a line of JSON: it reads these
-logs with inspect_ai, and takes what it needs besides from the folder PACKAGES.
+answers to problems.jsonl are correct; below 0 the model fails.
+`python tool_inspect.py read PACKAGES PATH...` prints mcpo's reading of each path as a line of JSON: it reads these
+logs with inspect_ai, and takes its other packages from the folder PACKAGES.
 """
 
 import json
@@ -35,7 +35,7 @@ def write(*runs: str) -> None:
                 raise ValueError("a model that fails")
             said = answers[messages[-1].text] if draws.random() < share else "?"
             output = ModelOutput.from_content("mockllm/model", said)
-            # Else inspect_ai counts tokens, with a vocabulary that it fetches.
+            # Otherwise inspect_ai counts tokens, with a vocabulary that it downloads.
             output.usage = ModelUsage(input_tokens=5, output_tokens=len(said), total_tokens=5 + len(said))
             return output
 

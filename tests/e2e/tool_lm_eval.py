@@ -1,6 +1,6 @@
 """A process of the tools' environment: the command line of lm-evaluation-harness, with a model of a known accuracy.
 
-`python tool_lm_eval.py NAME=SHARE...` writes a folder NAME for each: SHARE of the answers to problems.jsonl are right.
+`python tool_lm_eval.py NAME=SHARE...` writes a folder NAME each: SHARE of the answers to problems.jsonl are correct.
 """
 
 import random
@@ -28,7 +28,7 @@ metadata: {{version: 3.0}}
 
 @register_model("known")
 class Known(LM):
-    """Answers exactly a share of the questions right, drawn by its seed: two models of one share have one accuracy."""
+    """Answers exactly a share of the questions correctly, drawn by its seed: models of a share have equal accuracy."""
 
     def __init__(self, share: float, seed: str, **_: Any) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Rollouts that several equivalence tests compare on."""
+"""Rollouts that several equivalence tests share."""
 
 import pytest
 
@@ -8,5 +8,5 @@ from tests.policies import EOS, G, T, new_policy, prompts
 
 @pytest.fixture(scope="module")
 def rollouts() -> Rollouts:
-    """Responses that soon part: of a random policy."""
+    """Responses of a random policy, which soon diverge."""
     return sample(new_policy(), prompts(6), G, T, 1.0, EOS, seed=3)

@@ -1,6 +1,6 @@
-"""The local engine computes what the stock classes compute: Llama, Mistral, Qwen2, Qwen3, with all that these vary.
+"""The local engine against the stock classes: Llama, Mistral, Qwen2 and Qwen3, with all their variations.
 
-Small random models in float32, prompts of different lengths that begin alike, and responses that begin alike.
+Small random models in float32, prompts of different lengths with a common prefix, and responses with common prefixes.
 """
 
 from typing import Any
@@ -82,7 +82,7 @@ FAMILIES: dict[str, tuple[type, type, dict[str, Any]]] = {
 
 
 def stock(family: str, seed: int = 0) -> Any:
-    """A random model in float32; biases and norms are random, too, as fresh ones are 0 and 1."""
+    """A random model in float32; biases and norms are random, too, because new ones are 0 and 1."""
     config, kind, options = FAMILIES[family]
     rope = {"rope_parameters": PLAIN}
     torch.manual_seed(seed)
@@ -94,7 +94,7 @@ def stock(family: str, seed: int = 0) -> Any:
             elif parameter.dim() == 1:
                 parameter.uniform_(0.5, 1.5)
         if model.config.tie_word_embeddings:
-            # Otherwise each token predicts itself.
+            # Otherwise each token would predict itself.
             model.model.embed_tokens.weight *= 0.3
     return model
 
@@ -109,7 +109,7 @@ def prompts() -> Tensor:
 
 
 def rollouts_of(policy: Policy) -> Rollouts:
-    """Responses that begin alike, as the temperature is low, and end at different lengths."""
+    """Responses with common prefixes, because the temperature is low, and with different lengths."""
     return sample(policy, prompts(), G, T, 0.5, EOS, seed=3)
 
 
@@ -146,7 +146,7 @@ def test_log_probabilities_and_gradients_are_those_of_the_stock_classes(family: 
         for logp in (policy.log_probs, lambda *_: stock_log_probs(model, rollouts))
     )
     assert float((mine - theirs).detach().abs().max()) < 1e-4
-    # What the sampler recorded is the same number.
+    # The sampler recorded the same number.
     assert float((rollouts.logp_PGT - theirs.detach()).abs().max()) < 1e-4
     parameters = list(model.parameters())
     assert relative(gradients(mine, parameters), gradients(theirs, parameters)) < 1e-4
@@ -228,7 +228,7 @@ def test_lora_is_the_model_with_a_product_added_to_its_weights() -> None:
     of_weights = dict(zip(dict(model.named_parameters()), gradients(expected, list(model.parameters())), strict=True))
     lora = Lora.of(model, rank=3, alpha=6, seed=5)
     policy = Policy(model, CPU, lora=lora)
-    # B is 0 at first, so nothing changes.
+    # B is 0 at first, so the output is unchanged.
     logp = policy.log_probs(*tensors)
     assert torch.equal(logp, expected)
     assert len(policy.parameters()) == 2 * 7 * 3
@@ -247,7 +247,7 @@ def test_lora_is_the_model_with_a_product_added_to_its_weights() -> None:
     weights = {name: lora.merged(name, weight).detach() for name, weight in model.state_dict().items()}
     merged.load_state_dict(weights)
     assert torch.allclose(stock_log_probs(merged, rollouts), changed, atol=1e-4)
-    # A copy has matrices of its own.
+    # A copy has its own matrices.
     other = policy.copy()
     with torch.no_grad():
         next(iter(lora.pairs.values()))[1].zero_()
@@ -259,7 +259,7 @@ def test_a_response_depends_neither_on_the_prompts_beside_it_nor_on_their_length
     policy = Policy(stock("llama grouped"), CPU)
     prompt_PS = prompts()
     together = sample(policy, prompt_PS, G, T, 1.0, EOS, seed=3)
-    # The same quantiles belong to the first prompt of a batch of the same size.
+    # The first prompt of a batch of the same size gets the same quantiles.
     others = prompt_PS.clone()
     others[1:] = others[1:].roll(1, 0)
     beside = sample(policy, others, G, T, 1.0, EOS, seed=3)

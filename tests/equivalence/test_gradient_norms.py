@@ -1,4 +1,4 @@
-"""What the scale of a loss does to training: AdamW divides it out, `train.grad_clip` does not."""
+"""The effect of the scale of a loss on training: AdamW divides it out, `train.grad_clip` does not."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ def rollouts() -> Rollouts:
 
 
 def trained(rollouts: Rollouts, method: Method, clip: float) -> tuple[Tensor, list[float]]:
-    """How far six gradient steps move the weights, all in a row, and the norms of their gradients."""
+    """The change of the weights by six gradient steps, as one vector, and the norms of their gradients."""
     policy, train = new_policy(), dataclasses.replace(SPEC.train, grad_clip=clip)
     updater, batch = updater_of(policy, method, train, micro_batch=6), graded(rollouts, method)
     norms = [row["sums"]["train/grad_norm"][0] for step in (1, 2, 3) for row in updater.global_step(batch, step)[1]]
@@ -41,7 +41,7 @@ def trained(rollouts: Rollouts, method: Method, clip: float) -> tuple[Tensor, li
 
 
 def off(found: Tensor, expected: Tensor) -> float:
-    """The distance as a share of the way."""
+    """The norm of the difference over that of `expected`."""
     return float((found - expected).norm() / expected.norm())
 
 
@@ -50,10 +50,10 @@ def test_a_clip_in_proportion_to_the_norm_undoes_the_scale_of_a_loss(rollouts: R
     clip = sum(sorted(norms)[2:4]) / 2
     cut, norms = trained(rollouts, Mcpo(), clip)
     assert 0 < sum(norm > clip for norm in norms) < len(norms)
-    # Without a cut the scale of a loss does not matter, and where norms and cut are in proportion neither.
+    # The scale of a loss does not matter without a clip, or if norms and clip are in proportion.
     assert off(trained(rollouts, Scaled(), NEVER)[0], uncut) < 1e-3
     matched, scaled = trained(rollouts, Scaled(), FACTOR * clip)
     assert off(matched, cut) < 1e-3
     assert scaled == pytest.approx([FACTOR * norm for norm in norms], rel=1e-3)
-    # At one and the same cut it does.
+    # With the same clip it does.
     assert off(trained(rollouts, Scaled(), clip)[0], cut) > 0.01

@@ -1,4 +1,4 @@
-"""engine=hf draws what it says it draws: greedy as transformers does, samples by their own seeds alone."""
+"""engine=hf: greedy responses are those of transformers, and samples depend only on their own seeds."""
 
 import json
 import random
@@ -83,7 +83,7 @@ def test_the_first_token_follows_the_models_distribution(facts: ModelFacts, top_
     count, text = 4000, PROMPTS[0]
     how = sampling(facts, 0.7, max_tokens=1, top_p=top_p)
     samples = generate(facts, how, request(facts, text, *range(count)))[text]
-    # Blank and end token have no text; the latter is told by `stop`.
+    # Blank and end token have no text; `stop` shows the latter.
     seen = Counter((sample.text, sample.finish) for sample in samples)
 
     with torch.no_grad():
@@ -103,7 +103,7 @@ def test_the_first_token_follows_the_models_distribution(facts: ModelFacts, top_
 
 
 def nucleus(p: Floats, top_p: float) -> Floats:
-    """The least set of likeliest tokens that holds `top_p`, with its shares."""
+    """The smallest set of most likely tokens with total probability `top_p`, and their renormalised probabilities."""
     order = np.argsort(-p)
     size = int(np.searchsorted(np.cumsum(p[order]), top_p - 1e-12)) + 1
     kept = np.zeros_like(p)
@@ -116,7 +116,7 @@ def test_what_is_cut_says_so(facts: ModelFacts) -> None:
     endless = Sampling(0.0, 1.0, 3, (10**6,))
     (sample,) = generate(facts, endless, request(facts, text, 0))[text]
     assert (sample.tokens, sample.finish) == (3, "length")
-    # The window bounds prompt and response together.
+    # The window limits prompt and response together.
     beyond = Sampling(0.0, 1.0, 10**5, (10**6,))
     (sample,) = generate(facts, beyond, request(facts, text, 0))[text]
     assert (sample.tokens, sample.finish) == (facts.window - len(text.split()), "length")
@@ -182,7 +182,7 @@ def test_a_gpu_that_is_not_there(facts: ModelFacts, monkeypatch: pytest.MonkeyPa
 def test_a_model_whose_logits_are_not_finite_is_not_graded(
     engine: str, temperature: float, value: float, facts: ModelFacts, tmp_path: Path
 ) -> None:
-    """Its token would be the first of the vocabulary, which is an answer like any other."""
+    """Otherwise its token would be the first of the vocabulary, which looks like any other answer."""
     folder = shutil.copytree(facts.folder, tmp_path / "model")
     weights = load_file(folder / "model.safetensors")
     weights["model.norm.weight"].fill_(value)

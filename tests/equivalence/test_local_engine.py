@@ -1,4 +1,4 @@
-"""engine=local draws what engine=hf draws, in batches of many requests, and ends responses where it does."""
+"""engine=local draws the samples of engine=hf, in batches of many requests, and ends responses at the same tokens."""
 
 import json
 import shutil
@@ -57,7 +57,7 @@ def equal(ours: Sequence[Sample], theirs: Sequence[Sample]) -> float:
 
 @pytest.mark.parametrize(("most", "n", "top_p"), [(30, 24, 1.0), (30, 24, 0.7), (300, 9, 0.9)])
 def test_samples_are_those_of_hf(words: ModelFacts, text: ModelFacts, most: int, n: int, top_p: float) -> None:
-    """30: the samples of a prompt share rows; 300: they do not, and the window cuts them."""
+    """With 30 the samples of a prompt share rows; with 300 they do not, and the window cuts them."""
     for facts, prompts in ((words, SUMS[:3]), (text, LINES[::2])):
         how, asked = Sampling(0.9, top_p, most, facts.stop_ids), requests(facts, prompts, n)
         ours = generate("local", facts, how, asked)
@@ -84,7 +84,7 @@ def test_a_sample_hardly_depends_on_its_batch(text: ModelFacts, monkeypatch: pyt
 
 @pytest.fixture(scope="module")
 def free(text: ModelFacts) -> list[Sample]:
-    """What is drawn without stop strings, 30 samples a line."""
+    """The samples without stop strings, 30 per line."""
     return generate("hf", text, Sampling(2.0, 1.0, 60, text.stop_ids), requests(text, LINES, 30))
 
 

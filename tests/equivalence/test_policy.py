@@ -22,12 +22,12 @@ from tests.policies import EOS, TOKENIZER, G, T, new_policy, prompts, stock_log_
 
 @pytest.fixture(scope="module")
 def alike() -> Rollouts:
-    """Responses that mostly begin alike: of the same policy at a low temperature."""
+    """Responses of the same policy at a low temperature, which mostly share prefixes."""
     return sample(new_policy(), prompts(6), G, T, 0.1, EOS, seed=3)
 
 
 def distinct(rollouts: Rollouts) -> int:
-    """Beginnings that are read, each counted once: of every response the first tokens, but for all of them."""
+    """Number of distinct proper prefixes of the responses, which are the rows that are computed."""
     return len(
         {
             (p, *rollouts.token_PGT[p, g, :n].tolist())
@@ -49,7 +49,7 @@ def test_each_beginning_is_one_row_that_sees_its_own_beginnings(alike: Rollouts)
     found = set()
     for sequence, slot in zip(tree.sequence_N.tolist(), tree.slot_N.tolist(), strict=True):
         seen = tree.row_BL[sequence, tree.seen_BLL[sequence, slot]]
-        # A way from the root: one row a position, the row itself last.
+        # A path from the root: one row per position, ending with the row itself.
         assert tree.position_N[seen].tolist() == list(range(len(seen)))
         assert seen[-1] == tree.row_BL[sequence, slot]
         found.add((sequence, *tree.token_N[seen].tolist()))
@@ -80,7 +80,7 @@ def test_log_probabilities_and_gradients_equal_the_stock_forward_pass(
 
 @pytest.mark.parametrize("which", ["rollouts", "alike"])
 def test_sharing_changes_no_log_probability_and_no_gradient(which: str, request: pytest.FixtureRequest) -> None:
-    """Groups against the same rollouts each in a group of its own, to the rounding of float64."""
+    """Groups against the same rollouts, each in a separate group, up to the rounding of float64."""
     rollouts: Rollouts = request.getfixturevalue(which)
     alone = Rollouts(
         rollouts.prompt_PS.repeat_interleave(G, dim=0),
@@ -102,7 +102,7 @@ def test_cutting_a_group_into_parts_changes_nothing(rollouts: Rollouts) -> None:
 
 
 def differentiated(rollouts: Rollouts, row_cost: int = ROW_COST) -> list[Tensor]:
-    """Log-probabilities of the tokens, and the gradient of their sum of squares by every weight."""
+    """Log-probabilities of the tokens, and the gradient of their sum of squares for every weight."""
     policy = new_policy()
     policy.row_cost = row_cost
     logp_PGT = log_probs(policy, rollouts)
@@ -110,9 +110,9 @@ def differentiated(rollouts: Rollouts, row_cost: int = ROW_COST) -> list[Tensor]
 
 
 def plain_samples(policy: Policy, prompt_PS: Tensor, temperature: float, seed: int) -> tuple[Tensor, Tensor]:
-    """token_PGT and logp_PGT by the stock forward pass over everything so far, token by token and response by response.
+    """token_PGT and logp_PGT by the stock forward pass over the whole prefix, token by token and response by response.
 
-    After the end of a response they are whatever comes.
+    They are arbitrary after the end of a response.
     """
     P = len(prompt_PS)
     uniform_TPG = torch.rand(T, P, G, generator=torch.Generator().manual_seed(seed))
@@ -131,9 +131,9 @@ def plain_samples(policy: Policy, prompt_PS: Tensor, temperature: float, seed: i
 def test_the_same_responses_come_of_the_same_random_numbers_as_by_the_stock_forward_pass(
     init_std: float, temperature: float
 ) -> None:
-    """In float32, of policies that are undecided or decided.
+    """In float32, for policies of high and of low entropy.
 
-    A quantile that falls within rounding of two tokens may give the other one.
+    A quantile on the border of two tokens, up to rounding, may give either one.
     """
     policy = Policy(policies.build(Model(init_std=init_std), TOKENIZER, 1), torch.device("cpu"))
     prompt_PS = prompts(80)
@@ -195,7 +195,7 @@ def test_draws_follow_the_distribution(temperature: float) -> None:
 
 @pytest.mark.parametrize("vocabulary", [129, 1000, 49152])
 def test_draws_from_a_large_vocabulary_are_at_the_quantile(vocabulary: int) -> None:
-    """Against float64 sums over the whole vocabulary; where rounding could decide, the neighbours count as right."""
+    """Against float64 sums over the whole vocabulary; if rounding could decide, the neighbours count as correct."""
     generator = torch.Generator().manual_seed(0)
     logits_MV = 4 * torch.randn(64, vocabulary, generator=generator)
     logits_MV[:, 5] = float("-inf")
@@ -229,7 +229,7 @@ def test_the_warm_up_expects_what_sampled_rollouts_show(monkeypatch: pytest.Monk
     assert 0 < error < 0.01
     expected = start.measured_accuracy(spec, policy, TOKENIZER)
     assert abs(expected - float(p_P.mean())) < 4 * error
-    # The same problems, as if there were other right responses that only sampling finds.
+    # The same problems, as if they had other correct responses that only sampling finds.
     monkeypatch.setattr(type(task), "one_right_response", False)
     sampled = start.measured_accuracy(spec, policy, TOKENIZER)
     assert sampled == start.measured_accuracy(spec, policy, TOKENIZER) != expected

@@ -1,4 +1,4 @@
-"""A saved policy is an ordinary Hugging Face model: what transformers, vLLM and verl need is in its folder."""
+"""A saved policy is an ordinary Hugging Face model: its folder has the files for transformers, vLLM and verl."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def test_stock_classes_load_it_and_generate_the_same_tokens(tmp_path: Path) -> N
 
         model = AutoModelForCausalLM.from_pretrained(tmp_path / name, dtype="float32")
         loaded = AutoTokenizer.from_pretrained(tmp_path / name)
-        # verl masks what lies beyond the tokenizer in one place and not in another; vLLM's CPU attention takes 32.
+        # verl masks tokens beyond the tokenizer only in some places; vLLM's CPU attention takes 32.
         assert model.config.vocab_size == len(loaded) == len(tokenizer)
         assert model.config.head_dim == 32
 

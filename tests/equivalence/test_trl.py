@@ -25,9 +25,9 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = load(["scale=smoke", "seed=0"])[0]
 PROMPTS, ROLLOUTS, PART = 8, 4, 8
-"""Of a generation batch, which has two mini-batches of two parts of PART sequences."""
+"""Sizes of a generation batch, which has two mini-batches of two parts of PART sequences."""
 REFUSED = {"grpo_kl": "reference_policy", "otb": "collision", "remax": "greedy_reward"}
-"""Methods that need what the example does not compute."""
+"""Methods that need inputs that the example does not compute."""
 METHODS: dict[str, dict[str, Any]] = {name: {} for name in methods.registry() if name not in REFUSED} | {
     "mcpo": {"anchor": "previous_step"},
     "mcpo_extended": {"target_active": 0.1},
@@ -85,7 +85,7 @@ def of(name: str) -> Method:
 def sampled(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[Any, dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
-    """A trainer, what it has sampled, and the weights of before and after an optimizer step."""
+    """A trainer, its samples, and the weights before and after an optimizer step."""
     found = trainer(of("grpo"), tmp_path_factory.mktemp("trl"))
     found.model.train()
     batch = found._generate_and_score_completions([row for row in found.train_dataset for _ in range(ROLLOUTS)])
@@ -176,7 +176,7 @@ def test_it_trains(name: str, tmp_path: Path) -> None:
     found.train()
     assert any(not torch.equal(value, before[key]) for key, value in found.model.state_dict().items())
     reports = [entry for entry in found.state.log_history if "train/approx_kl" in entry]
-    # Two optimizer steps share what was generated: the second is off policy.
+    # Two optimizer steps share one generation batch: the second is off-policy.
     assert reports[1]["train/approx_kl"] > 0
     assert bool(found.memory) == (name == "mcpo_extended")
 

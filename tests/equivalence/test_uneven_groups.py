@@ -1,4 +1,4 @@
-"""Groups of 4, 2 and 3 rollouts in one rectangle: by hand, and against each group on its own, without empty places."""
+"""Groups of 4, 2 and 3 rollouts in one rectangle: by hand, and against each group alone, without empty places."""
 
 import dataclasses
 import math
@@ -44,7 +44,7 @@ def rollouts() -> Rollouts:
 
 
 def step_of(rollouts: Rollouts) -> Step:
-    """Of the rectangle, with everything that a method may ask for."""
+    """The step of the rectangle, with all inputs that a method may need."""
     index_P = torch.arange(len(COUNTS))
     found = Step(CORRECT_PG.double(), CORRECT_PG, rollouts.length_PG, index_P + 100, max_response=T)
     mask_PGT = rollouts.mask_PGT
@@ -59,7 +59,7 @@ def step_of(rollouts: Rollouts) -> Step:
 
 
 def cut(rollouts: Rollouts, index: int) -> Callable[[Tensor], Tensor]:
-    """A tensor of all groups to that of one, with its own places and tokens only."""
+    """Cut a tensor of all groups to that of one group, with only its own places and tokens."""
     count, longest = COUNTS[index], int(rollouts.length_PG[index].max())
 
     def own(value: Tensor) -> Tensor:
@@ -129,7 +129,7 @@ def _tensors(signals: Signals) -> list[Tensor]:
 
 
 def test_totals_by_hand(rollouts: Rollouts) -> None:
-    """11 rollouts; of the mastered group two."""
+    """11 rollouts, two of them in the mastered group."""
     batch = graded_batch(rollouts, get("mcpo"))
     total = batch.total(T)
     lengths = [int(alone(rollouts, index)[0].length_PG.sum()) for index in range(4)]
@@ -167,7 +167,7 @@ def test_an_update_is_that_of_the_groups_without_empty_places(
 
 
 def test_trained_tokens_are_those_of_real_rollouts(rollouts: Rollouts) -> None:
-    """Of the three mixed groups, each rollout with its prompt."""
+    """The tokens of the three mixed groups, each rollout with its prompt."""
     train = Train(prompts=4, mini_batch=4, rollouts=4, max_response=T)
     updater = Updater(new_policy(1), get("grpo"), train, Compute(), seed=0)
     updater.global_step(graded_batch(rollouts, get("grpo")), 1)
@@ -215,7 +215,7 @@ def graded() -> Graded:
 
 
 def test_metrics_by_hand() -> None:
-    """2 of 2 right and 1 of 3: five rollouts in all."""
+    """2 of 2 correct and 1 of 3: five rollouts in all."""
     one = graded()
     assert one.mastered_P.tolist() == [True, False]
     found = measure.sampled(one, 0.0)

@@ -1,4 +1,4 @@
-"""An update of the policy against one without shortcuts: splits, threads, what is left out, what is recorded."""
+"""An update of the policy against one without shortcuts: splits, threads, omitted sequences, records."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tests.policies import G, T, new_policy, stock_log_probs
 
 
 def graded(rollouts: Rollouts, method: Method) -> GradedBatch:
-    """Groups of every class: all wrong, mixed, mastered."""
+    """Groups of every class: all incorrect, mixed, mastered."""
     correct_PG = torch.tensor(
         [[0, 0, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1], [1, 1, 0, 0]]
     ).bool()
@@ -76,7 +76,7 @@ def test_updates_do_not_depend_on_micro_batches(rollouts: Rollouts, method: Meth
 
 @pytest.mark.parametrize(("every", "moves_at"), [(0, []), (1, [2, 3]), (2, [3])])
 def test_the_reference_is_the_base_policy_until_it_moves(rollouts: Rollouts, every: int, moves_at: list[int]) -> None:
-    """And a state that is read again goes on with the same bits."""
+    """A state that is read again also continues with the same bits."""
     method = get("grpo_kl", kl_beta=1.0, reference_every=every)
     policy, expected, other = new_policy(), new_policy(), new_policy()
     updater = updater_of(policy, method, SPEC.train)
@@ -114,7 +114,7 @@ def test_groups_without_an_advantage_are_pulled_to_the_reference_or_not(
 
 @pytest.fixture
 def single_threaded() -> Iterator[None]:
-    """torch's own threads off, as in a run with `compute.threads=1`: they round differently."""
+    """torch with one thread, as in a run with `compute.threads=1`, because more threads round differently."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -136,11 +136,11 @@ def test_leaving_out_weightless_sequences_changes_no_gradient(rollouts: Rollouts
     spec = dataclasses.replace(SPEC, method=method, train=dataclasses.replace(SPEC.train, mini_batch=6, grad_clip=1e9))
     ours, stock = new_policy(), new_policy()
     for policy in (ours, stock):
-        # Away from the rollout policy, or every ratio is 1 and the hinge idle.
+        # Away from the rollout policy: otherwise every ratio is 1 and the hinge inactive.
         policy.model.model.embed_tokens.weight.data += 0.02
     batch = graded(rollouts, method)
     updater = updater_of(ours, method, spec.train, micro_batch=2)
-    # A mini-batch that is not the first: the policy is not the one that sampled.
+    # Not the first mini-batch, so the policy is not the one that sampled.
     sums = updater.mini_batch(batch, 1, 1)
 
     logp = stock_log_probs(stock, rollouts)
@@ -183,7 +183,7 @@ def test_hinge_with_rollout_anchor_is_silent_in_the_first_mini_batch_only(rollou
     whole = dataclasses.replace(SPEC, method=get("mcpo", delta=0.0), train=alone)
     assert updated(whole, rollouts, 6, steps=1)[1]["hinge/tokens_active"] == 0
     halves = dataclasses.replace(SPEC, method=get("mcpo", delta=0.0))
-    # Prompts 1 and 4 are mastered, one in each mini-batch: only the second one is felt.
+    # Prompts 1 and 4 are mastered, one in each mini-batch: the hinge is active only on the second.
     metrics = updated(halves, rollouts, 6, steps=1)[1]
     assert metrics["hinge/prompts_felt"] == pytest.approx(0.5)
     assert metrics["train/hinge_loss"] > 0
@@ -223,7 +223,7 @@ def test_the_rows_of_gradient_steps_add_up_to_the_metrics(rollouts: Rollouts, mi
 
 
 def test_sampler_and_trainer_are_compared_before_the_policy_moves(rollouts: Rollouts) -> None:
-    """At a step size at which the second mini-batch sees another policy the difference stays one of rounding."""
+    """Even at a step size that changes the policy for the second mini-batch, the difference is only rounding."""
     spec = dataclasses.replace(SPEC, method=get("dapo"), train=dataclasses.replace(SPEC.train, lr=0.1))
     assert updated(spec, rollouts, 2, steps=1)[1]["sanity/logp_difference"] < 1e-5
     other = dataclasses.replace(rollouts, logp_PGT=rollouts.logp_PGT + 0.25)

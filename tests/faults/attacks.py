@@ -1,4 +1,4 @@
-"""Attacks by what others send: files for a command in an empty folder, by area (`test_attacks.py`)."""
+"""Attacks by files of others: files for a command in an empty folder, by area (`test_attacks.py`)."""
 
 import gzip
 import io
@@ -17,13 +17,13 @@ Content = str | bytes | Callable[[Path], object]
 
 @dataclass(frozen=True)
 class Attack:
-    """words: of the command; one that names a file of `files` becomes its path. code: the exit code."""
+    """words: the command; a word that names a file of `files` becomes its path. code: the exit code."""
 
     files: dict[str, Content]
     words: tuple[str, ...]
     code: int = 2
     count: int = 1
-    """How many attacks are in it."""
+    """Number of attacks in it."""
 
 
 SCRIPT = "<script>parent.hacked=1</script><img src=x onerror=alert(1)>\"'><svg/onload=alert(2)>"
@@ -50,7 +50,7 @@ def lines(*rows: object) -> str:
 
 
 def log(correct: int, field: str = "response") -> str:
-    """Six samples, and one for each odd text, which is in `field`."""
+    """Six samples, and one for each odd text, in its field `field`."""
     plain = [{"problem": f"p{i}", "correct": correct} for i in range(6)]
     return lines(
         *plain,
@@ -66,18 +66,18 @@ def odd(field: str) -> Attack:
 
 
 def taken(text: str) -> int:
-    """The exit code of a command to which the text is a heading: 0 where it can be shown."""
+    """The exit code of a command that uses the text as a heading: 0 if it can be shown."""
     return 0 if text.isprintable() and len(text) <= 200 else 2
 
 
 def table(content: Content, kind: str = "csv", code: int = 2) -> Attack:
-    """Of a log of somebody else beside one of ours."""
+    """An attack by a table of somebody else, compared with one of ours."""
     good = log(1)
     return Attack({f"theirs.{kind}": content, "ours.jsonl": good}, ("compare", f"theirs.{kind}", "ours.jsonl"), code)
 
 
 def rows(heading: str, row: str, code: int = 0, end: str = "\n") -> Attack:
-    """A CSV file of six problems, as ours are."""
+    """A CSV file of six problems, like ours."""
     return table(end.join([heading, *(row.format(i) for i in range(6)), ""]), code=code)
 
 
@@ -86,7 +86,7 @@ def named(name: str, content: Content, code: int = 2) -> Attack:
 
 
 def endless_rows(path: Path) -> None:
-    """21 000 000 rows of two values in some kB."""
+    """21 000 000 rows of two values in a few kB."""
     schema = pa.schema([("problem", pa.dictionary(pa.int32(), pa.string())), ("correct", pa.bool_())])
     rows = 7_000_000
     batch = pa.table(
@@ -102,7 +102,7 @@ def endless_rows(path: Path) -> None:
 
 
 def columns(**values: object) -> Callable[[Path], object]:
-    """Writes a Parquet file."""
+    """A Parquet file with these columns."""
     return lambda path: parquet.write_table(pa.table(values), path)
 
 

@@ -1,4 +1,4 @@
-"""A real MLflow server on loopback, and a proxy before it that misbehaves on demand."""
+"""A real MLflow server on loopback, and a proxy in front of it that misbehaves on demand."""
 
 import http.client
 import os
@@ -18,7 +18,7 @@ from typing import Literal
 from tests.store_runs import free_port
 
 PATIENCE = 1
-"""Seconds that clients are told to wait for an answer (MLFLOW_HTTP_REQUEST_TIMEOUT)."""
+"""Seconds that clients wait for an answer (MLFLOW_HTTP_REQUEST_TIMEOUT)."""
 Deed = Literal["pass", "late", "drop", "lose", "error"]
 FAULTS: dict[str, Callable[[int, int], Deed]] = {
     "is slow": lambda number, _: "late" if number % 6 == 0 else "pass",
@@ -26,7 +26,7 @@ FAULTS: dict[str, Callable[[int, int], Deed]] = {
     "drops every third connection": lambda number, _: "drop" if number % 3 == 0 else "pass",
     "loses every second answer": lambda _, number_of_path: "lose" if number_of_path % 2 else "pass",
 }
-"""What happens to a request, by its number and its number among those of its path. late: done, and answered after the
+"""The fate of a request, by its number and its number among those of its path. late: done, and answered after the
 client has given up; drop: not done, no answer; lose: done, no answer."""
 DOWN = "is down"
 
@@ -47,7 +47,7 @@ class Proxy:
         return f"http://127.0.0.1:{self.port}"
 
     def begin(self, fault: str) -> None:
-        """Misbehave as `fault` says from now on."""
+        """Misbehave by `fault` from now on."""
         if fault == DOWN:
             self.close()
         else:
@@ -68,7 +68,7 @@ class Proxy:
             self._listener = None
 
     def deed(self, path: str) -> Deed:
-        """What to do with the next request."""
+        """The fate of the next request."""
         with self._lock:
             self._requests[path] += 1
             return self._fault(self._requests.total(), self._requests[path])
@@ -108,14 +108,14 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            # Who waited for it may have gone.
+            # The client may have gone.
             try:
                 self.wfile.write(content)
             except OSError:
                 self.close_connection = True
 
         def log_message(self, *_: object) -> None:
-            """Nothing: what it does is counted."""
+            """Do not log: requests are counted."""
 
     return Handler
 

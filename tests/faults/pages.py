@@ -1,4 +1,4 @@
-"""What is written for browsers, GitHub, LaTeX and spreadsheets, as they read it: which of it would act."""
+"""Finds active content in files for browsers, GitHub, LaTeX and spreadsheets, as these programs read them."""
 
 import csv
 import re
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
-csv.field_size_limit(10**9)  # spreadsheets have no such limit
+csv.field_size_limit(10**9)  # spreadsheets do not have this limit
 ACTING = {"iframe", "object", "embed", "link", "base", "form", "svg", "math", "template", "frame", "audio", "video"}
 FORMULA = tuple("=+-@\t\r")
 
@@ -52,7 +52,7 @@ KINDS = {".html": html, ".md": markdown, ".tex": latex, ".csv": cells}
 
 
 def acting(folder: Path) -> list[str]:
-    """What in the files below a folder would act where it is opened, with the name of its file."""
+    """The active content of the files below a folder, with the names of its files."""
     return [
         f"{path.name}: {what[:80]}"
         for path in sorted(folder.rglob("*"))

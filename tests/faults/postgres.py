@@ -1,4 +1,4 @@
-"""A PostgreSQL of its own on loopback, for the tests: made, started, restarted and removed here."""
+"""A separate PostgreSQL server on loopback for the tests: made, started, restarted and removed here."""
 
 import os
 import re
@@ -14,14 +14,14 @@ from sqlalchemy import create_engine
 from tests.store_runs import free_port
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-"""Where Debian has the programs of each version; they are not on the PATH."""
+"""Debian's folders of the programs of each version; they are not on the PATH."""
 USER = "postgres"
 DATABASES = ("behind_a_server", "direct")
-"""A server gives the experiments that it makes artifact locations that only a server can reach."""
+"""Two databases: a server gives its experiments artifact locations that only a server can reach."""
 
 
 class Postgres:
-    """A running server whose only user needs no password."""
+    """A running server with one user, who has no password."""
 
     def __init__(self, folder: Path) -> None:
         self._data, self.port = folder / "data", free_port()
@@ -51,7 +51,7 @@ class Postgres:
         self._run("pg_ctl", "start", *self._options)
 
     def _run(self, program: str, *words: str) -> None:
-        # It refuses to be root's.
+        # PostgreSQL refuses to run as root.
         command = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"] if os.geteuid() == 0 else []
         command += [str(PROGRAMS[-1] / program), "-D", str(self._data), *words]
         subprocess.run(command, check=True, cwd="/", stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""A worker that keeps records and trains nothing, until it falls ill at its second step: SICK says how."""
+"""A worker that writes records without training, until its second step, where it fails in the way that SICK names."""
 
 import os
 import subprocess
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def fall_ill(how: str) -> None:
-    """Never come back, where there is an illness."""
+    """Hang, leak or let a child leak, by `how`; return at once for any other word."""
     if how == "hangs":
         time.sleep(600)
     elif how == "leaks":

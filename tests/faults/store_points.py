@@ -1,4 +1,4 @@
-"""Holds what a database store has of runs against their journals, without the code that brought it there."""
+"""Compares the runs in a database store with their journals, without the code that uploaded them."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, text
 from mcpo_cli.config.plan import Plan
 
 Points = Counter[tuple[str, str, int]]
-"""How often there is a point of (run id, metric, global step)."""
+"""Number of points by (run id, metric, global step)."""
 QUERY = """
 select tags.value, metrics.key, metrics.step from metrics
 join tags on tags.run_uuid = metrics.run_uuid join runs on runs.run_uuid = metrics.run_uuid
@@ -47,7 +47,7 @@ def in_journals(home: Path, plan: Plan) -> Points:
 
 
 def differences(home: Path, plan: Plan, database: Path | str) -> tuple[int, int]:
-    """Points that the store lacks, and what is wrong: points too many, runs that are there twice or have not ended.
+    """Points that the store lacks, and errors in it: extra points, and runs that occur twice or have not ended.
 
     database: an SQLite file, or the address of another database.
     """

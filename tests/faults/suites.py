@@ -1,4 +1,4 @@
-"""Small real runs that the fault tests disturb: single workers, and `mcpo train` of two runs in a home of its own."""
+"""Small real runs that the fault tests disturb: single workers, and `mcpo train` of two runs in a separate home."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ def spec_of(*more: str) -> RunSpec:
 
 
 def released(folder: Path) -> bool:
-    """Whether nobody owns the run. A child of the worker that is not its own program yet has the lock a moment more."""
+    """True if nobody owns the run. A child that the worker has just forked may hold the lock for a moment longer."""
     latest = time.monotonic() + 2
     while is_owned(folder) and time.monotonic() < latest:
         time.sleep(0.01)
@@ -53,7 +53,7 @@ def released(folder: Path) -> bool:
 
 
 def send(process: ForkServerProcess, number: signal.Signals, delay: float) -> bool:
-    """Signal the worker after `delay` seconds; whether it was still alive."""
+    """Signal the worker after `delay` seconds; returns True if it was still alive."""
     process.join(delay)
     if process.exitcode is not None:
         return False
@@ -71,13 +71,13 @@ def last_step(home: Path, spec: RunSpec) -> int:
 
 
 def phase(home: Path, spec: RunSpec) -> str:
-    """What the newest attempt said last that it does, without numbers; empty where there is none."""
+    """The last phase that the newest attempt recorded, without numbers; empty without an attempt."""
     attempts = Journal(home / "runs" / spec.run_id).attempts()
     return str(read_json(attempts[-1] / "status.json").get("phase", "starting")).split(" ")[0] if attempts else ""
 
 
 class Suite:
-    """`mcpo train` with two runs in a home of its own."""
+    """`mcpo train` with two runs in a separate home."""
 
     def __init__(self, home: Path, *more: str) -> None:
         self.home = home
@@ -102,7 +102,7 @@ class Suite:
         return sum(len(Journal(self.folder(spec)).attempts()) for spec in self.specs)
 
     def processes(self) -> list[psutil.Process]:
-        """All that were started with this home in their environment."""
+        """All processes with this home in their environment."""
         found = []
         for process in psutil.process_iter():
             try:
@@ -113,12 +113,12 @@ class Suite:
         return found
 
     def nobody_is_left(self) -> bool:
-        """Whether all of them end; a worker notices at a global step that its scheduler is gone."""
+        """True if all of them end; a worker notices at a global step that its scheduler is gone."""
         _, alive = psutil.wait_procs(self.processes(), timeout=600)
         return not alive
 
     def wait_for_step(self, step: int) -> None:
-        """Until a run has recorded it; 0 for the begin of an attempt."""
+        """Wait until a run has recorded the step; 0 for the start of an attempt."""
         while not self.attempts() or last_step(self.home, self.specs[0]) < step:
             time.sleep(0.02)
 

@@ -1,4 +1,4 @@
-"""How many attacks there are of each kind: the numbers in docs/reliability.md are those of the tables of the tests."""
+"""Numbers of attacks of each kind: those in docs/reliability.md equal those in the tables of the tests."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 
 
 def counts() -> dict[str, int]:
-    """Cases by area."""
+    """Number of cases by area."""
     files, models = test_foreign_files, test_foreign_models
     sent = {area: sum(attack.count for attack in attacks.values()) for area, attacks in AREAS.items()}
     return {

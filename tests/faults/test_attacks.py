@@ -1,4 +1,4 @@
-"""What others send (`attacks.py`): a message or a result, in time, with nothing that a terminal or browser obeys."""
+"""Files of others (`attacks.py`) give a message or a result in time, without text that a terminal or browser obeys."""
 
 import json
 import re
@@ -21,13 +21,13 @@ from tests.faults.pages import acting
 SECONDS = 60.0
 """CPU time of a command."""
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
-"""What a terminal obeys."""
+"""Characters that a terminal obeys."""
 ARTIFACT = "table1"
 CASES = {f"{area}: {name}": attack for area, attacks in AREAS.items() for name, attack in attacks.items()}
 
 
 def prepared(attack: Attack, folder: Path) -> list[str]:
-    """The words of the command, with the paths of the files that are made for it."""
+    """The words of the command, with the paths of the files written for it."""
     for name, content in attack.files.items():
         path = folder / name
         if callable(content):
@@ -74,7 +74,7 @@ RECORDED: dict[str, Callable[[str], dict[str, Any]]] = {
     },
     "a package": lambda text: {"packages": {text: "1", "torch": text}, "python": text},
 }
-"""What a run's provenance says of where it was trained."""
+"""The facts on the machine in a run's provenance."""
 
 
 @pytest.mark.slow
@@ -82,7 +82,7 @@ RECORDED: dict[str, Callable[[str], dict[str, Any]]] = {
 def test_a_report_of_runs_that_somebody_else_trained(
     recorded: Callable[[str], dict[str, Any]], mcpo_home: Path
 ) -> None:
-    """As HTML and Markdown, with an odd text from each run."""
+    """The report as HTML and Markdown, with an odd text from each run."""
     words = ["scale=smoke", "model=toy-s", "seed=0,1,2,3,4,5"]
     plan = from_suite(ARTIFACT, words, "mcpo report")
     write_runs(plan)

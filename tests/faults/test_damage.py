@@ -1,4 +1,4 @@
-"""Files that are not what was written: seen, named, and the last good one used or a clear error; never a number of it.
+"""Damaged files are noticed and named; the last good one is used, or an error raised, and no number comes from them.
 
 Every file of a done run is damaged in turn, by one flipped bit in its middle and by a missing end.
 """
@@ -47,12 +47,12 @@ def flipped(content: bytes) -> bytes:
 
 
 def cut(content: bytes) -> bytes:
-    """Without its last third: as on a disk that lost what it said it had."""
+    """The content without its last third, as on a disk that lost data after confirming the write."""
     return content[: 2 * len(content) // 3]
 
 
 def gone(_: bytes) -> bytes:
-    """Nothing is left; the test removes the file."""
+    """The file is gone; the test removes it."""
     return b""
 
 
@@ -71,14 +71,14 @@ def damage(path: Path, how: Damage) -> None:
 
 @pytest.fixture
 def plan(mcpo_home: Path) -> Plan:
-    """A done run of every kind of row."""
+    """A done run with every kind of row."""
     found = plans.from_overrides(["scale=smoke", "compute.tracking_uri=offline"])
     write_run(found.cells[0].spec, probed=True)
     return found
 
 
 def everything_read(plan: Plan) -> list[str]:
-    """What of the run is read without an error, by every way there is to read it: kinds of rows, the store, a frame."""
+    """The parts of the run that can be read without an error, in every way: kinds of rows, the store, a frame."""
     spec = plan.cells[0].spec
     journal = Journal(run_dir(spec.run_id))
     ways: dict[str, Callable[[], object]] = {
@@ -94,7 +94,7 @@ def everything_read(plan: Plan) -> list[str]:
 
 
 def error_of(way: Callable[[], object]) -> str | None:
-    """What `way` says about an error, None where there is none."""
+    """The message of the error of `way`; None without one."""
     try:
         way()
     except McpoError as error:
@@ -115,7 +115,7 @@ def test_damaged_rows_of_a_done_run_are_read_by_nobody(what: str, plan: Plan) ->
         read = everything_read(plan)
         assert kind not in read
         if kind in ("steps", "eval"):
-            # These decide whether it is done.
+            # These files decide whether the run is done.
             assert attempts.state(folder, spec) == "failed"
             assert str(path) in "; ".join(attempts.missing(folder, spec))
             assert "frame" not in read
@@ -141,13 +141,13 @@ def test_damaged_documents_are_named(name: str, what: str, plan: Plan) -> None:
     else:
         assert states == ["failed"]
         assert str(folder / name) in "; ".join(attempts.missing(folder, spec))
-        # Who only watches is not stopped.
+        # Readers that only watch do not stop.
         Tracker(folder, spec).read()
     assert "done" not in states
 
 
 def test_settings_of_another_run_are_refused(plan: Plan) -> None:
-    """Whole and readable, but not what the folder's name was made of: a copy that went to the wrong place."""
+    """Complete and readable, but they do not give the folder's name: a copy in the wrong place."""
     spec = plan.cells[0].spec
     (other,) = load(["scale=smoke", "seed=1"])
     write_run(other)
@@ -157,7 +157,7 @@ def test_settings_of_another_run_are_refused(plan: Plan) -> None:
 
 
 def test_a_line_in_the_middle_of_a_running_journal_is_named(tmp_path: Path) -> None:
-    """Nobody has sealed it yet: what is no JSON is an error, a last line without its end is not there yet."""
+    """It is not sealed yet: a line that is not JSON is an error, a last line without its end is ignored."""
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1, "metrics": {}}\n{"step": \n{"step": 3, "metrics": {}}\n{"ste')
     with refused("damaged", "metrics.jsonl"):
@@ -167,7 +167,7 @@ def test_a_line_in_the_middle_of_a_running_journal_is_named(tmp_path: Path) -> N
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunSpec]:
-    """A real run that was killed while it evaluated after its last step: checkpoints of steps 2 and 3 are there."""
+    """A real run that was killed in the evaluation after its last step: it has checkpoints of steps 2 and 3."""
     home, spec = tmp_path_factory.mktemp("real"), spec_of()
     assert work(home, spec, "evaluation", 8) == -signal.SIGKILL
     return home, spec
@@ -175,7 +175,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunSpec]:
 
 @pytest.mark.slow
 def test_damaged_files_that_a_run_starts_from(real: tuple[Path, RunSpec], tmp_path: Path) -> None:
-    """Weights, moments or manifest of the newest checkpoint, the base policy: what is good is taken, and it says so."""
+    """Damage of weights, moments, manifest or base policy: the intact predecessor is used, and the run reports it."""
     killed, spec = real
     shutil.copytree(killed, tmp_path / "expected")
     assert work(tmp_path / "expected", spec) == 0
@@ -196,7 +196,7 @@ def test_damaged_files_that_a_run_starts_from(real: tuple[Path, RunSpec], tmp_pa
 
 @pytest.mark.slow
 def test_a_run_does_not_go_on_from_damaged_records(real: tuple[Path, RunSpec], tmp_path: Path) -> None:
-    """An interrupted run whose first rows changed: told before anything is trained on top of them."""
+    """An interrupted run whose first rows changed reports it before it trains further."""
     killed, spec = real
     home, run = tmp_path / "home", f"runs/{spec.run_id}"
     shutil.copytree(killed, home)
@@ -234,7 +234,7 @@ def test_a_damaged_policy_is_not_evaluated(
 
 
 def test_damaged_data_files_are_named(tmp_path: Path) -> None:
-    """Parquet's own checksums; a line of JSON that is cut."""
+    """By Parquet's own checksums, or because a line of JSON is cut."""
     rows = [{"problem": f"What is {i} + {i}?", "answer": str(2 * i)} for i in range(30)]
     lines, table = tmp_path / "aime24.jsonl", tmp_path / "aime24.parquet"
     lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -251,7 +251,7 @@ def test_damaged_data_files_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_checkpoint_of_another_run_is_not_continued(real: tuple[Path, RunSpec], tmp_path: Path) -> None:
-    """Only the checkpoints were copied: the run begins anew, and its log says why."""
+    """Only the checkpoints were copied: the run starts from the beginning, and its log says why."""
     (killed, first), second = real, spec_of("seed=1")
     assert work(tmp_path, second, "sampling", 1) == -signal.SIGKILL
     run = tmp_path / "runs" / second.run_id

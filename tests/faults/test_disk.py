@@ -1,6 +1,6 @@
-"""A disk that takes no more: the run fails, says so in a line, and goes on with the same result once there is room.
+"""A full disk: the run fails, reports it in one line, and continues with the same result once there is room.
 
-The disk is a limit on the size of files, which every system can set, and a real one (tmpfs) where it may be mounted.
+The disk is a limit on the size of files, which every system can set, and a real one (tmpfs) if it can be mounted.
 """
 
 import os
@@ -22,9 +22,9 @@ from tests.faults.suites import Suite, spec_of
 pytestmark = pytest.mark.slow
 KIB = 1024
 LIMITS = [30 * KIB, 100 * KIB, 500 * KIB, 800 * KIB]
-"""Below the room that an attempt keeps, below a checkpoint's weights, below its moments, below nothing else."""
+"""Limits below the room that an attempt reserves, below a checkpoint's weights, below its moments, and below all."""
 ROOMS = [20 * KIB, 100 * KIB, 300 * KIB, 700 * KIB, 1500 * KIB, 2500 * KIB, 3200 * KIB]
-"""Left on the disk beside the base policy: for nothing, for some rows, for one checkpoint, for all but the policy."""
+"""Room on the disk besides the base policy: for nothing, some rows, one checkpoint, or all but the policy."""
 
 
 def mount(*words: str) -> bool:
@@ -43,7 +43,7 @@ def tmpfs(folder: Path, size: int) -> Iterator[None]:
 
 
 def mountable() -> bool:
-    """Whether disks can be mounted here."""
+    """True if disks can be mounted here."""
     with_root = os.geteuid() == 0 and shutil.which("mount") is not None
     probe = Path("/tmp") / f"mcpo-mount-{os.getpid()}"
     if not with_root:
@@ -59,19 +59,19 @@ def mountable() -> bool:
 
 
 REAL = [True] if mountable() else []
-"""For tests that need a real disk: each runs as often as there are any."""
+"""Parameters of tests that need a real disk; empty if none can be mounted."""
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunSpec]:
-    """A home with a run that had all the room it wanted."""
+    """A home with a run that had enough room."""
     home, spec = tmp_path_factory.mktemp("whole"), spec_of()
     assert work(home, spec) == 0
     return home, spec
 
 
 def said(home: Path, spec: RunSpec) -> str:
-    """What a failed run left as its reason: in its status, or in the log where it came to open no attempt."""
+    """The reason that a failed run left: in its status, or in the log if it opened no attempt."""
     folder = home / "runs" / spec.run_id
     for attempt in Journal(folder).attempts()[-1:]:
         return str(read_json(attempt / "status.json").get("error", ""))
@@ -79,7 +79,7 @@ def said(home: Path, spec: RunSpec) -> str:
 
 
 def check(home: Path, spec: RunSpec) -> None:
-    """The run has failed for want of room, and its records are those of a shorter run."""
+    """Check that the run failed because of a full disk, and that its records are those of a shorter run."""
     folder = home / "runs" / spec.run_id
     assert "cannot be written: " in said(home, spec)
     assert "make room on that disk" in said(home, spec)
@@ -114,7 +114,7 @@ def test_the_disk_is_full(room: int, whole: tuple[Path, RunSpec], tmp_path: Path
 
 @pytest.mark.parametrize("_real", REAL)
 def test_a_suite_on_a_full_disk(_real: bool, tmp_path: Path) -> None:
-    """The command itself says which run failed and why, and ends both once there is room."""
+    """The command itself reports which run failed and why, and completes both once there is room."""
     disk = tmp_path / "disk"
     with tmpfs(disk, 900 * KIB):
         suite = Suite(disk)
@@ -132,7 +132,7 @@ def test_a_suite_on_a_full_disk(_real: bool, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("_real", REAL)
 def test_a_home_that_is_read_only(_real: bool, whole: tuple[Path, RunSpec], tmp_path: Path) -> None:
-    """Nothing starts there, and what is there can be read."""
+    """No run starts there, and its records can be read."""
     home, spec = whole
     disk = tmp_path / "disk"
     with tmpfs(disk, 64 << 20):

@@ -1,4 +1,4 @@
-"""Numbers that are none in records, and clocks that go back."""
+"""NaN and infinities in records, and clocks that are set back."""
 
 import itertools
 import json
@@ -45,7 +45,7 @@ def begin(spec: RunSpec, start: int = 0) -> Attempt:
 
 
 def record(attempt: Attempt, spec: RunSpec, step: int, time: float, **more: float) -> None:
-    """One step, and the evaluation after it where there is one."""
+    """Record one step, and the evaluation after it if there is one."""
     if step:
         metrics = {"train/accuracy": step / spec.train.steps, **more}
         attempt.journal.step({"step": step, "time": time, "metrics": metrics})
@@ -116,7 +116,7 @@ def test_a_clock_that_is_set_back(here: InProcess) -> None:
 
 
 READINGS = itertools.count()
-"""How often a process looked at one of these clocks."""
+"""Number of times that the process read one of these clocks."""
 
 
 def backwards() -> float:
@@ -156,7 +156,7 @@ COMMANDS = (
 def test_commands_under_a_clock_that_is_wrong(
     clock: Callable[[], float], here: InProcess, empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Runs were trained under it, too; the store has each point once."""
+    """The runs were also trained under it; the store has each point once."""
     here.home.mkdir(exist_ok=True)
     database = shutil.copy(empty_store, here.home / "mlflow.db")
     monkeypatch.setattr("time.time", clock)
@@ -172,7 +172,7 @@ def test_commands_under_a_clock_that_is_wrong(
 @pytest.mark.slow
 @pytest.mark.parametrize("clock", CLOCKS)
 def test_a_run_under_a_clock_that_is_wrong(clock: Callable[[], float], here: InProcess, tmp_path: Path) -> None:
-    """In two attempts, the first of which is killed under the right clock: the same records, and it can be shown."""
+    """In two attempts, the first of which is killed under the correct clock: equal records, and it can be shown."""
     spec = spec_of()
     assert work(tmp_path / "right", spec) == 0
     assert work(here.home, spec, "sampling", 3) != 0

@@ -1,4 +1,4 @@
-"""Files from elsewhere run no code: no pickle, no YAML object, no module of a model's folder."""
+"""Files of others cannot run code, neither by pickle nor by YAML objects nor by modules in a model's folder."""
 
 import hashlib
 import json
@@ -35,7 +35,7 @@ class Payload:
 
 @pytest.fixture
 def trap(tmp_path: Path) -> Path:
-    """The file that a payload creates; it is checked that the payload works."""
+    """The file that a payload creates; checks that the payload works."""
     path, pickled = tmp_path / "it ran", tmp_path / "trap.pt"
     torch.save(Payload(path), pickled)
     torch.load(pickled, weights_only=False)
@@ -92,7 +92,7 @@ print(torch.load(sys.argv[1], weights_only=False))
 
 @pytest.mark.slow
 def test_what_verl_loads_by_itself(trap: Path, tmp_path: Path) -> None:
-    """verl passes weights_only=False; the environment that it is started with allows only what it needs."""
+    """verl passes weights_only=False; the environment that mcpo starts it with allows only the types it needs."""
     (spec,) = load(["scale=verl-cpu"])
     environment = {**os.environ, **overrides.environment(spec)}
     assert "mcpo_cli.backends.verl.patches" in environment["VERL_USE_EXTERNAL_MODULES"].split(",")

@@ -1,4 +1,4 @@
-"""Files that somebody else wrote: suites, data, plug-ins, models and records. A bad one ends in a single message."""
+"""Files by other people: suites, data, plug-ins, models and records. A bad one gives a single message."""
 
 import json
 import shutil
@@ -51,7 +51,7 @@ PLUGINS: dict[str, str | bytes] = {
 
 @pytest.mark.parametrize("source", PLUGINS.values(), ids=PLUGINS)
 def test_plug_ins(source: str | bytes, plugin_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One that fails is left out with one message, and hides none of mcpo's methods."""
+    """A plug-in that fails is left out with one message, and does not hide mcpo's methods."""
     (plugin_folder / "bad.py").write_bytes(source if isinstance(source, bytes) else source.encode())
     found = methods.registry()
     assert "mcpo" in found
@@ -125,7 +125,7 @@ def runs(mcpo_home: Path) -> tuple[RunSpec, RunSpec]:
 
 @pytest.mark.parametrize("place", RECORDS.values(), ids=RECORDS)
 def test_records(runs: tuple[RunSpec, RunSpec], here: InProcess, place: Callable[[Path], object]) -> None:
-    """A bad record counts as not done and hides no other run; `show` says what is wrong with it."""
+    """A run with a bad record is not done and does not hide other runs; `show` reports the error."""
     bad, good = runs
     place(run_dir(bad.run_id))
     found = {run["run_id"]: run["state"] for run in here.json("runs", "list")["runs"]}
@@ -138,7 +138,7 @@ def test_records(runs: tuple[RunSpec, RunSpec], here: InProcess, place: Callable
 
 @pytest.mark.parametrize("name", ["a b", "new\nline", "\x1b[31mred", "-rf", "$(id)", "x" * 255, "\u202etxt"], ids=ascii)
 def test_a_folder_with_an_odd_name(runs: tuple[RunSpec, RunSpec], here: InProcess, name: str) -> None:
-    """A copy of a run under another name is not a run; a message names it and sends nothing to the terminal."""
+    """A copy of a run under another name is not a run; the message that names it has no control characters."""
     folder = here.home / "runs" / name
     folder.mkdir()
     (folder / "spec.json").write_bytes((run_dir(runs[0].run_id) / "spec.json").read_bytes())
@@ -163,7 +163,7 @@ def test_records_send_nothing_to_the_terminal(runs: tuple[RunSpec, RunSpec], her
 def test_a_folder_under_another_id_is_not_a_run(
     linked: bool, runs: tuple[RunSpec, RunSpec], mcpo_home: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Copied with its own settings, or linked: nothing reads it, continues it or writes through the link."""
+    """Copied with its own settings, or linked: mcpo does not read it, continue it or write through the link."""
     first, second = runs
     source, target = run_dir(first.run_id), run_dir(second.run_id)
     target.rename(tmp_path_factory.mktemp("away") / "run")

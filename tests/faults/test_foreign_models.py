@@ -1,4 +1,4 @@
-"""Folders of models that somebody else made: refused in a message, without running a line of the model's own code."""
+"""Model folders by other people: refused with a message, without running the model's own code."""
 
 import json
 import struct
@@ -69,7 +69,7 @@ MODELS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("change", MODELS.values(), ids=MODELS)
 def test_models(change: Callable[[Path], object], tmp_path: Path) -> None:
-    """Refused without running a line of the model's own code."""
+    """Bad folders are refused without running the model's own code."""
     folder, ran = untrained(tmp_path / "model"), tmp_path / "it ran"
     (folder / "own.py").write_text(f"open({str(ran)!r}, 'w')\nclass Own: pass\n")
     change(folder)
@@ -87,13 +87,13 @@ def header(tensors: object, data: bytes = b"1234") -> bytes:
 
 
 def entry(**values: object) -> bytes:
-    """A file with a tensor of one number, of which something is changed; a value of None is left out."""
+    """A file with a tensor of one number and with changed entries of the header; None leaves an entry out."""
     found = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], **values}
     return header({"a": {name: value for name, value in found.items() if value is not None}})
 
 
 def of_40_gb(path: Path) -> None:
-    """A header that takes no room on the disk and would take all memory."""
+    """A file whose header takes no room on the disk but would take all memory."""
     with path.open("wb") as file:
         file.write(struct.pack("<Q", 40_000_000_000))
         file.truncate(40_000_000_100)
@@ -129,7 +129,7 @@ HEADERS: dict[str, bytes | Callable[[Path], None]] = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model as far as it is looked at before torch is imported."""
+    """The parts of a model that are read before torch is imported."""
     (tmp_path / "config.json").write_text('{"max_position_embeddings": 64}')
     (tmp_path / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0}}}')
     return tmp_path

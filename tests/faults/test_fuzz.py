@@ -1,4 +1,4 @@
-"""Random overrides and random journals: a result that is in order, or one error with a message; never a traceback."""
+"""Random overrides and random journals give a valid result, or one error with a message, but never a traceback."""
 
 import typing
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def explore(count: int, strategy: Strategy, test: Callable[[Any], None]) -> None
 
 @pytest.mark.slow
 def test_overrides() -> None:
-    """Every run names a folder, and is the same run when its settings are read back."""
+    """Every run has a valid folder name, and reading its settings back gives the same run."""
     loaded = 0
 
     def one(words: list[str]) -> None:
@@ -82,7 +82,7 @@ def damaged(draw: st.DrawFn, content: bytes) -> bytes:
 @pytest.mark.parametrize("kind", ["steps", "groups", "eval"])
 @pytest.mark.parametrize("sealed", [True, False])
 def test_journals(kind: Literal["steps", "groups", "eval"], sealed: bool, count: int, mcpo_home: Path) -> None:
-    """No damaged file of a done run is read; of a run that goes on, what is read are rows."""
+    """Damaged files of a done run are not read; those of an active run give valid rows only."""
     (spec,) = load.load(["scale=smoke", "compute.tracking_uri=offline"])
     write_run(spec)
     folder = run_dir(spec.run_id)

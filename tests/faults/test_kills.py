@@ -1,4 +1,4 @@
-"""A run, its scheduler and its child ended by signals at random moments: resumable, no orphan, the same bits after."""
+"""Signals at random moments to a run, its scheduler and its child: it can be resumed to the same bits, no orphans."""
 
 import json
 import os
@@ -21,11 +21,11 @@ from tests.faults.suites import Suite, phase, released, send, spec_of
 pytestmark = pytest.mark.slow
 SIGNALS = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
 MOMENTS = {signal.SIGKILL: 12, signal.SIGTERM: 6, signal.SIGINT: 6}
-"""Signals of a kind. In a fifth of these lives the base policy is still to be made, which fills most of them."""
+"""Number of signals per kind. A fifth of these lives first makes the base policy, which takes most of their time."""
 
 
 class Undisturbed:
-    """A run that nobody disturbed: its home, its records, and how long it lived without and with the base policy."""
+    """An undisturbed run: its home, its records, and its duration without and with making the base policy."""
 
     def __init__(self, home: Path) -> None:
         self.home, self.spec = home, spec_of()
@@ -62,7 +62,7 @@ def test_a_run_signalled_at_random_moments(number: signal.Signals, undisturbed: 
         code = end(process)
         if number == signal.SIGKILL and state(folder, spec) == "done":
             continue  # it ended just before
-        # Before the worker listens, every signal ends it, SIGINT as an exception of Python's; SIGKILL always does.
+        # Before the worker handles signals, each of them ends it, SIGINT by Python's exception; SIGKILL always does.
         before = number == signal.SIGINT and code == 1 and not Journal(folder).attempts()
         assert code == -number or before or (number != signal.SIGKILL and code in (0, 130))
         assert released(folder)
@@ -74,7 +74,7 @@ def test_a_run_signalled_at_random_moments(number: signal.Signals, undisturbed: 
         assert work(home, spec) == 0
         assert differences(undisturbed.records, records(home, spec)) == (0, 0)
         shutil.rmtree(home)
-    # How long each lasts is the machine's; but the moments must not all be in one.
+    # The duration of each phase depends on the machine, but the moments must not all be in one.
     assert len(phases) > 1, phases
 
 
@@ -83,7 +83,7 @@ Both = tuple[Suite, dict[str, dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
-    """The two runs that nobody disturbed, and their records."""
+    """The two undisturbed runs, and their records."""
     suite = Suite(tmp_path_factory.mktemp("both"))
     for spec in suite.specs:
         assert work(suite.home, spec) == 0
@@ -91,14 +91,14 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
 
 
 def begun(both: Both, home: Path, parallel: int) -> "tuple[Suite, subprocess.Popen[str]]":
-    """A scheduler of the two runs in `home`, with the base policy, `parallel` runs at a time."""
+    """Start a scheduler for the two runs in `home`, with the base policy, `parallel` runs at a time."""
     suite = Suite(home, f"compute.parallel={parallel}")
     shutil.copytree(both[0].home / "cache", home / "cache")
     return suite, suite.begin()
 
 
 def finish(suite: Suite, expected: dict[str, dict[str, Any]]) -> None:
-    """Let the same command end what is left: nothing is lost or different."""
+    """Let the same command complete the runs, and check that no record is lost or different."""
     assert not any(torn(suite.folder(spec)) for spec in suite.specs)
     out, err = (process := suite.begin()).communicate(timeout=600)
     assert process.returncode == 0, err
@@ -109,7 +109,7 @@ def finish(suite: Suite, expected: dict[str, dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_the_scheduler_signalled(number: signal.Signals, both: Both, tmp_path: Path) -> None:
-    """While its first worker starts or trains and another run waits: both end, and the same command goes on."""
+    """The signal comes while the first worker starts or trains and another run waits: both end; the command resumes."""
     suite, process = begun(both, tmp_path, parallel=1)
     suite.wait_for_step(SIGNALS.index(number))
     process.send_signal(number)
@@ -122,7 +122,7 @@ def test_the_scheduler_signalled(number: signal.Signals, both: Both, tmp_path: P
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_child_of_the_scheduler_signalled(number: signal.Signals, both: Both, tmp_path: Path) -> None:
-    """Its run is interrupted and said to be, the other one ends, and the same command goes on."""
+    """Its run is reported as interrupted, the other one completes, and the same command continues."""
     suite, process = begun(both, tmp_path, parallel=2)
     victim = suite.specs[0]
     while not Journal(suite.folder(victim)).attempts():

@@ -1,4 +1,4 @@
-"""Workers that leak, hang or take too long end as failed runs that say which limit it was, and can be continued."""
+"""Workers that leak, hang or take too long end as failed runs that name the exceeded limit and can be continued."""
 
 import sys
 from pathlib import Path
@@ -80,7 +80,7 @@ def test_a_run_that_keeps_to_its_limits_is_left_alone(mcpo_home: Path) -> None:
 
 
 def test_a_phase_or_a_step_is_a_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The first is when it begins to look.
+    # The first reading is the start of the watch.
     clock = iter([0.0, 0.0, 50.0, 100.0, 150.0, 161.0])
     monkeypatch.setattr(process.time, "monotonic", lambda: next(clock))
     (cell,) = make("compute.stall_limit=1").cells

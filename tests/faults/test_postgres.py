@@ -29,7 +29,7 @@ def database() -> Iterator[Postgres]:
 
 @pytest.fixture(scope="module")
 def server(database: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a real MLflow server before the database."""
+    """The address of a real MLflow server in front of the database."""
     with mlflow_server(tmp_path_factory.mktemp("server"), database.uri("behind_a_server")) as port:
         yield f"http://127.0.0.1:{port}"
 
@@ -51,7 +51,7 @@ def behind(through: str, database: Postgres) -> str:
 
 @pytest.mark.parametrize("through", THROUGH)
 def test_the_database_restarts_in_mid_run(through: str, database: Postgres, server: str, home: Path) -> None:
-    """While it is away the store fails with a message; afterwards every point is there, once."""
+    """While the database is down the store fails with a message; afterwards it has every point once."""
     spec = store_runs.spec(100 + THROUGH.index(through))
     plan, store = store_runs.plan(spec), Store(address(through, database, server))
     attempt = store_runs.begin(spec)
@@ -83,7 +83,7 @@ INJURIES = {
         "set default_transaction_read_only = off; alter database direct reset default_transaction_read_only",
     ),
     "no statement has time": (
-        # The sleep makes an insert outlast its time on every machine.
+        # The sleep makes an insert exceed its time limit on every machine.
         "alter table metrics add constraint slow check (pg_sleep(2) is not null) not valid; "
         "alter database direct set statement_timeout = '500ms'",
         "alter database direct reset statement_timeout; alter table metrics drop constraint slow",
@@ -112,12 +112,12 @@ INJURIES = {
         "alter table metrics drop constraint no",
     ),
 }
-"""What is done to the database, and what undoes it."""
+"""Statements that break the database, and those that repair it."""
 
 
 @pytest.mark.parametrize("injury", INJURIES)
 def test_a_database_that_refuses(injury: str, database: Postgres, here: InProcess) -> None:
-    """One message, of one line, with nothing that a terminal obeys; and every point is there once it is healed."""
+    """One message of one line, without control characters; after the repair the store has every point."""
     number, (injure, heal) = list(INJURIES).index(injury), INJURIES[injury]
     plan, uri = store_runs.plan(store_runs.spec(300 + number)), database.uri("direct")
     Store(uri).check()
@@ -126,7 +126,7 @@ def test_a_database_that_refuses(injury: str, database: Postgres, here: InProces
     database.sql(injure)
     try:
         user = "guest" if GUEST in injure else "nobody" if "user" in injury else USER
-        # Another name has connections of its own.
+        # Another name has its own connections.
         done = here("runs", "sync", MLFLOW_TRACKING_URI=f"{uri.replace(USER, user)}?application_name={number}")
     finally:
         database.sql(heal)
@@ -142,7 +142,7 @@ def test_a_database_that_refuses(injury: str, database: Postgres, here: InProces
 def test_runs_are_synced_by_several_processes_at_once(
     through: str, database: Postgres, server: str, home: Path
 ) -> None:
-    """Each point is there once, and a copy of the home has nothing more to send."""
+    """The store has each point once, and a copy of the home sends no more."""
     uri = address(through, database, server)
     specs = [store_runs.spec(200 + 10 * THROUGH.index(through) + seed) for seed in range(3)]
     for spec in specs:

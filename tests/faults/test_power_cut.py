@@ -1,4 +1,4 @@
-"""What a power cut takes: rows that were not synced, of a run whose checkpoints were. No run is stuck after it."""
+"""A power cut loses rows that were not synced, although later checkpoints were. Every run can continue after it."""
 
 import os
 import shutil
@@ -35,7 +35,7 @@ def spec_of_a_longer_run() -> RunSpec:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """The home of a run that nobody disturbed, and its records."""
+    """The home of an undisturbed run, and its records."""
     home, spec = tmp_path_factory.mktemp("undisturbed"), spec_of_a_longer_run()
     assert work(home, spec) == 0
     return home, records(home, spec)
@@ -43,7 +43,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[st
 
 @contextmanager
 def stopped_at(home: Path, spec: RunSpec, step: int) -> Iterator[None]:
-    """A worker that stands still once a checkpoint covers `step`, and is killed at the end of the block."""
+    """A worker that is stopped (SIGSTOP) once a checkpoint covers `step`, and killed at the end of the block."""
     process = standing_still(home, spec, step)
     try:
         yield
@@ -70,7 +70,7 @@ def pid_of(process: ForkServerProcess) -> int:
 
 
 def continued(home: Path, spec: RunSpec) -> tuple[int, str]:
-    """Start the run again, see it done and stay done: the step it continued from, and what it said about that."""
+    """Start the run again, check that it gets done and stays done; returns the step it continued from, and its note."""
     assert work(home, spec) == 0
     folder = home / "runs" / spec.run_id
     assert state(folder, spec) == "done"
@@ -85,11 +85,11 @@ LOSSES: dict[str, tuple[Callable[[Path], object], int]] = {
     "all rows of the journal": (lambda path: path.write_bytes(b""), 0),
     "the prompts of a step": (lambda path: (path.parent / "groups/step_000005.jsonl").unlink(), CUT_AT - 2),
 }
-"""What is lost -> how, given the path of the rows, and the step that the run continues from."""
+"""Loss -> a function of the path of the rows that causes it, and the step that the run continues from."""
 
 
 def keep_lines(path: Path, number: int, end: bytes = b"") -> None:
-    """Cut the file after `number` lines. end: stands in place of the next line, as zeros that were never written."""
+    """Cut the file after `number` lines. end: replaces the next line, such as zeros that were never written."""
     lines = path.read_bytes().splitlines(keepends=True)
     rest = [end + b"\n", *lines[number + 1 :]] if end else []
     path.write_bytes(b"".join([*lines[:number], *rest]))
@@ -99,11 +99,11 @@ def keep_lines(path: Path, number: int, end: bytes = b"") -> None:
 def test_rows_that_a_checkpoint_covers_are_lost(
     what: str, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
-    """The run goes on from the newest checkpoint whose rows are there, and says which."""
+    """The run continues from the newest checkpoint whose rows exist, and names it."""
     home, expected = undisturbed
     spec = spec_of_a_longer_run()
     attempt = tmp_path / "runs" / spec.run_id / "attempt_1"
-    # On a busy machine it may have gone on before it stood still.
+    # On a busy machine it may have trained further before it stopped.
     while [path.name for path in sorted(attempt.glob("checkpoints/*"))] != ["step_000004", "step_000006"]:
         shutil.rmtree(tmp_path / "runs", ignore_errors=True)
         shutil.copytree(home / "cache", tmp_path / "cache", dirs_exist_ok=True)
@@ -120,7 +120,7 @@ def test_rows_that_a_checkpoint_covers_are_lost(
 
 @pytest.mark.parametrize("_real", REAL)
 def test_the_power_is_cut(_real: bool, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
-    """An ext4 image as it is at that moment: what the kernel holds back is not in it."""
+    """A copy of an ext4 image at that moment lacks the data that the kernel has not written."""
     home, expected = undisturbed
     spec = spec_of_a_longer_run()
     image, copy, disk = tmp_path / "disk.img", tmp_path / "copy.img", tmp_path / "disk"
@@ -142,7 +142,7 @@ def test_the_power_is_cut(_real: bool, undisturbed: tuple[Path, dict[str, Any]],
 @contextmanager
 def mounted(image: Path, folder: Path) -> Iterator[None]:
     folder.mkdir(exist_ok=True)
-    # ext4 commits what nobody synced every 5 seconds, which could happen while the image is copied.
+    # ext4 commits unsynced data every 5 seconds, which could happen while the image is copied.
     assert mount("-o", "loop,commit=600", str(image), str(folder))
     try:
         yield
@@ -151,7 +151,7 @@ def mounted(image: Path, folder: Path) -> Iterator[None]:
 
 
 def test_a_run_folder_removed_in_mid_run(undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
-    """The run ends with a line that says so, and the next start does it from the beginning."""
+    """The run ends with a message, and the next start trains it from the beginning."""
     home, expected = undisturbed
     spec = spec_of_a_longer_run()
     shutil.copytree(home / "cache", tmp_path / "cache")

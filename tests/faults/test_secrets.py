@@ -1,4 +1,4 @@
-"""Passwords and tokens, planted in the environment, in settings and in errors: no byte of them is found again."""
+"""Passwords and tokens in the environment, in settings and in errors never appear in output or files."""
 
 import base64
 import gzip
@@ -33,11 +33,11 @@ PLANTED = {
 }
 IN_A_URL = "planted-url-password"
 SECRETS = {*(value for name, value in PLANTED.items() if not name.endswith("USERNAME")), IN_A_URL}
-"""A user's name is no secret; in a URL it goes with the password."""
+"""A user's name is not a secret; in a URL it is removed with the password."""
 
 
 def leaks(files: Iterable[Path]) -> set[str]:
-    """`file: secret` for every secret in any of the files, compressed ones too, as text, in JSON and in base 64."""
+    """`file: secret` for every secret in any of the files, also compressed ones, as text, in JSON and in base 64."""
     forms = {form: secret for secret in SECRETS for form in _forms(secret)}
     return {f"{path}: {secret}" for path in files for form, secret in forms.items() if form in _content(path)}
 
@@ -228,7 +228,7 @@ SLOW = {
 
 @pytest.mark.parametrize("text", SLOW.values(), ids=SLOW)
 def test_redaction_takes_time_in_proportion_to_the_length(text: str) -> None:
-    """A log may be anybody's."""
+    """A log may come from anybody."""
     began = time.process_time()
     assert len(redact(text)) <= 2 * len(text)
     assert time.process_time() - began < 30

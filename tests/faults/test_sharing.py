@@ -1,4 +1,4 @@
-"""Two `mcpo` processes told to do the same suite at once: no run trained twice, none lost when one of them dies."""
+"""Two `mcpo` processes with the same suite at once: no run is trained twice, or lost when one process dies."""
 
 import json
 import os
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, Any]]]:
-    """The home of the two runs when nobody disturbs them, and their records."""
+    """The home of the two undisturbed runs, and their records."""
     suite = Suite(tmp_path_factory.mktemp("alone"))
     for spec in suite.specs:
         assert work(suite.home, spec) == 0
@@ -59,13 +59,13 @@ MEANWHILE = (
     ),
     *("compare {run}", "probe sanity {run}", "fork {run} --at 1 train.lr=1e-3 --dry-run", "runs unbundle {at}/none"),
 )
-"""Commands about a run that goes on."""
+"""Commands about an active run."""
 
 
 def test_two_workers_of_one_run(
     alone: tuple[Path, dict[str, dict[str, Any]]], here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second changes nothing while the first stands still, nor does a command; and the first ends."""
+    """Neither the second worker nor a command changes anything while the first is stopped; and the first completes."""
     monkeypatch.setenv("MCPO_HOME", str(tmp_path))
     home, expected = alone
     spec = Suite(home).specs[0]
@@ -89,7 +89,7 @@ def test_two_workers_of_one_run(
 
 
 def test_the_other_takes_over_when_one_dies(alone: tuple[Path, dict[str, dict[str, Any]]], tmp_path: Path) -> None:
-    """The one that is killed has both runs in its hands; the other waits, and goes on with them."""
+    """The killed process owns both runs; the other one waits and continues them."""
     home, expected = alone
     suite = Suite(tmp_path, "compute.parallel=2")
     shutil.copytree(home / "cache", tmp_path / "cache")
@@ -97,7 +97,7 @@ def test_the_other_takes_over_when_one_dies(alone: tuple[Path, dict[str, dict[st
     for spec in suite.specs:
         while not (attempts := Journal(suite.folder(spec)).attempts()):
             time.sleep(0.01)
-        # It holds its run as long as the test wants.
+        # It holds its run as long as the test needs it.
         os.kill(read_json(attempts[0] / "status.json")["pid"], signal.SIGSTOP)
     assert suite.states() == ["running", "running"]
     second = suite.begin()

@@ -1,4 +1,4 @@
-"""Stores that fail while runs go on: `mcpo runs sync` brings them what the journals have, each point once."""
+"""Stores that fail while runs go on: `mcpo runs sync` uploads the rest of the journals, each point once."""
 
 import math
 import os
@@ -41,7 +41,7 @@ WORKER = (sys.executable, str(Path(__file__).parents[1] / "cli" / "fake_worker.p
 
 
 class Saboteur:
-    """A display that does something to the store once a worker has begun, and remembers what was noted."""
+    """A display that damages the store once a worker has begun, and collects the notes."""
 
     def __init__(self, injure: Callable[[], None]) -> None:
         self._injure = injure
@@ -67,7 +67,7 @@ def home(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def train(uri: str, injure: Callable[[], None], seeds: str = "0,1,2") -> tuple[Plan, list[str]]:
-    """Three runs whose store is injured while they go on; what was noted."""
+    """Train three runs whose store is damaged meanwhile; returns the notes."""
     plan = plans.from_overrides(["scale=smoke", f"seed={seeds}", "compute.parallel=2", f"compute.tracking_uri='{uri}'"])
     display = Saboteur(injure)
     outcomes = scheduler.run(plan, display, WORKER)
@@ -77,7 +77,7 @@ def train(uri: str, injure: Callable[[], None], seeds: str = "0,1,2") -> tuple[P
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Iterator[tuple[Proxy, Path]]:
-    """A proxy before a real server, and the database of that."""
+    """A proxy in front of a real server, and the server's database."""
     folder = tmp_path_factory.mktemp("server")
     shutil.copy(empty_store, folder / "server.db")
     with mlflow_server(folder) as port:
@@ -115,7 +115,7 @@ def sync(uri: str) -> None:
 
 
 def test_a_store_that_vanishes(database: Path, home: Path) -> None:
-    """Its files are removed under it; the next command makes a new one."""
+    """Its files are removed while it is in use; the next command makes a new store."""
 
     def vanish() -> None:
         for suffix in ("", "-wal", "-shm"):
@@ -131,7 +131,7 @@ def test_a_store_that_vanishes(database: Path, home: Path) -> None:
 
 @pytest.mark.parametrize("held", [2.0, math.inf])
 def test_a_store_that_another_process_locks(held: float, database: Path, home: Path) -> None:
-    """For seconds, which are waited for, and until the plan has ended."""
+    """For seconds, for which mcpo waits, and until the plan has ended."""
     holders: list[subprocess.Popen[str]] = []
 
     def lock() -> None:
@@ -155,7 +155,7 @@ def test_a_store_that_another_process_locks(held: float, database: Path, home: P
 
 @pytest.mark.parametrize("_real", REAL)
 def test_a_store_that_is_read_only(_real: bool, home: Path, empty_store: Path, tmp_path: Path) -> None:
-    """It is said before anything starts, with what helps; what was trained without it comes later."""
+    """It is reported before any run starts, with a fix; runs trained without it can be uploaded later."""
     disk = tmp_path / "disk"
     with tmpfs(disk, 64 << 20):
         shutil.copy(empty_store, disk / "mlflow.db")
@@ -173,9 +173,9 @@ def test_a_store_that_is_read_only(_real: bool, home: Path, empty_store: Path, t
 
 
 def test_killed_while_the_store_is_made(home: Path) -> None:
-    """The file is there whole or not at all, and the same command goes on."""
+    """The file is complete or does not exist, and the same command continues."""
     database, killed = home / "mlflow.db", 0
-    # When the schema is begun, and when the file is being written, which may be over before it is seen.
+    # At the start of the schema, and while the file is written, which may end before the test sees it.
     for sign in ("mlflow.db.lock", ".mlflow.db.*.part"):
         process = subprocess.Popen([sys.executable, "-c", MAKE, f"sqlite:///{database}"], stdout=subprocess.PIPE)
         while process.poll() is None and not any(home.glob(sign)):

@@ -1,4 +1,4 @@
-"""Commands on a machine with a full disk, a lost terminal, other users, a foreign folder or hardly any memory."""
+"""Commands on a machine with a full disk, a lost terminal, other users, a foreign folder or little memory."""
 
 import json
 import os
@@ -40,12 +40,12 @@ def run(
 
 
 def full(number: int) -> None:
-    """Have a standard file stand on a full disk."""
+    """Put a standard file on a full disk."""
     os.dup2(os.open("/dev/full", os.O_WRONLY), number)
 
 
 def unread(number: int) -> None:
-    """Have a standard file lead to a pipe whose reader has gone."""
+    """Connect a standard file to a pipe whose reader has gone."""
     reader, writer = os.pipe()
     os.close(reader)
     os.dup2(writer, number)
@@ -89,7 +89,7 @@ STRANGE = {
 @pytest.mark.slow
 @pytest.mark.parametrize("more", STRANGE.values(), ids=STRANGE)
 def test_a_strange_environment(more: dict[str, str], tmp_path: Path) -> None:
-    """A plan has the same runs everywhere, and a wrong setting ends in the same way."""
+    """A plan has the same runs in every environment, and an invalid setting gives the same error."""
     done, wrong = run(PLAN, tmp_path / "ü", **more), run(WRONG, tmp_path, **more)
     assert (done.returncode, wrong.returncode) == (0, 2), done.stderr + wrong.stderr
     expected = [spec.run_id for spec in load(["scale=smoke"])]
@@ -107,13 +107,13 @@ MEMORY = [
     )
     for mebibytes, code in ((60, 1), (1500, 0))
 ]
-"""A command, the most memory that it may map, and its exit code."""
+"""A command, the largest memory that it may map, and its exit code."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("verb", "mebibytes", "code"), [*MEMORY, ("train scale=smoke", 235, 1)])
 def test_little_memory(verb: str, mebibytes: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `ulimit -v` and clusters set it; also below what grading processes may have."""
+    """As `ulimit -v` and clusters set it; also below the limit of grading processes."""
     monkeypatch.chdir(tmp_path)
     samples = "".join(json.dumps({"problem": f"p{i}", "correct": i % 2}) + "\n" for i in range(6))
     answer = json.dumps({"gold": "42", "response": "\\boxed{42}", "problem": "6 x 7", "answer": "42"}) + "\n"
@@ -139,7 +139,7 @@ def test_an_impossible_home(home: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [["train", "scale=smoke", "train.steps=1"], ["grade", "answers.jsonl"], ["doctor"]])
 def test_nothing_is_imported_from_the_current_folder(words: list[str], tmp_path: Path) -> None:
-    """A colleague's folder can hold modules that are named like libraries."""
+    """A colleague's folder may contain modules named like libraries."""
     here, trace = tmp_path / "here", tmp_path / "it ran"
     here.mkdir()
     for name in ("mlflow", "torch", "numpy", "yaml", "hydra", "sympy", "sitecustomize", "mcpo_cli", "loky", "json"):
@@ -154,7 +154,7 @@ def test_nothing_is_imported_from_the_current_folder(words: list[str], tmp_path:
 
 
 def test_a_planted_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another user can guess its name: a link there must empty no other folder."""
+    """Another user can guess its name: a link there must not empty another folder."""
     monkeypatch.setattr(launch.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
     precious = tmp_path / "precious"
     (tmp_path / "tmp").mkdir()
@@ -172,7 +172,7 @@ def test_a_planted_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 def test_commands_at_once_over_one_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six syncs and a list: each point is in the store once."""
+    """Six syncs and a list: the store has each point once."""
     monkeypatch.setenv("MCPO_HOME", str(tmp_path))
     for seed in range(3):
         complete(spec(seed))
@@ -185,7 +185,7 @@ def test_commands_at_once_over_one_home(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 REPORTED = ["scale=smoke", "model=toy-s", "seed=0,1", "compute.tracking_uri=offline"]
-"""Only the runs of table1 are there."""
+"""Settings of a report for which only the runs of table1 exist."""
 
 
 def reported(folder: Path) -> dict[str, bytes]:
@@ -196,7 +196,7 @@ def reported(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_a_report_that_is_ended_while_it_draws(mcpo_home: Path) -> None:
-    """No process stays, and the same command writes the same files."""
+    """No process is left, and the same command writes the same files."""
     write_runs(from_suite("table1", REPORTED, "mcpo reproduce all"))
     folder, expected = mcpo_home / "reports" / "smoke", dict[str, bytes]()
 
@@ -210,7 +210,7 @@ def test_a_report_that_is_ended_while_it_draws(mcpo_home: Path) -> None:
     expected = reported(folder)
 
     def ended_by(number: signal.Signals) -> tuple[int, list[psutil.Process]]:
-        """The exit code, and the processes that it had."""
+        """The exit code, and the processes of the command."""
         for path in folder.glob("[!.]*"):
             path.unlink()
         process = begin()

@@ -1,4 +1,4 @@
-"""`mcpo ui` and the servers of verl: who can reach them, and which requests of a web page the UI refuses."""
+"""`mcpo ui` and the servers of verl: the machines that can reach them, and the requests that the UI refuses."""
 
 import asyncio
 import http.client
@@ -31,7 +31,7 @@ SEARCH = "/api/2.0/mlflow/experiments/search"
 
 
 def answer(url: str, body: dict[str, Any], seconds: float = 300) -> Any:
-    """What the server says. It may still be starting: making its store takes MLflow minutes on a busy machine."""
+    """The server's answer. It may still be starting: MLflow needs minutes to make its store on a busy machine."""
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     end = time.monotonic() + seconds
     while True:
@@ -62,7 +62,7 @@ def ui(home: Path, *options: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def routes() -> set[tuple[str, str]]:
-    """Method and path of every route of the server, parameters filled in."""
+    """Method and path of every route of the server, with parameters filled in."""
     from mlflow.server import app as flask
     from mlflow.server.fastapi_app import app
 
@@ -120,7 +120,7 @@ def test_the_pages_own_files_pass_whatever_their_names() -> None:
 
 
 def test_pages_are_told_that_there_is_no_gateway_and_mlflow_is_not_asked() -> None:
-    """A refusal would be an error message on each of MLflow's pages; MLflow could ask another machine."""
+    """A refusal would show an error message on each of MLflow's pages; MLflow itself could ask another machine."""
     sent = list[Any]()
 
     async def never(*_: Any) -> None:
@@ -174,7 +174,7 @@ def settings(*words: str) -> tuple[RunSpec, overrides.Table]:
 
 
 def test_ray_and_the_servers_of_verl_stay_on_one_machine() -> None:
-    """Unless a cluster is joined, which its owners configure."""
+    """Except in a cluster that a run joins, which its owners configure."""
     alone, table = settings()
     assert overrides.environment(alone)["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] == "0"
     assert table["+ray_kwargs.ray_init.include_dashboard"] is False
@@ -187,7 +187,7 @@ def test_ray_and_the_servers_of_verl_stay_on_one_machine() -> None:
 
 @pytest.mark.slow
 def test_a_served_page(mcpo_home: Path) -> None:
-    """Pages from elsewhere reach nothing, under no name and no origin; it takes no files, and ends with its command."""
+    """Other pages cannot reach it under any name or origin; it takes no files, and ends with its command."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     with ui(mcpo_home, "--port", str(port)) as running:

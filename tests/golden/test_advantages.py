@@ -13,7 +13,7 @@ from tests.errors import refused
 
 G = 16
 METHODS = ["dapo", "grpo", "mcpo", "mcpo_extended", "reweighted"]
-"""Those whose advantages are Eq. 1 and 12-14; the zoo's have tests of their own."""
+"""Methods with the advantages of Eq. 1 and 12-14; the zoo has separate tests."""
 
 
 def group(right: int) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Corrections for an inexact sampler: weights and masks by hand and by TRL's function, and a run that has one."""
+"""Corrections for an inexact sampler: weights and masks by hand and by TRL's function, and a run with one."""
 
 import dataclasses
 import math
@@ -105,7 +105,7 @@ def test_settings_of_corrections_are_in_run_ids_only_where_they_are_used() -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [[], ["train.correction=token-mask", "train.correction_low=0.9"]], ids=" ".join)
 def test_a_run_with_an_inexact_sampler(words: list[str], mcpo_home: Path) -> None:
-    """Trainer and sampler differ by the rounding; the trainer's ratio at the first gradient step is 1 all the same."""
+    """Trainer and sampler differ by the rounding; the trainer's ratio at the first gradient step is still 1."""
     quick = ("scale=smoke", "train.steps=2", "eval.every=2", "train.sampler_rounding=0.5", "method=grpo")
     (spec,) = load([*quick, *words])
     folder = mcpo_home / "runs" / spec.run_id

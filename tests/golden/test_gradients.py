@@ -110,7 +110,7 @@ def test_a_group_without_an_advantage_has_no_residual() -> None:
 
 @pytest.fixture(scope="module")
 def sampled() -> tuple[Policy, Rollouts]:
-    """A Qwen3 with random weights, and eight responses of its own to one prompt."""
+    """A Qwen3 with random weights, and eight of its responses to one prompt."""
     tokenizer = tokenizers.build(Arithmetic().vocabulary)
     policy = Policy(policies.build(Model(init_std=0.05), tokenizer, 0), torch.device("cpu"))
     prompt_PS = encode(
@@ -145,8 +145,8 @@ def test_measuring_changes_nothing(sampled: tuple[Policy, Rollouts]) -> None:
 
 
 def rows_of(update_ND: Any, mastered_ND: Any) -> list[GradientRow]:
-    """What the vectors would be recorded as."""
-    # In two tensors, as a model has many.
+    """The recorded rows of the vectors."""
+    # Split into two tensors, because a model has many.
     update, mastered = (
         [partial(torch.tensor_split, torch.tensor(v), 2) for v in part] for part in (update_ND, mastered_ND)
     )

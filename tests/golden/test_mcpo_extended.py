@@ -1,4 +1,4 @@
-"""The extensions of MCPO: each changes what it says, and nothing else."""
+"""The extensions of MCPO: each changes only what its name says."""
 
 import math
 
@@ -46,7 +46,7 @@ def test_delta_follows_the_share_of_active_tokens() -> None:
     method, of = get("mcpo_extended", target_active=0.1), step([(1, 1), (1, 0)])
     found, state = method.signals(of, {})
     assert found.columns["delta"].tolist() == [[0.01, 0.01], [0.01, 0.01]]
-    # Twice the target and more: by the rate, .2. None active: by the rate downwards. At the target: not at all.
+    # Twice the target and more: up by the rate, .2. None active: down by the rate. At the target: unchanged.
     for share, change in ((0.5, 0.2), (0.2, 0.2), (0.15, 0.1), (0.1, 0.0), (0.0, -0.2)):
         after = method.learn(state, {"hinge/tokens_active": share})
         assert float(after["delta"]) == pytest.approx(0.01 * math.exp(change))

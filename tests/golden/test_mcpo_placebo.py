@@ -1,4 +1,4 @@
-"""The control for the hinge: it holds as many prompts as MCPO does, and others."""
+"""The control for the hinge: it holds as many prompts as MCPO does, but other ones."""
 
 from collections.abc import Sequence
 
@@ -14,14 +14,14 @@ from tests.golden.zoo import signals, step
 
 
 def held(of: Step, **options: object) -> list[bool]:
-    """Whether the hinge holds each prompt; it holds all of its rollouts or none."""
+    """For each prompt, True if the hinge holds it, with all of its rollouts or none."""
     column_PG = signals(get("mcpo_placebo", **options), of).columns["mastered"]
     assert torch.equal(column_PG.all(-1), column_PG.any(-1))
     return [bool(one) for one in column_PG.all(-1)]
 
 
 def of_accuracies(right: Sequence[int], length: int) -> Step:
-    """Prompts with so many right answers of 4, all responses equally long."""
+    """Prompts with these numbers of correct answers of 4, and responses of equal length."""
     made = step([[1] * number + [0] * (4 - number) for number in right])
     return Step(made.reward_PG, made.correct_PG, made.length_PG * 0 + length, made.prompt_P, 99)
 

@@ -1,4 +1,4 @@
-"""The notebooks are stored with the outputs of one run from top to bottom, and run so on the journals of real runs."""
+"""The notebooks are stored with the outputs of one run from top to bottom, and run on the journals of real runs."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 OVERRIDES = ["scale=smoke", "model=toy-s", "seed=0,1", "probe.panel_every=1", "compute.tracking_uri=offline"]
 FIGURES = {"01_quickstart": 2, "02_mastery_and_forgetting": 2, "03_add_your_method": 1, "04_mcpo_with_smollm2": 1}
 TRAINS = {"04_mcpo_with_smollm2": "scale=smoke model=toy-s compute.tracking_uri=offline"}
-"""What a notebook trains here in place of SmolLM2, which has to be fetched."""
+"""Settings that a notebook trains with here in place of SmolLM2, which would have to be fetched."""
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

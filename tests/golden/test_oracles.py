@@ -58,7 +58,7 @@ def test_the_slope_of_values_that_are_clusters_of_their_own() -> None:
 
 
 def test_components_of_a_variance() -> None:
-    """statsmodels maximises a likelihood, so it agrees to what its search ends at."""
+    """statsmodels maximises a likelihood, so it agrees up to the tolerance of its search."""
     case = WORKED["variance"]
     diff = np.array(case["diff"])
     found = variance.components(diff, np.zeros(len(diff)))

@@ -1,4 +1,4 @@
-"""The published numbers: what is printed, and what the committed audit says that they support."""
+"""The published numbers as printed, and the conclusions that the committed audit draws from them."""
 
 import pandas as pd
 import pytest

@@ -1,4 +1,4 @@
-"""The report from made-up runs: all at its place, nothing from outside, nothing unescaped, the same bytes again."""
+"""The report from made-up runs: complete, self-contained, escaped, and equal to the byte when it is made again."""
 
 import base64
 import dataclasses
@@ -32,7 +32,7 @@ DATE = "written on "
 
 
 class Page(HTMLParser):
-    """A page as a browser reads it: text, links, sources and anchors; raises where tags do not match."""
+    """A page as a browser reads it: text, links, sources and anchors; raises an error if tags do not match."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ def gathered(home: Path, found: dict[str, Plan], names: list[str] = NAMES, folde
 
 @pytest.fixture(scope="module")
 def home(module_home: Path) -> Path:
-    """A home with the runs of table1, the first from a dirty tree, the second of another commit; none of mastery."""
+    """A home with the runs of table1, the first from a dirty tree, the second from another commit, and no others."""
     plan = plans()["table1"]
     write_runs(plan)
     for cell, number in zip(plan.cells, "01", strict=False):
@@ -170,7 +170,7 @@ def test_the_page_needs_nothing_from_outside(page: Page, folder: Path) -> None:
     script = (Path(report.__file__).parent / "report.js").read_text(encoding="utf-8").strip()
     assert f"<script>\n{script}</script>" in (folder / "report.html").read_text(encoding="utf-8")
     for link in page.attributes["href"]:
-        # An anchor of the page, or a file beside it.
+        # An anchor of the page, or a file in its folder.
         assert link[1:] in page.attributes["id"] if link.startswith("#") else (folder / link).is_file()
     style = "".join(text for text in page.texts if "{" in text)
     assert re.findall(r"url\(|@import", style) == []

@@ -23,12 +23,12 @@ OPTIONS = st.fixed_dictionaries(
 
 
 def groups(*right: int) -> torch.Tensor:
-    """One group of G rollouts a count, of which the first so many are correct."""
+    """One group of G rollouts per count, of which that number, the first ones, are correct."""
     return torch.tensor([[float(place < count) for place in range(G)] for count in right], dtype=torch.float64)
 
 
 def pair(method: Method, right: int, *beside: int) -> tuple[float, float]:
-    """The advantages of a right and a wrong answer in a group, in a batch with others."""
+    """The advantages of a correct and an incorrect answer in a group, in a batch with others."""
     batch_PG = groups(right, *beside)
     advantage_G = method.advantages(batch_PG, batch_PG)[0]
     assert set(advantage_G[:right].tolist()) == {float(advantage_G[0])}
@@ -63,7 +63,7 @@ def test_renormalised_batch_by_hand() -> None:
     method = get("reweighted", renormalise=True)
     assert pair(method, 8, 15) == pytest.approx((factor, -factor), abs=1e-12)
     assert pair(method, 15, 8) == pytest.approx((8 / 15 * factor, -8 * factor), abs=1e-12)
-    # Of this batch the reweight changes nothing, so there is nothing to make up for.
+    # The reweight does not change this batch, so there is nothing to renormalise.
     assert pair(method, 8, 4, 16, 0) == pytest.approx((1, -1), abs=1e-12)
 
 

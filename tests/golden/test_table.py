@@ -42,7 +42,7 @@ def _built(home: Path, name: str, *overrides: str, dirty: bool | None = False) -
 
 
 def shown(built: artifacts.BuiltArtifact, width: int = 100) -> str:
-    """What `--full` prints in a terminal of `width` columns."""
+    """The output of `--full` in a terminal of `width` columns."""
     with redirect_stdout(io.StringIO()) as printed, mock.patch.object(console, "width", return_value=width):
         build_artifacts.show(built, full=True)
     return printed.getvalue()
@@ -120,7 +120,7 @@ def test_numbers_agree_with_an_independent_computation(
     assert headline == {key for key in differences if key[2:] == ("average", "pass@1")}
     assert {row["cost"] for row in measured.values()} == {3}
     _check_holm([(row["p"], row["p_holm"]) for key, row in differences.items() if key not in headline])
-    # As many steps are as many rollouts in these runs: both axes show one comparison, which counts once.
+    # In these runs equal steps are equal rollouts: both axes show one comparison, which counts once.
     at_both = [row for row in built.to_json()["rows"] if row["family"] == "headline"]
     assert len(at_both) == 2 * len(headline)
     for at in ("steps", "rollouts"):
@@ -185,7 +185,7 @@ def test_files_hold_the_same_numbers_and_a_rebuild_changes_no_byte(
             number = formats[row["block"]].format(row["mean"])
             assert number in markdown
             assert number in text
-            # LaTeX has the headline and the scores; what checks them is in the other files.
+            # LaTeX has the headline and the scores; the details are in the other files.
             assert number in tex or (row["block"] not in ("measured",) and row["family"] != "headline")
     for cell in _plan(name).cells:
         assert cell.spec.run_id in markdown
@@ -294,7 +294,7 @@ def test_fewer_samples_than_eight_give_a_smaller_k_and_say_so(mcpo_home: Path) -
 def test_the_short_form_has_one_table_whose_verdicts_are_those_of_the_adjusted_p(
     table: tuple[str, artifacts.BuiltArtifact],
 ) -> None:
-    """As many steps are as many rollouts in these runs, so there is one row for each model and arm."""
+    """In these runs equal steps are equal rollouts, so there is one row for each model and arm."""
     name, built = table
     headline, rows = built.grids[0], built.to_json()["rows"]
     found = {(row["model"], row["arm"]): row for row in rows if row["family"] == "headline" and row["at"] == "steps"}

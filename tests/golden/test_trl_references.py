@@ -64,7 +64,7 @@ def differentiated(value: Tensor, batch: TokenBatch) -> tuple[Tensor, Tensor]:
 
 
 def trl_loss(batch: TokenBatch, of: Step, advantage_B: Tensor, loss_type: str, settings: dict[str, Any]) -> Tensor:
-    """What `_compute_loss` of TRL's trainer makes of the batch; the trainer has settings, no model and no data."""
+    """The loss of the batch by `_compute_loss` of TRL's trainer, which has settings but no model and no data."""
     from trl import GRPOConfig, GRPOTrainer, RLOOTrainer
     from trl.experimental.gmpo import GMPOTrainer
 

@@ -1,6 +1,6 @@
-"""What `scale=paper` starts, kept as text, and each line of the paper's settings (Section 6.1) against it.
+"""The command of `scale=paper`, kept as text, and each line of the paper's settings (Section 6.1) against it.
 
-After an intended change: `python -m tests.golden.test_verl_settings` writes the files anew; read the difference.
+After an intended change, `python -m tests.golden.test_verl_settings` writes the files again; read the difference.
 """
 
 import sys
@@ -27,7 +27,7 @@ SHAPING = "reward.reward_kwargs.overlong_buffer_cfg"
 
 # Lines that are options of the method, whose loss verl's engine calls: the option, for both methods.
 OPTIONS = {"loss_aggregation": "aggregation", "clip_low": "clip_low", "clip_high": "clip_high"}
-# Each other line of the paper's settings: where verl has it, and what stands there for both methods.
+# Each other line of the paper's settings: verl's key for it, and its value for both methods.
 LINES: dict[str, dict[str, Any]] = {
     "optimizer": {f"{ACTOR}.optim.optimizer": PAPER["optimizer"], f"{ACTOR}.optim.optimizer_impl": "torch.optim"},
     "learning_rate": {f"{ACTOR}.optim.lr": PAPER["learning_rate"]},
@@ -57,7 +57,7 @@ def golden(method: str) -> Path:
 
 
 def shown(method: str) -> str:
-    """What a dry run prints of one run, for a home and a Python that have no place of their own."""
+    """The output of a dry run for one run, with fixed names in place of the home and of Python's path."""
     return previews_text({"8b": preview(method)}).replace(sys.executable, "python") + "\n"
 
 
@@ -93,7 +93,7 @@ def test_the_papers_line(line: str, method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("line", OPTIONS)
 def test_the_papers_line_of_the_loss(line: str, method: str) -> None:
-    """verl has no setting of ours that it could read otherwise: the loss of the spec's method is what it calls."""
+    """The loss that verl calls is that of the spec's method, so verl has no setting for it."""
     (spec,) = load(["backend=verl", "scale=paper", f"method={method}"])
     assert getattr(spec.method, OPTIONS[line]) == PAPER[line]
     assert "loss_agg_mode" not in settings(method)["actor_rollout_ref"]["actor"]
@@ -146,7 +146,7 @@ def test_no_line_of_the_paper_is_left_out() -> None:
 
 def test_the_methods_differ_in_nothing_else() -> None:
     dapo, mcpo = settings("dapo"), settings("mcpo")
-    # The filter, and how it asks for prompts.
+    # The filter, and its requests for prompts.
     assert dapo["algorithm"].pop("filter_groups")["metric"] == mcpo["algorithm"].pop("filter_groups")["metric"]
     assert (dapo["data"].pop("gen_batch_size"), mcpo["data"].pop("gen_batch_size")) == (1, 128)
     names = [load(["scale=paper", f"method={method}"])[0].run_id for method in METHODS]

@@ -1,4 +1,4 @@
-"""The table of `why-reweight` on made-up runs: the learning curves are known, and so is how much slower an arm is."""
+"""The table of `why-reweight` on made-up runs with known learning curves, and so known speeds of the arms."""
 
 import csv
 import json
@@ -16,7 +16,7 @@ from tests.fakes import build
 from tests.rows import evaluation, journal
 
 SPEED = {"reweight only": 0.6, "p > .5 halved": 1.3}
-"""c of an arm: it is at step t where the baseline is at c t."""
+"""c of an arm: its curve at step t is the baseline's at c t."""
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_planted_speeds_and_scores_come_out(plan: Plan, mcpo_home: Path) -> None
 
 
 def test_seeds_are_paired_within_their_base_policy(mcpo_home: Path) -> None:
-    """What `reweight only` loses depends on the base policy: 2 of 8 samples on the first, 1 on the second."""
+    """The loss of `reweight only` depends on the base policy: 2 of 8 samples on the first, 1 on the second."""
     words = ["base_seed=0,1", "seed=0,1", "eval.every=20"]
     plan = plans.from_suite("why-reweight", words, "mcpo reproduce why-reweight")
     for cell in plan.cells:

@@ -20,7 +20,7 @@ def near(expected: Any) -> Any:
 
 
 def of_pairs(*pairs: tuple[float, float]) -> list[list[float]]:
-    """A right and a wrong advantage for each group of F1."""
+    """The advantage of a correct and of an incorrect rollout for each group of F1."""
     return [[right if c else wrong for c in group] for (right, wrong), group in zip(pairs, F1, strict=True)]
 
 
@@ -259,7 +259,7 @@ def test_shortest_rollouts_are_kept() -> None:
     assert found.counts_PG is not None
     assert found.counts_PG.sum(-1).tolist() == [2, 2, 2, 2]
     assert found.counts_PG[0].tolist() == [True, False, False, True]
-    # Most reward a token: in group 1 the short right ones, of which all are right.
+    # Most reward per token: in group 1 the short correct ones; all of its rollouts are correct.
     by_reward = signals(get("gfpo", keep=2, metric="efficiency"))
     assert by_reward.counts_PG is not None
     assert by_reward.counts_PG[:2].tolist() == [[True, True, False, False], [True, True, False, False]]
@@ -315,7 +315,7 @@ def test_dcpo_smooths_over_visits() -> None:
     first, state = method.signals(step([(1, 0, 0, 0)]), {})
     assert first.advantage.tolist() == [near([1.732051, -0.577350, -0.577350, -0.577350])]
     assert (state["visits"].tolist(), state["count"].tolist(), state["sum"].tolist()) == ([1], [4], [1])
-    # Then all right: alone they would bear nothing. All eight rewards have mean 5/8 and deviation sqrt(15)/8.
+    # Then all correct: alone they would have no gradient. All eight rewards have mean 5/8 and deviation sqrt(15)/8.
     second, _ = method.signals(step([(1, 1, 1, 1)]), state)
     assert second.advantage.tolist() == [near([3 / math.sqrt(15) / 2] * 4)]
 

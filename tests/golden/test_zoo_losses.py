@@ -92,7 +92,7 @@ def test_the_constraint_dwarfs_the_objective_at_once() -> None:
 
 
 def test_disco_of_several_groups_divides_by_all_prompts() -> None:
-    """A dead group beside the live one halves the objective and has no gradient of its own without the constraint."""
+    """A dead group next to the live one halves the objective; without the constraint it has no gradient itself."""
     of, method = step([(1, 0, 1, 0), (1, 1, 1, 1)]), get("disco", beta=0.0, score="lratio", negatives="mean")
     found = signals(method, of)
     assert found.advantage.tolist() == [list(PAIR), [0, 0, 0, 0]]
@@ -159,7 +159,7 @@ def test_covariances_and_what_clip_cov_may_drop() -> None:
 
 
 def loss_of(method: Method, batch: Any) -> list[float]:
-    """Of a batch that is prepared already."""
+    """The loss of a batch that is already prepared."""
     value = reduce(method.token_loss(batch), batch.mask_BT)
     (gradient_BT,) = torch.autograd.grad(value, batch.logp_BT)
     return [float(value.detach()), *gradient_BT[batch.mask_BT].tolist()]
@@ -204,7 +204,7 @@ RATIOS = (
 
 @pytest.mark.parametrize("name", RATIOS)
 def test_gradients_agree_at_a_ratio_of_1(name: str) -> None:
-    """Of one aggregation and one A: what methods do to the ratio shows after the first gradient step only."""
+    """For equal aggregation and equal A: methods differ in the ratio only after the first gradient step."""
     fixed = name in ("gspo", "gmpo", "real")
     method = get(name) if fixed else get(name, aggregation="seq-mean-token-mean")
     columns = {"local": [0.25 * A for A in ADVANTAGE], "batch": [0.75 * A for A in ADVANTAGE]}

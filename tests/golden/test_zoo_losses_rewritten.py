@@ -1,7 +1,7 @@
-"""Losses of the method zoo against released code that is installed nowhere here, written again from its formulas.
+"""Losses of the method zoo against released code that is not installed here, written again from its formulas.
 
-Values and gradients on fixture F2, under drifts large enough that caps and limits act. `L` has what such code sees:
-rectangles of log-probabilities, a mask, one advantage a sequence.
+Values and gradients on fixture F2, under drifts large enough that caps and limits act. `L` has the inputs of such code:
+rectangles of log-probabilities, a mask, one advantage per sequence.
 """
 
 import math
@@ -77,7 +77,7 @@ def topr(x: L, token: bool, *, summed: bool = True) -> Tensor:
 
 
 def m2po(x: L, threshold: float) -> Tensor:
-    """AReaL, `_get_m2po_loss_mask`, as a loop: drop the largest square while the mean of the rest is not below."""
+    """AReaL, `_get_m2po_loss_mask`, as a loop: drop the largest square until the mean of the rest is small enough."""
     squares = {(i, j): float(x.d.detach()[i, j] ** 2) for i, j in x.mask.nonzero().tolist()}
     while len(squares) > 1 and sum(squares.values()) / len(squares) >= threshold:
         del squares[max(squares, key=lambda place: squares[place])]
@@ -174,7 +174,7 @@ def test_real_classifies_within_each_group(group: tuple[int, ...]) -> None:
 
 
 def test_every_cap_and_limit_acts_somewhere() -> None:
-    """Otherwise the comparisons above would show less than they seem to."""
+    """Otherwise the comparisons above would not test them."""
     flat = {
         name: [g == 0 for g in loss(get(name, **options), given((1.0, -1.0, 0.5, -0.5)))[1:]]
         for name, options, _ in LOSSES

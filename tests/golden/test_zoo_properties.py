@@ -1,4 +1,4 @@
-"""What the methods of the zoo reduce to, their weight curves, and the runs that they refuse."""
+"""Special cases of the methods of the zoo, their weight curves, and the runs that they refuse."""
 
 import math
 from typing import Any
@@ -153,11 +153,11 @@ def test_methods_that_learn_from_dead_groups_refuse_to_drop_them() -> None:
         with refused("contradiction", f"method={name}") as caught:
             load([f"method={name}", "method.dynamic_sampling=true", "train.overlong_cache=0"])
         assert caught.value.fix == "method.dynamic_sampling=false"
-    # NGRPO's filter keeps what it learns from.
+    # NGRPO's filter keeps the groups that it learns from.
     (spec,) = load(["method=ngrpo", "method.dynamic_sampling=true"])
     share_P = torch.tensor([0, 0.25, 1])
     assert spec.method.keeps(share_P).tolist() == [True, True, False]
     assert get("dapo").keeps(share_P).tolist() == [False, True, False]
-    # Without what lives on them there is nothing to refuse.
+    # Without the options that learn from dead groups, these runs are accepted.
     load(["method=unlikeliness", "method.mastered=zero", "method.dynamic_sampling=true"])
     load(["method=copo", "method.blend=none", "method.dynamic_sampling=true"])

@@ -1,4 +1,4 @@
-"""What the tests of the method zoo share: fixtures F1 and F2, worked numbers in, and rows of numbers out."""
+"""Shared by the tests of the method zoo: fixtures F1 and F2, and functions from worked numbers to rows of numbers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ LIMIT = 8
 def step(
     correct: Sequence[Sequence[float]] = F1, reward: Sequence[Sequence[float]] | None = None, **fields: Any
 ) -> Step:
-    """Groups of rollouts; reward is correctness where it is not given."""
+    """Groups of rollouts; by default the reward is correctness."""
     correct_PG = torch.tensor(correct)
     shape = correct_PG.shape
     return Step(
@@ -43,12 +43,12 @@ def f1(**fields: Any) -> Step:
 
 
 def signals(method: Method, of: Step | None = None, state: State | None = None) -> Signals:
-    """Of one step; F1 where none is given."""
+    """The signals of one step, by default F1."""
     return method.signals(of or f1(), state or {})[0]
 
 
 def advantages(method: Method, of: Step | None = None) -> list[list[float]]:
-    """advantage_PG of one step; F1 where none is given."""
+    """advantage_PG of one step, by default F1."""
     rows: list[list[float]] = signals(method, of).advantage.tolist()
     return rows
 
@@ -59,7 +59,7 @@ def f2(
     group: Sequence[int] = (0, 0, 0, 0),
     columns: Mapping[str, Sequence[float]] | None = None,
 ) -> TokenBatch:
-    """F2, a whole mini-batch of four sequences with nine tokens; its log-probabilities want a gradient."""
+    """F2, a whole mini-batch of four sequences with nine tokens; its log-probabilities require a gradient."""
     length_B, old_BT = torch.tensor(TOKENS), torch.tensor(OLD, dtype=torch.float64)
     given = {name: torch.tensor(column, dtype=torch.float64) for name, column in (columns or {}).items()}
     return TokenBatch(

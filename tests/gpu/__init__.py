@@ -1,6 +1,6 @@
-"""`make gpu-check`: what backend=verl and the local engine do on a machine with one GPU, in seven parts.
+"""`make gpu-check`: checks backend=verl and the local engine on a machine with one GPU, in seven parts.
 
-`parts/` has a module a part; each part computes in a process of its own (`process.py`), so that one that is killed
-loses nobody's figures. `conftest.py` collects them into a report (`report.py`). With `--rehearse` the same parts run at
-tiny sizes on CPU, which shows that they work and nothing else.
+`parts/` has one module per part; each part computes in a separate process (`process.py`), so that a killed part does
+not lose the figures of others. `conftest.py` collects them into a report (`report.py`). With `--rehearse` the same
+parts run at tiny sizes on CPU, which only shows that they work.
 """

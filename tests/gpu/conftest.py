@@ -1,4 +1,4 @@
-"""Runs the parts of the GPU check one after the other, and reports what they measured."""
+"""Runs the parts of the GPU check one after the other, and reports their figures."""
 
 import os
 import signal
@@ -22,12 +22,12 @@ REPORT = pytest.StashKey[Report]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Nothing but a rehearsal is asked for."""
+    """Adds the only option, a rehearsal."""
     parser.addoption("--rehearse", action="store_true", help="the GPU check at tiny sizes on CPU: no result")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """What became of each part, and where it is written down."""
+    """Prints the outcome of each part, and the file of the report."""
     if report := config.stash.get(REPORT, None):
         terminalreporter.section("rehearsal of the GPU check: no result" if report.rehearsal else "GPU check")
         for result in report.results:
@@ -54,7 +54,7 @@ class Check:
         return result
 
     def why_not(self, part: Part) -> str:
-        """Why the part cannot run here; empty if it can."""
+        """The reason why the part cannot run here; empty if it can."""
         if self.device == "cuda" and not machine.gpus():
             return "this machine has no NVIDIA GPU (nvidia-smi finds none, or CUDA_VISIBLE_DEVICES hides them)"
         if lacks := part.lacks:
@@ -62,7 +62,7 @@ class Check:
         return without_cuda() if self.device == "cuda" else ""
 
     def measure(self, part: Part, result: Result) -> None:
-        """Run the part's process to its end, and take in what it wrote down, whatever the end was."""
+        """Run the part's process to its end, and read its notes, however it ended."""
         folder = self.scrap / part.letter
         folder.mkdir()
         command = process.command(part.letter, self.device, folder)
@@ -87,13 +87,13 @@ class Check:
 
 
 def environment(device: str) -> dict[str, str]:
-    """Of a part's process. One thread, which `tests/conftest.py` asks for, is too few for the models of a GPU."""
+    """The environment of a part's process. The one thread of `tests/conftest.py` is too few for the models of a GPU."""
     inherited = {name: value for name, value in os.environ.items() if device == "cpu" or name != "OMP_NUM_THREADS"}
     return inherited | {"PYTHONPATH": str(ROOT)}
 
 
 def without_cuda() -> str:
-    """Why torch cannot compute on the GPU; empty if it can."""
+    """The reason why torch cannot compute on the GPU; empty if it can."""
     import torch
 
     if torch.cuda.is_available():
@@ -103,14 +103,14 @@ def without_cuda() -> str:
 
 
 def last_line(log: Path) -> str:
-    """The last line that says something: of a Python program that failed, its error."""
+    """The last line that is not empty: for a Python program that failed, its error."""
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     return lines[-1].strip() if lines else "it said nothing"
 
 
 @pytest.fixture(scope="session")
 def check(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Check:
-    """What all parts share."""
+    """The check that all parts share."""
     rehearsal = bool(request.config.getoption("--rehearse", default=False))
     report = request.config.stash[REPORT] = Report(home() / "reports", rehearsal=rehearsal)
     return Check("cpu" if rehearsal else "cuda", report, tmp_path_factory.mktemp("gpu-check"))

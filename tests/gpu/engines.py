@@ -1,6 +1,6 @@
-"""What the parts about verl's engine share: settings as users have them, a random model, a batch, one rank.
+"""Shared by the parts about verl's engine: settings as users have them, a random model, a batch, one rank.
 
-Only `one_rank` and what runs inside it imports verl: it has to find the environment variables of a run.
+Only `one_rank` and the code inside it import verl, which must find the environment variables of a run.
 """
 
 import gc
@@ -43,7 +43,7 @@ class Shape:
 
 
 def settings(device: str, scale: str, model: str, *more: str) -> RunSpec:
-    """A run of MCPO at that scale as users have it, but for what a rehearsal cannot have."""
+    """A run of MCPO at that scale as users have it, except for settings that a rehearsal cannot have."""
     own = [f"cluster.attention={attention(device)}"]
     if device == "cpu":
         own += [*REHEARSED, *(f"model.{size}" for size in SMALL)]
@@ -52,12 +52,12 @@ def settings(device: str, scale: str, model: str, *more: str) -> RunSpec:
 
 
 def as_on_gpus(device: str) -> tuple[str, ...]:
-    """Settings of verl with which a rehearsal computes as a run on a GPU does."""
+    """Settings of verl with which a rehearsal computes like a run on a GPU."""
     return () if device == "cuda" else AS_ON_GPUS
 
 
 def attention(device: str) -> str:
-    """What there is: flash-attn, or else the implementation that needs no package."""
+    """flash-attn if it is installed, else the implementation that needs no package."""
     flash = device == "cuda" and importlib.util.find_spec("flash_attn") is not None
     return "flash_attention_2" if flash else "sdpa"
 
@@ -65,7 +65,7 @@ def attention(device: str) -> str:
 def random_model(sizes: Model, device: str, folder: Path, *, logits_std: float | None = None) -> None:
     """Write a Qwen3 of these sizes with random weights, made from its configuration alone.
 
-    logits_std: standard deviation that the logits shall have, in place of what the initial weights give.
+    logits_std: standard deviation of the logits, in place of that of the initial weights.
     """
     tokenizer = tokenizers.build(Arithmetic().vocabulary)
     config = Qwen3Config(
@@ -112,19 +112,19 @@ def random_rollouts(shape: Shape, vocabulary: int) -> Rollouts:
 
 
 def accuracies(shape: Shape) -> Sequence[int]:
-    """right_P: how many rollouts of each prompt are right; a quarter of the prompts has none, a quarter has all."""
+    """right_P: number of correct rollouts of each prompt; a quarter of the prompts has none, a quarter has all."""
     cycle = (0, shape.G // 2, shape.G, 1)
     return [cycle[prompt % len(cycle)] for prompt in range(shape.P)]
 
 
 def packing(tokens: int) -> dict[str, Any]:
-    """How verl's engine makes micro-batches: as many sequences as have that many tokens."""
+    """Settings with which verl's engine fills each micro-batch up to that number of tokens."""
     return {"use_dynamic_bsz": True, "max_token_len_per_gpu": tokens}
 
 
 @contextmanager
 def one_rank(spec: RunSpec, folder: Path) -> Iterator[None]:
-    """Be the only rank of a run of `spec`."""
+    """Make this process the only rank of a run of `spec`."""
     rank = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "DIST_INIT_METHOD": f"file://{folder}/rendezvous"}
     os.environ |= overrides.environment(spec) | rank | LEAN
     if spec.cluster.plugin:
@@ -136,7 +136,7 @@ def one_rank(spec: RunSpec, folder: Path) -> Iterator[None]:
 
 
 def seconds(compute: Callable[[], object], device: str) -> float:
-    """How long it takes, the device's part included."""
+    """The seconds that the call takes, including those of the device."""
     if device == "cuda":
         torch.cuda.synchronize()
     start = time.perf_counter()
@@ -147,14 +147,14 @@ def seconds(compute: Callable[[], object], device: str) -> float:
 
 
 def released(device: str) -> None:
-    """Give back the memory of engines that are no longer used: their parts refer to each other."""
+    """Free the memory of engines that are no longer used, whose parts refer to each other."""
     gc.collect()
     if device == "cuda":
         torch.cuda.empty_cache()
 
 
 def allocated(device: str) -> float:
-    """GiB of the GPU's memory that tensors have now; a processor has none."""
+    """GiB of the GPU's memory that tensors use now; 0 on a CPU."""
     return torch.cuda.memory_allocated() / GIB if device == "cuda" else 0.0
 
 

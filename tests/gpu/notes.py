@@ -1,4 +1,4 @@
-"""What a part's process hands to pytest: a line a figure, so that nothing is lost if the process is killed."""
+"""Messages of a part's process to pytest: one line per figure, so that a kill of the process loses none."""
 
 import json
 from dataclasses import asdict
@@ -8,7 +8,7 @@ from tests.gpu.report import Figure, Result
 
 
 class Notes:
-    """Writes figures of a part down as soon as they are measured, and says them."""
+    """Writes and prints the figures of a part as soon as they are measured."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -38,7 +38,7 @@ class Notes:
 
 
 def read(file: Path, result: Result) -> None:
-    """Add what a part's process wrote to `result`; a last line that was cut short is left out."""
+    """Add the notes of a part's process to `result`; a last line that was cut short is left out."""
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []
     for row in (json.loads(line) for line in lines if line.endswith("\n")):
         if "figure" in row:

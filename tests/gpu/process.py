@@ -1,4 +1,4 @@
-"""One part in a process of its own: `python -P -m tests.gpu.process LETTER DEVICE FOLDER`.
+"""One part in a separate process: `python -P -m tests.gpu.process LETTER DEVICE FOLDER`.
 
 Its figures go to `FOLDER/notes.jsonl`, line by line. DEVICE: `cuda`, or `cpu` for a rehearsal.
 """
@@ -14,7 +14,7 @@ NOTES = "notes.jsonl"
 
 
 def command(letter: str, device: str, folder: Path) -> list[str]:
-    """What starts it."""
+    """The command that starts it."""
     return [sys.executable, "-P", "-m", __name__, letter, device, str(folder)]
 
 

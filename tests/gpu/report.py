@@ -1,4 +1,4 @@
-"""The report of `make gpu-check`: what each part measured, as JSON and as a page."""
+"""The report of `make gpu-check`: the figures of each part, as JSON and as a page."""
 
 import json
 import platform
@@ -22,7 +22,7 @@ State = Literal["measured", "failed", "skipped"]
 
 @dataclass(frozen=True)
 class Figure:
-    """One number that was measured, and the limits that it was held to; None where there is none."""
+    """One measured number and its limits; None without a limit."""
 
     name: str
     value: float
@@ -33,20 +33,20 @@ class Figure:
 
     @property
     def holds(self) -> bool:
-        """Whether it is a number inside its limits."""
+        """True if it is a number inside its limits."""
         above = self.at_least is None or self.value >= self.at_least
         return above and self.value <= (float("inf") if self.at_most is None else self.at_most)
 
     @property
     def limit(self) -> str:
-        """The limits in words; empty if there is none."""
+        """The limits in words; empty without any."""
         limits = {"at most": self.at_most, "at least": self.at_least}
         return ", ".join(f"{word} {_number(value)}" for word, value in limits.items() if value is not None)
 
 
 @dataclass
 class Result:
-    """What became of one part. left_out: the reason, by the name of each figure that could not be measured."""
+    """The outcome of one part. left_out: the reason, by the name of each figure that could not be measured."""
 
     letter: str
     title: str
@@ -57,7 +57,7 @@ class Result:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def judge(self) -> None:
-        """It has failed if a figure is outside its limits."""
+        """Mark the part as failed if a figure is outside its limits."""
         missed = [
             f"{one.name} is {_number(one.value)}, not {one.limit or 'a number'}"
             for one in self.figures
@@ -67,7 +67,7 @@ class Result:
             self.state, self.reason = "failed", "; ".join(missed)
 
     def lines(self) -> Iterator[str]:
-        """For the terminal: what became of it, then its figures."""
+        """Lines for the terminal: the outcome, then the figures."""
         yield f"{self.letter}  {self.title}: {self.state}{_seconds(self)}{f': {self.reason}' if self.reason else ''}"
         for one in self.figures:
             yield f"     {one.name}: {_number(one.value)} {one.unit}{f'  ({one.limit})' if one.limit else ''}".rstrip()
@@ -76,7 +76,7 @@ class Result:
 
 
 class Report:
-    """The results so far; written anew after each part.
+    """The results so far; written again after each part.
 
     folder: where `gpu-check.json` and `gpu-check.md` are written. A rehearsal writes `gpu-check-rehearsal.json` and
     `.md`, so that it never replaces figures of a GPU.
@@ -88,7 +88,7 @@ class Report:
         self.header = header(rehearsal=rehearsal)
 
     def add(self, result: Result) -> None:
-        """Take in a part's result; written once anything was measured, so that a machine without GPU erases nothing."""
+        """Add a part's result; written only if a figure was measured, so that a machine without GPU erases nothing."""
         self.results.append(result)
         if self.measured:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,12 +97,12 @@ class Report:
 
     @property
     def measured(self) -> bool:
-        """Whether any part was run."""
+        """True if any part was run."""
         return any(result.state != "skipped" for result in self.results)
 
     @property
     def page(self) -> Path:
-        """The same for people."""
+        """The report for people."""
         return self.path.with_suffix(".md")
 
     def to_json(self) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class Report:
 
 
 def header(*, rehearsal: bool) -> dict[str, Any]:
-    """Where and of what code it was measured."""
+    """The machine and the code of the measurement."""
     gpus, code = machine.gpus(), provenance.code_state()
     device = provenance.processor() if rehearsal else ", ".join(gpu.name for gpu in gpus) or "no GPU"
     versions = {package: version for package in PACKAGES if (version := checks.installed(package))}

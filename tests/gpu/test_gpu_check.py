@@ -1,4 +1,4 @@
-"""`make gpu-check`: each part runs to its end, and its figures are inside their limits."""
+"""`make gpu-check`: each part completes, and its figures are inside their limits."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The task: right answers by an independent evaluator, disjoint held-out tiers, streams that can be resumed."""
+"""The task: correct answers by an independent evaluator, disjoint held-out tiers, streams that can be resumed."""
 
 import operator as operators
 import re
@@ -20,7 +20,7 @@ def benchmark(regime: str, *overrides: str) -> tasks.ClosedTask:
 
 
 def by_hand(problem: Problem) -> str:
-    """The trace by Python's own arithmetic, written apart from the generator."""
+    """The trace by Python's own arithmetic, independent of the generator."""
     words = [word for word in problem.text.split() if word not in "_="]
     turn = "ABC".index(words.pop(0)) if words[0] in "ABC" else 0
     value, trace = int(words[0]), []

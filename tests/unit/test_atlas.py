@@ -1,4 +1,4 @@
-"""The atlas on the page of methods: its committed rows, its table, its figure, and what is said of a prediction."""
+"""The atlas on the page of methods: its committed rows, its table, its figure, and its statement on a prediction."""
 
 import math
 
@@ -33,7 +33,7 @@ def test_committed_rows_that_were_counted_are_what_the_code_gives() -> None:
         found = atlas.row(get(committed["arm"]), TRAIN, atlas.Condition(4, 4))
         assert found is not None
         for name in ("gain", "cosine_mean", "noise", "cosine"):
-            # Pass@4 of four rollouts has no advantage, and so no direction.
+            # Pass@4 of four rollouts has no advantage, hence no direction.
             expected = pytest.approx(committed[name], rel=1e-3, abs=1e-3, nan_ok=committed["arm"] == "passk")
             assert found[name] == expected, (committed["arm"], name)
 

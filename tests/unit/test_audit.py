@@ -1,4 +1,4 @@
-"""What an audit finds, and what it calls wrong."""
+"""The findings of an audit, and those that it calls serious."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Scores before training: which arms end below them, which runs collapsed, and what a difference is called then."""
+"""Scores before training: arms that end below them, runs that collapsed, and the words for differences then."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,7 +23,7 @@ TIERS = ("k2-3", "k7-8")
 
 @pytest.fixture
 def runs(mcpo_home: object) -> Runs:
-    """Three seeds of table1 on one model; each seed has a base policy of its own."""
+    """Three seeds of table1 on one model; each seed has its own base policy."""
     return Runs(fakes.table1())
 
 
@@ -46,7 +46,7 @@ def compared(
 def test_arms_are_measured_from_the_mean_of_what_they_evaluated_before_training(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DAPO's and MCPO's samples of one base policy differ: it counts as their mean, .40, .41 and .42 by seed."""
+    """DAPO's and MCPO's samples of one base policy differ: its score is their mean, .40, .41 and .42 by seed."""
     found = compared(
         runs,
         monkeypatch,
@@ -108,7 +108,7 @@ def test_a_run_that_ends_below_half_of_its_base_policy_collapsed_and_counts_like
 
 @pytest.mark.slow
 def test_the_printed_table_has_the_row_the_marks_and_the_counts(mcpo_home: object) -> None:
-    """Runs whose numbers fakes make up gain: the row is there, and no arm has a mark."""
+    """The made-up runs gain: the row is in the table, and no arm has a mark."""
     plan = from_suite("table2", ["scale=smoke", "model=toy-s"], "mcpo reproduce table2")
     write_runs(plan)
     built = build("table2", plan, mcpo_home)

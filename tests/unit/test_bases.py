@@ -1,4 +1,4 @@
-"""Base policies that come with mcpo: which these are, when they are taken, and that a warm-up here gives them."""
+"""Base policies that come with mcpo: their list, their use, and their equality with a warm-up here."""
 
 import os
 import resource
@@ -32,7 +32,7 @@ def base(spec: RunSpec) -> Path:
 
 @pytest.fixture
 def comes(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunSpec, Path]:
-    """A small run, and the folder of a base policy for it that comes with mcpo; the cache is empty."""
+    """A small run, and the folder of its shipped base policy; the cache is empty."""
     monkeypatch.setattr(folders, "SHIPPED", mcpo_home / "bases")
     (spec,) = load(SMALL)
     shipped = mcpo_home / "bases" / spec.base_id
@@ -43,7 +43,7 @@ def comes(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunSpec, Pa
 
 def test_the_ones_of_table_1_come_with_mcpo() -> None:
     specs = {cell.spec.base_id: cell.spec for cell in plan.from_suite("table1", [], "mcpo").cells}
-    # A changed task, model or warm-up setting changes the ids: then these are to be made anew.
+    # A changed task, model or warm-up setting changes the ids: then these must be made again.
     assert {folder.name for folder in SHIPPED.iterdir()} == set(specs)
     for base_id, spec in specs.items():
         assert folders.damage(SHIPPED / base_id) is None
@@ -112,7 +112,7 @@ def test_a_seed_of_the_base_policy_is_chosen_as_before() -> None:
 
 @pytest.mark.slow
 def test_a_run_at_scale_smoke_takes_seconds(mcpo_home: Path) -> None:
-    """Of the processor, as other programs may share it; a warm-up alone took more than a hundred."""
+    """CPU seconds, because other programs may share the CPU; a warm-up alone took more than a hundred."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "mcpo_cli.main", "train", "scale=smoke", "seed=9", "compute.tracking_uri=offline"]
     subprocess.run(command, env={**os.environ, "MCPO_HOME": str(mcpo_home)}, check=True, capture_output=True)

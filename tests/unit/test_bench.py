@@ -1,4 +1,4 @@
-"""`make bench` writes its numbers to the home that it was started with."""
+"""`make bench` writes its numbers to the home that it is started with."""
 
 import json
 import os

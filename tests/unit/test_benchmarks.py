@@ -1,4 +1,4 @@
-"""The benchmark measures what it says: the engine's own step on the named work, and a count made by hand."""
+"""The benchmark times the engine's own step on the stated work; its count of operations, by hand."""
 
 import dataclasses
 
@@ -33,12 +33,12 @@ def test_flop_count_equals_a_count_by_hand() -> None:
     sizes = dataclasses.replace(spec.model, hidden=8, layers=1, heads=1, head_dim=4, mlp=6)
     small = dataclasses.replace(spec, model=sizes)
     model, tokenizer = workload.fresh_model(small)
-    # One prompt of 5 tokens; two responses of 3 tokens begin alike, a third has one token, which predicts nothing.
+    # One prompt of 5 tokens; two responses of 3 tokens share a prefix, a third has one token, which predicts nothing.
     token_PGT, length_PG = torch.tensor([[[7, 8, 9], [7, 6, 9], [5, 0, 0]]]), torch.tensor([[3, 3, 1]])
     nothing_PGT = torch.zeros(1, 3, 3)
     both = Rollouts(torch.ones(1, 5, dtype=torch.int64), token_PGT, length_PG, length_PG > 0, nothing_PGT, nothing_PGT)
 
-    # Beginnings: 7, 7 8 and 7 6. With the prompt's 5 these are 8 rows, 1 + 3 of them with an output.
+    # Prefixes: 7, 7 8 and 7 6. With the prompt's 5 these are 8 rows, 1 + 3 of them with an output.
     weights = 4 * 8 * 4 + 3 * 8 * 6
     # Prompt tokens see 1 + .. + 5 tokens; 7 sees 6, the two after it see 7.
     pairs = 15 + 6 + 7 + 7

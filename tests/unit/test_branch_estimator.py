@@ -1,4 +1,4 @@
-"""The exact change of accuracy that the estimate of branch studies is checked against: by hand and simulated."""
+"""The exact change of accuracy, which checks the estimate of branch studies: by hand and simulated."""
 
 import re
 from pathlib import Path
@@ -16,11 +16,11 @@ BEFORE = {"a": 0.5, "b": 0.2, "c": 0.1, "d": 0.1, "e": 0.1}
 AFTER = {"a": 0.6, "b": 0.1, "c": 0.05, "d": 0.15, "e": 0.1}
 CORRECT = "abd"
 CHANGE = 0.05
-"""Of the probability of a, b and d together."""
+"""Change of the probability of a, b and d together."""
 
 
 def drawn(before: str, after: str) -> list[Response]:
-    """The distinct responses of both."""
+    """The distinct responses before and after the step."""
     return [
         Response(
             name in CORRECT,

@@ -1,4 +1,4 @@
-"""Files of branch studies, their trunks and arms, and the statistics of their table, on numbers worked by hand."""
+"""Files of branch studies, their trunks and arms, and the statistics of their table, by hand."""
 
 import json
 from functools import partial
@@ -103,7 +103,7 @@ def test_an_unknown_study_names_the_nearest() -> None:
 
 
 def rows() -> pd.DataFrame:
-    """Two trunks, two points each, three arms: what each loses and gains at a point is given."""
+    """Two trunks with two points each and three arms, with given losses and gains at each point."""
     given = {  # arm: (lost, gained) at four points
         "full": [(0.04, 0.08), (0.06, 0.12), (0.05, 0.09), (0.05, 0.11)],
         "half": [(0.02, 0.04), (0.02, 0.06), (0.01, 0.05), (0.03, 0.05)],
@@ -140,7 +140,7 @@ def test_outcomes_are_means_of_a_trunks_points() -> None:
 
 def test_the_raw_drop_is_shared_between_selection_and_the_step() -> None:
     selected_S, step_S = tables.selection(rows(), "full")
-    # Prompts were right in all rollouts; 10 points go before the step, 5.5 and 5 by the step.
+    # Prompts were correct in all rollouts; 10 points are lost before the step, 5.5 and 5 by the step.
     assert selected_S == pytest.approx([0.1, 0.1])
     assert step_S == pytest.approx([0.055, 0.05])
 
@@ -229,7 +229,7 @@ def test_its_interval_covers_the_truth_and_its_test_keeps_its_level() -> None:
 
 
 def test_hypotheses_are_judged_as_one_family() -> None:
-    """Four runs whose values are given: p is Student's, and Holm's method multiplies the smaller by two."""
+    """Four runs with given values: p is Student's, and Holm's method multiplies the smaller by two."""
     lost = {"full": [0.05, 0.06, 0.05, 0.06], "hinge": [0.03, 0.03, 0.02, 0.04]}
     gained = {"full": [0.08, 0.09, 0.10, 0.09], "hinge": [0.08, 0.09, 0.11, 0.08]}
     names = {"model": "m", "base_seed": 0, "step": 1, "batch": 8, "prompts": 2, "before": 0.9, "resampled": np.nan}

@@ -1,4 +1,4 @@
-"""Bundles of runs: whole, equal to the byte, and never a way for somebody else's file to do more than it should."""
+"""Bundles of runs are complete and equal to the byte, and a bundle by somebody else can do no harm."""
 
 import json
 import os
@@ -30,14 +30,14 @@ def sound(home: Path) -> dict[str, bytes]:
 
 
 def restore(home: Path, file: Path) -> tuple[list[str], list[str]]:
-    """Restore a bundle in a new home beside `home`."""
+    """Restore a bundle in a new home next to `home`."""
     other = home.with_name("other")
     other.mkdir(exist_ok=True)
     return bundle.restore(file, other)
 
 
 def complaint(home: Path, file: Path) -> str:
-    """The message of a bundle that is refused and leaves nothing."""
+    """The message for a bundle that is refused and leaves no file."""
     with pytest.raises(ConfigError) as caught:
         restore(home, file)
     assert [path.name for path in home.with_name("other").rglob("*")] == ["runs"]
@@ -102,7 +102,7 @@ def repeated(members: dict[str, bytes]) -> None:
 
 
 def steps(number: int) -> Change:
-    """Settings with so many steps."""
+    """Settings with this number of steps."""
 
     def change(members: dict[str, bytes]) -> None:
         for name in ("spec.json", "attempt_1/spec.json"):

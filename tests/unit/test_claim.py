@@ -1,4 +1,4 @@
-"""`mcpo claim`: what a line or a file says, what is refused, and what comes out."""
+"""`mcpo claim`: the reading of lines and files, refusals, and results."""
 
 import json
 from pathlib import Path
@@ -127,10 +127,10 @@ def test_verdicts_are_words_of_the_list(line: str, verdict: str) -> None:
 
 
 def test_what_would_decide_is_named() -> None:
-    assert one("50 vs 50, n=30")["without"] == ""  # undecided whatever is assumed
+    assert one("50 vs 50, n=30")["without"] == ""  # undecided under every assumption
     lacking = one("0.93 vs 0.90, n=1319, se 0.007 vs 0.0083")
     assert (lacking["verdict"], lacking["without"]) == ("undecided", "the standard deviation over training runs")
-    # Over 20 runs with a known deviation, what is left is how alike both find the problems.
+    # Over 20 runs with a known deviation, only the correlation over problems is unknown.
     problems = one("54.2 vs 51.7, n=600, 64 samples, 20 seeds, sd 0.5")
     assert problems["without"] == "the scores of both on each problem"
 
@@ -157,7 +157,7 @@ def test_numbers_that_can_be_are_not(line: str) -> None:
 
 
 def test_a_second_number_narrows_the_interval(tmp_path: Path) -> None:
-    """pass@8 far below that of equally hard problems says that most are always or never solved."""
+    """pass@8 far below that of equally hard problems shows that most are always or never solved."""
     errors = []
     for a in ("50.00", "{avg@8: 50.00, pass@8: 55.00}"):
         text = f"{{problems: 40, samples: 8, metric: avg@8, digits: 2, rows: [{{a: {a}, b: {a}}}]}}"

@@ -1,4 +1,4 @@
-"""Verdicts on claims: planted effects are found, none are invented, and what cannot be tested says so."""
+"""Verdicts on claims: planted effects are found, no others are, and claims that cannot be tested say so."""
 
 import dataclasses
 import math
@@ -171,7 +171,7 @@ def test_without_an_effect_verdicts_are_wrong_at_the_nominal_rate(seeds: int) ->
     rng, wrong, single = np.random.default_rng(seeds), [], []
     for _ in range(200):
         values = 0.02 * (rng.normal(size=(1, seeds)) + rng.normal(size=(20, seeds)))
-        # On the bound of what is comparable nothing is true or false, either.
+        # On the margin itself a verdict is neither correct nor incorrect.
         family = [outcome((GREATER, LESS)[i % 2], row) for i, row in enumerate(values[:18])]
         family += [outcome(WITHIN, row + 0.02) for row in values[18:]]
         found = verdicts.decided(family)
@@ -209,7 +209,7 @@ def test_what_the_seeds_can_find_depends_on_their_spread_and_not_on_the_effect()
 
 
 def test_an_interaction_is_a_difference_of_differences(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hinge lifts by .1 alone and by .25 beside the reweight, which alone lifts by .05: .15 more than a sum."""
+    """The hinge lifts by .1 alone and by .25 with the reweight, which alone lifts by .05: .15 more than a sum."""
     plan = from_suite("table2", ["scale=smoke", "model=toy-s", "seed=0,1,2,3,4,5", "eval.problems=50"], "")
     lifts = {"DAPO w/o filter": 0.0, "w/o ReWeight": 0.1, "w/o Hinge-KL": 0.05, "MCPO": 0.3}
     cells = tuple(cell for cell in plan.cells if cell.arm in lifts)
@@ -248,7 +248,7 @@ BY_HAND = list(STATISTICS)[: list(STATISTICS).index("zero-variance share")]
 
 
 def test_statistics_by_hand(mcpo_home: Path) -> None:
-    """A run of three steps with four prompts each: what is mastered at a step is rolled at once and one step later."""
+    """A run of three steps with four prompts each; mastered prompts are resampled at once and one step later."""
     plan = table1("seed=0", "train.rollouts=8", "eval.problems=1")
     cell = plan.cells[0]
     p = {1: [1, 1, 0, 0.5], 2: [1, 0.625, 0.75, 0], 3: [0.875, 1, 1, 0.25]}
@@ -275,13 +275,13 @@ def test_statistics_by_hand(mcpo_home: Path) -> None:
     rows.journal(cell.spec, written, shares)
     runs = Runs(Plan("table1", "", (cell,)))
     found = {name: dict(STATISTICS[name].measure(runs, cell)) for name in BY_HAND}
-    # Claims and the rows of their table share what was measured.
+    # Claims and the rows of their table share the measured numbers.
     assert STATISTICS["pass@1"].measure(runs, cell) is STATISTICS["pass@1"].measure(runs, cell)
     # Two cohorts are too few for five parts, or for swings before and after; only one of them has two prompts.
     assert not any(
         found.pop(name) for name in ("deepest next-step gap", "early minus later swings", "next-step swings")
     )
-    # No panel was rolled.
+    # No panel was sampled.
     assert found.pop("majority to mastered") == {}
     middle, hard = 1 - (6 / 8) ** 8, 1 - (7 / 8) ** 8
     assert found.pop("pass@1 by tier") == {"k2-3": 1, "k5-6": 2 / 8, "k7-8": 1 / 8}

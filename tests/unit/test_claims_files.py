@@ -73,7 +73,7 @@ def test_every_statistic_is_used_by_a_claim() -> None:
 
 
 def test_components_are_compared_with_a_baseline_that_samples_as_they_do() -> None:
-    """Only what the paper compares as a whole, MCPO with DAPO, has DAPO's filter on one side."""
+    """Only the paper's main comparison, MCPO with DAPO, has DAPO's filter on one side."""
     declared = claims.read(EXPERIMENTS / "claims.yaml")
     filtered = {one.id for one in declared if one.baseline == "DAPO"}
     assert filtered == {"pass@1", "pass@8", "more-mastered", "fewer-all-wrong", "entropy-moderate"}

@@ -1,4 +1,4 @@
-"""What holds of every task that draws its problems, and the right answers of each by a rule written apart from it."""
+"""Properties of every task that draws its problems, and the correct answers of each by an independent rule."""
 
 import asyncio
 import itertools
@@ -66,7 +66,7 @@ def test_demonstrations_are_right_and_everything_fits_what_the_task_says(name: s
 
 
 def graded_problems(one: RandomTask, shown: list[Problem]) -> list[Problem]:
-    """The problems of demonstrations as training has them, by a rule of each task's own words."""
+    """Problems of training, with correct answers by an independent rule for each task."""
     golds = {
         "arithmetic": lambda problem: problem.gold,
         "scratchpad": lambda problem: str(value(problem.text)),
@@ -77,7 +77,7 @@ def graded_problems(one: RandomTask, shown: list[Problem]) -> list[Problem]:
 
 
 def value(prompt: str) -> int:
-    """What a chain comes to, by Python's own arithmetic from left to right."""
+    """The value of a chain, by Python's own arithmetic from left to right."""
     words = [word for word in prompt.split() if word not in "_="]
     total = int(words[0])
     for operator, operand in zip(words[1::2], words[2::2], strict=True):

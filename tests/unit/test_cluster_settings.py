@@ -1,4 +1,4 @@
-"""Settings of `cluster` that share a model over GPUs or change results: what contradicts them, what they name."""
+"""Settings of `cluster` that share a model over GPUs or change results: contradictions, and run ids."""
 
 from pathlib import Path
 

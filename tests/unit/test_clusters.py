@@ -115,7 +115,7 @@ def test_the_mean_of_few_clusters_with_effects_of_their_own_covers_what_it_promi
 
 
 def test_treating_values_of_a_cluster_as_independent_covers_far_less() -> None:
-    """What the clusters are for: 6 clusters of 8 values, half of whose variance is shared."""
+    """The purpose of clusters: 6 clusters of 8 values, half of whose variance is shared."""
     rng, covered = np.random.default_rng(0), 0
     for _ in range(1000):
         value = (rng.normal(size=(6, 1)) + rng.normal(size=(6, 8))).ravel()

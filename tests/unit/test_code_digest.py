@@ -1,4 +1,4 @@
-"""The hash of a Python file: words about the code change nothing, and all else does."""
+"""The hash of a Python file changes with the code, but not with comments and docstrings."""
 
 from pathlib import Path
 

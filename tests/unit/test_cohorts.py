@@ -1,4 +1,4 @@
-"""What a step does to cohorts of mastered prompts: by hand, and without an effect of how many they are."""
+"""The effect of a step on cohorts of mastered prompts: by hand, and independent of the size of cohorts."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ Cohorts = list[np.ndarray]
 
 
 def test_swings_by_hand() -> None:
-    """Means .5 and .8 change by .09; the variances of the means, .02 / 2 and .06 / 3, are taken off."""
+    """Means .5 and .8 change by .09; the variances of the means, .02 / 2 and .06 / 3, are subtracted."""
     values = [np.array([0.4, 0.6]), np.array([1.0]), np.array([0.6, 0.7, 1.1])]
     assert curves.swings(values) == pytest.approx(0.09 - 0.02 / 2 - 0.07 / 3)
     assert math.isnan(curves.swings(values[:2]))
@@ -48,7 +48,7 @@ STATISTICS = (run_numbers.gap, run_numbers.deepest, run_numbers.swings)
 
 
 def rejected(few_R: Sequence[float], many_R: Sequence[float], seeds: int) -> float:
-    """Share of the comparisons of `seeds` runs each in which a t-test at level .05 sees a difference."""
+    """Share of the comparisons of `seeds` runs each in which a t-test at level .05 finds a difference."""
     difference = (np.array(few_R) - np.array(many_R)).reshape(-1, seeds)
     t = difference.mean(1) / difference.std(1, ddof=1) * math.sqrt(seeds)
     return float(np.mean(np.abs(t) > stats.special.stdtrit(seeds - 1, 0.975)))

@@ -1,4 +1,4 @@
-"""The control arm `train.reward=random`: fair coins, the same on both backends, seen by the method alone."""
+"""The control arm `train.reward=random`: fair coins, the same on both backends, given only to the method."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""The documentation links to Colab where the address of the repository is known, and nowhere else."""
+"""The documentation links to Colab only if the address of the repository is known."""
 
 import importlib.util
 import os

@@ -36,7 +36,7 @@ def set_scores(runs: Runs, monkeypatch: pytest.MonkeyPatch, arms: dict[str, list
 
 
 def test_equal_steps_and_equal_rollouts_by_hand(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DAPO samples twice as much a step: MCPO's end is as many rollouts as DAPO's middle, half way from .2 to .4."""
+    """DAPO samples twice as much per step: MCPO ends at the rollouts of DAPO's middle, half way from .2 to .4."""
     points = {"DAPO": [(0, 0.0, 0.1), (1, 200.0, 0.2), (3, 600.0, 0.4)], "MCPO": [(0, 0.0, 0.1), (3, 400.0, 0.25)]}
     set_scores(runs, monkeypatch, points)
     found = compare(runs, Choice())
@@ -66,7 +66,7 @@ def test_nothing_is_extrapolated_and_a_choice_moves_the_headline(runs: Runs, mon
 def test_a_figure_shows_every_evaluation_of_an_arm_and_what_is_interpolated(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """MCPO's evaluation after 300 rollouts is in its curve, though DAPO was evaluated at 200 and 600 alone."""
+    """MCPO's evaluation after 300 rollouts is in its curve, although DAPO was evaluated only at 200 and 600."""
     points = {"DAPO": [(0, 0.0, 0.1), (1, 200.0, 0.2), (3, 600.0, 0.4)], "MCPO": [(0, 0.0, 0.1), (3, 300.0, 0.25)]}
     points["MCPO"].append((4, 400.0, 0.3))
     set_scores(runs, monkeypatch, points)
@@ -176,11 +176,11 @@ def test_the_average_over_a_single_tier_is_not_counted_beside_the_tier(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", [3, 5, 8])
+@pytest.mark.parametrize("seeds", [3, 8])
 def test_runs_of_one_method_are_called_different_in_one_comparison_of_twenty(
     seeds: int, mcpo_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A/A: 200 comparisons of two arms whose scores come from one distribution, around what a seed gives to both."""
+    """A/A: 200 comparisons of two arms whose scores come from one distribution, around a common value per seed."""
     trials = 200
     numbers = ",".join(map(str, range(seeds)))
     plan = fakes.table1(f"seed={numbers}")

@@ -1,4 +1,4 @@
-"""Identity and presets: what names a run, and that everything shipped composes."""
+"""Identity and presets: the settings that name a run; everything shipped composes."""
 
 import dataclasses
 import functools
@@ -29,7 +29,7 @@ def base() -> RunSpec:
 
 
 def settings() -> Iterator[tuple[str, "dataclasses.Field[Any]"]]:
-    """Every setting below RunSpec with its path, the options of methods and tasks left out."""
+    """Every setting below RunSpec with its path, without the options of methods and tasks."""
     for field in dataclasses.fields(RunSpec):
         if field.name in GROUPS:
             for inner in dataclasses.fields(type(field.default)):
@@ -39,7 +39,7 @@ def settings() -> Iterator[tuple[str, "dataclasses.Field[Any]"]]:
 
 
 def other(hint: Any, value: Any) -> Any:
-    """Another value of the same type."""
+    """A different value of the same type."""
     if get_origin(hint) is Literal:
         return next((choice for choice in get_args(hint) if choice != value), f"not {value}")
     if isinstance(value, bool):
@@ -112,22 +112,22 @@ def test_run_id_survives_the_disk() -> None:
 
 
 def test_digest_is_stable() -> None:
-    """It names every record on every disk: only RUN_ID_VERSION may change it."""
+    """The digest names all records: only RUN_ID_VERSION may change it."""
     assert digest({"b": [1, 2.5], "a": {"x": None}}) == digest({"a": {"x": None}, "b": [1, 2.5]}) == "ab323e1cff9a"
 
 
 PAPER = ["dapo", "grpo", "mcpo"]
-"""Methods that are paired with every other preset; all of them with each would be half of all tests."""
+"""Methods that are paired with every other preset; all methods with each would be half of all tests."""
 BINARY = ("max_rl", "passk", "psr_nsr", "real", "rl_zvp", "topr")
 REQUIRED = {
     "method=mc_grpo": ["train.rollouts=17"],
     **{f"method={name}": ["train.overlong_cache=0"] for name in BINARY},
 }
-"""Settings without which a method is refused."""
+"""Settings that a method requires."""
 
 
 def required(overrides: Sequence[str]) -> list[str]:
-    """Settings without which these presets are refused: samplers that choose among problems need some that return."""
+    """Settings that these presets require: samplers that choose among problems need problems that return."""
     words = [word for preset in overrides for word in REQUIRED.get(preset, [])]
     chosen = dict(preset.split("=") for preset in overrides)
     if not samplers.registry()[chosen.pop("sampler", "uniform")].needs_repeats:
@@ -166,7 +166,7 @@ def test_every_pair_of_presets_composes(overrides: list[str]) -> None:
 )
 def test_every_suite_composes(name: str, scale: str) -> None:
     suite = read_yaml(plan.suites()[name])
-    # One seed, as composing takes a tenth of a second a run.
+    # One seed, because composing takes a tenth of a second per run.
     cells = plan.from_suite(name, [f"scale={scale}", "seed=0"], "mcpo").cells
     swept = {**suite["sweep"], **suite.get("sweep_at_scale", {}).get(scale, {}), "seed": [0]}
     names = {load.load([f"model={model}"])[0].model.name for model in swept["model"]}

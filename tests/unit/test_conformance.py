@@ -52,7 +52,7 @@ def test_methods_pass(method: Clipped) -> None:
 
 @dataclass(frozen=True)
 class Faulty(Clipped, Normalized):
-    """A sound method; each class below breaks one thing in it."""
+    """A correct method; each class below breaks one thing in it."""
 
     name: ClassVar[str] = "faulty"
 
@@ -86,7 +86,7 @@ class FirstRolloutCountsDouble(Faulty):
 
 
 class OtherGroupsCount(Faulty):
-    """Divides by the deviation of all rewards, and does not say so (`uneven_groups`)."""
+    """Divides by the deviation of all rewards, and does not declare it (`uneven_groups`)."""
 
     def divisor(self, reward_PG: Tensor, p_P1: Tensor) -> Tensor:
         return p_P1 * 0 + reward_PG.std() + 1
@@ -193,7 +193,7 @@ def test_patching_detach_leaves_torch_as_it_was() -> None:
 
 @pytest.mark.parametrize("method", VARIANTS, ids=repr)
 def test_whether_a_rollout_is_compared_with_its_own_group_alone(method: Clipped) -> None:
-    """No shipped method says wrongly that groups of different sizes fit it, nor that they do not."""
+    """Every shipped method declares correctly if groups of different sizes fit it."""
     assert method.uneven_groups is not bool(needs_even_groups(method)), needs_even_groups(method)
 
 

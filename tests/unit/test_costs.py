@@ -1,4 +1,4 @@
-"""What training has cost is counted, survives attempts, and gives scores at equal cost."""
+"""The cost of training is counted, survives attempts, and gives scores at equal cost."""
 
 import math
 from collections.abc import Sequence
@@ -90,7 +90,7 @@ def test_greedy_responses_are_counted_and_are_the_most_likely(here: Path, monkey
 
 
 def test_tokens_that_are_trained_on_belong_to_groups_that_bear_a_gradient(here: Path) -> None:
-    """Untrained, nearly all groups are all wrong. A mini-batch without any mixed group still passes over one group."""
+    """Untrained, nearly all groups are all incorrect. A mini-batch without a mixed group still trains on one group."""
     spec, journal = trained("method=grpo", "train.steps=1", "train.mini_batch=8")
     (row,) = journal.steps()
     mixed = [group for group in journal.groups() if 0 < group["p"] < 1] or journal.groups()[:1]

@@ -20,7 +20,7 @@ AGAIN = (
 
 
 def limited(design: Design) -> bool:
-    """Whether `mcpo compare` names a limit, as few problems differ, too, at an accuracy of .95 and more."""
+    """True if `mcpo compare` names a limit; few problems differ also at an accuracy of .95 and more."""
     problems = sum(design.problems)
     few = design.seeds * problems * design.samples <= FEW_SAMPLES or problems <= FEW_PROBLEMS
     decided_by_few = problems <= FEW_PROBLEMS or abs(design.level) >= 4

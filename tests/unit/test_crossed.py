@@ -68,7 +68,7 @@ def test_the_order_of_problems_and_seeds_does_not_matter(seed: int) -> None:
 
 
 def test_missing_cells_leave_problem_effects_out_of_the_seeds_part() -> None:
-    """Seeds that saw other problems differ in their means, but not in what they add to a problem."""
+    """Seeds with different problems differ in their means, but not in their effects."""
     problem_P = np.linspace(0, 1, 12)
     score_SP = np.repeat(problem_P[None], 4, axis=0)
     score_SP[0, :4] = score_SP[1, 8:] = math.nan

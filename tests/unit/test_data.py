@@ -1,4 +1,4 @@
-"""Data sets: what is read of a file, whatever its format, and what is said of one that cannot be used."""
+"""Data sets: the problems in files of every format, and the messages for files that cannot be used."""
 
 import gzip
 import json

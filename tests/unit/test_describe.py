@@ -1,4 +1,4 @@
-"""What `mcpo method list` and `show` say: every option has a meaning, every method a source, and curves are W(p)."""
+"""`mcpo method list` and `show`: every option has a meaning, every method a source, and curves are W(p)."""
 
 import json
 import math
@@ -34,7 +34,7 @@ def test_options_with_one_value_are_none_and_bounds_are_shown() -> None:
     assert found["clip_low"].default == 0.4
     assert found["clip_low"].allowed == ">= 0"
     assert found["degenerate"].allowed == "zero, shaped"
-    # Said where the field is declared, not by the method itself.
+    # The meaning is where the field is declared, not in the method itself.
     assert found["ddof"].meaning.startswith("Of the standard deviation")
 
 

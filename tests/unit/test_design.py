@@ -53,7 +53,7 @@ def test_more_points_are_the_same_points_and_others() -> None:
 
 
 def confounding(design: Design) -> dict[tuple[str, str], float]:
-    """eta^2 of each factor's place by each block: the share of its variance that lies between the block's values."""
+    """eta^2 of each factor's place by each block: the share of its variance between the block's values."""
     settings = design.settings()
     place_PF, found = design.positions(settings), {}
     for block, values in design.blocks.items():
@@ -65,7 +65,7 @@ def confounding(design: Design) -> dict[tuple[str, str], float]:
 
 
 def halves(design: Design) -> bool:
-    """Whether every value of every block has points in the low and in the high half of every factor."""
+    """True if every value of every block has points in the low and in the high half of every factor."""
     settings = design.settings()
     low_PF = design.positions(settings) < 0.5
     return all(
@@ -84,7 +84,7 @@ def test_blocks_of_shipped_designs_go_along_with_no_factor_unless_they_say_so(na
     design = DESIGNS[name]
     assert design is not None
     if name in ("map", "map-again"):
-        # Registered with values in turn: seeds 3 and 4 of `map` have nothing but low learning rates.
+        # Registered with values in turn: seeds 3 and 4 of `map` have only low learning rates.
         assert design.assignment == "cyclic"
         assert confounding(design)["seed", "train.lr"] > 0.9
         assert not halves(design)

@@ -18,7 +18,7 @@ DELTA = 0.01
 
 
 def tokens(d_BT: list[list[float]], mastered_B: list[bool], length_B: list[int]) -> TokenBatch:
-    """Sequences, of a prompt each, whose log-probabilities lie `d_BT` above the anchor's."""
+    """Sequences, one per prompt, whose log-probabilities are `d_BT` above the anchor's."""
     d = torch.tensor(d_BT, dtype=torch.float64)
     mask_BT = torch.arange(d.shape[1]) < torch.tensor(length_B)[:, None]
     mastered = torch.tensor(mastered_B)
@@ -95,7 +95,7 @@ def test_a_policy_that_is_the_anchor_has_all_tokens_in_the_middle() -> None:
 
 
 def test_a_method_without_a_hinge_has_one_loss_and_no_histogram() -> None:
-    """A ratio of e^0.5 of an advantage 1, cut at 1.28; d = -0.25 of an advantage of 0 bears nothing."""
+    """A ratio of e^0.5 with advantage 1, clipped at 1.28; d = -0.25 with advantage 0 has no gradient."""
     batch = tokens([[0.5], [-0.25]], [True, True], [1, 1])
     batch = batch.replace(advantage_BT=torch.tensor([[1.0], [0.0]]))
     method = get("dapo")

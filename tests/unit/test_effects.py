@@ -1,4 +1,4 @@
-"""Aggregates over tasks and the probability of improvement: by hand, by rliable, and what intervals cover."""
+"""Aggregates over tasks and the probability of improvement: by hand, by rliable, and coverage of intervals."""
 
 import math
 
@@ -18,7 +18,7 @@ AGGREGATES = {effects.mean: metrics.aggregate_mean, effects.interquartile_mean: 
 def test_by_hand() -> None:
     one, other = np.array([[0.1, 0.9], [0.3, 0.5]]), np.array([[0.6], [0.0]])
     assert effects.mean([one, other]).value == pytest.approx((0.2 + 0.7 + 0.3) / 3)
-    # Of 0, .1, .3, .5, .6, .9 the first and the last quarter go: one value each.
+    # Without the first and the last quarter of 0, .1, .3, .5, .6, .9: one value each.
     assert effects.interquartile_mean([one, other]).value == pytest.approx((0.1 + 0.3 + 0.5 + 0.6) / 4)
     # Task 1: .1 and .3 against .2 twice, half of the pairs. Task 2: .9 wins twice, .5 wins once and once draws.
     found = effects.probability_of_improvement([one], [np.array([[0.2, 0.5], [0.2, 0.4]])])
@@ -46,7 +46,7 @@ def test_the_interval_of_one_task_is_wilsons_with_the_variance_of_the_runs() -> 
 
 
 def test_runs_are_one_observation_each() -> None:
-    """Tasks that say the same of each run tell nothing new: the interval is that of one task."""
+    """Tasks with equal scores of each run add no information: the interval is that of one task."""
     score_SN = np.random.default_rng(0).uniform(0.3, 0.7, size=(5, 1))
     one, four = (effects.mean([np.repeat(score_SN, n, axis=1)]) for n in (1, 4))
     assert (four.low, four.high) == pytest.approx((one.low, one.high))
@@ -87,7 +87,7 @@ def scores(generator: np.random.Generator, seeds: int, shift: float = 0.0) -> np
 
 @pytest.mark.parametrize(("seeds", "middle"), [(3, 0.89), (5, 0.92), (10, 0.94)])
 def test_coverage_is_what_the_docstring_says(seeds: int, middle: float) -> None:
-    """95 % nominal. middle: what the interquartile mean keeps of it."""
+    """95 % nominal. middle: the coverage of the interquartile mean."""
     generator = np.random.default_rng(5)
     truth = float(scipy_stats.norm.cdf(0.9))
     shift = 0.9 * 0.035 * math.sqrt(2)

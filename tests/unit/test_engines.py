@@ -1,4 +1,4 @@
-"""What is said where an engine cannot be opened; engines at work are in tests/equivalence and tests/vllm."""
+"""Messages if an engine cannot be opened; tests/equivalence and tests/vllm test engines at work."""
 
 from importlib import metadata
 from pathlib import Path
@@ -14,7 +14,7 @@ GREEDY = Sampling(0.0, 1.0, 20, (0,))
 
 
 def install(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
-    """As if these packages, named with underscores, and no other were installed."""
+    """Pretend that only these packages, named with underscores, are installed."""
 
     def version(package: str) -> str:
         try:

@@ -1,4 +1,4 @@
-"""Estimates that are corrected by the steps of runs that have not ended: journals with times made by hand."""
+"""Estimates corrected by the steps of runs that have not ended: journals with given times."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def test_the_first_steps_of_a_running_run_correct_its_estimate_and_those_of_its_
     modelled = left(home, other)
     attempt = recorded(running, {1: 100.0, 2: 107.0, 3: 114.0})
     with owned(run_dir(running.run_id)):
-        # Seven seconds a step: 70 for the whole run, 49 for what is left of it.
+        # Seven seconds per step: 70 for the whole run, 49 for the rest of it.
         assert left(home, waiting) == pytest.approx(70)
         assert left(home, running, done=3) == pytest.approx(49)
         assert left(home, other) == pytest.approx(modelled)
@@ -87,7 +87,7 @@ def test_small_steps_say_nothing_of_how_long_a_warm_up_takes(home: Path) -> None
 def test_a_budget_counts_only_the_steps_that_are_left(home: Path) -> None:
     plan = plans.from_overrides([*WARM, "seed=0,1,2", "compute.parallel=1"])
     recorded(plan.cells[0].spec, {step: 10.0 * step for step in range(1, 9)})
-    # Ten seconds a step: 20 are left of the first run and 100 of each other; each worker takes its start-up.
+    # Ten seconds per step: 20 are left of the first run and 100 of each other run; each worker adds its start-up.
     needed = 120 + 2 * START_SECONDS + LOADING_SECONDS
     assert within(plan, needed + 0.1, home).cells == plan.cells[:2]
     assert within(plan, needed - 0.1, home).cells == plan.cells[:1]

@@ -48,9 +48,9 @@ def test_the_exact_gradient_is_that_of_the_listed_expectation(name: str) -> None
 
 
 def walked(logits_SV: np.ndarray[Any, Any], gold: int) -> np.ndarray[Any, Any]:
-    """The gradient of one prompt's accuracy by the policy gradient theorem: chance of a prefix times advantage.
+    """The gradient of one prompt's accuracy by the policy gradient theorem: probability of a prefix times advantage.
 
-    Prefixes are walked with the rules of the world as its docstring states them; no response is listed.
+    It recurses over prefixes by the rules in the world's docstring, without listing responses.
     """
     probability_SV = np.exp(logits_SV) / np.exp(logits_SV).sum(-1, keepdims=True)
     gradient_SV, end = np.zeros_like(logits_SV), SYMBOLS
@@ -199,7 +199,7 @@ def test_batches_one_by_one_agree_with_batches_at_once(monkeypatch: pytest.Monke
 
 
 def test_a_method_with_a_memory_sees_the_batches_in_their_order() -> None:
-    """SPO's baseline is the accuracy that it remembers, so its estimates get better than those of its first visit."""
+    """SPO's baseline is the remembered accuracy, so its estimates become better than at the first visit."""
     remembering = sampled(get("spo"), where(), 2, effort=2)
     assert remembering.batches == 2 * sampling.SINGLY - 1
     blank = Sample(where().exact_PSV.flatten())

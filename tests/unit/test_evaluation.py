@@ -1,4 +1,4 @@
-"""Evaluations without a model: what is derived from rows, what is kept on the disk, what a result may be called."""
+"""Evaluations without a model: numbers derived from rows, files on the disk, names of results."""
 
 import gzip
 import math
@@ -310,7 +310,7 @@ def test_samples_of_different_ways_of_asking_are_never_mixed() -> None:
         asked(MODEL, "arithmetic"),
     ]
     assert len({planned(MODEL, way).eval_id for way in ways}) == len(ways)
-    # Options that change no prompt, and what has only one way, change no id.
+    # Options that do not change prompts, or that have a single value, do not change the id.
     sorts = tasks.get("sums", sorts=("1+1",))
     assert planned(MODEL, asked(MODEL, "sums", task=sorts, longest=256)).eval_id == planned(MODEL, ways[0]).eval_id
     assert planned(MODEL, asked(MODEL, "arithmetic")).eval_id == planned(MODEL, []).eval_id == made().eval_id

@@ -1,4 +1,4 @@
-"""`examples/grpo_from_scratch.py` computes what the method `grpo` computes, and learns."""
+"""`examples/grpo_from_scratch.py` computes the same as the method `grpo`, and learns."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Which text of a response is its answer: the rules, one by one, and in linear time."""
+"""The text of a response that is its answer: the rules, one by one, and in linear time."""
 
 import csv
 import time
@@ -11,7 +11,7 @@ from tests import hostile
 
 with Path(__file__).with_name("marked.csv").open(encoding="utf-8", newline="") as file:
     _, *ANSWERS = csv.reader(file)
-"""A response and the answers that it marks, in order; none where nothing is marked."""
+"""A response and the answers that it marks, in order; possibly none."""
 
 
 @pytest.mark.parametrize("row", ANSWERS, ids=lambda row: row[0][:40])

@@ -1,4 +1,4 @@
-"""A failed run is an outcome of its arm: comparisons list it, leave its pair out, and say so."""
+"""A failed run is an outcome of its arm: comparisons list it, leave its pair out, and report that."""
 
 from pathlib import Path
 

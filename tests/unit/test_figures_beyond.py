@@ -1,4 +1,4 @@
-"""Figures beyond the paper's, from journals whose numbers can be worked out by hand."""
+"""Figures beyond the paper's, from journals with numbers that can be computed by hand."""
 
 import functools
 import math
@@ -29,13 +29,13 @@ from tests.rows import evaluation, group, reroll
 
 N = 8
 BASE = {"k2-3": [0, 2, 4, 6, 7, 8], "k5-6": [8, 8, 8, 0, 0, 0], "k7-8": [0, 0, 0, 0, 0, 0]}
-"""Of 8 samples, the right ones of each problem under the base policy."""
+"""Number of correct samples of 8 of each problem under the base policy."""
 TRAINED = {0: [4, 4, 4, 4, 4, 4], 1: [8, 8, 8, 8, 8, 8]}
-"""By seed, after training, in every tier."""
+"""The same by seed, after training, in every tier."""
 PANEL = {0: {"a": [4, 4, 4], "b": [4, 2, 4]}, 1: {"a": [4, 4, 1], "b": [0, 4, 4], "c": [1, 0, 2]}}
-"""By seed and prompt: the right ones of 4 rollouts at steps 1, 2, 3."""
+"""By seed and prompt: the correct ones of 4 rollouts at steps 1, 2, 3."""
 CONTROL = {0: [4, 4, 4, 3], 1: [4, 2]}
-"""By seed: of mastered prompts, rolled again under the same policy at step 1."""
+"""By seed: correct rollouts of mastered prompts, resampled under the same policy at step 1."""
 
 
 @functools.cache
@@ -48,7 +48,7 @@ def _one_seed(seed: int) -> Plan:
 
 
 def _write(spec: RunSpec, arm: str) -> None:
-    """DAPO records what a run on a cluster may record: no prompts rolled again, no gradients."""
+    """DAPO records like a run on a cluster: without resampled prompts and gradients."""
     attempt = Attempt(run_dir(spec.run_id), spec, 0)
     journal = attempt.journal
     for step, counts in ((0, BASE), (2, BASE), (3, dict.fromkeys(BASE, TRAINED[spec.seed % 2]))):
@@ -150,7 +150,7 @@ def test_trajectories_have_one_order_under_all_arms(runs: Runs) -> None:
     product = _product("trajectories", runs)
     assert product.data["seed"].unique().tolist() == [0]
     for _, rows in product.data.groupby("arm"):
-        # Both are all right at the first roll; b is the harder one on average.
+        # Both are all correct at the first sampling; b is the harder one on average.
         assert dict(zip(rows["prompt"], rows["row"], strict=True)) == {"b": 0, "a": 1}
         assert rows[rows["prompt"] == "b"]["p"].tolist() == [1, 0.5, 1]
 
@@ -174,7 +174,7 @@ def test_transitions_pool_the_pairs_of_all_seeds(runs: Runs) -> None:
     panel = product.figure.axes[0]
     assert panel.get_title() == "MCPO"
     shown = [text.get_text() for text in panel.texts]
-    # All wrong to minority or mastered, minority to all wrong or mastered, nothing from majority, mastered 4 of 6.
+    # All wrong to minority or mastered, minority to all wrong or mastered, none from majority, mastered 4 of 6.
     assert shown[:12] == [
         "0.00",
         "0.50",
@@ -216,7 +216,7 @@ def test_survival_of_one_seed_is_the_probes_own(runs: Runs) -> None:
 
 @pytest.mark.slow
 def test_the_band_of_survival_covers_where_seeds_differ() -> None:
-    """200 figures of 5 seeds x 20 prompts lost at a rate of their own: 95 % nominal; Greenwood's covers far less."""
+    """200 figures of 5 seeds with own loss rates x 20 prompts: 95 % nominal; Greenwood's covers far less."""
     rng, covered, greenwood = np.random.default_rng(0), [], []
     rates = stats.beta(2, 6)
     true = float(rates.expect(lambda rate: (1 - rate) ** 3))

@@ -1,4 +1,4 @@
-"""The check of the numbers that pages quote: it holds on this checkout, and notices a changed digit on either side."""
+"""The check of numbers on pages: it passes on this checkout, and finds a changed digit on either side."""
 
 import shutil
 from dataclasses import replace
@@ -44,7 +44,7 @@ def test_a_changed_digit_on_a_page_is_noticed(entries: Entries, computed: dict[s
             page = one.pages[0]
             lines = findings.check(entries, computed, {**flat, page: flat[page].replace(one.quote, changed)})
             assert any(f"{page}, {one.id}: the page has no text" in line for line in lines), (one.id, changed)
-            # The same change on the page and in the entry, as somebody would make who edits both.
+            # The same change on the page and in the entry, as by somebody who edits both.
             edited = replace(entries, findings=(replace(one, quote=changed),))
             lines = findings.check(edited, computed, {})
             assert any(f"{one.id}: the page says" in line for line in lines), (one.id, changed)
@@ -55,7 +55,7 @@ def files(entries: Entries) -> set[str]:
 
 
 def rows_of(tmp_path: Path) -> Path:
-    """A copy of the committed rows, in a checkout of its own."""
+    """A copy of the committed rows, in a separate checkout."""
     return Path(shutil.copytree(ROOT / "experiments" / "results", tmp_path / "experiments" / "results"))
 
 
@@ -67,7 +67,7 @@ def failed(entries: Entries, root: Path) -> set[str]:
 
 @pytest.mark.parametrize("name", sorted(files(findings.read())))
 def test_other_rows_give_other_numbers(name: str, entries: Entries, tmp_path: Path) -> None:
-    """Every text that uses a file is found once the results in it are mirrored."""
+    """Every text that uses a file fails if the results in it are mirrored."""
     path = rows_of(tmp_path) / name
     frame = pd.read_csv(path)
     numbers = {"mean", "low", "high", "value", "t_low", "t_high", "pass@1", "next-step gap", "seeds", "change"}
@@ -214,7 +214,7 @@ def test_a_query_that_cannot_be_answered_is_an_error(committed: Committed, query
 
 
 MEANS = [0.01 * (a**2 + b**2) / 2 for a, b in ((0, 2), (1, 3), (4, 6), (5, 7))]
-"""Of the four clusters of base policy and seed, two points each."""
+"""Means of the four clusters of base policy and seed, of two points each."""
 HALF = scipy_stats.t.ppf(0.975, 3) * np.std(MEANS, ddof=1) / 2
 RATES = {"from": 2e-4, "below": 4e-4}
 OF_A = {"block": "measured", "arm": "A"}
@@ -249,7 +249,7 @@ def test_an_arm_alone_has_an_effect_against_0(committed: Committed) -> None:
 
 
 def test_new_runs_are_predicted_by_the_first(tmp_path: Path) -> None:
-    """By hand: the mean of n new runs lies in m ± t s sqrt(1/N + 1/n), with Bonferroni's t for six hypotheses."""
+    """By hand: the mean of n new runs is in m ± t s sqrt(1/N + 1/n), with Bonferroni's t for six hypotheses."""
     results = ROOT / "experiments" / "results"
     rows = pd.read_csv(results / "smollm2.csv", keep_default_na=False, na_values=["nan"])
     held_out = rows[rows["cohort"] == "held_out"]

@@ -18,7 +18,7 @@ from tests.fakes import has_hinge, write_runs
 
 SAME = 0.98
 LOSS = {"drift": 0.005, "skills-drift": 0.08, "over-driven": 0.2}
-"""What a step takes from a mastered prompt in each regime; the hinge takes three quarters of that back."""
+"""Accuracy that a step takes from a mastered prompt in each regime; the hinge prevents three quarters of that."""
 SUITES = ("mastery", "forgetting")
 
 

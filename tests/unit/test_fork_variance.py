@@ -1,4 +1,4 @@
-"""What pairs save against independent runs: by hand, simulated, and the definition of the experiment."""
+"""The saving by pairs against independent runs: by hand, simulated, and the definition of the experiment."""
 
 import math
 import re

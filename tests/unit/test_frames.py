@@ -1,4 +1,4 @@
-"""Frames hold what the journals hold, with pinned types, and never leave a gap."""
+"""Frames hold the data of the journals, with fixed types and without gaps."""
 
 import importlib.metadata
 import json
@@ -120,7 +120,7 @@ def test_the_code_of_an_installed_package_is_known_by_its_files(
 
     def installed(lines: list[str]) -> str:
         listed = SimpleNamespace(read_text=lambda _: "\n".join([*lines, "../../bin/mcpo,sha256=9,9"]))
-        # Whatever is imported meanwhile may ask for packages of its own.
+        # Modules that are imported meanwhile may ask for their own packages.
         asked = {provenance.DISTRIBUTION: listed}
         monkeypatch.setattr(importlib.metadata, "distribution", lambda name: asked.get(name) or real(name))
         return provenance.code_name(provenance.code_state())

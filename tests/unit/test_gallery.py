@@ -1,4 +1,4 @@
-"""The gallery of methods is the one that its command writes today."""
+"""The gallery of methods equals the current output of its command."""
 
 import importlib.util
 import re
@@ -9,7 +9,7 @@ import pytest
 
 
 def loaded() -> Any:
-    """`.ci/gallery.py`, which is in no package."""
+    """`.ci/gallery.py`, which is not in a package."""
     spec = importlib.util.spec_from_file_location("gallery", Path(__file__).parents[2] / ".ci" / "gallery.py")
     assert spec
     assert spec.loader
@@ -21,15 +21,20 @@ def loaded() -> Any:
 gallery = loaded()
 
 
-def test_the_pages_and_the_curves_of_their_figures_are_current() -> None:
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    return dict(gallery.pages())
+
+
+def test_the_pages_and_the_curves_of_their_figures_are_current(pages: dict[str, str]) -> None:
     files = [*gallery.DOCS.glob("methods*.md"), *(gallery.DOCS / "methods").glob("*.md")]
     shown = {path.relative_to(gallery.DOCS).as_posix(): path.read_text() for path in files}
-    assert gallery.pages() == shown, "make docs"
+    assert pages == shown, "make docs"
 
 
-def test_a_page_of_a_method_has_one_heading() -> None:
-    """No line of a docstring becomes another."""
-    for name, page in gallery.pages().items():
+def test_a_page_of_a_method_has_one_heading(pages: dict[str, str]) -> None:
+    """A line of a docstring does not become a second one."""
+    for name, page in pages.items():
         if name.startswith("methods/"):
             assert re.findall(r"^#.*", page, re.MULTILINE) == [f"# {Path(name).stem}"]
 

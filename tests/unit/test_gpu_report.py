@@ -36,7 +36,7 @@ notes.left_out("Triton", "it needs a GPU")
 
 @pytest.fixture
 def check(tmp_path: Path) -> Check:
-    """Parts need nothing, and run wherever this runs."""
+    """A check whose parts have no requirements and run on every machine."""
     return Check("cpu", Report(tmp_path, rehearsal=True), tmp_path)
 
 
@@ -80,7 +80,7 @@ def test_packages_that_are_missing_are_reasons(tmp_path: Path, monkeypatch: pyte
     result = check.run(Part("A", "a part", "none", ("torch", "no_such_package")))
     assert (result.state, result.reason.split(" (")[0]) == ("skipped", "not installed: no_such_package")
     assert check.report.header["device"] == "H100"
-    # Nothing was measured, so what another machine measured stays.
+    # No figure was measured, so those of another machine stay.
     assert not check.report.path.exists()
 
 

@@ -1,4 +1,4 @@
-"""The graders' decisions, one by one, and what they make of published labels."""
+"""The graders' decisions, one by one, and their agreement with published labels."""
 
 import csv
 import json
@@ -44,7 +44,7 @@ def test_a_trace_is_right_where_the_words_are_those_of_the_gold(response: str, g
 
 @pytest.mark.parametrize("name", sorted(set(grading.registry()) - {"math_verify", "reasoning_gym"}))
 def test_string_graders_never_fail_or_hang(name: str) -> None:
-    """Those of lists of numbers get golds of theirs. A quadratic search of these takes minutes of CPU time."""
+    """Graders of lists of numbers get lists as golds. A quadratic search in these takes minutes of CPU time."""
     grader, gold = grading.loaded(name), {"countdown": "3 5 8 : 24"}.get(name)
     longest = ["=" * 10**6 + "7", "(" * 10**5 + "3 * 8" + ")" * 10**5, "answer is " * 10**5 + "7", "#" * 10**6]
     for of, response in [*hostile.items(len(hostile.ANSWERS), seed=0), *(("7", text) for text in longest)]:
@@ -85,7 +85,7 @@ def test_cases_of_math_verify() -> None:
 
 @pytest.mark.slow
 def test_answers_that_verifiers_refuse() -> None:
-    """HardVerify-Math of TinyV (arXiv 2505.14625): for each problem, an answer that rules refuse and a wrong one."""
+    """HardVerify-Math of TinyV (arXiv 2505.14625): per problem, an answer that rules refuse and an incorrect one."""
     verdicts = {
         row["id"]: (row["right"], math_verify.grade(row["gold"], rf"\boxed{{{row['answer']}}}", False).status)
         for row in rows("hardverify_math.jsonl")

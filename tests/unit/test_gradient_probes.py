@@ -1,4 +1,4 @@
-"""The probes that read gradients and mini-batches, on rows whose findings were worked out by hand."""
+"""The probes that read gradients and mini-batches, on rows with findings computed by hand."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ def finding(
     metrics: Sequence[Mapping[str, float]] = (),
     method: str = "dapo",
 ) -> Finding:
-    """What `probe` finds in a journal of these rows; `metrics` of steps 1, 2, ..."""
+    """The finding of `probe` in a journal of these rows; `metrics` of steps 1, 2, ..."""
     spec = RunSpec(methods.get(method), tasks.get("arithmetic"), train=Train(prompts=8, mini_batch=4, rollouts=G))
     asked, journal = probes.get(probe), write(spec, rows, metrics, folder)
     assert not asked.lacks(journal)
@@ -41,7 +41,7 @@ def gradient(step: int, p: float, norm: float, **products: float) -> dict[str, A
 def mini_batch(
     step: int, number: int, policy_loss: float, felt: int, hinge_loss: float, mastered: int = 4
 ) -> dict[str, Any]:
-    """Mastered prompts of 25 tokens each, 10 of them active a prompt that is felt."""
+    """Mastered prompts of 25 tokens each, 10 of them active in a prompt on which the hinge is active."""
     tokens, active = 25.0 * mastered, 10.0 * felt
     counts = [0.0] * 15
     counts[7], counts[11] = tokens - active, active
@@ -80,7 +80,7 @@ def test_the_hinge_by_hand(tmp_path: Path) -> None:
 
 
 def test_prompts_count_once_each_however_many_a_mini_batch_holds(tmp_path: Path) -> None:
-    """2 of 4 felt, 0 of 1, and nobody to feel anything: 2 of 5 prompts, but the penalty is a mean of three."""
+    """Active on 2 of 4, 0 of 1, and 0 of 0 prompts: 2 of 5 prompts, but the penalty is a mean of three."""
     alone, nobody = (mini_batch(step, 1, 1.0, 0, 0.0, mastered=mastered) for step, mastered in ((2, 1), (3, 0)))
     rows = [mini_batch(1, 1, 1.0, 2, 0.3), alone, nobody]
     spec = RunSpec(methods.get("mcpo"), tasks.get("arithmetic"))
@@ -159,7 +159,7 @@ def test_gradients_by_hand(tmp_path: Path) -> None:
 
 
 def test_signal_to_noise_counts_the_prompts_that_bear_a_gradient(tmp_path: Path) -> None:
-    """v = 3 and 1, U = 2, trace 2, signal 4 - 1; 3 of 4 kept prompts bear a gradient, so 3 of a mini-batch of 4."""
+    """v = 3 and 1, U = 2, trace 2, signal 4 - 1; 3 of 4 kept prompts have a gradient, so 3 of a mini-batch of 4."""
     rows = [gradient(1, p, v, with_update=2 * v, with_mastered=v) for p, v in ((0.5, 3.0), (0.75, 1.0))]
     rows.append(gradient(1, 1.0, 1.0, with_update=2.0, with_mastered=1.0))
     groups = [group(1, p) for p in (0.25, 0.5, 0.5, 1.0)] + [group(1, 0.0, kept=False)]

@@ -1,4 +1,4 @@
-"""Probes of group rows and of the steps' metrics, on small journals with numbers worked out by hand."""
+"""Probes of group rows and of the steps' metrics, on small journals with numbers computed by hand."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ def group(step: int, right: int, **more: float) -> rows.Row:
 def find(
     name: str, folder: Path, groups: Sequence[rows.Row] = (), metrics: Sequence[dict[str, float]] = ()
 ) -> probes.Finding:
-    """What the probe finds in a journal of these rows; metrics: one a step, from 1 on."""
+    """The probe's finding in a journal of these rows; metrics: one per step, from 1 on."""
     return probes.get(name).measure(SPEC, rows.journal(SPEC, {"groups": groups}, metrics, folder))
 
 
@@ -32,7 +32,7 @@ def numbers(table: Sequence[Mapping[str, Any]], *columns: str) -> list[tuple[Any
 
 
 def test_histogram(tmp_path: Path) -> None:
-    """Step 1: 0, 4, 8 of 8 right; step 2: 8 of 8 and 3 of 8, of which p = 3/8 lies in the middle third."""
+    """Step 1: 0, 4, 8 of 8 correct; step 2: 8 of 8 and 3 of 8; p = 3/8 is in the middle third."""
     found = find("histogram", tmp_path, [group(1, 0), group(1, 4), group(1, 8), group(2, 8), group(2, 3)])
     assert {name: found.values[name] for name in ("prompts", "accuracy", "at_0", "at_1", "middle")} == pytest.approx(
         {"prompts": 5, "accuracy": 23 / 40, "at_0": 0.2, "at_1": 0.4, "middle": 0.4}

@@ -1,4 +1,4 @@
-"""What reaches the verifiers of reasoning-gym that evaluate: no response runs as a program, right ones stay right."""
+"""The texts that evaluating verifiers of reasoning-gym see: none runs as a program; correct answers stay correct."""
 
 import builtins
 import inspect
@@ -30,11 +30,11 @@ EVALUATORS = frozenset(
     {"eval", "exec", "compile", "literal_eval", "parse_expr", "parse_latex", "sympify", "S", "lambdify", "Poly"}
     | {"__import__", "import_module", "unsafe_load", "system", "Popen", "check_output", "run_module"}
 )
-"""Names of functions that run a text as a program, or hand it to one that does."""
+"""Names of functions that run a text as a program, or pass it to one that does."""
 
 
 def names(code: CodeType) -> set[str]:
-    """Every global, attribute and method that a piece of code names, in its inner functions too."""
+    """Every global, attribute and method that a piece of code names, also in its inner functions."""
     inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     return set(code.co_names).union(*map(names, inner))
 
@@ -66,7 +66,7 @@ def test_every_set_whose_verifier_evaluates_has_a_guard() -> None:
     assert {"eval", "exec", "compile", "__import__"} <= set(dir(builtins)) & EVALUATORS
 
 
-# right answers
+# correct answers
 
 SPELLED: dict[str, list[tuple[str, str]]] = {
     "countdown": [(" ", ""), ("*", " * "), ("(", "( ")],
@@ -75,7 +75,7 @@ SPELLED: dict[str, list[tuple[str, str]]] = {
     "intermediate_integration": [("+ C", "+ pi/2"), ("exp(x)", "E**x"), ("log(", "ln("), (" ", "\n ")],
     "polynomial_multiplication": [(" ", ""), ("**2", "**(1 + 1)"), ("*", "*1*")],
 }
-"""What is replaced in a set's own answers; an answer in which it does not occur is the answer itself."""
+"""Replacements in a set's own answers; other answers stay as they are."""
 
 
 def drawn(name: str, count: int = 50) -> list[dict[str, Any]]:
@@ -90,7 +90,7 @@ SLOW = {"intermediate_integration", "simple_integration", "puzzle24"}
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in guard.GUARDS]
 )
 def test_right_answers_reach_the_verifier(name: str) -> None:
-    """As many are right as the verifier alone takes, and all of the set's own answers."""
+    """The guard keeps all answers that the verifier alone accepts, and all of the set's own answers."""
     verifier = reasoning_gym.create_dataset(name, seed=0, size=1)
     for entry in drawn(name):
         gold = json.dumps({"set": name, "config": {}, "entry": entry})
@@ -153,7 +153,7 @@ REPLACING = (
     "__import__('gc').get_objects and [setattr(type(o), 'score_answer', lambda *a: 1.0) for o in "
     "__import__('gc').get_objects() if hasattr(type(o), 'score_answer')]"
 )
-"""Makes every later answer right, where it runs and a process judges more than one answer."""
+"""Makes every later answer correct if it runs in a process that grades more than one answer."""
 
 
 def problem(name: str) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def problem(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", guard.GUARDS)
 def test_no_response_runs_as_a_program(name: str, tmp_path: Path) -> None:
-    """In one process, so that what an attack leaves behind would show in the verdicts after it."""
+    """In one process, so that the effects of an attack would show in the verdicts after it."""
     entry, file = problem(name), tmp_path / "ran"
     gold = json.dumps({"set": name, "config": {}, "entry": entry})
     for extracted in (True, False):
@@ -210,7 +210,7 @@ def test_no_problem_runs_as_a_program(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["simple_integration", "countdown", "intermediate_integration", "n_queens"])
 def test_random_texts_of_allowed_words_hold_no_attribute_text_or_keyword(name: str) -> None:
-    """What a guard lets through is tokens of Python that neither name an attribute nor quote, index or assign."""
+    """The guard passes only tokens of Python that neither name an attribute nor quote, index or assign."""
     alphabet = [*"0123456789+-*/(),. \t\nxXCeEQ_'\"[]{}\\:;=!@#\u00aa\uff3f", "sin", "exp", "log", "lambda", "if", "is"]
     draw, passed = random.Random(0), 0
     for _ in range(20_000):
@@ -230,7 +230,7 @@ def test_random_texts_of_allowed_words_hold_no_attribute_text_or_keyword(name: s
     assert passed > 100
 
 
-# processes apart
+# separate processes
 
 
 GRADER = """
@@ -260,7 +260,7 @@ def grade(gold, response, extracted):
         return Verdict("wrong", " ".join(os.environ))
     return Verdict("correct" if gold in RIGHT or response == "right" else "wrong", response)
 """
-"""Its answers do to the process what a verifier that evaluates would let them do."""
+"""A grader whose answers can act on the process like those of an evaluating verifier."""
 
 
 @pytest.fixture
@@ -276,7 +276,7 @@ def test_an_answer_cannot_touch_the_next_one(pliable: str) -> None:
         here = [verdict.status for verdict in pool.grade([("here", "cheat"), ("here", "x")])]
     assert said[:6] == ["correct", "wrong", "infra_error", "correct", "timeout", "wrong"]
     assert said[-1] == "wrong"
-    assert here == ["correct", "correct"]  # what a fork prevents
+    assert here == ["correct", "correct"]  # effects that a fork prevents
 
 
 def test_workers_get_no_secrets(pliable: str, monkeypatch: pytest.MonkeyPatch) -> None:

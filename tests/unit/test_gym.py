@@ -1,4 +1,4 @@
-"""Sets of reasoning-gym: what is drawn, what is held out, and what their verifiers call right."""
+"""Sets of reasoning-gym: drawn and held-out problems, and the answers that their verifiers accept."""
 
 import json
 import math
@@ -168,7 +168,7 @@ UNUSABLE = {"composite", "coin_flip", "game_of_life_halting", "arc_agi", "rearc"
 
 @pytest.mark.slow
 def test_no_verifier_takes_nan_or_an_empty_answer() -> None:
-    """Verifiers that ask whether a difference is too large take NaN; none of their code is mcpo's."""
+    """Verifiers that test if a difference is too large would accept NaN; their code is not mcpo's."""
     texts = ["nan", "nanj", "NaN + NaNi", "inf", "[]", "{}", "null", "", '""']
     texts += [json.dumps([bad] * count) for bad in (math.nan, "nan", math.inf) for count in range(1, 11)]
     for name in sorted(set(DATASETS) - SLOW_TO_DRAW - UNUSABLE):
@@ -255,7 +255,7 @@ def test_verl_gets_each_problem_with_the_grader_of_its_own_set(tmp_path: Path) -
     assert {row["extra_info"]["grader"] for row in trained} == {"reasoning_gym"}
     assert not {row["extra_info"]["problem"] for row in trained} & {row["extra_info"]["problem"] for row in held_out}
     assert trained[0]["prompt"][0]["content"].endswith("put your final answer within \\boxed{}.")
-    # Problems that are rolled again are called by why they are.
+    # Resampled problems are named by their reason.
     assert run.task.grader_of("mastered") == "reasoning_gym"
 
 

@@ -1,4 +1,4 @@
-"""Where results go: MCPO_HOME, or a folder that is named once, or a home of before."""
+"""The folder of results: MCPO_HOME, or a default folder that is named once, or an earlier home."""
 
 from pathlib import Path
 

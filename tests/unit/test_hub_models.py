@@ -1,4 +1,4 @@
-"""Models of the hub, against a hub of the test's own: what is fetched, what is recorded, what goes wrong."""
+"""Models of the hub, on a simulated hub: fetched files, records, errors."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ for model, revision in json.loads(sys.argv[1]):
 
 
 class Hub(Answers):
-    """One model, a/toy, with `files`; `fetched` are those that were asked for."""
+    """A hub with one model, a/toy, with `files`; `fetched` has the requested ones."""
 
     files: ClassVar[dict[str, bytes]] = {}
     fetched: ClassVar[set[str]] = set()
@@ -72,7 +72,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def resolve(endpoint: str, cache: Path, *models: tuple[str, str | None], **env: str) -> list[dict[str, str]]:
-    """What `resolve` says of each model, in a process that knows only this hub."""
+    """The result of `resolve` for each model, in a process that knows only this hub."""
     env = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(cache), "HF_HUB_DISABLE_PROGRESS_BARS": "1", **env}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, json.dumps(models)], env=env, capture_output=True, text=True, check=True
@@ -101,7 +101,7 @@ def test_a_model_of_the_hub(hub: str, tmp_path: Path) -> None:
     assert gone["message"] == "a/gone: the Hugging Face Hub has no such model, or you have no access to it"
     assert "a/broken: not in the cache, and not available from http://127.0.0.1" in broken["message"]
 
-    # What was fetched once needs no network.
+    # Fetched files need no network.
     wanted = [("a/toy", None), ("a/other", None)]
     cached, other = resolve("http://127.0.0.1:9", tmp_path / "cache", *wanted, HF_HUB_OFFLINE="1")
     assert cached == main

@@ -1,4 +1,4 @@
-"""What import-linter (the contracts in pyproject.toml, `make check`) cannot say of imports, and how long files are."""
+"""Rules on imports beyond import-linter's (the contracts in pyproject.toml, `make check`), and lengths of files."""
 
 import os
 import shutil
@@ -58,7 +58,7 @@ VERL = "train backend=verl scale=paper method=mcpo model=qwen3-8b --dry-run"
     ],
 )
 def test_what_loads_nothing_heavy(code: str, heavy: set[str], tmp_path: Path) -> None:
-    """In a process of its own; verbs that only look write nothing, either."""
+    """In a separate process; verbs that only read also write no files."""
     if code.startswith("mcpo "):
         end = "except SystemExit as end: assert not end.code, end.code"
         code = f"import sys, mcpo_cli.main as m\nsys.argv = {code.split()}\ntry: m.main()\n{end}"

@@ -1,4 +1,4 @@
-"""What people are told to install: the same steps everywhere, locks that have what is asked for, hashes of all pins."""
+"""Instructions to install: the same steps everywhere, locks with all requirements, hashes of all pins."""
 
 import re
 import shlex
@@ -53,7 +53,7 @@ def test_make_the_page_the_image_and_doctor_install_the_same() -> None:
 
 @pytest.mark.parametrize("name", ["constraints.txt", "constraints-verl.txt", LOCK.name, KERNELS.name])
 def test_every_pin_has_hashes_but_torch(name: str) -> None:
-    """Each index has torch builds of its own."""
+    """Each index has its own builds of torch."""
     own = name in (LOCK.name, KERNELS.name)
     hashes, pinned = ROOT / ("" if own else ".ci/hashes") / name, locked(ROOT / name)
     expected = pinned if own else {package: version for package, version in pinned.items() if package != "torch"}

@@ -1,4 +1,4 @@
-"""Knapsack allocation of rollouts: worked numbers, and the allocation against every other one."""
+"""Knapsack allocation of rollouts: numbers by hand, and optimality against dynamic programming."""
 
 import math
 
@@ -12,7 +12,7 @@ from tests.unit.test_samplers import ask
 
 
 def value(p: float, rollouts: int) -> float:
-    """Of the paper: P(both outcomes) times InfoGain."""
+    """The paper's value: P(both outcomes) times InfoGain."""
     return (1 - p**rollouts - (1 - p) ** rollouts) * p * (1 - p) ** 2
 
 
@@ -64,9 +64,9 @@ def test_no_allocation_has_a_larger_value(rates: list[float], least: int, room: 
         ([0.0, 0.5, 1.0, 0.9], [2, 10, 2, 18]),
         # Both need 3 of the 18 that are left; 12 go to the unsolved ones.
         ([0.0, 0.5, 0.5, 0.0], [11, 5, 5, 11]),
-        # The same without an unsolved one: all stays where something can be learned.
+        # The same without an unsolved one: all rollouts go to prompts that can be learned from.
         ([1.0, 0.5, 0.5, 1.0], [2, 14, 14, 2]),
-        # Nothing can be learned from solved ones.
+        # Solved ones have nothing to learn from.
         ([0.0, 0.0, 1.0], [11, 11, 2]),
         ([1.0, 1.0, 1.0], [8, 8, 8]),
         # A new one has the mean.
@@ -90,7 +90,7 @@ def test_the_budget_is_met_within_the_bounds(sixths: list[int | None], rollouts:
     counts = knapsack.allotted(rates, rollouts)
     assert sum(counts) == rollouts * len(rates)
     assert all(2 <= count <= knapsack.most for count in counts)
-    # Equals of a batch differ by one at most, and the first has more.
+    # Equal prompts of a batch differ by at most one rollout, and the first has more.
     for p in set(rates):
         own = [count for rate, count in zip(rates, counts, strict=True) if rate == p]
         assert own == sorted(own, reverse=True)
@@ -106,7 +106,7 @@ def test_evidence_is_of_the_latest_rollouts() -> None:
     third = second.then(0, 6, most=16)
     assert third == Evidence(7 * 10 / 12, 16)
     assert third.then(5, 20, most=16) == Evidence(5, 20)
-    # What was always solved, or never, stays so.
+    # A prompt that was always solved, or never, stays so.
     assert Evidence(16, 16).then(2, 2, most=16).p == 1
     assert Evidence(0, 16).then(0, 3, most=16).p == 0
 

@@ -1,4 +1,4 @@
-"""How existing models read problems and end responses on the local engine: prompts, stop strings, verdicts."""
+"""Existing models on the local engine: prompts, ends of responses by stop strings, verdicts."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def tokenizer() -> PreTrainedTokenizerBase:
 
 
 def ended(stops: Stops, tokenizer: PreTrainedTokenizerBase, text: str) -> list[bool]:
-    """After which tokens of `text` a response ends."""
+    """The tokens of `text` after which a response ends."""
     ids = torch.tensor(tokenizer(text)["input_ids"])
     return [bool(stops.reached(ids[None, : end + 1])) for end in range(len(ids))]
 

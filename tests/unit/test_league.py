@@ -1,4 +1,4 @@
-"""The league of methods and the claims of their papers, on journals with numbers worked out by hand."""
+"""The league of methods and the claims of their papers, on journals with numbers computed by hand."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,7 +36,7 @@ def plan_of(suite: str) -> Plan:
 
 
 def write(plan: Plan, right: Mapping[str, Sequence[int]], metrics: Mapping[str, Mapping[str, Sequence[float]]]) -> Runs:
-    """Runs with one problem of 1000 samples a tier; right: by arm, right samples at steps 0, 2 and 4, plus the seed."""
+    """Runs with one problem of 1000 samples per tier; right: correct samples by arm at steps 0, 2, 4, plus the seed."""
     for cell in plan.cells:
         spec, own = cell.spec, metrics.get(cell.arm, {})
         attempt = Attempt(run_dir(spec.run_id), spec, start_step=0)
@@ -113,7 +113,7 @@ def test_statistics_of_steps(zero_variance: Runs) -> None:
 
 
 def test_scores_at_equal_rollouts(zero_variance: Runs) -> None:
-    """GRPO ends after 16 prompts; DAPO has sampled 16 after two steps, when it stands at its second evaluation."""
+    """GRPO ends after 16 prompts; DAPO has sampled 16 after two steps, at its second evaluation."""
     tiers = len(zero_variance.cells[0].spec.task.tier_sizes(1))
     offset = 0.005 * (tiers - 1)
     assert measured("pass@1 at equal rollouts", zero_variance, "GRPO") == pytest.approx(0.3 + offset)
@@ -133,7 +133,7 @@ def test_the_league_compares_with_the_first_arm(zero_variance: Runs) -> None:
     assert rows["RL-ZVP"]["norm"] == 1
     assert not {"better", "rollouts", "steps"} & rows["GRPO"].keys()
     assert all(row["cut"] == 0 for row in rows.values())
-    # DAPO has sampled as much as GRPO does at its end when it is at .300, after .100 before training.
+    # DAPO is at .300 when it has sampled as much as GRPO does in all, and at .100 before training.
     assert rows["DAPO"]["since"] == rows["GRPO"]["since"] == pytest.approx(0.2)
     assert {row["mark"] for row in rows.values()} == {""}
     assert rows["GRPO"]["before"] == pytest.approx(
@@ -150,7 +150,7 @@ def test_controls_warn_where_coins_gain_and_twins_differ(mcpo_home: Path, monkey
     assert warning.startswith("WARNING: RLOO and Dr. GRPO differ by +0.100")
     rows = rows_of("methods-weights", found)
     assert (rows["RLOO"]["norm"], rows["RLOO"]["cut"]) == (4, 0.5)
-    # The same, if base policies tell the runs apart and not their seeds.
+    # The same if runs differ by base policies rather than seeds.
     about = frames._run_columns
     monkeypatch.setattr(frames, "_run_columns", lambda cell: about(cell) | {"seed": 0})
     assert list(league._twins("methods-weights", compare(Runs(plan), league.CHOICE))) == [warning]

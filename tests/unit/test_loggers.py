@@ -1,4 +1,4 @@
-"""What the trackers of `cluster.loggers` get of a run of the local engine; modules here play wandb and trackio."""
+"""The data that trackers of `cluster.loggers` get from a local run; simulated modules replace wandb and trackio."""
 
 import json
 import sys
@@ -28,7 +28,7 @@ def spec_of(*trackers: str) -> RunSpec:
 
 
 def write(attempt: Attempt, steps: range) -> None:
-    """An evaluation of two problems, 1 of 2 and 2 of 2 correct, after the first step and after each even one."""
+    """Write steps, and after the first and each even one an evaluation: 1 of 2 and 2 of 2 samples correct."""
     for step in steps:
         if step > steps[0]:
             attempt.journal.step({"step": step, "time": 0.0, "metrics": {"train/accuracy": step / 10}})
@@ -50,7 +50,7 @@ def notes(attempt: Attempt) -> list[str]:
 
 
 class Played:
-    """wandb, or trackio, as it is called."""
+    """wandb, or trackio, with the interface that is used."""
 
     def __init__(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.opened: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""LoRA's settings (`model.lora_rank`): what refuses them, what verl is told, what a run costs with them."""
+"""LoRA's settings (`model.lora_rank`): refusals, settings for verl, and the cost of runs."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_what_verl_is_told() -> None:
     assert rows[f"{MODEL}.lora_rank"] == 16
     assert rows[f"{MODEL}.lora_alpha"] == 32
     assert rows[f"{MODEL}.target_modules"] == "all-linear"
-    # vLLM reads the model itself and gets the matrices, which stay apart.
+    # vLLM reads the model itself and gets the matrices, which stay separate.
     assert rows["actor_rollout_ref.rollout.load_format"] == "auto"
     assert rows[f"{MODEL}.lora.merge"] is False
 
@@ -59,7 +59,7 @@ def test_memory_and_disk_hold_gradients_and_moments_of_the_matrices_alone() -> N
     )
     saved = space.gpu_bytes(full)["trains"] - space.gpu_bytes(spec)["trains"]
     assert saved == (12 * weights - 16 * matrices) / 8
-    # The rollout engine has the matrices beside the weights.
+    # The rollout engine has the matrices in addition to the weights.
     more = space.gpu_bytes(spec)["samples"] - space.gpu_bytes(full)["samples"]
     assert more == pytest.approx(2 * matrices / spec.cluster.tensor_parallel / spec.cluster.gpu_memory)
     # Five forward passes of training become four: most weights need no gradient.

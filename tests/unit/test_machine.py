@@ -1,4 +1,4 @@
-"""What this machine has, and what its garbage collector searches."""
+"""The GPUs and cores of this machine, and the objects that the garbage collector searches."""
 
 import gc
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""The mastery probe on a policy whose accuracy on every prompt is known: nothing is trained, everything has a closed
-form. A prompt with accuracy p is picked with probability p^G, so re-rolls of what was picked score E[p^(G+1)] / E[p^G].
+"""The mastery probe on a policy with known accuracy on every prompt: without training, and with closed forms.
+A prompt with accuracy p is picked with probability p^G, so resampled picked prompts score E[p^(G+1)] / E[p^G].
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ G, STEPS, PROMPTS = 16, 60, 128
 SHARES = {0.0: 0.25, 0.3: 0.2, 0.7: 0.15, 0.9: 0.15, 0.97: 0.15, 1.0: 0.1}
 """Share of the prompts by accuracy."""
 LOSS = {p: 0.06 * p if 0 < p < 1 else 0.0 for p in SHARES}
-"""What one update takes from the accuracy of a prompt that it is rolled again under."""
+"""Accuracy that one update takes from a prompt that is resampled after it."""
 
 
 def moment(power: int) -> float:
@@ -35,7 +35,7 @@ GAP = sum(share * p**G * LOSS[p] for p, share in SHARES.items()) / moment(G)
 
 
 class KnownPolicy:
-    """Rolls by coin: the text of a problem begins with its accuracy."""
+    """Samples verdicts at random: the text of a problem begins with its accuracy."""
 
     def __init__(self, spec: RunSpec, run_dir: Path, seed: int = 0) -> None:
         self.spec, self.rng = spec, np.random.default_rng(seed)
@@ -83,7 +83,7 @@ def test_the_control_meets_its_closed_form_and_the_naive_estimate_is_off_by_the_
     values = found[0].values
     assert values["same_policy_low"] < SAME_POLICY < values["same_policy_high"]
     assert values["accuracy_lag_1_low"] < SAME_POLICY - GAP < values["accuracy_lag_1_high"]
-    # Reading 1 - next-step accuracy as forgetting adds the selection, 1 - E[p^(G+1)] / E[p^G], to what was forgotten.
+    # Reading 1 - next-step accuracy as forgetting adds the selection, 1 - E[p^(G+1)] / E[p^G], to the true forgetting.
     naive = 1 - values["accuracy_lag_1"]
     half_width = (values["accuracy_lag_1_high"] - values["accuracy_lag_1_low"]) / 2
     assert abs(naive - GAP - (1 - SAME_POLICY)) < half_width
@@ -116,7 +116,7 @@ def test_the_selection_estimate_is_the_closed_form_of_a_choice_by_one_rollout_le
 
 
 def test_the_interval_of_the_selection_estimate_covers_stays_in_bounds_and_closes_in() -> None:
-    """300 runs of 40 and of 640 groups, 95 % nominal; and runs in which every group, or none, was all right."""
+    """300 runs of 40 and of 640 groups, 95 % nominal; and runs in which every group, or none, was all correct."""
     rng, true, spec = np.random.default_rng(0), moment(G) / moment(G - 1), run_spec()
 
     def interval(p_P: Any) -> tuple[float, float]:
@@ -159,7 +159,7 @@ def test_a_cohort_is_rolled_at_its_lags_and_another_attempt_goes_on_with_it(tmp_
     assert rolled == {(2, 2), (2, 3), (2, 5), (4, 4), (4, 5)}
     assert {row["step"] for row in rows if row["source"] == "panel"} == {1, 5}
     assert sum(row["step"] == row["origin"] == 4 for row in rows) == 3
-    # Step 5 was lost: what is due then is due again, for the prompts that were picked at steps 2 and 4.
+    # Step 5 was lost: its measurements are due again, for the prompts that were picked at steps 2 and 4.
     panel = [Problem("1.0 panel", "")]
     again = Resampler(spec, Journal(tmp_path / "run"), 4, panel)
     none = Graded([], torch.zeros(0, G, dtype=torch.bool), *[torch.zeros(0, G)] * 3, torch.zeros(0))
@@ -167,7 +167,7 @@ def test_a_cohort_is_rolled_at_its_lags_and_another_attempt_goes_on_with_it(tmp_
     picked = {row["prompt"] for row in rows if row["step"] == row["origin"]}
     assert {roll.problem.text for roll in due if roll.source == "mastered"} == picked
     assert [roll.origin for roll in due] == [4, 4, 4, 2, 2, 2, 0]
-    # And step 4 was lost, too: a cohort that no checkpoint covers is picked anew.
+    # If step 4 was lost, too: no checkpoint covers its cohort, which is picked again.
     assert {roll.origin for roll in Resampler(spec, Journal(tmp_path / "run"), 3, panel).due(5, none)} == {2, 0}
 
 

@@ -1,4 +1,4 @@
-"""The task `math` for existing models: how it asks, training sets of the hub's format, and files of the user's own."""
+"""The task `math` for existing models: its prompts, training sets in the hub's format, and files of the user."""
 
 import json
 import re
@@ -139,7 +139,7 @@ def test_the_content_of_own_files_is_part_of_a_run(files: tuple[Path, Path]) -> 
     for use in (again.task.check, lambda: again.task.problems(again.train, lambda messages: 1).training(0, 0, 1)):
         with refused("changed", "problems.jsonl"):
             use()
-    # A record of the run can be read where the files are not.
+    # The run's record can be read without the files.
     for file in files:
         file.unlink()
     assert from_dict(json.loads(json.dumps(spec.to_dict()))).task.tier_sizes(5) == {"held_out": 3}

@@ -1,4 +1,4 @@
-"""Metrics of a global step against values worked out by hand."""
+"""Metrics of a global step against values computed by hand."""
 
 import math
 
@@ -14,17 +14,17 @@ from mcpo_cli.methods import get, query_weight
 
 
 def groups(*right: int, rollouts: int = 4) -> torch.Tensor:
-    """One group a count, its first rollouts correct."""
+    """One group per count, in which that number, the first rollouts, are correct."""
     return torch.tensor([[place < count for place in range(rollouts)] for count in right])
 
 
 def weights(correct_PG: torch.Tensor, advantage_PG: torch.Tensor) -> dict[str, float]:
-    """Of groups without empty places."""
+    """Weights of groups without empty places."""
     return measure.weights(correct_PG, advantage_PG, torch.tensor(correct_PG.shape[-1]).expand(len(correct_PG)))
 
 
 def test_weights_by_hand() -> None:
-    """1, 2, 3 and 4 of 4 right: W = sqrt(3)/4, 1/2, sqrt(3)/4 and nothing for the mastered prompt."""
+    """1, 2, 3 and 4 of 4 correct: W = sqrt(3)/4, 1/2, sqrt(3)/4 and none for the mastered prompt."""
     correct_PG = groups(1, 2, 3, 4)
     found = weights(correct_PG, get("grpo").advantages(correct_PG, correct_PG))
     edge = math.sqrt(3) / 4
@@ -89,7 +89,7 @@ def test_answers_are_equal_where_their_texts_are() -> None:
 
 
 def test_group_rows_by_hand() -> None:
-    """Entropies are means over tokens, not over rollouts; what a group has no rollout for is left out."""
+    """Entropies are means over tokens, not over rollouts; a mean without rollouts is left out."""
     graded = Graded(
         problems=[Problem("a", "1"), Problem("b", "2")],
         correct_PG=torch.tensor([[True, True, False], [False, False, False]]),

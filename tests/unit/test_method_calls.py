@@ -1,4 +1,4 @@
-"""A method that returns something else than its contract says is named, with what was expected."""
+"""An error names a method that breaks its contract, and the expected value."""
 
 import dataclasses
 from collections.abc import Callable
@@ -20,7 +20,7 @@ SIGNALS = Signals(torch.zeros(6, 4).double(), torch.zeros(6, 4).bool())
 
 @dataclass(frozen=True)
 class Slips(Clipped, Normalized):
-    """Returns what it was made with in place of what the contract says."""
+    """Returns a given value in place of a valid one."""
 
     name: ClassVar[str] = "slips"
     returns: Any = None
@@ -71,7 +71,7 @@ def test_signals_of_another_type_or_shape_name_the_method(returns: Any, said: st
 
 @dataclass(frozen=True)
 class NoAdvantages(Clipped, Normalized):
-    """Returns something else from the function that most methods consist of."""
+    """Returns an invalid value from `advantages`, the main function of most methods."""
 
     name: ClassVar[str] = "no_advantages"
     returns: Any = None

@@ -1,4 +1,4 @@
-"""What `resolve` reads from a model's own files, and what it says of a folder that no engine can load."""
+"""The facts that `resolve` reads from a model's own files, and its errors for folders that no engine can load."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""What a local run of an existing model needs: time, memory, disk; and that what cannot fit is refused."""
+"""Time, memory and disk of a local run of an existing model; a run that cannot fit is refused."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,7 +52,7 @@ def test_time_is_proportional_to_steps_and_cores() -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
-    """A machine with 3 GiB of memory and 3 GiB of disk that are free."""
+    """A machine with 3 GiB of free memory and 3 GiB of free disk."""
     machine = SimpleNamespace(memory=3 * GIB, disk=3 * GIB)
     monkeypatch.setenv("MCPO_HOME", str(tmp_path / "not" / "there"))
     monkeypatch.setattr(local.psutil, "virtual_memory", lambda: SimpleNamespace(available=machine.memory))

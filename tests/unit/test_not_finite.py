@@ -1,4 +1,4 @@
-"""NaN and infinity end a run before they reach weights, checkpoints or records of what the policy can do."""
+"""NaN and infinity end a run before they reach weights, checkpoints or evaluations."""
 
 import dataclasses
 from collections.abc import Callable
@@ -60,7 +60,7 @@ class InfiniteLoss(Clipped, Normalized):
 
 
 def spec_of(*overrides: str, accuracy: float = 1e-9) -> RunSpec:
-    """Two mini-batches a step from an untrained policy; coins as rewards, so that there are gradients."""
+    """Two mini-batches per step from an untrained policy, with random rewards, so that there are gradients."""
     coins = ["train.reward=random", "train.overlong_cache=0", "method=grpo"]
     quick = ["scale=smoke", "train.steps=3", "eval.samples=1", "compute.checkpoint_every=1"]
     quick += [f"warmup.target_accuracy={accuracy}"]
@@ -181,7 +181,7 @@ def test_a_warm_up_that_diverges_leaves_no_base_policy(mcpo_home: Path) -> None:
 
 @pytest.mark.parametrize("broken", [lambda loss, norm: (torch.nan, norm), lambda loss, norm: (loss, torch.inf)])
 def test_gradient_steps_that_verl_left_out_end_its_run(broken: Callable[[float, float], tuple[float, float]]) -> None:
-    """verl's engine takes no step where the norm is not finite, and goes on without a word in its metrics."""
+    """verl's engine skips a step whose norm is not finite, and continues without a note in its metrics."""
 
     def reports(loss: float) -> list[dict[str, object]]:
         return [{"group": group, "sums": {"train/policy_loss": [loss, 0.0]}, "prompts": {}} for group in (0, 4)]

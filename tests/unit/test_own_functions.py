@@ -237,7 +237,7 @@ def test_the_page_s_function_and_commands(tmp_path: Path, problems: Path, monkey
 def test_verl_gets_the_reward_of_the_function_and_the_verdict_of_the_grader(
     mine: Path, problems: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Which the fixture `no_pool_left` closes.
+    # The fixture `no_pool_left` closes it.
     monkeypatch.setattr(reward, "_pool", grading._pool)
     spec = planned(f"data={problems}", f"reward={mine}:score", *SIZES)
     row = verl_data.row(spec, "problems", "train", 0, PROBLEM)

@@ -1,4 +1,4 @@
-"""Plug-ins in a folder: found, named in records, and harmless where they are broken."""
+"""Plug-ins in a folder: found, named in records, and harmless if they are broken."""
 
 import hashlib
 import json
@@ -68,7 +68,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def sha256(path: Path) -> str:
-    """Of a file that has no comments and no docstrings; of Python without its empty lines."""
+    """The hash of a file without comments and docstrings; of Python files without empty lines."""
     if path.suffix != ".py":
         return hashlib.sha256(path.read_bytes()).hexdigest()
     lines = path.read_text(encoding="utf-8").split("\n")

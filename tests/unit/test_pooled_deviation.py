@@ -1,4 +1,4 @@
-"""Why a difference is tested with its own standard deviation: what one that is pooled over arms finds, and breaks.
+"""Reasons to test a difference with its own standard deviation: power and errors of one pooled over arms.
 
 Pooled: the residual of the analysis of variance of arm x pair, with (arms - 1)(pairs - 1) degrees of freedom.
 """
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 
 def scores(pairs: int, spreads: Sequence[float], gap: float = 0.0, seed: int = 0) -> Floats:
-    """Trials x arms x pairs. Arm i varies by spreads[i] around what a pair gives to all arms; arm 1 is `gap` higher."""
+    """Trials x arms x pairs. Arm i varies by spreads[i] around a pair's common value; arm 1 is `gap` higher."""
     rng = np.random.default_rng(seed)
     score_RAS = rng.normal(size=(TRIALS, len(spreads), pairs)) * np.array(spreads)[:, None]
     score_RAS += rng.normal(size=(TRIALS, 1, pairs))

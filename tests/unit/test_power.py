@@ -40,7 +40,7 @@ def test_power_is_that_of_scipys_noncentral_t(effect: float, sd: float, seeds: i
 
 @pytest.mark.parametrize(("effect", "seeds"), [(0.2, 199), (0.5, 34), (0.8, 15)])
 def test_seeds_needed_are_cohens(effect: float, seeds: int) -> None:
-    """Small, medium and large effect of a paired t-test, power .8 at .05: what G*Power and R's power.t.test say."""
+    """Small, medium and large effect of a paired t-test, power .8 at .05: numbers of G*Power and R's power.t.test."""
     assert power.seeds_needed(effect, 1.0) == seeds
     assert power.power(effect, 1.0, seeds) >= 0.8 > power.power(effect, 1.0, seeds - 1)
 
@@ -108,7 +108,7 @@ def test_the_range_of_seeds_is_that_of_the_deviation_and_not_of_the_effect_seen(
     low, high = power.sd_bounds(0.03, 3)
     assert power.seeds_range(0.02, 0.03, 3) == (power.seeds_needed(0.02, low), power.seeds_needed(0.02, high))
     assert power.seeds_range(1e-6, 0.03, 3) == (None, None)
-    # The truth lies in the range as often as the deviation lies in its interval.
+    # The truth is in the range as often as the deviation is in its interval.
     truth, rng = power.seeds_needed(0.03, 0.03), np.random.default_rng(1)
     ranges = [power.seeds_range(0.03, sd, 3) for sd in rng.normal(0, 0.03, (200, 3)).std(axis=1, ddof=1)]
     assert truth is not None

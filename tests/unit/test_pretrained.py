@@ -1,4 +1,4 @@
-"""Existing models: what their files say, what is wrong with them, and what their settings become."""
+"""Existing models: the content of their files, errors in them, and the resulting settings."""
 
 import json
 import shutil

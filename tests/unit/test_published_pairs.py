@@ -1,4 +1,4 @@
-"""What published numbers can support: against formulas by hand, enumeration and simulation."""
+"""Conclusions from published numbers, against formulas by hand, enumeration and simulation."""
 
 import itertools
 import math
@@ -103,7 +103,7 @@ def test_spreads_of_counts_are_without_bias() -> None:
 
 
 def test_equal_counts_leave_nothing_to_problems() -> None:
-    """Every problem has half of its samples right: the estimate would be below 0."""
+    """Every problem has half of its samples correct: the estimate would be below 0."""
     found = published.spread_of_squares(0.5, (0.25, 0.25), 10, 4, (0.3, 0.6, 0.8))
     assert (found.problem_M == 0).all()
     assert found.answer_M == pytest.approx(1 / 3)

@@ -1,4 +1,4 @@
-"""Rank correlations: against scipy and all orders, what is refused, and the rate of false findings."""
+"""Rank correlations: against scipy and all orders, refusals, and the rate of false findings."""
 
 import dataclasses
 import itertools
@@ -46,7 +46,7 @@ def test_fewer_values_have_the_share_of_all_orders_ties_included(points: list[tu
 
 
 def test_few_values_in_clusters_are_compared_with_orders_within_these() -> None:
-    """Two clusters of three values in order, of 3! x 3! orders: p is 1/36, whatever lies between the clusters."""
+    """Two clusters of three values in order, of 3! x 3! orders: p is 1/36 for any distance between the clusters."""
     for shift in (-10, 0.5, 10):
         y = [1, 2, 3, 1 + shift, 2 + shift, 3 + shift]
         found = ranks.correlation([1, 2, 3, 11, 12, 13], y, ["a", "a", "a", "b", "b", "b"])
@@ -146,9 +146,9 @@ def test_intervals_of_a_correlation_cover_what_they_promise(n: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("assignment", ["cyclic", "balanced"])
 def test_effects_of_clusters_are_no_correlation_along_the_maps_design(assignment: str) -> None:
-    """Base policies and seeds with effects of their own at the map's 64 points, along its drift: level .05.
+    """Base policies and seeds with their own effects at the map's 64 points, along its drift: level .05.
 
-    Values taken as independent find one in far more cases, where seeds have a part of the range each.
+    Values taken as independent find one in far more cases if each seed has a part of the range.
     """
     design = plan.read("map").design
     assert design is not None

@@ -1,4 +1,4 @@
-"""Readers of logs: which one reads a file, what each finds in it, and that bad logs are refused with one message."""
+"""Readers of logs: the choice of a reader, the data that each finds, and refusals of bad logs with one message."""
 
 import json
 import sys
@@ -73,11 +73,11 @@ def lighteval(folder: Path, scores: list[float], date: str = DATE, **more: Any) 
     return folder
 
 
-# --- which reader -----------------------------------------------------------------------------------------------------
+# --- choice of the reader ---------------------------------------------------------------------------------------------
 
 
 def test_a_plug_in_reads_its_own_files(tmp_path: Path, plugin_folder: Path) -> None:
-    """The example of docs/readers.md, as it stands there."""
+    """The example of docs/readers.md, unchanged."""
     page = (Path(__file__).parents[2] / "docs" / "readers.md").read_text(encoding="utf-8")
     (plugin_folder / "mine.py").write_text(page.partition("```python\n")[2].partition("```")[0])
     (tmp_path / "eval.mine").write_text("q1 1\nq2 0\nq2 1\n")
@@ -108,7 +108,7 @@ def test_a_reader_can_be_named_and_a_table_is_read_where_no_tool_wrote_it(tmp_pa
         read(file, Options(), "verll")
 
 
-# --- what each finds --------------------------------------------------------------------------------------------------
+# --- data of each reader ----------------------------------------------------------------------------------------------
 
 
 def test_of_verl_the_last_step_counts_and_the_last_turn_of_a_rollout(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ sweep:
 
 @pytest.fixture
 def suite(plugin_folder: Path, home: Path) -> Plan:
-    """A suite of four runs, none of which was trained."""
+    """A suite of four runs that were not trained."""
     (plugin_folder / "suites").mkdir()
     (plugin_folder / "suites" / "mine.yaml").write_text(SUITE)
     return plan.from_suite("mine", [], "mcpo train mine")
@@ -308,7 +308,7 @@ BAD: dict[str, tuple[str, Write]] = {
     "null": ("nan", dump(verl(1, acc=1.0), verl(2, acc=None))),
     "inspect_ai is not installed": ("inspect_ai", raw(b"PK", "log.eval")),
 }
-"""Kind of damage -> words of the message, and what writes it."""
+"""Kind of damage -> words of the message, and the function that writes it."""
 
 
 @pytest.mark.parametrize("case", BAD)

@@ -1,4 +1,4 @@
-"""How answers are read: what counts as the same, what does not, what is left to do."""
+"""Reading of answers: equal answers, different answers, and known gaps."""
 
 from fractions import Fraction
 
@@ -52,14 +52,14 @@ def right_answers(draw: st.DrawFn) -> tuple[str, str]:
 @settings(max_examples=60)
 @given(right_answers())
 def test_no_rule_takes_a_right_answer_for_a_hedge(pair: tuple[str, str]) -> None:
-    """Right by construction."""
+    """These answers are correct by construction."""
     gold, answer = pair
     assert [rule for rule, breaks in math_verify.HEDGES.items() if breaks(spelling.spelled(answer))] == []
     assert status(gold, answer) in ("correct", "unevaluated")
 
 
 def test_what_plain_math_verify_calls_right_is_no_hedge() -> None:
-    """Of the answers judged by hand, those that need none of our readings: each rule is held against each of them."""
+    """Each rule is tested on each of the answers judged by hand that plain math-verify reads correctly."""
     right = [
         (row["gold"], row["answer"])
         for row in ANSWERS

@@ -1,4 +1,4 @@
-"""`mcpo help` knows every setting that an override may name, and says what it means."""
+"""`mcpo help` knows every setting that an override may name, and its meaning."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Both sides graded again by one grader: what changes, what is left out, and what was the grader's."""
+"""Both sides graded again by one grader: changes, omitted samples, and the grader's part."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Settings of runs against the paper's: every line of the paper is there, and what differs is marked."""
+"""Settings of runs against the paper's: all lines of the paper are present, and deviations are marked."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace

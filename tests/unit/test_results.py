@@ -1,4 +1,4 @@
-"""Anyone's samples: tables that are read, sides that are compared, and verdicts on cases with a known truth."""
+"""Samples of any tool: tables, comparisons of sides, and verdicts on cases with a known truth."""
 
 import math
 from pathlib import Path
@@ -25,7 +25,7 @@ def log(path: str, rows: list[tuple[str, str, float]], **facts: str) -> Log:
 
 
 def drawn(name: str, shift: float, seeds: int = 4, problems: int = 60, samples: int = 8, **facts: str) -> Side:
-    """A side whose accuracy is logistic in `shift`; its problems are those of every other side."""
+    """A side whose accuracy is logistic in `shift`; all sides have the same problems."""
     logit_P = np.random.default_rng(0).normal(0, 1.5, problems)
     logs = []
     for seed in range(seeds):
@@ -50,7 +50,7 @@ def only(found: Comparison, **where: object) -> dict[str, object]:
 
 
 def answered(name: str, cells: dict[tuple[str, str], str]) -> Side:
-    """A side by its answers: for each seed and problem a letter for each sample; `r` is right, `.` is no answer."""
+    """A side by its answers: one letter per sample for each seed and problem; `r` is correct, `.` is no answer."""
     rows = [(seed, problem, letter) for (seed, problem), letters in cells.items() for letter in letters]
     samples = pd.DataFrame(
         {
@@ -177,7 +177,7 @@ def test_majority_of_k_is_that_of_all_subsets() -> None:
     # Of raa. three of four subsets hold both a, and one of them no right answer; raa, ra., ra.: 0, 1/2, 1/2; aa.: 0.
     assert means["base", "maj@3"] == pytest.approx((1 / 3 + 1 / 4 + 1) / 3)
     assert means["arm", "maj@3"] == pytest.approx(2 / 3)
-    # A vote of one is right as often as a sample, but that a sample without an answer has no vote.
+    # A single vote is correct as often as a sample, except that a sample without an answer has no vote.
     assert means["arm", "maj@1"] == pytest.approx(means["arm", "pass@1"])
     row = only(found, metric="maj@3")
     assert row["difference"] == pytest.approx(means["arm", "maj@3"] - means["base", "maj@3"])

@@ -1,4 +1,4 @@
-"""Sides of a comparison from the words of a user: their names, globs, runs, and what a text of a flip is."""
+"""Sides of a comparison from the words of a user: their names, globs, runs, and the texts of flips."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def test_names_are_where_paths_differ(paths: list[str], expected: list[str]) -> 
 
 
 def read(path: Path) -> list[Log]:
-    """One log per word of a file, by its model (its first letter is a seed); or one for what is no file."""
+    """One log per word of a file, by its model (its first letter is a seed); or one log if it is not a file."""
     found = path.read_text().split() if path.is_file() else ["0"]
     samples = pd.DataFrame({"benchmark": ["b"], "problem": ["p"], "correct": [1]})
     return [checked(path / name, samples, model=name[1:]) for name in found]

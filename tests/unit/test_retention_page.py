@@ -1,4 +1,4 @@
-"""What docs/retention.md says of base policies as units, from the rows of single runs."""
+"""The numbers of docs/retention.md with base policies as units, from the rows of single runs."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The table of sampled rollouts: which groups it shows, and how."""
+"""The table of sampled rollouts: its groups and their form."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
 
 
 def keep(plan: Plan, arm: str, seed: int, groups: dict[str, dict[str, bool]]) -> None:
-    """Write rollouts of step 3 as a second attempt does; by prompt, the responses and whether they are right."""
+    """Write rollouts of step 3 as a second attempt does; by prompt, the responses and whether they are correct."""
     (spec,) = (cell.spec for cell in plan.cells if (cell.arm, cell.spec.seed) == (arm, seed))
     attempt = Attempt(run_dir(spec.run_id), spec, start_step=spec.train.steps)
     rows = [
@@ -34,7 +34,7 @@ def keep(plan: Plan, arm: str, seed: int, groups: dict[str, dict[str, bool]]) ->
 
 
 def test_each_arm_shows_groups_with_right_and_wrong_responses_of_its_first_run_that_has_any(plan: Plan) -> None:
-    # The first letter of a response only tells equal ones apart.
+    # The first letter of a response only distinguishes equal ones.
     mixed = {"aseven": True, "beight": False, "ceight": False, "dnine": False, "e6": False, "f5": False}
     keep(plan, "DAPO", 0, {"all right": {"aseven": True}})
     keep(plan, "DAPO", 1, {"mixed": mixed})

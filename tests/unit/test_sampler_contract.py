@@ -1,4 +1,4 @@
-"""The conformance kit of samplers, and what ends a step whose sampler breaks the contract."""
+"""The conformance kit of samplers, and the errors of a step whose sampler breaks the contract."""
 
 import random
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ def test_samplers_pass(sampler: Sampler) -> None:
 
 @dataclass(frozen=True)
 class Sound(Sampler):
-    """A sound sampler with a memory; each class below breaks one thing in it."""
+    """A correct sampler with a memory; each class below breaks one thing in it."""
 
     name: ClassVar[str] = "sound"
 
@@ -65,7 +65,7 @@ class Insatiable(Sound):
 
 
 class Again(Sound):
-    """Brings problem 0 of the second epoch back while the stream has it, too."""
+    """Draws problem 0 of the second epoch again although the stream also has it."""
 
     def draw(self, request: Request, state: State) -> Draw:
         if request.cursor % 48 or not request.cursor:
@@ -77,7 +77,7 @@ class Again(Sound):
 
 @dataclass(frozen=True)
 class Allotting(Sound):
-    """Gives the first prompt of a batch as many rollouts more as the second one less."""
+    """Moves rollouts from the second prompt of a batch to the first."""
 
     uneven_groups: ClassVar[bool] = True
     more: int = 2
@@ -123,14 +123,14 @@ class Secretive(Sound):
 
 
 class Untyped(Sound):
-    """A checkpoint would turn its truth values into numbers."""
+    """Has a state of truth values, which a checkpoint would turn into numbers."""
 
     def after(self, finished: Finished, state: State) -> State:
         return {"steps": [True]}
 
 
 class Hidden(Sound):
-    """Remembers outside of its state how many draws a run has made."""
+    """Counts a run's draws outside of its state."""
 
     count: ClassVar[list[int]] = []
 

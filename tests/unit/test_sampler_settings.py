@@ -23,7 +23,7 @@ IDS = {
     "method=ngrpo method.dynamic_sampling=true task.pool=256": "ngrpo-toy-s-s0-4ed3f5e3bbb1",
     "method=dapo backend=verl scale=paper model=qwen3-8b": "dapo-qwen3-8b-s0-06ee1cddecaa",
 }
-"""Ids of the time before samplers had names."""
+"""Ids from before samplers had names."""
 SPELLINGS = {
     "sampler=uniform": "",
     "method=dapo sampler=refill": "method=dapo",

@@ -1,4 +1,4 @@
-"""Samplers: the rules by worked numbers, and the stream that they draw from."""
+"""Samplers: the rules on numbers by hand, and the stream that they draw from."""
 
 import random
 from collections import Counter
@@ -65,7 +65,7 @@ def test_review_on_its_schedule() -> None:
     state = done(review, {}, 1, {100: 1.0, 101: 0.5, 102: 1.0, 103: 1.0})
     assert state == {"number": [100, 102, 103], "position": [0, 2, 3], "due": [4, 4, 4], "missed": [0, 0, 0]}
     assert ask(review, state, step=3, cursor=4) == Draw((4, 5, 6, 7), 8)
-    # Three are due and two fit: those that were met first. The stream gives way, and loses nothing.
+    # Three are due and two fit: those that came first. They replace problems of the stream, which come later.
     assert ask(review, state, step=4, cursor=4) == Draw((0, 2, 4, 5), 6)
     # 100 is still mastered, 102 regressed: due again at once, after 103, which has waited since step 4.
     state = done(review, state, 4, {100: 1.0, 102: 0.75, 104: 0.0, 105: 0.5})
@@ -114,7 +114,7 @@ def test_replay_draws_from_all_that_was_solved() -> None:
 
 
 def test_pairing_takes_as_many_seldom_right_as_seldom_wrong() -> None:
-    """Of 8 rollouts at most 2 rare ones: 101 and 102 are seldom right, 104 and 105 seldom wrong, the others neither."""
+    """With 8 rollouts, at most 2 are rare: 101 and 102 are seldom correct, 104 and 105 seldom incorrect."""
     pairing = Pairing(share=1.0)
     accuracies = {100: 0.0, 101: 0.125, 102: 0.25, 103: 0.375, 104: 0.75, 105: 0.875, 106: 1.0, 107: 0.5}
     state = done(pairing, {}, 1, accuracies, rollouts=8)
@@ -126,7 +126,7 @@ def test_pairing_takes_as_many_seldom_right_as_seldom_wrong() -> None:
     pairs = Counter(draw.positions[:2] for draw in drawn)
     assert set(pairs) == {(1, 4), (1, 5), (2, 4), (2, 5)}
     assert all(60 < count < 140 for count in pairs.values())
-    # 104 is mastered now and 105 seldom right: nothing is left to pair it with.
+    # 104 is now mastered and 105 seldom correct: there is no prompt to pair it with.
     state = done(pairing, state, 2, {104: 1.0, 105: 0.125}, rollouts=8)
     assert ask(pairing, state, cursor=10) == Draw((10, 11, 12, 13), 14)
 
@@ -145,7 +145,7 @@ def test_rewards_of_weighted_grpo_leave_the_advantages_of_grpo() -> None:
 
 
 def test_pools_draw_by_their_weights() -> None:
-    """100 hard, 101 normal, 102 easy, 103 never rolled: weights .1, 1, .2 and 1, of 2.3."""
+    """100 hard, 101 normal, 102 easy, 103 never sampled: weights .1, 1, .2 and 1, of 2.3."""
     pools = Pools(hard_weight=0.1)
     assert [pools.weight(p) for p in (0.0, 0.25, 0.26, 0.75, 0.76, 1.0, None)] == [0.1, 0.1, 1.0, 1.0, 0.2, 0.2, 1.0]
     state = done(pools, {}, 1, {100: 0.75, 101: 0.5, 102: 1.0})
@@ -161,7 +161,7 @@ def test_pools_draw_by_their_weights() -> None:
 
 
 def test_greso_skips_by_streaks() -> None:
-    """All correct twice in a row, and all wrong once: rolled with .25 and .5; mixed: always."""
+    """All correct twice in a row, and all incorrect once: sampled with probability .25 and .5; mixed: always."""
     greso = Greso(first=1)
     state = done(greso, {}, 1, {100: 1.0, 101: 0.0, 102: 0.5, 103: 1.0})
     state = done(greso, {**state, "explore": [0.5, 0.5]}, 2, {100: 1.0, 103: 0.5})
@@ -169,7 +169,7 @@ def test_greso_skips_by_streaks() -> None:
     assert (state["right"], state["wrong"]) == ([2, 0, 0, 0], [0, 1, 0, 0])
     state = {**state, "explore": [0.5, 0.5]}
     firsts = Counter(ask(greso, state, prompts=1, distinct=4, seed=seed).positions[0] for seed in range(4000))
-    # The first position that is rolled: 0 with .25; else 1 with .5; else 2.
+    # The first position that is sampled: 0 with .25; else 1 with .5; else 2.
     assert [firsts[position] / 4000 for position in range(3)] == pytest.approx([0.25, 0.375, 0.375], abs=0.03)
     assert Streak(2, 0).then(1.0) == Streak(3, 0)
     assert Streak(2, 0).then(0.0) == Streak(0, 1)
@@ -192,7 +192,7 @@ def test_greso_adapts_its_exploration_once_problems_return() -> None:
     [
         (6, 2, 5),  # 2 / (6 / 12) x 1.25
         (1, 7, 12),  # 105, cut to one and a half batches
-        (0, 8, 12),  # nothing is known
+        (0, 8, 12),  # no accuracy is known
         (7, 1, 2),  # 2.14, cut to a whole number
         (11, 1, 2),  # 1.36, raised to a quarter of a batch
     ],

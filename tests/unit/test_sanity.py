@@ -1,4 +1,4 @@
-"""What a sound run should not show: the metrics on made-up rollouts, the limits, and who is told."""
+"""Signs of an unsound run: the metrics on made-up rollouts, the limits, and the warnings."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ PAD = 0
 
 
 def graded(token_PGT: torch.Tensor, logp_PG: torch.Tensor | None = None) -> Graded:
-    """Responses padded with PAD; right where the first token is 1, closed where the last one is PAD."""
+    """Responses padded with PAD; correct if the first token is 1, ended if the last one is PAD."""
     P = len(token_PGT)
     correct_PG = token_PGT[..., 0] == 1
     return Graded(
@@ -46,7 +46,7 @@ def rows(*values: float, metric: str = "sanity/truncated") -> list[StepRow]:
 
 
 def drawn(probability: list[float], P: int, G: int, seed: int) -> Graded:
-    """P groups of G independent draws of one of several responses, as long as their number says."""
+    """P groups of G independent draws of one of several responses, whose numbers are their lengths."""
     share_K = torch.tensor(probability, dtype=torch.float64)
     share_K /= share_K.sum()
     K = len(share_K)
@@ -56,13 +56,13 @@ def drawn(probability: list[float], P: int, G: int, seed: int) -> Graded:
 
 
 def test_equal_pairs_by_hand() -> None:
-    """Of three pairs one is equal; a response that another one begins with is not."""
+    """One of three pairs is equal; a response that is a prefix of another is not equal to it."""
     a, b = [1, 2, 0], [1, 2, 3]
     assert equal_pairs(torch.tensor([[a, b, a], [a, a, a], [a, b, [1, 0, 0]]])).tolist() == [1 / 3, 1, 0]
 
 
 def test_shares_by_hand() -> None:
-    """Two groups of two responses: one of the four is cut, one pair of two is equal, both right ones are short."""
+    """Two groups of two responses: one of the four is cut, one pair of two is equal, both correct ones are short."""
     token_PGT = torch.tensor([[[1, 2, 0], [1, 2, 0]], [[3, 4, 5], [3, 4, 0]]])
     found = measure.sanity(graded(token_PGT), reasons=True)
     assert found == {"sanity/truncated": 0.25, "sanity/duplicates": 0.5, "sanity/bare_right": 1}
@@ -134,7 +134,7 @@ def test_warnings_say_when_and_how_often() -> None:
 
 @pytest.mark.parametrize(("rollouts", "told"), [(32, False), (2048, True)])
 def test_few_rollouts_exceed_a_share_by_chance(rollouts: int, told: bool) -> None:
-    """12 of 32, where a quarter is the limit, are no sign of anything; 768 of 2048 are."""
+    """With a limit of a quarter, 12 of 32 may be chance; 768 of 2048 cannot."""
     (row,) = rows(0.375)
     row["metrics"]["cost/rollouts"] = float(rollouts)
     assert bool(sanity.warnings([row])) is told

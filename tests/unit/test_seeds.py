@@ -1,4 +1,4 @@
-"""The base policy depends on `base_seed` alone, and what RL draws on `seed` alone."""
+"""The base policy depends only on `base_seed`, and the draws of RL only on `seed`."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Seeds in stages: the level that all stages keep together, and what they save."""
+"""Seeds in stages: the level of all stages together, and the seeds that they save."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def p_values(diff_NS: np.ndarray) -> np.ndarray:
 
 
 def found(p_NT: np.ndarray, levels: tuple[float, ...]) -> float:
-    """Share of cases in which a stage finds something."""
+    """Share of cases in which a stage finds a difference."""
     return float((p_NT <= np.array(levels)).any(axis=-1).mean())
 
 
@@ -29,7 +29,7 @@ def test_the_levels_sum_to_five_percent() -> None:
 def test_a_difference_that_is_not_there_is_found_in_less_than_a_twentieth_of_the_cases() -> None:
     p_NT = p_values(np.random.default_rng(0).normal(size=(100_000, max(STAGES))))
     assert 0.042 <= found(p_NT, LEVELS) <= 0.047
-    # What looking three times at .05 would do, and the levels that count on the dependence of the stages.
+    # Three looks at .05 each, and the levels that rely on the dependence of the stages.
     assert 0.11 <= found(p_NT, (0.05,) * 3) <= 0.13
     assert 0.048 <= found(p_NT, (0.0176, 0.0158, 0.0234)) <= 0.053
 
@@ -61,7 +61,7 @@ def test_declared_looks_spend_what_obrien_and_fleming_spend() -> None:
 
 @pytest.mark.parametrize("looks", [2, 3, 5])
 def test_all_declared_looks_together_keep_the_level(looks: int) -> None:
-    """Type I of t-tests over growing data; one look at .05 each time would find something in 8 to 14 %."""
+    """Type I of t-tests over growing data; looks at .05 each would find a difference in 8 to 14 %."""
     step, rng = 8, np.random.default_rng(looks)
     data_NS, found_N, naive_N = rng.normal(size=(40_000, step * looks)), np.zeros(40_000, bool), np.zeros(40_000, bool)
     for look in range(1, looks + 1):

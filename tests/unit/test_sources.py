@@ -1,4 +1,4 @@
-"""An artifact is stale once anything that decides it has changed: the files that its hash is of, and what they miss."""
+"""An artifact is stale once anything that decides it has changed: the hash covers all files that matter."""
 
 import json
 import os
@@ -34,7 +34,7 @@ print(json.dumps([built, {name: getattr(sys.modules[name], "__file__", "") for n
 
 
 def build(names: list[str], home: Path, code: Path = ROOT) -> tuple[dict[str, bool], dict[str, str]]:
-    """Build in a process of its own with the code below `code`: which are fresh, and the file of each module loaded."""
+    """Build in a separate process with the code below `code`: the fresh ones, and the file of each loaded module."""
     command = [sys.executable, "-c", BUILDING, json.dumps([names, SMALL, str(home / "reports")])]
     env = {**os.environ, "PYTHONPATH": str(code), "MCPO_HOME": str(home)}
     done = subprocess.run(command, cwd=code, env=env, capture_output=True, text=True, check=True)
@@ -43,13 +43,13 @@ def build(names: list[str], home: Path, code: Path = ROOT) -> tuple[dict[str, bo
 
 
 def write(suites: list[str]) -> None:
-    """Done runs for the suites; those that suites share once."""
+    """Write done runs for the suites; runs that suites share are written once."""
     cells = {cell.spec.run_id: cell for suite in suites for cell in from_suite(suite, SMALL, "").cells}
     write_runs(Plan("", "", tuple(cells.values())), probed=True)
 
 
 def test_no_module_that_artifacts_import_is_left_out() -> None:
-    """grimp, which reads imports its own way, finds none that is missing; what trains and what stores is not there."""
+    """grimp, which reads imports independently, finds no missing module; training and storage are not included."""
     graph: Any = grimp.build_graph("mcpo_cli", "analysis", cache_dir=None)
     declared = {name for name in graph.modules if name.startswith(("analysis.", "mcpo_cli.zoo."))}
     roots = ["mcpo_cli.analysis.artifacts", *declared]
@@ -66,7 +66,7 @@ def test_no_module_that_artifacts_import_is_left_out() -> None:
 
 @pytest.mark.slow
 def test_no_module_that_building_loads_is_left_out(mcpo_home: Path) -> None:
-    """Those that are found by scanning a folder stand in no import."""
+    """Modules that are found by scanning a folder are not in any import."""
     names = artifacts.names(artifacts.ALL)
     write(artifacts.suites(names))
     _, loaded = build(names, mcpo_home)

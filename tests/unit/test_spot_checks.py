@@ -1,4 +1,4 @@
-"""Which steps a spot check trains again, from where, and what counts as the same."""
+"""The steps that a spot check trains again, their starting states, and equality of records."""
 
 import math
 from dataclasses import replace
@@ -45,7 +45,7 @@ def test_a_forks_own_steps_are_those_after_the_fork() -> None:
 
 
 class Kept:
-    """A backend that has kept states of these steps."""
+    """A backend that has kept the states of these steps."""
 
     def kept(self, run_dir: Path) -> list[int]:
         return [5, 10, 12]

@@ -1,4 +1,4 @@
-"""The statistics against hand-computed values, brute force, scipy, and their promised coverage."""
+"""The statistics against values by hand, brute force and scipy, and their nominal coverage."""
 
 import itertools
 import math
@@ -188,7 +188,7 @@ def test_holm_only_raises_keeps_the_order_and_is_at_most_bonferroni(p: list[floa
 
 
 def brute_majority(answers: list[int | None], k: int) -> float:
-    """maj@k by counting all subsets; answer 0 is the right one, None is no answer."""
+    """maj@k by counting all subsets; answer 0 is the correct one, None is no answer."""
     shares = []
     for chosen in itertools.combinations(answers, k):
         votes = {answer: chosen.count(answer) for answer in set(chosen) - {None}}

@@ -89,7 +89,7 @@ def test_too_little_to_say_anything(shape: tuple[int, int]) -> None:
 
 
 def covered(runs: int, truth_C: Floats, size: float, score: float, draws: int) -> float:
-    """The share of intervals that have the true size, of those that name one."""
+    """The share of intervals that contain the true size, among those that exist."""
     rng = np.random.default_rng([runs, int(1000 * size)])
     inside, total = 0, 0
     for _ in range(draws):
@@ -114,7 +114,7 @@ def test_the_interval_covers_what_it_promises(runs: int) -> None:
 
 @pytest.mark.slow
 def test_a_bend_between_two_sizes_costs_coverage() -> None:
-    """Why the notes name the straight line: a curve bent by .02 at its middle is covered less often with many runs."""
+    """The reason for the note on straight lines: with many runs, a curve bent by .02 in the middle is covered less."""
     truth_C = np.array([0.3, 0.4, 0.5])
     assert covered(12, truth_C, 2**1.5, 0.45 + 0.02, 2000) < 0.9
 
@@ -147,7 +147,7 @@ def arms(runs: Runs) -> list[str]:
 
 
 def test_each_arm_as_a_learning_rate_of_the_baseline(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """mcpo's scores are those of dapo at the next rate, .002 higher on average: factor 2 and a little more."""
+    """mcpo's scores are those of dapo at the next rate, .002 higher on average: the factor is slightly above 2."""
     names = arms(runs)
     scored(runs, monkeypatch, dict(zip(names, (0.3, 0.4, 0.5, 0.4, 0.5, 0.9), strict=True)))
     product = step_sizes.product("x", compare(runs, Choice()))

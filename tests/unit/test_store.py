@@ -1,4 +1,4 @@
-"""The MLflow store on SQLite files: every final point once, and a state that is true."""
+"""The MLflow store on SQLite files: every final point once, and correct states."""
 
 import json
 import math
@@ -69,7 +69,7 @@ def test_a_damaged_run_keeps_no_other_from_the_store(store: Store, home: Path) -
 def test_only_what_a_checkpoint_covers_is_taken_and_a_rewind_duplicates_nothing(
     store: Store, home: Path, durable: int
 ) -> None:
-    """The second attempt starts after step 2: there was nothing later, or the checkpoint of step 4 was damaged."""
+    """The second attempt starts after step 2: there was no later checkpoint, or that of step 4 was damaged."""
     first = begin(spec())
     train(first, range(1, 5))
     evaluate(first, 0, 2)
@@ -121,7 +121,7 @@ def test_states_and_times_follow_the_journal_from_start_to_end(store: Store) -> 
         attempt = begin(spec())
         store.ingest(plan(spec()))
         assert [run.info.status for run in runs(store).values()] == ["RUNNING", "RUNNING"]
-    store.ingest(plan(spec()))  # nobody holds its lock any more: it was killed
+    store.ingest(plan(spec()))  # no process holds its lock: it was killed
     assert [run.info.status for run in runs(store).values()] == ["KILLED", "KILLED"]
     train(attempt, range(1, 5))
     evaluate(attempt, 0, 2, 4)
@@ -231,7 +231,7 @@ def test_sync_brings_what_was_trained_offline_under_its_suite(store: Store, home
 def test_an_experiment_that_another_machine_makes_meanwhile_is_used(
     store: Store, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No lock is shared with another machine, so the experiment can appear after the look for it."""
+    """Machines share no lock, so the experiment can appear after the search for it."""
     complete(spec())
     there = MlflowClient(store.uri).create_experiment("train")
     look, looks = MlflowClient.get_experiment_by_name, count()
@@ -345,7 +345,7 @@ def lose_the_cursor(client: MlflowClient, run: Any, _database: Path) -> None:
     ],
 )
 def test_a_run_changed_in_the_store_blocks_no_other(store: Store, home: Path, injure: Any, refused: bool) -> None:
-    """Where MLflow refuses it, it is named; deleted, it comes anew."""
+    """If MLflow refuses the run, a message names it; if it was deleted, it is uploaded again."""
     both, client = plan(spec(0), spec(1)), MlflowClient(store.uri)
     complete(spec(0))
     store.ingest(both)

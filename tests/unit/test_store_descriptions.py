@@ -1,4 +1,4 @@
-"""What people read in MLflow's UI, and how they find it: names, notes, tags, results."""
+"""The texts in MLflow's UI: names, notes, tags, results."""
 
 import getpass
 import json
@@ -104,7 +104,7 @@ def test_runs_have_names_tags_to_filter_by_and_notes(store: Store, home: Path) -
     assert experiment.tags[NOTE].startswith(f"{title}. {question}\n\n[Charts of all runs](#/experiments/")
     note = parent.data.tags[NOTE]
     assert f"(#/experiments/{parent.info.experiment_id}/runs?" in note
-    # Source and user stand in the list of runs, and what only mcpo needs does not.
+    # The list of runs shows source and user, but not the tags that only mcpo needs.
     for run in client.search_runs([parent.info.experiment_id]):
         assert run.data.tags["mlflow.source.name"] == "mcpo reproduce table1"
         assert run.data.tags["mlflow.user"] == getpass.getuser()
@@ -177,7 +177,7 @@ def test_a_parent_says_what_its_arms_differ_in_and_what_came_out(store: Store, h
     assert parent.data.params["method.hinge"] == "DAPO: -; MCPO: True"
     assert not parent.data.params.keys() & {"train.lr", "seed", "model.name"}
     assert "MCPO wins.\n\n" in parent.data.tags[NOTE]
-    # What is written here is replaced, what a person wrote is not.
+    # Descriptions by mcpo are replaced, those by people are not.
     log_artifacts(store, BOTH, [], {}, "MCPO loses.")
     note = client.get_run(parent.info.run_id).data.tags[NOTE]
     assert "MCPO loses." in note

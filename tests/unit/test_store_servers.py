@@ -1,4 +1,4 @@
-"""The MLflow store behind real servers, dead ones too, beside other processes, and in the UI."""
+"""The MLflow store behind real and dead servers, with other processes, and in the UI."""
 
 import shutil
 import socket
@@ -18,7 +18,7 @@ from tests.store_runs import complete, expected, free_port, plan, points, runs, 
 
 @contextmanager
 def silent_server() -> Iterator[int]:
-    """Takes connections and never answers."""
+    """A server that accepts connections and never answers."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()

@@ -1,4 +1,4 @@
-"""Response surfaces: planted responses are found, noise is not, and held-out points say how well."""
+"""Response surfaces: planted responses are found, noise is not, and held-out points measure the quality."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_a_planted_response_is_found(fitted: Surface) -> None:
 
 
 def test_one_point_that_is_off_is_noise_and_no_bump() -> None:
-    """The surface changes over distances as large as those between points, not over smaller ones."""
+    """The surface changes only over distances at least as large as those between points."""
     grid = np.stack(np.meshgrid(np.linspace(0, 1, 5), np.linspace(0, 1, 5)), axis=-1).reshape(-1, 2)
     seen = (np.arange(25) == 12).astype(float)
     assert Surface(grid, seen).noise == pytest.approx(seen.std(ddof=1), rel=0.05)

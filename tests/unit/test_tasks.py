@@ -1,4 +1,4 @@
-"""Tasks as a mechanism: found by scanning, chosen by name, and known to nothing else by their names."""
+"""Tasks as a mechanism: found by scanning, chosen by name, and unknown by name to all other code."""
 
 import ast
 import random
@@ -22,7 +22,7 @@ PRESETS = [path for path in load.CONF.glob("*/*.yaml") if "tasks" in read_yaml(p
 
 
 def elsewhere() -> Iterator[Path]:
-    """The modules of mcpo but those of tasks, of `gym`, and of graders, some of which are called as their tasks are."""
+    """The modules of mcpo except those of tasks, of `gym`, and of graders, some of which are named like their tasks."""
     for folder in (PACKAGE, PACKAGE / "analysis"):  # a link, which rglob does not follow
         # `gym` is an extra, too.
         own = {PACKAGE / name for name in ("tasks", "gym", "grading", "extras.py")}
@@ -30,7 +30,7 @@ def elsewhere() -> Iterator[Path]:
 
 
 def keys(tree: ast.AST) -> Iterator[ast.AST]:
-    """The keys of mappings in a module: a column of records may be called as a task is."""
+    """The keys of mappings in a module: a column of records may have the name of a task."""
     for node in ast.walk(tree):
         match node:
             case ast.Subscript(slice=key) | ast.Call(func=ast.Attribute(attr="pop" | "explode"), args=[key]):
@@ -59,7 +59,7 @@ DRAWN = [
     *((name, {}) for name in tasks.registry() if name not in ("math", "gym")),
     *(("arithmetic", {"skills": 3}), ("sums", {"sorts": ("2-1", "1*1")})),
 ]
-"""Tasks that draw their problems here, with options; `gym` does so by a package, and has a test of the same."""
+"""Tasks that draw their problems here, with options; `gym` draws them with a package, and has its own test."""
 
 
 @pytest.mark.parametrize(("name", "options"), DRAWN)

@@ -175,7 +175,7 @@ RULES = {
     (4, "finds"): lambda a, b, c, d: (a * b + c) / d,
     (4, "walk"): lambda a, b, c, d: a * b + c * d,
 }
-"""The answer to a problem with so many numbers that contains a word."""
+"""The correct answer as a function of the problem's numbers, by the problem's word."""
 
 
 def expected(text: str) -> float:

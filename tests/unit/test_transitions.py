@@ -23,7 +23,7 @@ row = partial(rows.reroll, n=N)
 
 
 def find(folder: Path, panel: Mapping[str, Sequence[int]], others: Sequence[rows.Row] = ()) -> Finding:
-    """panel: by prompt the right ones of N rollouts at steps 1, 6, 11, ..."""
+    """panel: by prompt the correct ones of N rollouts at steps 1, 6, 11, ..."""
     rolled = [row(1 + 5 * i, prompt, c) for prompt, counts in panel.items() for i, c in enumerate(counts)]
     return mastery.TRANSITIONS.measure(SPEC, rows.journal(SPEC, {"rerolls": [*rolled, *others]}, folder=folder))
 

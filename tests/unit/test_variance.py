@@ -1,4 +1,4 @@
-"""Components of variance: by hand, and recovered from differences with known ones."""
+"""Components of variance: by hand, and recovered from differences with known components."""
 
 import math
 

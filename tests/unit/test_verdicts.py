@@ -1,4 +1,4 @@
-"""Every verdict that a claim can get besides those of its plain test: rules, margins, preconditions, clusters."""
+"""The verdicts of claims beyond plain tests: rules, margins, preconditions, clusters."""
 
 import csv
 import dataclasses
@@ -120,7 +120,7 @@ def entropies(first: float, last: float, arm: str, cells: Plan) -> None:
     ("last", "expected"), [(0.2, "not testable here"), (0.8, "supported")], ids=["entropy falls", "entropy rises"]
 )
 def test_a_claim_about_what_does_not_occur_is_not_testable_here(mcpo_home: Path, last: float, expected: str) -> None:
-    """Figure 6: the entropy rises less under MCPO. Where DAPO's does not rise there is nothing to be less of."""
+    """Figure 6: the entropy rises less under MCPO. If DAPO's does not rise, it cannot rise less."""
     cells = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0,1,2,3", "train.steps=5", "eval.problems=1"], "")
     entropies(0.4, last, "DAPO", cells)
     entropies(0.4, 0.45, "MCPO", cells)
@@ -136,7 +136,7 @@ def test_a_claim_about_what_does_not_occur_is_not_testable_here(mcpo_home: Path,
 
 
 def test_committed_verdicts_stand_beside_those_of_a_readers_runs(mcpo_home: Path, tmp_path: Path) -> None:
-    """Two runs say nothing, six do; a row per run gives the numbers that the verdict follows from."""
+    """Two runs give no verdict, six do; the rows per run have the numbers behind the verdict."""
     path = tmp_path / "mine.yaml"
     path.write_text(
         "claims: [{id: moderate, claim: it rises less, suite: table1, statistic: entropy rise, arm: MCPO, "
@@ -164,7 +164,7 @@ def test_committed_verdicts_stand_beside_those_of_a_readers_runs(mcpo_home: Path
     assert shown["toy-s, committed runs"] == "supported (Holm), 6 seeds"
     assert few.sentence.endswith("Of 1 tests that stay open here, 1 are decided by committed runs.")
     assert "committed" not in many.sentence
-    # What the first file leaves open is taken from one that goes on; what it decides is not.
+    # A further file replaces verdicts that the first one leaves open, but not those that it decides.
     path.write_text(path.read_text() + "\nfurther: [more]\n")
     for first, second, expected in (
         ("unresolved", "contradicted", "contradicted (Holm), 9 seeds"),
@@ -224,7 +224,7 @@ def test_committed_verdicts_follow_the_registered_rule(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["claims", "open-claims"])
 def test_committed_verdicts_follow_from_their_rows_per_run(name: str) -> None:
-    """Each verdict on the paper's claims, made anew from the committed number of each run."""
+    """Each verdict on the paper's claims, computed again from the committed number of each run."""
     table = pd.read_csv(RESULTS / f"{name}.csv", low_memory=False)
     tests, runs = table[table["block"] == "test"].set_index("claim"), table[table["block"] == "run"]
     declared = claims.read(EXPERIMENTS / f"{name}.yaml")

@@ -1,4 +1,4 @@
-"""Which sequences of a batch verl trains."""
+"""The sequences of a batch that verl trains."""
 
 import torch
 from hypothesis import given
@@ -31,7 +31,7 @@ def _unasked() -> torch.Tensor:
 
 
 def test_a_hinge_has_no_gradient_before_the_first_gradient_step_and_is_reported() -> None:
-    """Prompts all wrong, mixed, mastered and mastered, two a mini-batch: the hinge may act from the second one on."""
+    """Prompts all incorrect, mixed, mastered, mastered; two per mini-batch: the hinge may act from the second on."""
     method = get("mcpo")
     correct_PG = torch.tensor([[False, False], [True, True], [True, False], [True, True]])
     length_PG = torch.tensor([[1, 2], [3, 1], [2, 2], [2, 3]])
@@ -44,12 +44,12 @@ def test_a_hinge_has_no_gradient_before_the_first_gradient_step_and_is_reported(
     reported.close()
     assert reported.pairs["hinge/tokens_active"] == [0, 4]
     assert reported.pairs["hinge/prompts_felt"] == [0, 1]
-    # The policy before the last gradient step is another one than that which sampled.
+    # The policy before the last gradient step is not the one that sampled.
     anchored = get("mcpo", anchor="previous_step")
     has_gradient_PG, reported = batches.screen(anchored, step, signals, _unasked, first)
     assert torch.equal(has_gradient_PG, signals.has_gradient_PG)
     assert not reported.pairs
-    # DAPO has nothing to screen: no log-probabilities are asked for.
+    # DAPO does not screen, so no log-probabilities are computed.
     plain = get("dapo", dynamic_sampling=False)
     signals, _ = plain.signals(step, {})
     has_gradient_PG, reported = batches.screen(plain, step, signals, _unasked, first)

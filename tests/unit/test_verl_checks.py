@@ -1,4 +1,4 @@
-"""Before a run of verl starts: what is missing, said once, with what mends it."""
+"""Checks before a run of verl starts: each missing requirement is named once, with its fix."""
 
 import json
 import shutil
@@ -62,7 +62,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Place":
 
 
 class Place:
-    """A machine on which `scale=paper` could start, with what a test takes away from it."""
+    """A machine on which `scale=paper` could start, and from which a test removes something."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.patch = folder, monkeypatch
@@ -113,7 +113,7 @@ class Place:
 
 
 def complaints(spec: RunSpec) -> list[str]:
-    """What keeps `spec` from being started."""
+    """The messages on everything that keeps `spec` from starting."""
     try:
         checks.check(spec)
     except ConfigError as error:
@@ -174,7 +174,7 @@ LACKS: list[tuple[Change, str, str, str]] = [
     (lambda at: (at.data / "dapo_math_17k.jsonl").unlink(), "", "no dapo_math_17k.jsonl", ""),
     (lambda at: at.problems("amc23", 39), "", "amc23: 39 problems instead of the published 40", ""),
 ]
-"""What changes on a machine on which `scale=paper` could start, settings, and parts of the message and of its fix."""
+"""A change to a machine on which `scale=paper` could start, settings, and parts of the message and of its fix."""
 
 
 @pytest.mark.parametrize(("change", "overrides", "said", "fix"), LACKS)

@@ -27,7 +27,7 @@ TRAINS = {
 
 
 class Data(dict[str, Any]):
-    """What the loss uses of verl's TensorDict."""
+    """The part of verl's TensorDict that the loss uses."""
 
     def select(self, *names: str) -> "Data":
         return Data({name: self[name] for name in names})
@@ -38,7 +38,7 @@ class Data(dict[str, Any]):
 
 @pytest.fixture(autouse=True)
 def padding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """verl's function that takes the model's output apart; here it comes padded."""
+    """Replaces verl's function that splits the model's output, which is padded here."""
     names = ["verl", "verl.workers", "verl.workers.utils", "verl.workers.utils.padding"]
     for name in names:
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
@@ -51,7 +51,7 @@ def ragged(value_BT: Tensor, length_B: Tensor) -> Tensor:
 
 
 def case(train: Train) -> tuple[TokenBatch, Data]:
-    """A mini-batch whose sampler differed by .05 nats a token, and the same as verl's queue has it."""
+    """A mini-batch whose sampler differed by .05 nats per token, and its form in verl's queue."""
     of = step()
     signals, _ = METHOD.signals(of, {})
     batch = mini_batch(METHOD, of, signals)

@@ -1,4 +1,4 @@
-"""Problems in verl's schema: the same ones, in the same order, as the local backend's training stream."""
+"""Problems in verl's schema equal the local backend's training stream, in the same order."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What goes wrong in a run of verl, as far as it can be seen without verl: no verdict, no memory, no disk, no time."""
+"""Failures of a verl run that can be tested without verl: no verdict, no memory, no disk, no time."""
 
 import csv
 import dataclasses
@@ -44,7 +44,7 @@ TOKENIZER = tokenizers.build(Arithmetic().vocabulary)
 LOST: Status = "infra_error"
 with Path(__file__).with_name("verl_faults.csv").open(encoding="utf-8", newline="") as file:
     _, *FAULTS = csv.reader(file)
-"""A line of verl's log, part of what it is called, and part of its fix."""
+"""A line of verl's log, part of its explanation, and part of its fix."""
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def spec() -> RunSpec:
 
 
 def group(order: int, *statuses: Status) -> Group:
-    """A prompt whose rollouts got these verdicts; each is one token and the end token."""
+    """A prompt whose rollouts got these verdicts; each rollout is one token and the end token."""
     tokens = torch.tensor([TOKENIZER.convert_tokens_to_ids("3"), TOKENIZER.eos_token_id])
     verdicts = [Verdict(status, detail=f"{status} {order}.{i}") for i, status in enumerate(statuses)]
     reward = [float(status == "correct") for status in statuses]
@@ -63,7 +63,7 @@ def group(order: int, *statuses: Status) -> Group:
 
 
 def spent(spec: RunSpec, folder: Path) -> CostTotals:
-    """What one global step cost."""
+    """The cost of one global step."""
     total = CostTotals(spec, Journal(folder), 0)
     total.add(rollouts=6, sampled_tokens=60, trained_tokens=50, gradient_steps=1, seconds=1.0)
     return total
@@ -115,7 +115,7 @@ def test_loggers_get_what_the_journal_gets(tmp_path: Path, monkeypatch: pytest.M
     told: list[object] = []
 
     class Tracking:
-        """verl's, as it is called."""
+        """Replaces verl's class of this name."""
 
         def __init__(self, project_name: str, experiment_name: str, default_backend: list[str], config: object) -> None:
             folders = [os.environ[name] for name in ("TENSORBOARD_DIR", "WANDB_DIR")]
@@ -170,7 +170,7 @@ def test_a_problem_without_any_verdict_has_no_accuracy(spec: RunSpec, tmp_path: 
 
 
 def lose(home: Path, spec: RunSpec, problem: int, lost: int, kept: str = "ungraded") -> None:
-    """Of a run that is done, `lost` samples of one problem of the last evaluation had no verdict."""
+    """Remove the verdicts of `lost` samples of one problem in the last evaluation of a done run."""
     path = home / "runs" / spec.run_id / "attempt_1" / "eval" / f"step_{spec.train.steps:06d}.jsonl"
     found = list(read_lines(path))
     found[problem] |= {"n": spec.eval.samples - lost, "c": 0, kept: lost}

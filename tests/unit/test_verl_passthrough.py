@@ -1,4 +1,4 @@
-"""`cluster.verl`: settings of verl's own, passed on, or refused with the setting of mcpo that decides them."""
+"""`cluster.verl`: verl's own settings, passed on, or refused with the setting of mcpo that decides them."""
 
 import importlib.util
 from importlib.machinery import ModuleSpec
@@ -18,7 +18,7 @@ ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
 
 @pytest.fixture(autouse=True)
 def _package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """verl's package, with as much of its configuration as the tests need."""
+    """verl's package, with the part of its configuration that the tests need."""
     file = tmp_path / "verl" / checks.REFERENCE
     file.parent.mkdir(parents=True)
     file.write_text(
@@ -64,7 +64,7 @@ def test_they_are_part_of_what_names_a_run() -> None:
     [
         f"{ROLLOUT}.n=4",
         "trainer.project_name=x",
-        # Above and below what mcpo sets, and with the sign of an added key.
+        # Above and below keys that mcpo sets, and with the sign of an added key.
         f"{ACTOR}.optim={{lr: 1}}",
         f"{ACTOR}.optim.betas.first=1",
         f"+{ROLLOUT}.prompt_length=1",

@@ -1,4 +1,4 @@
-"""What surrounds verl's trainer and needs no verl: checkpoints, messages of a crash, processes, rewards, the loss."""
+"""The parts around verl's trainer that need no verl: checkpoints, messages of a crash, processes, rewards, the loss."""
 
 import asyncio
 import dataclasses
@@ -163,7 +163,7 @@ def test_the_reward_of_arithmetic_is_whether_the_trace_is_right(response: str, r
 
 
 class OneVerdict:
-    """A pool that says the same of everything."""
+    """A pool with the same verdict for every answer."""
 
     def __init__(self, verdict: Verdict) -> None:
         self.verdict = verdict
@@ -198,7 +198,7 @@ def test_a_response_is_graded_up_to_its_stop_string(response: str, right: float)
 def test_the_rollout_engine_is_given_the_tokens_of_stop_strings(
     stops: list[str] | None, sent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a stand-in for verl's agent loop, which is not installed here."""
+    """With a replacement for verl's agent loop, which is not installed here."""
     loop = ModuleType("verl.experimental.agent_loop.agent_loop")
     vars(loop).update(AgentLoopBase=object, AgentLoopOutput=SimpleNamespace, register=lambda _: lambda cls: cls)
     for name in ("verl", "verl.experimental", "verl.experimental.agent_loop"):
@@ -254,7 +254,7 @@ def test_checkpoints_hold_the_previous_policy_where_the_method_needs_it() -> Non
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_the_probability_of_a_response_is_known_at_temperature_1(temperature: float) -> None:
-    """As with the local engine, whose log-probabilities are those at temperature 1, too."""
+    """As in the local engine, whose log-probabilities are also those at temperature 1."""
     prompt, right = Prompt(0, Problem("1 + 2 _ =", "3"), "k2-3"), Verdict("correct", "3")
     group = Group(prompt, [torch.tensor([4, 9])] * 2, [1.0, 1.0], [right, right], [-0.5, -0.5], [0.1, 0.1])
     logp_PG = graded([group], {9}, temperature).logp_PG
@@ -262,7 +262,7 @@ def test_the_probability_of_a_response_is_known_at_temperature_1(temperature: fl
 
 
 def test_the_state_of_a_method_is_under_the_seal_of_its_step(tmp_path: Path) -> None:
-    """Written and read to the bit; a transposed tensor is one that lies in no row of bytes as it is."""
+    """Written and read to the bit, also a transposed tensor, which is not contiguous in memory."""
     state = {"mean": torch.tensor([1 / 3], dtype=torch.float64), "table": torch.arange(6).view(2, 3).T}
     write_checkpoint(tmp_path, 4)
     checkpoint.save_method_state(tmp_path, 4, state)
@@ -272,7 +272,7 @@ def test_the_state_of_a_method_is_under_the_seal_of_its_step(tmp_path: Path) -> 
     for name, tensor in state.items():
         assert found[name].dtype == tensor.dtype
         assert torch.equal(found[name], tensor)
-    # It is lost with nobody noticing, unless the seal knows of it.
+    # Its loss would not be noticed if the seal did not cover it.
     assert checkpoint.complete(tmp_path) == [4]
     (checkpoint.folder(tmp_path, 4) / "method.safetensors").unlink()
     assert checkpoint.complete(tmp_path) == []
@@ -293,7 +293,7 @@ def test_a_pass_before_each_gradient_is_refused_where_a_step_has_several(monkeyp
         checks.check(several)
     assert error.value.fix == f"train.mini_batch={spec.train.prompts}, or backend=local"
     one = dataclasses.replace(several, train=dataclasses.replace(spec.train, mini_batch=spec.train.prompts))
-    # The next thing that is checked.
+    # The next check.
     with refused("bad_input", "verl"):
         checks.check(one)
 

@@ -1,4 +1,4 @@
-"""What runs on GPUs cost: held against numbers that are published or computed by hand."""
+"""Cost of runs on GPUs, against numbers that are published or computed by hand."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def test_the_ends_of_the_range_are_what_a_gpu_samples_of_8b_at_the_papers_length
     run = spec("model=qwen3-8b")
     about = workload.cost(run)
     more = workload.cost(spec("model=qwen3-8b", "train.steps=1", "probe.every=0", "probe.panel_every=0"))
-    # Evaluations alone differ in what they sample without being trained on.
+    # Only evaluations sample tokens that are not trained on.
     evaluated = workload.cost(
         spec("model=qwen3-8b", "train.steps=1", "probe.every=0", "probe.panel_every=0", "eval.samples=16")
     )
@@ -105,7 +105,7 @@ def test_prompts_rolled_again_are_those_that_are_due_while_all_are_mastered(
 def test_rerolls_are_sampled_and_not_trained() -> None:
     rare, often = workload.cost(spec("train.steps=10")), workload.cost(spec("train.steps=10", "probe.every=1"))
     assert often.trained == rare.trained
-    # Ten cohorts of 16 prompts in place of two, nine of them rolled once more in place of one.
+    # Ten cohorts of 16 prompts in place of two, nine of them resampled once more in place of one.
     assert often.sampled - rare.sampled == (19 - 3) * 16 * 16 * 5120
 
 

@@ -1,4 +1,4 @@
-"""The methods of docs/write-a-method.md and of notebook 03, saved as told, pass the conformance kit."""
+"""The methods of docs/write-a-method.md and of notebook 03, saved as described, pass the conformance kit."""
 
 import json
 import re
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def told() -> dict[str, str]:
-    """The source of each method that people are told to save, by its name."""
+    """The source of each method that readers are asked to save, by its name."""
     page = (ROOT / "docs" / "write-a-method.md").read_text(encoding="utf-8")
     notebook = nbformat.read(ROOT / "notebooks" / "03_add_your_method.ipynb", as_version=4)
     cells = [

@@ -1,4 +1,4 @@
-"""The sampler of docs/write-a-sampler.md, saved as told, passes the conformance kit and trains."""
+"""The sampler of docs/write-a-sampler.md, saved as described, passes the conformance kit and trains."""
 
 import json
 import os
@@ -17,7 +17,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "write-a-sampler.md").read_text(enc
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The folder that the page tells to make, with its only file."""
+    """The folder that the page describes, with its only file."""
     (source,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "my_samplers").mkdir()
     (tmp_path / "my_samplers" / "second_chance.py").write_text(source, encoding="utf-8")

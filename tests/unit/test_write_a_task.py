@@ -1,4 +1,4 @@
-"""The tasks of docs/write-a-task.md, saved as told, pass `mcpo task check`, as shipped ones do; broken ones fail it."""
+"""The tasks of docs/write-a-task.md, saved as described, pass `mcpo task check` like shipped ones; broken ones fail."""
 
 import json
 import re
@@ -92,7 +92,7 @@ def test_the_check_finds_what_is_broken(what: str, plugin_folder: Path) -> None:
 def test_a_small_task_has_one_message_a_cause_and_fixes_that_work(
     plugin_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Few problems are left for training, and few are held out: two causes, whatever the checks that need them."""
+    """Few problems are left for training, and few are held out: two causes, although several checks need them."""
     low = 'low, high = (4, 6) if tier == "short" else (7, self.longest)'
     source = told()["letters"].replace(low, "low, high = 4, 5").replace('("abcde"', '("ab"')
     (plugin_folder / "letters.py").write_text(source, encoding="utf-8")

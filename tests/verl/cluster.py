@@ -1,4 +1,4 @@
-"""A Ray cluster of two nodes that somebody else than the run starts, for runs that join it."""
+"""A Ray cluster of two nodes that is started independently of the run, for runs that join it."""
 
 import os
 import secrets
@@ -20,36 +20,36 @@ while ray.available_resources() != ray.cluster_resources() or ray.util.list_name
     time.sleep(0.2)
 assert ray.get(ray.remote(lambda: 6 * 7).remote()) == 42
 """
-"""Waits until nobody uses any of the cluster, then uses it."""
+"""A program that waits until the cluster is unused, then uses it."""
 
 
 class Cluster:
-    """Two nodes on this machine, each with a processor that passes for a GPU."""
+    """Two nodes on this machine, each with a CPU that Ray takes for a GPU."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.nodes: list[subprocess.Popen[str]] = []
-        # Ray asks for a token by default, but whoever names an address must say so.
+        # Ray asks for a token by default, but with an address this must be set.
         self.access = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
     def start(self) -> None:
-        """The first node."""
+        """Start the first node."""
         self._node("--head", f"--port={self.port}", f"--temp-dir={self.folder}", "--include-dashboard=false")
         wait(self._listens, self.nodes[-1])
 
     def grow(self) -> None:
-        """The second node."""
+        """Start the second node."""
         self._node(f"--address={self.address}")
         wait(lambda: len(self.raylets()) == 2, self.nodes[-1])
 
     def _node(self, *options: str) -> None:
-        # Worker ports of two nodes on one machine would clash unless they are any that are free.
+        # Worker ports of two nodes on one machine would clash unless Ray chooses free ones.
         ports = ("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0")
         command = [Path(sys.executable).with_name("ray"), "start", *options, *ports]
         command += ["--node-ip-address=127.0.0.1", "--num-cpus=16", "--num-gpus=1", "--block"]
         env = {**os.environ, **self.access, **LEAN, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
-        # pytest shows what it says if it fails. Ray gives a node 30 seconds to start; that is not a setting.
+        # pytest shows its output if it fails. Ray gives a node 30 seconds to start; that is not a setting.
         self.nodes.append(subprocess.Popen(command, cwd=self.folder, env=env, text=True))
 
     def _listens(self) -> bool:
@@ -64,18 +64,18 @@ class Cluster:
         return [process for process in self._processes() if process.name() == "raylet"]
 
     def actors(self) -> list[list[str]]:
-        """What runs on each node, by the names that Ray gives its processes."""
+        """The actors on each node, by the names that Ray gives its processes."""
         titles = [[" ".join(child.cmdline()) for child in raylet.children()] for raylet in self.raylets()]
         return [[title for title in node if title.startswith("ray::") and "IDLE" not in title] for node in titles]
 
     def is_as_before(self) -> bool:
-        """Whether it lives, and nobody uses it any more."""
+        """True if the cluster lives and is unused again."""
         env = {**os.environ, **self.access}
         seen = subprocess.run([sys.executable, "-c", UNUSED, self.address], env=env, timeout=PATIENCE, check=False)
         return seen.returncode == 0 and len(self.raylets()) == 2
 
     def end(self) -> None:
-        """All of its processes, and nobody else's."""
+        """End the cluster's processes, and no others."""
         processes = self._processes()
         for node in self.nodes:
             node.terminate()

@@ -1,4 +1,4 @@
-"""Real runs of verl on a processor: a start takes over a minute, so a run shows several things where it can."""
+"""Real runs of verl on a CPU: a start takes over a minute, so a run tests several things if it can."""
 
 import json
 import os
@@ -26,32 +26,32 @@ TOY = (
     "warmup.target_accuracy=0.5",
     "warmup.max_steps=4000",
 )
-"""Half the answers to short problems are right, so that every kind of group occurs."""
+"""Settings with which half the answers to short problems are correct, so that every kind of group occurs."""
 TRAINED = ("train/", "mastery/", "hinge/", "weight/", "sampling/")
-"""How the metrics of a step begin that depend on what is trained alone, not on the machine."""
+"""Prefixes of the metrics of a step that depend only on the training, not on the machine."""
 PATIENCE = 1200.0
-"""Seconds after which what has not happened never will: many times what it takes where nothing else runs."""
+"""Seconds to wait for an event: many times its duration on an idle machine."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with whole runs first, so that none is left over for one process while the other has nothing to do."""
+    """Sort files with whole runs first, so that no process is left with one while the other is idle."""
     runs = Counter(item.path for item in items if "runs" in item.fixturenames or item.get_closest_marker("slow"))
     items.sort(key=lambda item: -runs[item.path])
 
 
 class Runs:
-    """`mcpo` in a home of its own, but for the base policies, which all homes share."""
+    """`mcpo` in a separate home, except for the base policies, which all homes share."""
 
     def __init__(self, home: Path, base_policies: Path) -> None:
         self.home, self.started = home, list["subprocess.Popen[str]"]()
         (home / "cache").symlink_to(base_policies)
         inherited = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
-        # Where tests.verl.cpu is found, whatever the working folder.
+        # tests.verl.cpu is found there, from any working folder.
         path = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
         self.env = {**inherited, **path, **LEAN, "MCPO_HOME": str(home)}
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        """`mcpo` with these arguments."""
+        """Start `mcpo` with these arguments."""
         command = [sys.executable, "-m", "mcpo_cli.main", *arguments]
         process = subprocess.Popen(
             command, cwd=self.home, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -60,7 +60,7 @@ class Runs:
         return process
 
     def __call__(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """The same, to its end."""
+        """Run `mcpo` with these arguments to its end."""
         process = self.start(*arguments)
         said, _ = process.communicate(timeout=PATIENCE)
         return subprocess.CompletedProcess(list(arguments), process.returncode, said, "")
@@ -76,13 +76,13 @@ class Runs:
         return found
 
     def begun(self, label: str, process: "subprocess.Popen[str]") -> Path:
-        """The same, once `process` has begun the run's first attempt."""
+        """That folder, once `process` has begun the run's first attempt."""
         wait(lambda: list(self.home.glob(f"runs/{label}-toy-*/attempt_1")) != [], process)
         return self.folder(label)
 
 
 def wait(condition: Callable[[], bool], process: "subprocess.Popen[str] | None" = None) -> None:
-    """Until `condition` holds; if `process` is what brings it about, no longer than that lives."""
+    """Wait until `condition` holds, at most as long as `process`, which is to fulfil it, lives."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         if process and process.poll() is not None and not condition():
@@ -95,23 +95,23 @@ def wait(condition: Callable[[], bool], process: "subprocess.Popen[str] | None" 
 
 
 def status(folder: Path) -> dict[str, Any]:
-    """status.json of the newest attempt; empty where there is none yet."""
+    """status.json of the newest attempt; empty before the first."""
     attempts = Journal(folder).attempts()
     return dict(read_json(attempts[-1] / "status.json")) if attempts else {}
 
 
 def phase(folder: Path) -> str:
-    """What the newest attempt says it does."""
+    """The phase that the newest attempt recorded."""
     return str(status(folder).get("phase", ""))
 
 
 def nobody_is_left(folder: Path) -> bool:
-    """Whether no process of the run lives."""
+    """True if no process of the run lives."""
     return not [p for p in launch.marked(str(folder)) if p.status() != psutil.STATUS_ZOMBIE]
 
 
 def logged(home: Path, folder: Path, name: str) -> list[tuple[int, float]]:
-    """What the MLflow store has of a metric."""
+    """Steps and values of a metric in the MLflow store."""
     import mlflow
 
     client = mlflow.MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
@@ -122,20 +122,20 @@ def logged(home: Path, folder: Path, name: str) -> list[tuple[int, float]]:
 
 @pytest.fixture
 def runs(tmp_path: Path, base_policies: Path) -> Iterator[Runs]:
-    """A home of the test's own."""
+    """A separate home for the test."""
     with ended(Runs(tmp_path, base_policies)) as found:
         yield found
 
 
 @contextmanager
 def ended(found: Runs) -> Iterator[Runs]:
-    """What a failed test leaves running is ended."""
+    """End the processes that a failed test leaves running."""
     try:
         yield found
     finally:
         for process in found.started:
             process.kill()
             process.wait()
-        # Without its parent a worker stops, and so does what it started.
+        # Without its parent a worker stops, and so do the processes that it started.
         for folder in found.home.glob("runs/*"):
             launch.end(str(folder))

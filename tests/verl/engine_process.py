@@ -1,6 +1,6 @@
 """One rank of verl's FSDP engine without Ray: loss and gradient of a recorded batch, for many methods and splits.
 
-And how far log-probabilities depend on which sequences are packed together.
+It also measures the dependence of log-probabilities on the packing of sequences.
 
 `python -m tests.verl.engine_process FOLDER SHARING`, with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; each sequence is
 shared by SHARING ranks. Reads `batch.pt` and `model/` of FOLDER; rank 0 writes `found.pt`.
@@ -28,7 +28,7 @@ def engine(folder: Path, *more: str) -> Any:
 
 
 def shares(sharing: int) -> tuple[str, ...]:
-    """Settings with which that many ranks share each sequence; flash attention, which it needs, is made to be there."""
+    """Settings with which that many ranks share each sequence; installs the flash attention that this needs."""
     flash.install()
     return (
         f"actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size={sharing}",
@@ -39,7 +39,7 @@ def shares(sharing: int) -> tuple[str, ...]:
 def measure(
     built: Any, batch: dict[str, Any], method: Any, split: dict[str, Any], chosen: list[int], sharing: int
 ) -> Any:
-    """Loss, gradient by name, and what the loss reports, with the sequences `chosen` on this rank."""
+    """Loss, gradient by name, and the loss's metrics, with the sequences `chosen` on this rank."""
     data = fsdp.rows(batch, chosen)
     for policy in kept_policies(method):
         engines.swap(policy, built)
@@ -52,13 +52,13 @@ def measure(
     torch.distributed.all_reduce(total)
     reports = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(reports, output["metrics"]["mcpo"])
-    # As verl reports it: the mean over ranks of the losses that were multiplied by their number.
+    # As verl reports it: the mean over ranks of the losses times the number of ranks.
     (sums,) = merged([report for of_rank in reports[::sharing] for report in of_rank], len(batch["responses"]))
     return float(total) / len(reports), gradient, sums
 
 
 def drifts(built: Any, batch: dict[str, Any], method: Any, chosen: list[int]) -> dict[str, float]:
-    """The largest change of a log-probability under the same weights, if the pass before packed alike or otherwise."""
+    """The largest change of a log-probability under equal weights, if the pass before packed alike or differently."""
     update = batch["splits"]["dynamic"]
     found = {}
     for packing, split in {"alike": update, "otherwise": batch["splits"]["all"]}.items():
@@ -71,7 +71,7 @@ def drifts(built: Any, batch: dict[str, Any], method: Any, chosen: list[int]) ->
 
 
 def main(folder: Path, sharing: int) -> None:
-    """All methods and splits that the batch asks for."""
+    """Compute all methods and splits of the batch."""
     initialize_global_process_group_ray()
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     batch = torch.load(folder / "batch.pt", weights_only=False)

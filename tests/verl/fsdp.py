@@ -1,7 +1,7 @@
 """One rank of verl's FSDP engine without Ray, with the settings of a run: its actor, and passes of a recorded batch.
 
-A recorded batch (`queued.py`) has lists with a ragged tensor a sequence: `prompts`, `responses`, `old_log_probs`, and
-by name in `signals`; and `facts`, a row a sequence.
+A recorded batch (`queued.py`) has lists with one ragged tensor per sequence: `prompts`, `responses`, `old_log_probs`,
+and by name in `signals`; and `facts`, one row per sequence.
 """
 
 from functools import partial
@@ -23,7 +23,7 @@ from mcpo_cli.config.schema import RunSpec
 
 
 def engine(spec: RunSpec, model: Path, *more: str) -> Any:
-    """The engine of a run's actor with the weights in `model`, with the settings that a run has, then those in `more`.
+    """The engine of a run's actor with the weights in `model`, with the settings of a run, then those in `more`.
 
     more: in Hydra's grammar, under verl's own names.
     """
@@ -43,7 +43,7 @@ def engine(spec: RunSpec, model: Path, *more: str) -> Any:
 
 
 def rows(batch: dict[str, Any], chosen: list[int]) -> TensorDict:
-    """Some of the recorded sequences, as verl's queue hands them out."""
+    """Some of the recorded sequences, in the form of verl's queue."""
     nested = {name: [batch[name][i] for i in chosen] for name in ("prompts", "responses", "old_log_probs")}
     nested["input_ids"] = [torch.cat(pair) for pair in zip(nested["prompts"], nested["responses"], strict=True)]
     nested["position_ids"] = [torch.arange(len(ids)) for ids in nested["input_ids"]]
@@ -55,14 +55,14 @@ def rows(batch: dict[str, Any], chosen: list[int]) -> TensorDict:
 
 
 def tell(built: Any, data: TensorDict, split: dict[str, Any], passing: dict[str, Any]) -> None:
-    """Put beside the sequences what verl's worker tells its engine: how `split` makes micro-batches, and `passing`."""
+    """Add the facts that verl's worker gives its engine: how `split` makes micro-batches, and `passing`."""
     packing = {"use_remove_padding": built.use_remove_padding}
     fused = {"use_fused_kernels": built.model_config.use_fused_kernels}
     tu.assign_non_tensor(data, **packing, **fused, **split, **passing)
 
 
 def log_probs(built: Any, batch: dict[str, Any], split: dict[str, Any], chosen: list[int]) -> torch.Tensor:
-    """Those of the response tokens, ragged, by a pass without gradients; in main memory, as verl hands them on."""
+    """Log-probabilities of the response tokens, ragged, by a pass without gradients; in main memory, as in verl."""
     data = rows(batch, chosen)
     tell(built, data, split, log_prob_pass(entropy=True))
     with built.eval_mode():
@@ -73,9 +73,9 @@ def log_probs(built: Any, batch: dict[str, Any], split: dict[str, Any], chosen: 
 def backward(
     built: Any, data: TensorDict, method: Any, split: dict[str, Any], sequences: int, loss_function: Any = None
 ) -> Any:
-    """What verl returns of the forward and backward pass of an update on that many sequences on all ranks together.
+    """verl's result of the forward and backward pass of an update on that many sequences on all ranks together.
 
-    Call it in `built.train_mode()`, which ends with the gradients being forgotten.
+    Call it in `built.train_mode()`, which deletes the gradients at its end.
     """
     tell(built, data, split, update_pass(method, sequences))
     built.optimizer_zero_grad()
@@ -83,6 +83,6 @@ def backward(
 
 
 def gradients(built: Any) -> dict[str, torch.Tensor]:
-    """A copy of the gradient by the name of its parameter, whole; of the parameters that are trained."""
+    """A copy of the whole gradient of each trained parameter, by its name."""
     trained = ((name, p) for name, p in built.module.named_parameters() if p.requires_grad)
     return {name: p.grad.full_tensor().clone() for name, p in trained}

@@ -1,7 +1,7 @@
 """One rank of verl's FSDP engine with LoRA, without Ray: its loss and gradient at a step, its policy before and after.
 
-`python -m tests.verl.lora_process FOLDER SHARING`, as `tests.verl.engine_process`; ranks share no sequences. Writes a
-checkpoint, too.
+`python -m tests.verl.lora_process FOLDER SHARING`, as `tests.verl.engine_process`; ranks share no sequences. It also
+writes a checkpoint.
 """
 
 import os
@@ -34,7 +34,7 @@ def step(built: Any, batch: dict[str, Any], method: Any, mine: list[int]) -> tup
 
 
 def main(folder: Path) -> None:
-    """Everything that the test compares."""
+    """Compute everything that the test compares."""
     initialize_global_process_group_ray()
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     batch = torch.load(folder / "batch.pt", weights_only=False)

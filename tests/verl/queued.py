@@ -1,4 +1,4 @@
-"""A batch of rollouts as both backends take it: graded for the local one, and as rows of verl's queue (`fsdp.py`)."""
+"""A batch of rollouts in the forms of both backends: graded for the local one, and rows of verl's queue (`fsdp.py`)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from mcpo_cli.methods import Method, Step
 def graded(rollouts: Rollouts, method: Method, right_P: Sequence[int], max_response: int) -> GradedBatch:
     """The rollouts with made-up verdicts and a shaped reward.
 
-    right_P: how many of each prompt's rollouts are right. max_response: the longest response that sampling allows.
+    right_P: number of correct rollouts of each prompt. max_response: the longest response that sampling allows.
     """
     device, G = rollouts.length_PG.device, rollouts.length_PG.shape[1]
     correct_PG = torch.arange(G, device=device) < torch.tensor(right_P, device=device)[:, None]
@@ -28,7 +28,7 @@ def graded(rollouts: Rollouts, method: Method, right_P: Sequence[int], max_respo
 
 
 def sequences(rollouts: Rollouts) -> dict[str, list[torch.Tensor]]:
-    """What verl's rollout engine and its pass before the update put into the queue."""
+    """The data that verl's rollout engine and its pass before the update put into the queue."""
     G = rollouts.length_PG.shape[1]
     lengths = rollouts.length_PG.flatten().tolist()
 
@@ -40,7 +40,7 @@ def sequences(rollouts: Rollouts) -> dict[str, list[torch.Tensor]]:
 
 
 def through_the_queue(batch: GradedBatch, method: Method, max_response: int) -> dict[str, Any]:
-    """What verl's trainer puts into its queue for the loss, and which sequences bear a gradient."""
+    """The data that verl's trainer puts into its queue for the loss, and which sequences have a gradient."""
     from mcpo_cli.backends.verl import queue
     from mcpo_cli.backends.verl.batch import MethodOutput
 

@@ -1,4 +1,4 @@
-"""Dumps that verl's own validation writes (`trainer.validation_data_dir`): read, compared, and the verdict is right.
+"""Dumps of verl's own validation (`trainer.validation_data_dir`): read and compared, with a correct verdict.
 
 The loop, the batches and the writer are verl's; the rollouts come from a table, so that their accuracy is known.
 """
@@ -20,11 +20,11 @@ from tests.errors import refused
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 PROBLEMS, SAMPLES = 60, 4
 SHARES = {"good": 0.9, "weak": 0.5, "weak-again": 0.5}
-"""Chance of a right answer of each model."""
+"""Probability of a correct answer of each model."""
 
 
 class Rollouts:
-    """Answers with a chance of `share` of being right; scores are -1 and 1, as of verl's reward for DAPO."""
+    """Answers that are correct with probability `share`; scores are -1 and 1, as in verl's reward for DAPO."""
 
     def __init__(self, share: float, seed: int) -> None:
         self.share, self.random = share, np.random.default_rng(seed)
@@ -81,6 +81,6 @@ def test_validation_dumps(tmp_path: Path) -> None:
     found = compare(sides, Question("weak")).differences
     assert dict(zip(found["arm"], found["verdict"], strict=True)) == {"good": "better", "weak-again": "undecided"}
     assert set(found["problems"]) == {PROBLEMS}
-    # The score of a reward is no score of correctness.
+    # The score of a reward is not a score of correctness.
     with refused("bad_data", "-1"):
         read(tmp_path / "good", Options({"correct": ["score"]}))

@@ -1,4 +1,4 @@
-"""The same recorded batch through the local backend's update and through verl's engine: loss, gradient, metrics."""
+"""One recorded batch through the local backend's update and through verl's engine: loss, gradient, metrics."""
 
 import dataclasses
 import os
@@ -63,7 +63,7 @@ SPLITS: dict[str, dict[str, Any]] = {
     "dynamic": {"use_dynamic_bsz": True, "max_token_len_per_gpu": 80},
 }
 ACCURACY = (0, 1, 2, 3, 4, 4)
-"""Right rollouts of each prompt: every kind there is, mastered twice."""
+"""Correct rollouts of each prompt: every kind, mastered twice."""
 PREVIOUS = 0.015
 """The noise of the policy before the last gradient step."""
 REFERENCE = 0.03
@@ -73,7 +73,7 @@ TOKENIZER = tokenizers.build(Arithmetic().vocabulary)
 
 @dataclass(frozen=True)
 class Drawn(Centred):
-    """With random numbers in what it prepares."""
+    """A method that prepares random columns."""
 
     def prepare(self, batch: TokenBatch, seed: int) -> Mapping[str, Tensor]:
         noise = torch.rand(len(batch.mask_BT), 1, generator=torch.Generator().manual_seed(seed))
@@ -108,20 +108,20 @@ def prepared(rollouts: Rollouts, method: Method) -> tuple[Updater, GradedBatch]:
 
 
 def local(rollouts: Rollouts, method: Method) -> tuple[float, dict[str, torch.Tensor], dict[str, list[float]]]:
-    """Loss, gradient by name, and what is recorded of the gradient step, by the local backend."""
+    """Loss, gradient by name, and the record of the gradient step, by the local backend."""
     updater, batch = prepared(rollouts, method)
     tokens = updater.tokens(batch, batch.total(LIMIT))
     value = float(reduce(method.token_loss(tokens), tokens.mask_BT).detach())
     # Not the first mini-batch, in which the policy would still be the one that sampled.
     found = measure.mini_batch_row(1, 2, updater.mini_batch(graded(rollouts, method), 1, 1))["sums"]
     gradient = {name: p.grad for name, p in updater.policy.model.named_parameters() if p.grad is not None}
-    # verl's trainer has it from elsewhere.
+    # verl's trainer gets it from elsewhere.
     del found["train/grad_norm"]
     return value, gradient, found
 
 
 def record(rollouts: Rollouts, folder: Path) -> None:
-    """What verl's engine needs of the batch, and the policy that is trained on it."""
+    """The parts of the batch that verl's engine needs, and the policy that is trained on it."""
     policy(0.02).save(folder / "model", TOKENIZER)
     policy(PREVIOUS).save(folder / "previous_policy", TOKENIZER)
     policy(REFERENCE).save(folder / "reference_policy", TOKENIZER)
@@ -154,7 +154,7 @@ def start(
 def rollouts() -> Rollouts:
     spec = load(["scale=smoke", "task.max_ops=2"])[0]
     prompt_PS = encode(TOKENIZER, tasks.closed(spec.task).training(0, 0, P), T).prompt_PS
-    # Drawn at another temperature than 1, at which both backends train.
+    # Drawn at a temperature other than 1, at which both backends train.
     return sample(policy(), prompt_PS, G, T, 1.1, TOKENIZER.eos_token_id, seed=3)
 
 
@@ -162,7 +162,7 @@ def rollouts() -> Rollouts:
     scope="module", params=[(1, 1), (2, 1), (2, 2)], ids=["one rank", "two ranks", "two ranks that share each sequence"]
 )
 def found(request: pytest.FixtureRequest, rollouts: Rollouts, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What verl's engine computes, by method and split."""
+    """The results of verl's engine, by method and split."""
     folder = tmp_path_factory.mktemp("engine")
     record(rollouts, folder)
     port, (ranks, sharing) = free_port(), request.param
@@ -184,7 +184,7 @@ def test_same_loss_gradient_and_metrics_as_the_local_backend(
     assert their_gradient.keys() == gradient.keys()
     for name, mine in gradient.items():
         assert float((their_gradient[name] - mine).norm()) <= 1e-4 * float(mine.norm()), name
-    # The local backend leaves out sequences whose loss is zero, which count for nothing in these either.
+    # The local backend leaves out sequences whose loss is zero, which do not count in these either.
     their_recorded = measure.mini_batch_row(1, 2, their_sums)["sums"]
     assert their_recorded.keys() == recorded.keys()
     for name, pair in recorded.items():
@@ -194,16 +194,16 @@ def test_same_loss_gradient_and_metrics_as_the_local_backend(
 
 
 def test_the_same_packing_gives_the_same_log_probabilities_and_another_does_not(found: Any) -> None:
-    """Why old log-probabilities are computed a mini-batch at a time: the hinge is to see no rounding."""
+    """The reason to compute old log-probabilities per mini-batch: the hinge must not see rounding."""
     assert found["drift float32"]["alike"] == 0
     assert 0 < found["drift float32"]["otherwise"] < 1e-5
-    # Another packing changes nothing here: a processor rounds sums of 64 numbers to bfloat16 alike in any order.
+    # Another packing changes nothing here: a CPU rounds sums of 64 numbers to bfloat16 alike in any order.
     assert found["drift bfloat16"]["alike"] == 0
 
 
 @pytest.mark.parametrize("label", METHODS)
 def test_gradients_without_the_sequences_that_bear_none(found: Any, label: str) -> None:
-    """What verl's update leaves out changes nothing but the order of the sum."""
+    """Leaving these sequences out of verl's update changes only the order of the sum."""
     whole, less = found[label, "dynamic"][1], found[label, "bearing"][1]
     # Ranks that share sequences add up more parts in float32: up to 1.2e-6 was seen.
     limit = 1e-6 if found["sharing"] == 1 else 5e-6
@@ -212,7 +212,7 @@ def test_gradients_without_the_sequences_that_bear_none(found: Any, label: str) 
 
 
 def test_the_batch_clips_and_feels_the_hinge(rollouts: Rollouts) -> None:
-    """Otherwise the comparison says little."""
+    """Otherwise the comparison would test little."""
     recorded = local(rollouts, METHODS["mcpo, other options"])[2]
     share = {name: top / bottom for name, (top, bottom) in recorded.items() if bottom}
     assert 0 < share["hinge/tokens_active"] < 1
@@ -249,7 +249,7 @@ def test_the_small_methods_have_signals_that_are_lost_if_one_is(rollouts: Rollou
     ids=lambda method: str(method.name),
 )
 def test_what_is_prepared_is_what_the_local_backend_prepares(method: Method, rollouts: Rollouts) -> None:
-    """The one mini-batch of a step, under the policy that sampled it, with the random numbers of that step."""
+    """The only mini-batch of a step, under the policy that sampled it, with the random numbers of that step."""
     batch, seed = graded(rollouts, method), stream(SPEC.seed, "method", 5, 0)
     updater = Updater(policy(), method, SPEC.train, SPEC.compute, SPEC.seed)
     expected = updater.prepared(method, batch, batch.total(LIMIT), seed, on_policy=True).signals
@@ -260,5 +260,5 @@ def test_what_is_prepared_is_what_the_local_backend_prepares(method: Method, rol
     assert found.columns.keys() == expected.columns.keys() == set(method.token_columns)
     for name, column in found.columns.items():
         assert torch.equal(column, expected.columns[name][..., :longest])
-    # Columns of zeros alone would be equal whatever was computed.
+    # Columns of zeros would be equal whatever was computed.
     assert any(len(column.unique()) > 1 for column in found.columns.values())

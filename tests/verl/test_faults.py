@@ -1,4 +1,4 @@
-"""A run of verl to which happens what happens: each time it says what it was, and goes on where it was."""
+"""Faults in a run of verl: each time the run reports the cause, and continues where it was."""
 
 from pathlib import Path
 
@@ -34,13 +34,13 @@ SETTINGS = (*TOY, *METHOD, "train.steps=2", "compute.checkpoint_every=1")
 
 
 def failed(runs: Runs, fault: str) -> tuple[Path, str]:
-    """The folder of the run and what it said, with this fault in the second step."""
+    """The folder of the run and its output, with this fault in the second step."""
     result = runs("train", *SETTINGS, f"cluster.plugin=tests.verl.faults.{fault}")
     assert result.returncode == 1, result.stdout
     folder = runs.folder("rl_zvp")
     assert status(folder)["state"] == "failed"
     assert nobody_is_left(folder)
-    # What the first step left behind stays whole.
+    # The results of the first step stay complete.
     assert checkpoint.complete(folder / "checkpoints") == [1]
     assert status(folder)["durable_step"] == 1
     return folder, result.stdout
@@ -78,7 +78,7 @@ def journal_and_store_are_filled(runs: Runs, folder: Path) -> None:
     steps = journal.steps()
     assert [row["step"] for row in steps] == [1, 2]
     assert all(row["metrics"].keys() >= LOCAL for row in steps)
-    # What samples and what trains are the same policy, before and after an update.
+    # The sampling and the trained policy are equal, before and after an update.
     assert all(row["metrics"]["verl/training/rollout_probs_diff_max"] < 1e-4 for row in steps)
     assert len(journal.groups()) == 16
     assert all(row["kept"] for row in journal.groups())

@@ -1,6 +1,6 @@
-"""`make gpu-check ARGS=--rehearse`: parts of the GPU check run at tiny sizes on a processor.
+"""`make gpu-check ARGS=--rehearse`: parts of the GPU check run at tiny sizes on a CPU.
 
-All but E, which is a run as those of the other tests here; `test_vllm_rollout.py` has what it reads of one.
+All parts but E, a run like those of the other tests here; `test_vllm_rollout.py` tests the data that it reads.
 """
 
 import json
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.verl, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What a rehearsal wrote."""
+    """The report of a rehearsal."""
     home = tmp_path_factory.mktemp("rehearsal")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "gpu", "tests/gpu", "--rehearse"]
     command += ["-k", "not training"]
@@ -47,7 +47,7 @@ def test_it_is_marked_as_a_rehearsal_and_every_part_has_figures(report: Any) -> 
 def test_the_engines_gradient_is_the_local_backends(report: Any) -> None:
     found = figures(report, "A")
     assert 0 < found["gradient, float32"] < 1e-5
-    # Rounding to bfloat16 is seen, so the comparison sees something.
+    # Rounding to bfloat16 shows, so the comparison is sensitive.
     assert 100 * found["gradient, float32"] < found["gradient, bfloat16"] < 0.1
     assert found["weights moved"] > 0
 
@@ -61,7 +61,7 @@ def test_another_packing_is_seen_and_the_same_one_is_exact(report: Any) -> None:
 def test_sequences_without_a_gradient_are_left_out(report: Any) -> None:
     found = figures(report, "D")
     assert 0 < found["gradient, fewer sequences"] < 0.05
-    # A quarter of the prompts has no right rollout.
+    # A quarter of the prompts has no correct rollout.
     assert 0.15 < found["tokens saved"] < 0.35
 
 

@@ -1,4 +1,4 @@
-"""The graders inside an actor of Ray, where verl's reward loop uses them: no signals, nothing lost, nothing left."""
+"""The graders inside an actor of Ray, as in verl's reward loop: without signals, lost answers or left processes."""
 
 import importlib
 from collections.abc import Iterator
@@ -24,13 +24,13 @@ class Grading:
     """Grades from one of the actor's own threads, as an actor does."""
 
     def statuses(self) -> tuple[list[str], list[int]]:
-        """What becomes of ITEMS, and the processes that judged."""
+        """The statuses of ITEMS, and the processes that graded them."""
         with Pool(workers=2, timeout=5.0) as pool:
             served = [process.pid for process in psutil.Process().children(recursive=True)]
             return [verdict.status for verdict in pool.grade(ITEMS)], served
 
     async def later(self) -> list[str]:
-        """The same in an actor that has an event loop."""
+        """The same in an actor with an event loop."""
         return self.statuses()[0]
 
 
@@ -56,7 +56,7 @@ def test_an_actor_grades_as_anybody_does(ray: Any) -> None:
 
 
 def cmdline(pid: int) -> list[str]:
-    """The command of a process; nothing where it has ended since."""
+    """The command of a process; empty if it has ended since."""
     try:
         return psutil.Process(pid).cmdline()
     except psutil.Error:

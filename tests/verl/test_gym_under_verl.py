@@ -28,7 +28,7 @@ QUESTION = re.compile(r"_*State the final answer to the following arithmetic pro
 
 
 def solved(prompt: str) -> str:
-    """The right answer to a prompt."""
+    """The correct answer to a prompt."""
     match = QUESTION.fullmatch(prompt)
     assert match, prompt
     first, sign, second = match.groups()
@@ -43,7 +43,7 @@ def test_a_set_is_trained_on_evaluated_and_probed(runs: Runs) -> None:
     assert [row["step"] for row in journal.steps()] == [1, 2]
     assert max(row["metrics"]["train/grad_norm"] for row in journal.steps()) > 0
     assert {row["metrics"]["grading/infra_errors"] for row in journal.steps()} == {0}
-    # The verifier's word is arithmetic's, and there is something to tell apart.
+    # The verifier agrees with arithmetic, and verdicts of both kinds occur.
     samples = [row for path in journal.files("samples").values() for row in journal.read(path)]
     assert len(samples) == 2 * 8 * 4
     judged = [row["correct"] for row in samples]
@@ -58,7 +58,7 @@ def test_a_set_is_trained_on_evaluated_and_probed(runs: Runs) -> None:
     assert graded["grader"] == "reasoning_gym 0.1.25 rules 3"
     assert graded["problems"] == 6
     assert graded["metrics"]["infra_error"] == graded["metrics"]["timeout"] == 0
-    # The panel is rolled again in each step; the probe counts what the journal has.
+    # The panel is resampled in each step; the probe counts the journal's rows.
     assert [row["step"] for row in journal.rerolls()] == [1] * 4 + [2] * 4
     (probed,) = runs.json("probe", "composition", folder.name)["runs"]
     all_wrong = sum(row["p"] == 0 for row in journal.groups()) / len(journal.groups())

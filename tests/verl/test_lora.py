@@ -1,4 +1,4 @@
-"""LoRA under verl (`model.lora_rank`): what is trained, what is sampled, and what is exported are one policy."""
+"""LoRA under verl (`model.lora_rank`): the trained, the sampling and the exported policy are equal."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ SETTINGS = ("model.lora_rank=4", "model.lora_alpha=8")
 
 @pytest.fixture(scope="module")
 def folder(rollouts: Rollouts, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where two ranks of verl's engine left what they computed."""
+    """The folder with the results of two ranks of verl's engine."""
     folder = tmp_path_factory.mktemp("lora")
     record(rollouts, folder)
     port = free_port()
@@ -92,7 +92,7 @@ def test_what_is_exported_is_the_policy_that_was_trained(folder: Path, found: An
 
 
 def log_probs(model: Path, rollouts: Rollouts) -> list[Tensor]:
-    """Of the response tokens of each sequence, by transformers' own forward pass."""
+    """Log-probabilities of the response tokens of each sequence, by transformers' own forward pass."""
     policy = AutoModelForCausalLM.from_pretrained(model)
     prompts = rollouts.prompt_PS.repeat_interleave(G, 0)
     found = []
@@ -106,7 +106,7 @@ def log_probs(model: Path, rollouts: Rollouts) -> list[Tensor]:
 
 @pytest.mark.slow
 def test_a_run_that_broke_off_goes_on_with_the_same_numbers_and_is_exported(runs: Runs) -> None:
-    """It feels its anchor: with a budget of 0, whatever the last gradient step moved counts."""
+    """Its hinge is active: with a budget of 0, every change by the last gradient step counts."""
     method = ("method=mcpo", "method.anchor=previous_step", "method.delta=0", "train.lr_warmup_steps=0")
     rarely = ("compute.checkpoint_every=1", "probe.every=0", "probe.panel_every=0", "eval.every=2")
     settings = (*TOY, *SETTINGS, *method, *rarely, "train.lr=0.01", "train.steps=2")
@@ -146,7 +146,7 @@ def test_vllm_samples_with_the_matrices_beside_the_weights(runs: Runs) -> None:
     assert result.returncode == 0, result.stdout
     steps = Journal(runs.folder("grpo")).steps()
     assert steps[0]["metrics"]["train/grad_norm"] > 0
-    # In the second step it samples with the matrices that the first has moved.
+    # In the second step it samples with the matrices that the first has changed.
     assert max(row["metrics"]["verl/training/rollout_probs_diff_max"] for row in steps) < 1e-4
 
 

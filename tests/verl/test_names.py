@@ -1,4 +1,4 @@
-"""No name of verl is used that the tables of `test_parts.py` lack: they hold the signatures of all of them."""
+"""Every name of verl that is used is in the tables of `test_parts.py`, with its signature."""
 
 import ast
 import importlib
@@ -25,7 +25,7 @@ def imported() -> Iterator[str]:
 
 
 def classes() -> Iterator[tuple[type, str]]:
-    """Our classes that are made of verl's, with the place of that."""
+    """Our classes that derive from verl's, with the places of these."""
     for path in FILES:
         module = importlib.import_module(f"{verl.__name__}.{path.stem}")
         for found in vars(module).values():
@@ -37,7 +37,7 @@ def test_every_name_that_is_imported_is_in_a_table() -> None:
     listed = {*FUNCTIONS, *CLASSES}
     found = set(imported())
     assert len(found) > 15
-    # Of a module, and of a class that is not made here, what is used of it is listed.
+    # For a module, and for a class that is not made here, its used attributes are listed.
     assert [name for name in found if not any(one.startswith((name, name.replace(":", "."))) for one in listed)] == []
 
 
@@ -45,7 +45,7 @@ def test_every_method_that_is_overridden_or_called_is_in_a_table_and_every_attri
     seen = list(classes())
     assert len(seen) >= len(CLASSES)
     for owner, place in seen:
-        # What a class of ours inherits from another one of ours is ours, too.
+        # Members that a class of ours inherits from another one of ours are also ours.
         ours = [one for one in owner.__mro__ if one.__module__.startswith("mcpo_cli")]
         base, own = found_in(place), {name for one in ours for name in vars(one)}
         source = "".join(inspect.getsource(one) for one in base.__mro__ if one.__module__.startswith("verl"))

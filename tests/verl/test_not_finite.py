@@ -1,4 +1,4 @@
-"""NaN and infinity under verl, whose engine and rollout engine go on with them: the run ends, as a local one does."""
+"""NaN and infinity under verl, whose engine and rollout engine would continue: the run ends, like a local one."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.verl
 
 
 def sampled(logp: float) -> dict[str, Any]:
-    """What the queue has of a prompt's two responses; one token has this log-probability."""
+    """A prompt's two responses in the queue; one token has this log-probability."""
     ragged = partial(torch.nested.as_nested_tensor, layout=torch.jagged)
     said = {"reward_extra_info": {"status": "correct", "answer": "1", "detail": ""}}
     return {
@@ -34,7 +34,7 @@ def sampled(logp: float) -> dict[str, Any]:
 
 @pytest.fixture
 def trainer(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """At global step 3, with one prompt in the batch, and another one that is evaluated."""
+    """A trainer at global step 3, with one prompt in the batch, and another one that is evaluated."""
     from mcpo_cli.backends.verl import trainer as module
 
     found: Any = object.__new__(module.Trainer)
@@ -72,7 +72,7 @@ def trainer(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_log_probabilities_of_the_rollout_engine(
     sample: Callable[[Any], None], place: str, logp: float, trainer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """vLLM answers with any token where logits are NaN, which would be recorded as wrong answers."""
+    """vLLM samples arbitrary tokens from NaN logits, which would be recorded as incorrect answers."""
     from mcpo_cli.backends.verl import queue
 
     monkeypatch.setattr(queue.tq, "kv_batch_get", lambda **_: sampled(logp))

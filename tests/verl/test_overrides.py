@@ -1,4 +1,4 @@
-"""Our overrides against verl's own configuration: no key that it does not know, no value that it refuses."""
+"""Our overrides against verl's own configuration: it knows every key and accepts every value."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -84,7 +84,7 @@ def test_verls_own_list_of_its_keys_is_what_it_composes() -> None:
     assert package.origin
     listed = read_yaml(Path(package.origin).parent / checks.REFERENCE)
     there: Any = OmegaConf.to_container(composed([]))
-    # The choice of an engine, which is no key of a group.
+    # The choice of an engine, which is not a key of a group.
     assert set(flat(there)) - set(flat(listed)) == {"model_engine"}
     assert set(flat(listed)) <= set(flat(there))
 
@@ -112,5 +112,5 @@ def test_the_versions_are_those_of_verls_metadata() -> None:
             str(entry.specifier) for entry in found if entry.marker and entry.marker.evaluate({"extra": extra})
         ] == [str(Requirement(package + wanted).specifier)]
     (attention,) = {str(entry.specifier) for entry in stated if entry.name == "flash-attn"}
-    # Ours is wider, for the builds that know CUDA 13.
+    # Our range is wider, for the builds that support CUDA 13.
     assert checks.fits(attention.removeprefix("=="), checks.GPU["flash-attn"])

@@ -1,4 +1,4 @@
-"""The parts of the verl backend that need verl, but no run of it."""
+"""The parts of the verl backend that need verl, but not a run of it."""
 
 import importlib
 import inspect
@@ -65,7 +65,7 @@ CLASSES = {
     "trainer.ppo.v1.replay_buffer:ReplayBuffer": BUFFER,
     "experimental.agent_loop.agent_loop:AgentLoopBase": AGENT,
 }
-"""Classes of verl that ours are made of, and the methods that are overridden or called."""
+"""Classes of verl that ours derive from, and the methods that are overridden or called."""
 
 FUNCTIONS = {
     "experimental.agent_loop.agent_loop:AgentLoopOutput": "prompt_ids response_ids response_mask response_logprobs "
@@ -117,7 +117,7 @@ INSIDE = {
     "experimental.reward_loop.reward_loop:RewardLoopManager": ["self.reward_loop_workers"],
     "trainer.ppo.v1.replay_buffer:ReplayBuffer": ["self.partitions: ", "self.finished_keys: "],
 }
-"""What is read of objects in verl's other processes, where a name that has changed is seen in a run alone."""
+"""Attributes that are read in verl's other processes, where a changed name would only show in a run."""
 
 
 def test_objects_of_verl_have_what_is_read_inside_its_processes() -> None:
@@ -129,13 +129,13 @@ def test_objects_of_verl_have_what_is_read_inside_its_processes() -> None:
 
 
 def found_in(place: str) -> Any:
-    """What verl has at a place of these tables."""
+    """verl's object at a place of these tables."""
     module, _, name = place.partition(":")
     return operator.attrgetter(name)(importlib.import_module(f"verl.{module}"))
 
 
 def parameters(function: Any) -> str:
-    """Their names."""
+    """The names of the parameters."""
     return " ".join(inspect.signature(function).parameters)
 
 
@@ -148,7 +148,7 @@ def test_verl_has_the_private_names_that_are_overridden_or_called() -> None:
 def test_a_checkpoint_is_written_before_the_rollout_engine_wakes_and_complete_after_the_evaluation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Awake, the engine has the memory that writing needs; the evaluation's rows belong to the checkpoint."""
+    """An awake engine uses the memory that writing needs; the evaluation's rows belong to the checkpoint."""
     from mcpo_cli.backends.verl import trainer as module
 
     done: list[str] = []
@@ -201,7 +201,7 @@ def test_a_checkpoint_is_written_before_the_rollout_engine_wakes_and_complete_af
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_log_probabilities_without_flash_attn_are_verls_and_keep_no_softmax(dtype: torch.dtype) -> None:
-    """Under autocast, as in a run on GPUs; a piece and a half."""
+    """Under autocast, as in a run on GPUs; with one and a half pieces."""
     from mcpo_cli.backends.verl import patches
 
     torch.manual_seed(0)
@@ -238,7 +238,7 @@ def test_ranks_get_equally_many_sequences(ranks: int) -> None:
 
 
 def test_ranks_get_similar_work() -> None:
-    """Not similar numbers of tokens: attention costs their square."""
+    """Similar work, not similar numbers of tokens: attention costs their square."""
     from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 
     from mcpo_cli.backends.verl.batch import balance_ranks
@@ -255,7 +255,7 @@ def test_ranks_get_similar_work() -> None:
 
 
 def refilled(method: str, order: dict[str, int], discarded: set[str]) -> Any:
-    """The replay buffer of a run that takes 3 prompts a step."""
+    """The replay buffer of a run with 3 prompts per step."""
     from mcpo_cli.backends.verl.queue import Buffer
 
     trainer = SimpleNamespace(
@@ -284,7 +284,7 @@ def test_the_buffer_drops_the_groups_that_the_method_drops(
 
 
 def test_of_more_prompts_than_needed_the_first_of_the_stream_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever their random ids, and however many were submitted."""
+    """For any random ids, and any number of submitted prompts."""
     from verl.trainer.ppo.v1 import replay_buffer
 
     from mcpo_cli.backends.verl.queue import Buffer
@@ -304,7 +304,7 @@ def test_of_more_prompts_than_needed_the_first_of_the_stream_are_taken(monkeypat
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Seconds that passed; sleeping takes no time."""
+    """A simulated clock, on which sleeping takes no real time."""
     from mcpo_cli.backends.verl import main
 
     slept: list[float] = []
@@ -335,7 +335,7 @@ engine_workers.initialize_global_process_group_ray(timeout_second=None)
 group = torch.distributed.distributed_c10d._get_default_group()
 print("timeout", group._get_backend(torch.device("cpu")).options._timeout.total_seconds())
 """
-"""What verl's `TrainingWorker` does first."""
+"""The first actions of verl's `TrainingWorker`."""
 
 
 def test_ranks_wait_an_hour_for_each_other() -> None:

@@ -1,4 +1,4 @@
-"""A penalty on the divergence from a reference policy under verl: which policy it is, also after a kill."""
+"""A penalty on the divergence from a reference policy under verl: the right reference, also after a kill."""
 
 import pytest
 

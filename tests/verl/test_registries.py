@@ -1,4 +1,4 @@
-"""Methods in verl's own registries (examples/verl_methods.py): what verl computes with them is what ours compute."""
+"""Methods in verl's own registries (examples/verl_methods.py): verl computes the same with them as mcpo."""
 
 from types import SimpleNamespace
 

@@ -1,7 +1,7 @@
 """All of verl's settings at `scale=paper` as verl composes them, ours and its defaults, against a recorded file.
 
-`tests/golden/verl` shows what we set; this shows what a run uses. After an intended change:
-`python -m tests.verl.test_resolved` writes the file anew; read the difference.
+`tests/golden/verl` has the settings that we set; this has those that a run uses. After an intended change,
+`python -m tests.verl.test_resolved` writes the file again; read the difference.
 """
 
 from pathlib import Path

@@ -19,7 +19,7 @@ TOKENIZER = tokenizers.build(Arithmetic().vocabulary)
 
 
 def shaped(config: Any, response: str) -> float:
-    """What verl's reward manager makes of one response."""
+    """The reward of one response by verl's reward manager."""
     from verl import DataProto
     from verl.experimental.reward_loop.reward_manager.dapo import DAPORewardManager
 

@@ -1,6 +1,6 @@
 """Truncated importance sampling between the rollout engine and the trainer: by hand, and in a run of verl.
 
-The run draws its rollouts at another temperature than 1, which is none of the correction's business.
+The run draws its rollouts at a temperature other than 1, which must not affect the correction.
 """
 
 import math
@@ -25,7 +25,7 @@ ENGINE = [[0.3, 0.25], [0.5], [0.3]]
 WEIGHT = [[1.5, 0.8], [1.0], [1.5]]
 """The ratios 2, 0.8, 1 and 3, at most 1.5."""
 DRIFT = 0.1
-"""Of the mastered rollout's token since it was sampled."""
+"""Drift of the mastered rollout's token since it was sampled."""
 
 
 def ragged(rows: list[list[float]]) -> Tensor:
@@ -65,7 +65,7 @@ def test_the_policy_loss_of_each_token_is_weighted_and_the_hinge_is_not(corrects
     }
     fields |= {WEIGHTS: ragged(WEIGHT)} if corrects else {}
     data = TensorDict({**fields, "dp_size": torch.ones(3)}, batch_size=3)
-    # As the engine has them: a token early, and one for the last token that means nothing.
+    # As in the engine: one token early, with a meaningless one for the last token.
     rows = [[*row.tolist(), 0.0] for row in old.unbind()]
     rows[2][0] += DRIFT
     value, _ = loss(METHOD, {"log_probs": ragged(rows)}, data)
@@ -103,13 +103,13 @@ def test_a_run_is_corrected_and_trained_at_temperature_1(runs: Runs) -> None:
         assert metrics["sanity/logp_difference"] < 1e-4
         assert metrics["verl/training/rollout_probs_diff_max"] < 1e-4
         assert metrics["sanity/noise_floor"] == 0
-        # Nothing knows how probable a response was at the temperature it was drawn at.
+        # The probability of a response at its sampling temperature is not known anywhere.
         assert "sanity/duplicates_expected" not in metrics
-        # The two engines round otherwise; what is above the cap of 1 is cut.
+        # The two engines round differently; ratios above the cap of 1 are cut.
         assert 1 - 1e-4 < metrics["verl/rollout_corr/rollout_is_mean"] <= 1
         assert metrics["verl/rollout_corr/rollout_is_max"] == 1
         assert 0 < metrics["verl/rollout_corr/rollout_is_ratio_fraction_high"] < 1
-    # Mastered prompts of the first mini-batch stay out of its update, and are reported all the same.
+    # Mastered prompts of the first mini-batch stay out of its update, but are reported.
     first = [row["sums"] for row in journal.mini_batches() if row["mini_batch"] == 1]
     assert {sums["hinge/prompts_felt"][0] for sums in first} == {0}
     assert any(sums["hinge/prompts_felt"][1] for sums in first)

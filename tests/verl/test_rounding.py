@@ -1,4 +1,4 @@
-"""What rounding adds to a gradient step under verl: the measure by hand, against float32, and when it is taken."""
+"""The effect of rounding on a gradient step under verl: the measure by hand, against float32, and its time."""
 
 import math
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def one_rank() -> Iterator[None]:
 
 
 class Passes:
-    """A trainer of verl's whose only rank is in this process; its passes are over all tokens."""
+    """verl's trainer with its only rank in this process; its passes are over all tokens."""
 
     def __init__(self, *, in_bfloat16: bool) -> None:
         self.module = stock("llama grouped")
@@ -76,7 +76,7 @@ class Passes:
 
 
 def measured(monkeypatch: pytest.MonkeyPatch, passes: Passes) -> tuple[dict[str, float], Tensor]:
-    """Over a step of these weights: what is measured, and the change that was seen."""
+    """The measured rounding over a step of these weights, and the change of log-probabilities that it follows from."""
     from mcpo_cli.backends.verl import engine
 
     before = passes.log_probs_now()

@@ -1,4 +1,4 @@
-"""`mcpo train backend=verl` as users meet it: real Ray, real verl, a few steps each on a processor."""
+"""`mcpo train backend=verl` as users meet it: real Ray, real verl, a few steps each on a CPU."""
 
 import signal
 from contextlib import suppress
@@ -28,7 +28,7 @@ def test_a_stop_is_followed_by_a_checkpoint_and_a_dead_process_is_noticed(runs: 
     stopped = status(folder)
     assert stopped["state"] == "interrupted"
     assert stopped["durable_step"] == checkpoint.newest(folder / "checkpoints") >= 2
-    # This method remembers prompts: what it knows of them goes on, too.
+    # This method remembers prompts, and its memory continues, too.
     assert checkpoint.method_state(folder / "checkpoints", stopped["durable_step"])
     assert nobody_is_left(folder)
     tensorboard_has(Journal(folder), folder / "attempt_1" / "tensorboard")
@@ -47,7 +47,7 @@ def test_a_stop_is_followed_by_a_checkpoint_and_a_dead_process_is_noticed(runs: 
 
 
 def tensorboard_has(journal: Journal, folder: Path) -> None:
-    """All metrics of all steps, and the scores of all evaluations."""
+    """Check that TensorBoard has all metrics of all steps, and the scores of all evaluations."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
@@ -59,7 +59,7 @@ def tensorboard_has(journal: Journal, folder: Path) -> None:
 
 
 def listening(folder: Path) -> set[str]:
-    """The addresses that the run's processes listen on, without the ranks: torch's own rendezvous knows no address."""
+    """The addresses that the run's processes listen on, without ranks: torch's rendezvous takes no address."""
     found = set()
     for process in launch.marked(str(folder)):
         with suppress(psutil.Error):
@@ -97,9 +97,9 @@ def batches_were_refilled(journal: Journal) -> None:
         assert all(0 < group["p"] < 1 for group in kept)
         assert row["metrics"]["sampling/prompts"] == len(groups)
         assert row["metrics"]["sampling/rounds"] == len(groups) / 8
-        # Only groups that the filter threw away are mastered; probes look at them all the same.
+        # Only groups that the filter dropped are mastered; probes still measure them.
         mastered = [group["prompt"] for group in groups if group["p"] == 1]
         again = [roll["prompt"] for roll in journal.rerolls() if roll["origin"] == roll["step"] == row["step"]]
         assert again == mastered[:16]
-    # A filter that found nothing to throw away would have shown nothing.
+    # The test needs a filter that dropped groups.
     assert any(group["p"] in (0, 1) and not group["kept"] for group in journal.groups())

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.verl, pytest.mark.slow]
 
 
 def drawn_as_locally(folder: Path) -> Mapping[int, list[GroupRow]]:
-    """The groups of each step, once the local engine's drawing, told of the same accuracies, drew and kept the same."""
+    """The groups of each step, after checking that the local engine draws and keeps the same for equal accuracies."""
     spec = load.from_dict(read_json(folder / "spec.json"))
     stream = TrainingStream(spec.task.problems(spec.train, lambda messages: 1), spec.seed)
     cursor, state = 0, dict[str, Sequence[float]]()
@@ -56,7 +56,7 @@ def test_plug_ins_of_the_pages_train_and_a_killed_run_draws_what_it_would_have(r
     assert again.returncode == 0, again.stdout
     assert checkpoint.newest(folder / "checkpoints") == 8
 
-    # This process has looked for plug-ins before.
+    # This process has already searched for plug-ins.
     code = f"from pathlib import Path; from {__name__} import drawn_as_locally; drawn_as_locally(Path({str(folder)!r}))"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=runs.env, check=True)
     steps = by_step(Journal(folder).groups())

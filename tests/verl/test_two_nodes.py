@@ -1,4 +1,4 @@
-"""A run on two nodes of a Ray cluster that was killed and resumed: what it leaves behind, what its probes recorded."""
+"""A run on two nodes of a Ray cluster that was killed and resumed: its remains, and the records of its probes."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ from tests.verl.conftest import PATIENCE, TOY, TRAINED, Runs, ended, logged, nob
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 STEPS, PROMPTS, G = 4, 6, 4
 ANCHOR = ("method.anchor=previous_step", "method.delta=0")
-"""Part of a checkpoint, and felt however little the last gradient step has moved."""
+"""A hinge with a state in the checkpoint, which is active at any change by the last gradient step."""
 PROBED = (*TOY, "method=reweighted", *ANCHOR, "train.steps=4", "probe.panel=6")
 """This method is MCPO, which also records the weights of its groups."""
 PANEL = "probe.panel_every=2"
@@ -29,18 +29,18 @@ PANEL = "probe.panel_every=2"
 
 @dataclass(frozen=True)
 class Resumed:
-    """A run of the settings PROBED and PANEL in a cluster, a rank a node, killed in its third step and continued."""
+    """A run with the settings PROBED and PANEL in a cluster, one rank per node, killed in step 3 and continued."""
 
     runs: Runs
     folder: Path
     actors: list[list[str]]
-    """What ran on each node in the third step."""
+    """The actors on each node in the third step."""
     state: str
     """The run's state after the kill."""
     cluster_as_before: list[bool]
-    """Whether the cluster was unused and whole again: after the kill, and at the end."""
+    """True if the cluster was unused and complete again: after the kill, and at the end."""
     waited: str
-    """What the run did while only one node was there."""
+    """The phase of the run while the cluster had only one node."""
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_it_was_killed_resumed_exported_and_evaluated(resumed: Resumed) -> None:
 
 
 def _prompts(folder: Path) -> list[str]:
-    """Of all steps, in order: a resumed run goes on where the stream was."""
+    """The prompts of all steps, in order: a resumed run continues the stream."""
     return [row["prompt"] for row in Journal(folder).groups()]
 
 
@@ -123,9 +123,9 @@ def _with_mastered(folder: Path) -> list[Any]:
 
 
 def test_probes_under_verl(resumed: Resumed) -> None:
-    """Their records are the local backend's, and nothing that is trained knows of them.
+    """Their records equal the local backend's, and training does not depend on them.
 
-    Beside the run with probes: one without, on two ranks of a Ray of its own, and one of the local backend.
+    Besides the run with probes: one without, on two ranks of a separate Ray, and one of the local backend.
     """
     runs, probed = resumed.runs, Journal(resumed.folder)
     bare, local = (
@@ -150,13 +150,13 @@ def neither_probes_nor_the_kill_changed_what_is_trained(probed: Journal, bare: J
 
     assert len(probed.steps()) == STEPS
     assert of(probed, *TRAINED) == of(bare, *TRAINED)
-    # The sampler's log-probabilities are rounded as its batches happen to be.
+    # Rounding of the sampler's log-probabilities depends on its batches.
     for mine, theirs in zip(of(probed, "sanity/"), of(bare, "sanity/"), strict=True):
         assert mine == pytest.approx(theirs, abs=1e-6)
     assert probed.groups() == bare.groups()
     assert probed.mini_batches() == bare.mini_batches()
     assert probed.eval() == bare.eval()
-    # Otherwise the comparison says little.
+    # Otherwise the comparison would test little.
     assert of(probed, *TRAINED)[0]["train/grad_norm"] > 0
     assert not bare.rerolls()
 
@@ -173,7 +173,7 @@ def what_was_mastered_is_rolled_again(journal: Journal) -> None:
     panel = [problem.text for problem in Arithmetic(max_ops=2).training(0, 0, PROMPTS)]
     cohorts = {(step, later): mastered[step] for step in mastered for later in (step, step + 1) if later <= STEPS}
     assert rolled == {key: prompts for key, prompts in cohorts.items() if prompts} | {(0, 1): panel, (0, 3): panel}
-    # The attempt that was killed picked the cohort, the next one rolled it again.
+    # The killed attempt picked the cohort, the next one resampled it.
     assert rolled[2, 3]
     for row in journal.steps():
         again = [each for each in journal.rerolls() if each["step"] == row["step"]]
@@ -193,17 +193,17 @@ def records_are_those_of_the_local_backend(verl: Journal, local: Journal) -> Non
     assert shape(verl.rerolls()) == shape(local.rerolls())
     assert shape(verl.groups()) == shape(local.groups())
     assert shape(verl.mini_batches()) == shape(local.mini_batches())
-    # The local backend measures something there that verl's trainer has from elsewhere.
+    # The local backend measures there what verl's trainer gets from elsewhere.
     assert of_mini_batches(verl) == of_mini_batches(local) - {"sanity/logp_difference"}
-    # One process trains there; here a Ray of many does, and none of them speaks for the run.
+    # One process trains there; here many processes of Ray do, none of which represents the run.
     names = {name for row in local.steps() for name in row["metrics"] if not name.startswith("system/")}
     assert names <= {name for row in verl.steps() for name in row["metrics"]}
     assert len(verl.mini_batches()) == STEPS * 2
-    # Before the first gradient step of all nothing has moved; later the last one is felt, the previous step's too.
+    # Before the very first gradient step there is no drift; later the last step's is active, also the previous step's.
     for journal in (verl, local):
         felt = {(row["step"], row["mini_batch"]): row["sums"]["hinge/prompts_felt"] for row in journal.mini_batches()}
         assert felt[1, 1][0] == 0
         assert max(felt[step, 1][0] for step in range(2, STEPS + 1)) > 0
-    # Exactly: old log-probabilities are packed as those of the update are.
+    # Exactly equal: old log-probabilities are packed like those of the update.
     assert {row["metrics"]["sanity/noise_floor"] for row in verl.steps()} == {0}
     assert max(row["metrics"]["sanity/logp_difference"] for row in verl.steps()) < 1e-4

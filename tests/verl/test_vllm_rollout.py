@@ -1,4 +1,4 @@
-"""A run of verl that samples with vLLM: the policy that samples stays the one that is trained."""
+"""A run of verl that samples with vLLM: the sampling policy stays equal to the trained one."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.verl.conftest import TOY, Runs, nobody_is_left
 
 pytestmark = pytest.mark.vllm
 METHOD = ("method=clip_cov", "method.share=0.1", "method.cov_low=0", "train.mini_batch=8")
-"""It sees the whole mini-batch before the gradient, so a step has one."""
+"""A method that sees the whole mini-batch before the gradient, so that a step has one mini-batch."""
 
 
 def test_vllm_follows_the_policy_through_updates(runs: Runs) -> None:
@@ -25,13 +25,13 @@ def test_vllm_follows_the_policy_through_updates(runs: Runs) -> None:
     # The first update has moved the weights by the second step.
     assert steps[0]["metrics"]["train/grad_norm"] > 0
     assert max(row["metrics"]["verl/training/rollout_probs_diff_max"] for row in steps) < 1e-4
-    # Probes sample beside training; that each request has a seed does not make the rollouts of a prompt the same.
+    # Probes sample next to training; although each request has a seed, rollouts of a prompt differ.
     assert {row["step"] for row in journal.rerolls()} == {1, 2, 3}
     assert max(row["metrics"]["sanity/duplicates_excess"] for row in steps) < 0.02
     # The V2 model runner needs a GPU.
     assert {row["metrics"]["verl/vllm_v2_model_runner"] for row in steps} == {0}
     assert nobody_is_left(folder)
-    # What part E of `make gpu-check` reads of a run.
+    # The data of a run that part E of `make gpu-check` reads.
     notes, found = Notes(runs.home / "notes"), Result("E", "a run")
     training.report(notes, [row["metrics"] for row in steps], 0.0)
     read(notes.file, found)

@@ -17,7 +17,7 @@ from mcpo_cli.zoo.references import GrpoKl
 pytestmark = pytest.mark.verl
 SEEDS = range(5)
 MIXED = (1, 2, 3, 3)
-"""Right of 4: verl divides the rounding error of dead groups by 1e-6, ours are 0."""
+"""Correct rollouts of 4, without dead groups: verl divides their rounding error by 1e-6, ours are 0."""
 
 ADVANTAGES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("grpo", {"ddof": 1}, "grpo", {"norm_adv_by_std_in_grpo": True}),
@@ -47,7 +47,7 @@ def test_advantages(name: str, options: dict[str, Any], estimator: str, argument
 
 
 def verl_advantages(of: Step, estimator: str, **arguments: Any) -> Tensor:
-    """Advantages BT by verl's function of that name; the reward stands at each response's last token."""
+    """Advantages BT by verl's function of that name; the reward is at each response's last token."""
     from verl.trainer.config import AlgoConfig
     from verl.trainer.ppo import core_algos
 
@@ -152,7 +152,7 @@ def differentiated(loss: Callable[[], Tensor], batch: TokenBatch) -> tuple[Tenso
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_clip_cov_drops_among_the_candidates_that_verl_drops_among(seed: int) -> None:
-    """Both draw at random: here every candidate is drawn, so that nothing is left to chance."""
+    """Both draw at random: here every candidate is drawn, so that the result is deterministic."""
     of, method = step(MIXED, seed=seed), get("clip_cov", cov_low=0.05, cov_high=5.0, share=1.0)
     batch = mini_batch(method, of, method.signals(of, {})[0], seed=seed + 10)
     settings = {**PLAIN, "policy_loss": {"clip_cov_ratio": 1.0, "clip_cov_lb": 0.05, "clip_cov_ub": 5.0}}

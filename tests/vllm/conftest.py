@@ -1,4 +1,4 @@
-"""A tiny Qwen3 that the project itself trained, for engines to agree on."""
+"""A tiny Qwen3 trained by the project itself, on which engines must agree."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ BRIEF = (
     "warmup.target_accuracy=0.5",
     "warmup.max_steps=4000",
 )
-"""Half the answers to short problems are right: a sample can be right or wrong. tests/verl has the same base policy."""
+"""Half the answers to short problems are correct, so both kinds of samples occur. Same base policy as in tests/verl."""
 
 
 @pytest.fixture(scope="session")

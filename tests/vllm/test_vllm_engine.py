@@ -1,4 +1,4 @@
-"""A real vLLM says what transformers says: the same greedy answers, samples from the same distribution."""
+"""A real vLLM agrees with transformers: the same greedy answers, samples from the same distribution."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def trained(policy: Path) -> ModelFacts:
 
 @pytest.fixture(scope="module")
 def random_model(tmp_path_factory: pytest.TempPathFactory) -> ModelFacts:
-    """A model that is certain of nothing: its responses are long and all different."""
+    """A model of high entropy, whose responses are long and all different."""
     return resolve(str(untrained(tmp_path_factory.mktemp("model"))))
 
 
@@ -77,7 +77,7 @@ def first_value(sample: Sample, problem: Problem) -> bool:
 
 def test_pass_at_1_agrees_within_its_interval(trained: ModelFacts, problems: list[Problem]) -> None:
     samples, how = 16, Sampling(0.7, 1.0, 20, trained.stop_ids)
-    # Streams of their own: two independent estimates of one number.
+    # Separate streams: two independent estimates of one number.
     vllm = generate("vllm", trained, how, requests(trained, problems, samples, "vllm"))
     hf = generate("hf", trained, how, requests(trained, problems, samples, "hf"))
     for right, least in ((whole, 0.02), (first_value, 0.3)):
@@ -90,7 +90,7 @@ def test_pass_at_1_agrees_within_its_interval(trained: ModelFacts, problems: lis
 
 
 def shares(answers: Answers, problems: list[Problem], right: Callable[[Sample, Problem], bool]) -> list[float]:
-    """Share of right samples of each problem."""
+    """Share of correct samples of each problem."""
     found = [[right(sample, problem) for sample in answers[problem.text]] for problem in problems]
     return [sum(marks) / len(marks) for marks in found]
 
@@ -104,7 +104,7 @@ def test_every_seed_is_a_stream_of_its_own(random_model: ModelFacts, problems: l
         long = [sample.text for sample in together[request.key] if sample.tokens > 10]
         assert len(long) > 2
         assert len(set(long)) == len(long)
-    # The same seeds, less company: the same streams.
+    # The same seeds in smaller batches: the same streams.
     alone = generate("vllm", random_model, how, asked[3:4])
     assert alone[asked[3].key] == together[asked[3].key]
 

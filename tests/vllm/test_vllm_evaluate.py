@@ -1,4 +1,4 @@
-"""`mcpo evaluate` with a real vLLM beside transformers: the same policy, problems and protocol."""
+"""`mcpo evaluate` with a real vLLM and with transformers: the same policy, problems and protocol."""
 
 import json
 import os
@@ -14,7 +14,7 @@ TIERS = ("k2-3", "k5-6", "k7-8")
 
 
 class Evaluations:
-    """`mcpo evaluate` on the arithmetic tiers, in a home of their own."""
+    """`mcpo evaluate` on the arithmetic tiers, in a separate home."""
 
     def __init__(self, home: Path, policy: Path) -> None:
         self.home, self.policy = home, policy
@@ -29,7 +29,7 @@ class Evaluations:
         return json.loads(done.stdout)
 
     def statuses(self, results: Any, tier: str) -> dict[str, list[str]]:
-        """What each problem's samples were judged."""
+        """The verdicts on each problem's samples."""
         path = self.home / "evals" / results["eval_id"] / "gradings" / str(results["grading"]) / f"{tier}.jsonl"
         return {row["problem"]: row["statuses"] for row in map(json.loads, path.read_text().splitlines())}
 

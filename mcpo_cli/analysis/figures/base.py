@@ -70,7 +70,7 @@ LOOKS = {
 }
 """Look by arm; two names of one method share a look."""
 _ARMS: ContextVar[Sequence[str]] = ContextVar("arms", default=())
-"""The arms of the figure being drawn: each has one look in all panels, also in those that lack some arms."""
+"""The arms of the figure being drawn: each has one look in all panels, even in those that lack some arms."""
 
 
 def looks(arms: Sequence[str]) -> dict[str, Look]:
@@ -107,7 +107,7 @@ def drawing(arms: Sequence[str] = ()) -> Iterator[None]:
 
 
 def batches(arms: Sequence[str]) -> list[list[str]]:
-    """The arms of each panel: all, or where that is more than SERIES, the first with some of the others."""
+    """The arms of each panel: all, or if these are more than SERIES, the first with some of the others."""
     if len(arms) <= SERIES:
         return [list(arms)]
     first, *others = arms
@@ -288,7 +288,7 @@ def reference(axes: Axes, value: float, label: str) -> None:
 
 
 def titled(title: str, runs: Runs) -> str:
-    """`title` with those of scale, regime, seeds and size of a step that all runs share."""
+    """`title` with the scale, regime, seeds and step size, as far as all runs share them."""
     specs = [cell.spec for cell in runs.cells]
     seeds = len({(spec.seed_of_base, spec.seed) for spec in specs})
     facts = [
@@ -339,7 +339,7 @@ def save(figure: Figure) -> dict[str, bytes]:
 
 
 def _take_literally(figure: Figure) -> None:
-    """Dollar signs in names begin no formulas; logarithmic axes alone write their numbers as such."""
+    """Keep dollar signs in names from beginning formulas; only the numbers of logarithmic axes are formulas."""
     axes = [axis for one in figure.axes for axis in (one.xaxis, one.yaxis)]
     powers = [axis for axis in axes if isinstance(axis.get_major_formatter(), LogFormatter)]
     formulas = {label for axis in powers for label in axis.get_ticklabels(which="both")}

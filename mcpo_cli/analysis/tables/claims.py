@@ -58,11 +58,11 @@ OPEN = ("unresolved", "too few runs", "not computable")
 
 
 def claims_table(path: Path, title: str = "", section: Section = "claims") -> Artifact:
-    """The artifact of the claims in the file `path`: a row per test and one per run. title: else names the file.
+    """The artifact of the claims in the file `path`: a row per test and one per run. title: by default the file's name.
 
-    Results of more runs than a reader trains may be in `results/NAME.csv` beside `NAME.yaml`, as this artifact wrote
-    them; their verdicts on the same model and regime are shown beside those of the reader's runs. Where such a verdict
-    does not hold after Holm's correction, one of a file that goes on (`claims.results`) and does is shown in its place.
+    Results of more runs than a reader trains may be in `results/NAME.csv` next to `NAME.yaml`, as this artifact wrote
+    them; their verdicts on the same model and regime are shown next to those of the reader's runs. If such a verdict
+    does not hold after Holm's correction, that of a further file (`claims.results`) which does is shown in its place.
 
     Raises:
         ConfigError: the file is not a file of claims.
@@ -94,7 +94,7 @@ def _larger(committed: Sequence[Path]) -> dict[Test, str]:
     """The verdicts of committed runs, by test, with their number of seeds; empty without files.
 
     Raises:
-        ConfigError: a file is no table of claims.
+        ConfigError: a file is not a table of claims.
     """
     found: dict[Test, str] = {}
     for file in committed:
@@ -122,7 +122,7 @@ def _verdicts(committed: Path) -> Iterator[tuple[Test, str]]:
 
 
 def _runs(declared: Sequence[Claim], data: Mapping[str, Runs]) -> Iterator[Row]:
-    """One row per run and suite, with every number that a claim is tested by."""
+    """One row per run and suite, with every number that tests a claim."""
     for suite, runs in data.items():
         of_suite = [claim for claim in declared if claim.suite == suite]
         names = dict.fromkeys(name for claim in of_suite for name in claim.statistics)
@@ -177,7 +177,7 @@ def frame(tests: Iterable[Outcome]) -> pd.DataFrame:
 
 
 def verdict_of(one: Outcome) -> str:
-    """The verdict as text, with what qualifies it."""
+    """The verdict as text, with its qualifications."""
     if one.why:
         return f"{one.verdict}: {one.why}"
     larger = f" larger than {one.claim.margin:g}" if one.verdict == "no difference" else ""

@@ -56,7 +56,7 @@ def comparison(suite: str, choice: Choice = BY_DEFAULT, name: str = "") -> Artif
 
 
 def of_runs(runs: Plan, name: str, choice: Choice) -> Artifact:
-    """The artifact `name` that compares the arms of runs outside of a suite."""
+    """The artifact `name` that compares the arms of runs that belong to no suite."""
     arms = list(dict.fromkeys(cell.arm for cell in runs.cells))
     title = " against ".join(reversed(arms)) if len(arms) == 2 else f"{len(arms)} arms"
 
@@ -77,7 +77,7 @@ def _product(name: str, title: str, runs: Runs, choice: Choice, smallest: float)
 
 
 def frame(compared: Comparison, paper: Mapping[str, Any] | None) -> pd.DataFrame:
-    """All rows of the CSV file. paper: `conf/paper.yaml`; None where the paper has no such table."""
+    """All rows of the CSV file. paper: `conf/paper.yaml`; None if the paper has no such table."""
     rows: list[Row] = []
     for row in records(compared.scores):
         rows.append({"block": "measured", **row, **_runs(compared, row, row["arm"])})
@@ -117,7 +117,7 @@ def _over_tiers(compared: Comparison, one: Row) -> Iterator[Row]:
 
 
 def _runs(compared: Comparison, row: Row, *arms: str) -> Row:
-    """The columns of a measured row: its cost, size and runs."""
+    """Columns of a measured row: its cost, size and runs."""
     runs = compared.scored(row["model"], *arms)
     return {
         "cost": compared.where[row["at"], row["model"]],
@@ -129,20 +129,17 @@ def _runs(compared: Comparison, row: Row, *arms: str) -> Row:
 
 
 def _ended(compared: Comparison, row: Row) -> Row:
-    """Counts of the runs of the row's arm, by how they ended."""
+    """Number of runs of the row's arm, and of those that collapsed or failed."""
     outcomes = [run["outcome"] for run in records(compared.runs, model=row["model"], arm=row["arm"])]
     return {"runs": len(outcomes)} | {name: outcomes.count(name) for name in ("collapsed", "failed")}
 
 
 def _sentence(compared: Comparison) -> str:
-    """The differences, the arms that end below the policies before training, and the runs that ended otherwise."""
+    """The differences, the arms that end below the policies before training, and the runs that failed or collapsed."""
     outcomes = list(compared.runs["outcome"])
     counts = [f"{outcomes.count(name)} {name}" for name in ("failed", "collapsed") if name in outcomes]
     ended = [f"Of {len(outcomes)} runs {' and '.join(counts)}."] if counts else []
-    same = [
-        f"{arm} and {first} have equal settings and are the same runs, so there is nothing to compare between them."
-        for arm, first in compared.plan.same.items()
-    ]
+    same = [f"{equal}, so there is nothing to compare between them." for equal in compared.plan.equal_arms]
     return " ".join([_found(compared), *against_before(compared), *ended, *same])
 
 
@@ -183,7 +180,7 @@ class _Grids:
 
     compared: Comparison
     paper: dict[str, Any] | None
-    """The content of `conf/paper.yaml`; None where the paper has no such table."""
+    """The content of `conf/paper.yaml`; None if the paper has no such table."""
     smallest: float
     """The smallest difference that matters."""
 
@@ -243,7 +240,7 @@ class _Grids:
         return Grid.of(title, rows, columns, labels=len({"equal", "model", "arm"} & columns.keys()))
 
     def _gains(self) -> Grid:
-        """One row per model and arm: its distance from the policies before training, and how its runs ended."""
+        """One row per model and arm: its distance from the policies before training, and the outcomes of its runs."""
         compared, columns = self.compared, ["model", "arm", "before"]
         rows: dict[tuple[str, str], list[str]] = {}
         for at in compared.axes:
@@ -298,7 +295,7 @@ class _Grids:
         return Grid.of(title, records(self.compared.aggregates), columns, labels=3, is_detail=True)
 
     def _reach(self, one: Row) -> tuple[str, str]:
-        """The difference that these seeds detect, and the seeds that the target takes."""
+        """The difference that these seeds detect, and the number of seeds that the target needs."""
         sd, seeds, paper = one["difference_sd"], one["difference_seeds"], self.paper
         if math.isnan(one["difference_half_width"]):
             return "-", "-"
@@ -329,7 +326,7 @@ def published_rows(paper: Mapping[str, Any], table: str) -> Iterator[tuple[str, 
 
 
 def _published_difference(paper: Mapping[str, Any], compared: Comparison, arm: str, metric: str) -> float | None:
-    """The paper's difference, averaged over models and benchmarks; None where it has none."""
+    """The paper's difference, averaged over models and benchmarks; None if it has none."""
     rows = {(model, name): numbers for model, name, numbers in published_rows(paper, compared.plan.suite)}
     pairs = [
         (numbers, rows[model, compared.baseline])
@@ -358,7 +355,7 @@ def _spaced(at: str) -> str:
 
 
 def _equal(compared: Comparison, at: str) -> str:
-    """An axis in words, with those after it that repeat it: `steps and rollouts`."""
+    """An axis in words, with later axes that give the same comparison: `steps and rollouts`."""
     axes, shown = compared.axes, compared.shown_axes
     same = axes[axes.index(at) :] if at == shown[-1] else axes[axes.index(at) : axes.index(shown[shown.index(at) + 1])]
     return " and ".join(map(_spaced, same))

@@ -101,7 +101,7 @@ def rewarded(
     rollouts: Rollouts,
     correct_PG: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """seen_PG, correctness as methods get it, and reward_PG with what `train` adds to it.
+    """seen_PG, correctness as methods get it, and reward_PG, the reward with the additions of `train`.
 
     Args:
         at: the global step, and the index of the first of `problems` among those of the step.
@@ -126,7 +126,7 @@ def greedy_rewards(
     draw = partial(_most_likely, train.sampler_rounding)
     with checks.at(f"step {step}"):
         rollouts = drawn_by(draw, policy, prompt_PS, nothing_TP1, language.eos, language.stops)
-    # Indices that no sampled prompt has, so that random rewards are drawn separately.
+    # Places that no sampled prompt has, so that these have their own random numbers.
     at = step, train.prompts * (1 + train.max_refills)
     correct_P1 = language.grade(problems, rollouts).correct_PG
     _, reward_P1 = rewarded(language, spec, at, problems, rollouts, correct_P1)

@@ -32,7 +32,7 @@ class Checkpoint:
 
 
 class Writer:
-    """Writes checkpoints of one attempt in a separate thread, while the run samples its next batch.
+    """Writes checkpoints of one attempt in a separate thread, so that the run samples its next batch meanwhile.
 
     Until `wait` has returned, the tensors that are being written must not change.
     """
@@ -52,7 +52,7 @@ class Writer:
         """Wait until the checkpoint is written, and record that it is durable.
 
         Raises:
-            RunFailed: the disk cannot be written; earlier checkpoints remain.
+            RunFailed: the disk cannot be written; the existing checkpoints are kept.
         """
         if self._pending:
             (step, written), self._pending = self._pending, None
@@ -64,7 +64,7 @@ def save(attempt_dir: Path, checkpoint: Checkpoint, kept: int) -> None:
     """Write `checkpoint` and drop all but the newest `kept` of this attempt.
 
     Raises:
-        RunFailed: the disk cannot be written; earlier checkpoints remain.
+        RunFailed: the disk cannot be written; the existing checkpoints are kept.
     """
     folder = attempt_dir / "checkpoints"
     about = {"run_id": attempt_dir.parent.name, "step": checkpoint.step, "cursor": checkpoint.cursor}
@@ -112,9 +112,9 @@ def as_columns(tensors: Mapping[str, Tensor]) -> samplers.State:
 
 
 def copy(run_dir: Path, step: int, attempt_dir: Path) -> None:
-    """Write the checkpoint of `step`, one of those kept of the run in `run_dir`, as one of another run's attempt.
+    """Copy the checkpoint of `step`, which the run in `run_dir` has kept, to another run's attempt.
 
-    The memory of a method or sampler is left out if the other run has a different one.
+    The state of a method, or of a sampler, is not copied if the other run has a different one.
     """
     saved = load(folders.checkpoint_of(run_dir, step))
     theirs, ours = (read_json(path / "spec.json") for path in (run_dir, attempt_dir))

@@ -47,9 +47,9 @@ class Grades:
     """The verdicts on G responses to each of P prompts."""
 
     correct_PG: Tensor
-    """True for correct responses; False in empty places."""
+    """True if the response is correct; False in empty places."""
     answers: list[list[str | None]]
-    """The answers that the grader extracted, one list per group; None where there is none."""
+    """The answers that the grader extracted, one list per group; None for a response without an answer."""
 
 
 class Language:
@@ -107,7 +107,7 @@ class Language:
         return Grades(correct_PG, [_filled([verdict.answer for verdict in group], G, None) for group in groups])
 
     def rewards(self, function: str, problems: Sequence[Problem], rollouts: Rollouts) -> Tensor:
-        """reward_PG: the numbers that a user's function (`train.reward`) returns for the text of each response."""
+        """reward_PG: the values that a user's function (`train.reward`) returns for the text of each response."""
         groups = self._verdicts(function, problems, rollouts)
         G = rollouts.length_PG.shape[-1]
         reward = [_filled([verdict.reward for verdict in group], G, 0.0) for group in groups]
@@ -149,7 +149,7 @@ def decoded(rollouts: Rollouts, tokenizer: PreTrainedTokenizerBase) -> list[list
 
 
 def _tokens(rollouts: Rollouts) -> list[list[list[int]]]:
-    """The tokens of each response, one list per group; none of empty places."""
+    """The tokens of each response, one list per group; empty places are left out."""
     return [
         [tokens[:length] for tokens, length in zip(*group, strict=True) if length]
         for group in zip(rollouts.token_PGT.tolist(), rollouts.length_PG.tolist(), strict=True)

@@ -1,7 +1,7 @@
 """Gradients of single prompts, measured under the policy that sampled the batch and before the update.
 
-Measuring changes no weight, no `.grad` and no random number. A gradient is as large as the model, so only those of one
-prompt are kept: each is computed twice, first for the means over prompts, then for its products with these.
+This changes no weight, no `.grad` and no random number. A gradient is as large as the model, so only one prompt's are
+kept: each is computed twice, first for the means over prompts, then for its products with these.
 Shapes as in `update.py`.
 """
 
@@ -32,7 +32,7 @@ class Direction:
 
 
 def update_direction(updater: Updater, prompt: str, group: GradedBatch) -> Direction:
-    """Of a group (P = 1) with correct and incorrect rollouts: minus the gradient of its own loss.
+    """Minus the gradient of the loss of a group (P = 1) with correct and incorrect rollouts.
 
     The loss is that of the update with the group as the whole mini-batch, so its size does not depend on the batch's.
     u is the gradient of mean s+ - mean s-, s the mean over a response's tokens of the ratio (Eq. 5).

@@ -1,9 +1,9 @@
 """Sends the metrics of an attempt to the trackers of `cluster.loggers`: TensorBoard, W&B, trackio.
 
-A thread of the worker follows the journal's files, so a tracker that is slow or unreachable delays no step. One that
-fails is noted in the attempt and gets no further metrics; the journal has all. As with verl's loggers, each attempt is
-a separate run there, named after the run's id. Accounts and modes come from each tracker's environment variables
-(`WANDB_API_KEY`, `WANDB_MODE=offline`).
+A thread of the worker follows the journal's files, so a slow or unreachable tracker does not delay a step. If a tracker
+fails, the attempt gets a note and sends it no further rows; the journal has everything. As with verl's loggers, each
+attempt is a separate run there, named after the run's id. Accounts and modes come from each tracker's environment
+variables (`WANDB_API_KEY`, `WANDB_MODE=offline`).
 """
 
 import json
@@ -22,7 +22,7 @@ from mcpo_cli.runs.sanity import evaluated
 
 PROJECT = "mcpo"
 EVERY_SECONDS, LAST_SECONDS = 1.0, 60.0
-"""Time between two reads of the journal, and the longest time that the last one may take."""
+"""Seconds between two reads of the journal, and the limit of the last one."""
 
 
 class Tracker(Protocol):
@@ -32,7 +32,7 @@ class Tracker(Protocol):
         """Send the metrics of one global step; steps never decrease."""
 
     def finish(self) -> None:
-        """Send the remaining metrics, and end the run."""
+        """Send the remaining rows, and end the run."""
 
 
 class TensorBoard:
@@ -78,7 +78,7 @@ class Wandb(_Run):
 
 
 class Trackio(_Run):
-    """A run of trackio, where its own variables say (`TRACKIO_DIR`). See `Tracker`."""
+    """A run of trackio, in the folder that its own variables name (`TRACKIO_DIR`). See `Tracker`."""
 
     def __init__(self, spec: RunSpec, folder: Path) -> None:
         import trackio
@@ -128,7 +128,7 @@ class _Follower(threading.Thread):
         self._evaluations: set[Path] = set()
 
     def run(self) -> None:
-        """Send new metrics every second until `close`, then once more."""
+        """Send new rows every second until `close`, then a last time."""
         for name in self.spec.cluster.loggers:
             self._call(name, partial(self._open, name))
         while not self._end.wait(EVERY_SECONDS):
@@ -164,14 +164,14 @@ class _Follower(threading.Thread):
             self._last, self._offset = row["step"], end
         for path in sorted((self._folder / "eval").glob("step_*.jsonl")):
             step = int(path.stem.removeprefix("step_"))
-            # A later one was written after the metrics were read: the next call returns it with the steps before it.
+            # A later one was written meanwhile: the next call sends the rows of the steps before it.
             if path not in self._evaluations and step <= self._last:
                 self._evaluations.add(path)
                 found.append((step, evaluated(read_lines(path))))
         return sorted(found, key=lambda one: one[0])
 
     def _call(self, name: str, action: Callable[[], None]) -> None:
-        """Call `action`; any error in it ends the tracker `name` and nothing else."""
+        """Any error of a tracker ends only that tracker."""
         try:
             action()
         except Exception as error:

@@ -1,11 +1,11 @@
 """LoRA on the local engine (`model.lora_rank`, Hu et al., arXiv 2106.09685).
 
-Each linear layer of the blocks, with weights W (O x I), has the matrices A (R x I) and B (O x R) too, of rank R =
+Each linear layer of the blocks, with weights W (O x I), also has the matrices A (R x I) and B (O x R), of rank R =
 `lora_rank`. The layer computes with W + `lora_alpha` / R * B A; only A and B are trained. B starts as zeros, so
 training starts from W; A has peft's distribution and comes from the run's seed, as with backend=verl.
 
-The engine adds the product to W before each pass over a batch. That is exact, asks nothing of methods and costs R
-operations per weight, a small part of a pass over hundreds of tokens. Shape suffixes: O outputs, I inputs, R rank.
+The engine adds the product to W before each pass over a batch. That is exact, requires no support by methods and costs
+R operations per weight, a small part of a pass over hundreds of tokens. Shape suffixes: O outputs, I inputs, R rank.
 """
 
 import math
@@ -45,7 +45,7 @@ class Lora:
         }
 
     def copy(self) -> "Lora":
-        """A copy that shares no matrix with this one."""
+        """A copy with its own matrices."""
         own = {name: (a.detach().clone(), b.detach().clone()) for name, (a, b) in self.pairs.items()}
         return Lora(own, self.scale)
 

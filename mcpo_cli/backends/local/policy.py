@@ -1,15 +1,15 @@
 """The policy: a stock causal LM whose forward pass computes each distinct beginning of a group's rollouts once.
 
 `tree.py` explains beginnings with a drawing of a group's tree. `Policy.log_probs` runs a whole tree at once, for
-training; `sampler.Growth` adds a level of rows at a time. In both, linear layers see the rows of all groups as
-one matrix without padding, attention sees one sequence per group, and a mask lets each row see its own ancestors only.
+training; `sampler.Growth` adds one level of rows at a time. In both, linear layers see the rows of all groups as
+one matrix without padding, attention sees one sequence per group, and a mask lets each row see only its ancestors.
 
 The stock class of transformers holds the weights (Llama, Mistral, Qwen2 or Qwen3: the same blocks, with or without
-norms of queries and keys and with or without biases), so saving, loading, vLLM and verl need nothing of this file; a
-test holds log-probabilities and gradients against the stock forward pass.
+norms of queries and keys and with or without biases), so saving, loading, vLLM and verl do not depend on this file; a
+test compares log-probabilities and gradients with those of the stock forward pass.
 
 Shape suffixes: P prompts, G rollouts of each, S prompt tokens, T response tokens, N rows, H heads (of queries, of keys
-and values, or of both), D head size, V vocabulary, E hidden size; B sequences of L rows, W of which are asked.
+and values, or of both), D head size, V vocabulary, E hidden size; B sequences of L rows, W of which are queries.
 """
 
 import copy
@@ -46,12 +46,12 @@ Matrices = Sequence[tuple[Tensor, Tensor | None]]
 """Weight and bias of linear layers that multiply the same input; their outputs are concatenated."""
 
 ROW_COST = 200
-"""Pairs of rows in an attention that cost as much as everything else of a row (toy-s: 180); more in wider layers."""
+"""Pairs of rows in an attention that cost as much as the other work for a row (toy-s: 180); more in wider layers."""
 PAIR_COST = 9
-"""Weights of a layer that cost as much as one number of a head in a pair of rows: attention is far below the speed of
+"""Weights of a layer that cost as much as one number of a head in a pair of rows: attention is much slower than
 matrix products."""
 FUSED = 2**18
-"""Most numbers of weights that are copied into one matrix, which saves calls; larger products gain nothing from it."""
+"""Maximum number of weights that are copied into one matrix, which saves calls; larger products gain no time."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Layer:
 
 
 def device(wanted: str) -> torch.device:
-    """The device that `compute.device` names; `auto` takes CUDA where there is one."""
+    """The device that `compute.device` names; `auto` takes CUDA if available."""
     return torch.device("cuda" if wanted == "cuda" or (wanted == "auto" and torch.cuda.is_available()) else "cpu")
 
 
@@ -101,11 +101,11 @@ class Policy:
     """Forward passes over the weights of `model`; they stay shared with it.
 
     Args:
-        dtype: of the products of weights and of attention; None means that of the weights. Norms, the residual stream
-            and logits are computed in that of the weights, as are the optimizer's steps.
+        dtype: of the products of weights and of attention; None for the dtype of the weights. Norms, the residual
+        stream and logits are computed in the dtype of the weights, which are what is trained.
         lora: the matrices that are trained in place of the weights.
-        kept_rows: most rows of a pass whose activations are kept; of more, the backward pass computes those of each
-            layer again (gradient checkpointing).
+        kept_rows: maximum rows of a pass whose activations are kept; with more rows the backward pass recomputes the
+        activations of each layer (gradient checkpointing).
     """
 
     def __init__(
@@ -129,10 +129,10 @@ class Policy:
         self.layer_weights = sum(weight.numel() for weight in model.model.layers[0].parameters())
         """Weights of one layer."""
         self.row_cost = max(ROW_COST, self.layer_weights // (PAIR_COST * self.heads * self.head_dim))
-        """Pairs of rows in an attention that cost as much as everything else that is computed for a row."""
+        """Pairs of rows in an attention that cost as much as the other work for a row."""
         table = model.model.embed_tokens.weight
         self.sparse_embedding = table is model.lm_head.weight and table.numel() > FUSED
-        """True if the embedding's gradient, of the rows of a batch only, is added to the output layer's in place."""
+        """True if the embedding's gradient, that of the rows of a batch, is added to the output layer's in place."""
         self.bytes_in_cache = 2 * config.num_hidden_layers * self.kv_heads * self.head_dim * self.dtype.itemsize
         """Bytes of the keys and values of one row."""
         positions = torch.arange(config.max_position_embeddings, device=on)[None]
@@ -232,7 +232,7 @@ class Policy:
             silent = len(k_NHD) - len(q_NHD)
             first = tree.shortest - 1 if silent else 0
             row_BW = tree.row_BL[:, first:] - silent
-            # In a longer prompt silent rows remain in these slots; nothing reads what is computed there.
+            # In a longer prompt silent rows remain in these slots; their output is not used.
             q_BWHD = rows(q_NHD, row_BW.clamp(min=0))
             out_BWHD = attention(q_BWHD, k_BLHD, v_BLHD, unseen_BLL[:, first:])
             row_N = tree.sequence_N[silent:] * q_BWHD.shape[1] + tree.slot_N[silent:] - first
@@ -280,9 +280,9 @@ class Policy:
     def forward(
         self, layers: Sequence[Layer], token_N: Tensor, position_N: Tensor, attend: Attend, silent: int = 0
     ) -> Tensor:
-        """x_NE of the rows after the first `silent`, after the last norm; `attend` decides which rows see which.
+        """x_NE of the rows after the first `silent`, after the last norm; the caller decides what each row attends to.
 
-        Silent rows need keys and values in every layer; the last layer computes nothing else for them.
+        Silent rows need keys and values in every layer, and only those in the last one.
         """
         inner = self.model.model
         turn = self.turns[position_N][:, None]
@@ -356,7 +356,7 @@ def attention(q_BWHD: Tensor, k_BLHD: Tensor, v_BLHD: Tensor, unseen_BWL: Tensor
     q, k, v = (x.transpose(1, 2) for x in (q_BWHD, k_BLHD, v_BLHD))
     grouped = q.shape[1] != k.shape[1]
     if grouped and q.is_cuda:
-        # No CUDA kernel takes both a mask and groups of heads: torch would store the scores of all pairs.
+        # The CUDA kernel with a mask does not support groups of heads: torch would store the scores of all pairs.
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
         grouped = False
     out = functional.scaled_dot_product_attention(q, k, v, attn_mask=unseen_BWL[:, None], enable_gqa=grouped)
@@ -382,7 +382,7 @@ def product_precision(policy: Policy) -> Iterator[None]:
 
     These are the products that yield logits; full float32 does not use tensor cores. TF32 rounds factors to 11 bits,
     bfloat16 to 8. Rounding a factor does not depend on the batch, so log-probabilities of one policy do not differ more
-    between batches. The setting belongs to the process, because the backward pass needs it, too; it is restored after.
+    between batches. The setting is the process's, because the backward pass also needs it; it is restored afterwards.
     """
     before = torch.get_float32_matmul_precision()
     if policy.device.type == "cuda" and policy.dtype == torch.bfloat16:

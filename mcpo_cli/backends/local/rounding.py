@@ -1,9 +1,9 @@
 """The part of the change of log-probabilities over a gradient step that is rounding to bfloat16.
 
-While no weight has moved, two passes over the same rows agree bit by bit. After a gradient step, however small, all
-activations round differently, which moves log-probabilities as a drift of the policy would: a bound on drift, such as
-MCPO's hinge, cannot resolve less than this. It is measured once per run, over its first gradient step, because the size
-depends on the model far more than on the step.
+As long as no weight has changed, two passes over the same rows agree bit by bit. After a gradient step, however small,
+all activations round differently, which moves log-probabilities as a drift of the policy would: a bound on drift, such
+as the hinge of MCPO, cannot resolve less than this. It is measured once per run, over its first gradient step, because
+the size depends on the model far more than on the step.
 """
 
 import torch

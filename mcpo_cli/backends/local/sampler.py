@@ -1,4 +1,4 @@
-"""Sampling: groups of rollouts with their exact log-probabilities and entropies, and nothing computed twice.
+"""Sampling: groups of rollouts with their exact log-probabilities and entropies, without repeated computation.
 
 Shape suffixes as in `policy.py`. Random numbers are drawn for the whole batch before the first token, so
 a response does not depend on which other groups are sampled with it or on when those end.
@@ -21,13 +21,13 @@ from mcpo_cli.backends.local.tree import branch
 from mcpo_cli.config.space import CACHE_BYTES
 
 CHUNK = 128
-"""Most prompts sampled at a time, for each thread: rows enough for matrix products, few enough for the CPU's cache."""
+"""Maximum prompts sampled at a time per thread: enough rows for matrix products, few enough for the CPU's cache."""
 BLOCK = 128
-"""Tokens of the vocabulary whose probabilities are added up one after the other."""
+"""Tokens of the vocabulary whose probabilities are summed sequentially."""
 Draw = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 """logits_NV, row_M and uniform_M to the token of each of M rollouts at its quantile, its log-probability, the entropy.
 
-row_M: the row of logits_NV that predicts the next token of each rollout.
+row_M: the row of logits_NV that each rollout has reached.
 """
 
 
@@ -35,9 +35,9 @@ row_M: the row of logits_NV that predicts the next token of each rollout.
 class Rollouts:
     """G responses to each of P prompts, padded to T tokens. A prompt may have fewer: then its last places are empty.
 
-    prompt_PS: filled up with `trees.NO_TOKEN`. token_PGT: padded with the end token. length_PG: tokens, the last one
-    included, which is the end token or completes a stop string; 0 of an empty place. ended_PG: True for those that
-    ended with such a token; the others were cut at T.
+    prompt_PS: filled up with `trees.NO_TOKEN`. token_PGT: padded with the end token. length_PG: tokens, including the
+    last one, which is the end token or completes a stop string; 0 for an empty place. ended_PG: True if the response
+    ended so; the others were truncated at T.
     logp_PGT: log-probability of each token under the sampling policy at temperature 1, nats. entropy_PGT: entropy of
     the policy (temperature 1) where the token was drawn, nats.
     """
@@ -85,8 +85,8 @@ def sample(
 ) -> Rollouts:
     """`rollouts` responses of at most `max_response` tokens to each prompt, drawn from stream `seed`.
 
-    eos: the token that ends a response; it also fills `token_PGT` up. stops: other ends. rounding: the step to which
-    logits are rounded; 0 leaves them alone. count_P: responses to each prompt, of `rollouts` at most.
+    eos: the token that ends a response; it also pads `token_PGT`. stops: other ends. rounding: the step to which
+    logits are rounded; 0 leaves them alone. count_P: responses to each prompt, at most `rollouts`.
 
     Raises:
         NotFinite: the log-probability of a token is NaN or infinite, as the policy's logits are.
@@ -121,9 +121,9 @@ def drawn_by(
     limit_P: Tensor | None = None,
     count_P: Tensor | None = None,
 ) -> Rollouts:
-    """Responses whose tokens `draw` takes; see `at_quantiles`.
+    """Responses whose tokens `draw` chooses; see `at_quantiles`.
 
-    limit_P: most tokens of each prompt's responses. count_P: how many of them there are, G at most.
+    limit_P: maximum tokens of each prompt's responses. count_P: the number of its responses, G at most.
     """
     T, _, G = uniform_TPG.shape
     most = CACHE_BYTES // (policy.bytes_in_cache * (prompt_PS.shape[1] + G * T))
@@ -157,7 +157,7 @@ def _sample(
     ended_B = torch.zeros_like(length_B, dtype=torch.bool)
     growth = Growth(policy, prompt_PS)
     logp_BT, entropy_BT = (torch.zeros(P * G, T, dtype=policy.weights_dtype, device=policy.device) for _ in range(2))
-    # The rollouts that have not ended, and the row that predicts the next token of each.
+    # The rollouts that continue, and the row that each has reached.
     live_M = drawn_B.nonzero().squeeze(-1)
     row_M = live_M // G
     limit_B, shortest = limit_P.repeat_interleave(G), int(limit_P.min())
@@ -240,15 +240,15 @@ def at_quantile(probability_NV: Tensor, uniform_M: Tensor, row_M: Tensor) -> Ten
     block_M = (cumulative_MC < target_M[:, None]).sum(-1)
     before_M = functional.pad(cumulative_MC, (1, 0)).gather(1, block_M[:, None]).squeeze(1)
     cumulative_MB = probability_NCB[row_M, block_M].cumsum(-1)
-    # Rounding may leave a block's last entry below the rest: then its last token of probability above 0 is drawn.
+    # Rounding may leave a block's last entry below the remainder: then its last token with a probability is drawn.
     left_M = torch.minimum(target_M - before_M, cumulative_MB[:, -1])
     return block_M * BLOCK + (cumulative_MB < left_M[:, None]).sum(-1)
 
 
 class Growth:
-    """Trees that grow by a level of rows at a time, with the keys and values that later rows read.
+    """Trees that grow by one level of rows at a time, with the keys and values that later rows read.
 
-    A group is a sequence. Its rows have slots in the order in which they come, after those of its prompt.
+    A group is a sequence. Its rows have slots in the order in which they are added, after those of its prompt.
     """
 
     def __init__(self, policy: Policy, prompt_PS: Tensor) -> None:
@@ -261,7 +261,7 @@ class Growth:
         """Hidden states of the newest level's rows; at first of the prompts' last tokens."""
         self.sequence_N = torch.arange(P, device=prompt_PS.device)
         self.filled_B = self.position_N = trees.lengths(prompt_PS)
-        """Slots that are taken; and the position of the rows to come next."""
+        """Number of used slots; and the position of the next rows."""
         self.seen_NL = torch.arange(S, device=prompt_PS.device) < self.filled_B[:, None]
 
     def extend(self, parent_N: Tensor, token_N: Tensor) -> None:

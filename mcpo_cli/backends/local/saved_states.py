@@ -6,9 +6,9 @@ Guibas 1995). Under their mixture q = (p + p') / 2,
 
     E_p'[R] - E_p[R] = E_q[(p' - p) / q R] = E_q[2 tanh(d / 2) R],   d = log p' - log p,
 
-so no weight exceeds 2, and a response that the step leaves as likely as it was adds nothing. All arms are measured
+so no weight exceeds 2, and a response whose probability the step does not change adds 0. All arms are measured
 with the same rollouts before the step and draw theirs after it at the same quantiles, so that differences between arms
-depend little on chance. Mastered prompts were selected by other rollouts, so selection has no part in the result.
+depend little on chance. Mastered prompts were selected by other rollouts, so selection does not affect the result.
 """
 
 import dataclasses
@@ -58,7 +58,7 @@ class Cohort:
 
 @dataclass(frozen=True)
 class Point:
-    """One arm's global step from a saved state: the policies before and after it, and the cohorts to measure."""
+    """One arm's global step from a saved state: the policies before and after it, and the measurements under both."""
 
     arm: str
     trainer: Trainer
@@ -112,7 +112,7 @@ def visit(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int, measure: Cal
 
 
 def _cohorts(trainer: Trainer, sampled: Sampled, trunk: Trunk) -> Iterator[Cohort]:
-    """The mastered prompts of the batch and the held-out tiers, as far as there are any."""
+    """The mastered prompts of the batch, if it has any, and the held-out tiers."""
     mastered = [sampled.problems[index] for index in sampled.graded.mastered_P.nonzero().squeeze(-1).tolist()]
     if mastered:
         yield _cohort(trainer, "mastered", "", mastered, trunk.sizes.controls, 0)
@@ -140,12 +140,12 @@ def _sample(trainer: Trainer, tier: str, problems: Sequence[Problem], n: int, se
 
 @dataclass(frozen=True)
 class Draws:
-    """A cohort's N rollouts per prompt before an arm's step and as many after it, in this order along 2N."""
+    """A cohort's N rollouts per prompt before an arm's step and N after it, in this order along 2N."""
 
     after: Rollouts
     correct_PN: Tensor
     moved_PNT: tuple[Tensor, Tensor]
-    """The change of each token's log-probability by the step, of the rollouts before it and of those after it."""
+    """The step's change of each token's log-probability, for the rollouts before it and for those after it."""
 
     @property
     def tilt_PN(self) -> Tensor:
@@ -154,7 +154,7 @@ class Draws:
 
 
 def drawn(point: Point, cohort: Cohort) -> Draws:
-    """The cohort's rollouts before the step, and those after it, which every arm draws at the same quantiles."""
+    """The cohort's rollouts before the step and those after it, which every arm draws at the same quantiles."""
     trainer, n = point.trainer, cohort.correct_PG.shape[1]
     tokens = trainer.spec.compute.micro_batch_tokens
     seed = stream(trainer.spec.seed, "branch_after", trainer.step, cohort.number)
@@ -225,7 +225,7 @@ def observe(spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], pr
 
 
 def _looking(spec: RunSpec, steps: list[int], prompts: int) -> RunSpec:
-    """The settings of a run whose batch is all problems to observe."""
+    """The settings of a run whose batch has all prompts that are sampled."""
     lags = sorted({later - step for step in steps for later in steps if later >= step})
     probe = dataclasses.replace(
         spec.probe, every=1, prompts=prompts, lags=tuple(lags), panel_every=0, gradients_every=1
@@ -235,10 +235,10 @@ def _looking(spec: RunSpec, steps: list[int], prompts: int) -> RunSpec:
 
 
 def repeat(spec: RunSpec, attempt: Attempt, stop: Stop, steps: Collection[int]) -> None:
-    """Train from the checkpoint that the attempt starts after as far as the last of `steps`; keeps their states.
+    """Train from the checkpoint that the attempt starts after to the last of `steps`; keeps the states of `steps`.
 
     Raises:
-        Interrupted: `stop` returned true. RunFailed: the run cannot continue.
+        Interrupted: `stop` returned True. RunFailed: the run cannot continue.
     """
     transformers.utils.logging.disable_progress_bar()  # this process has the user's terminal
     # Besides the checkpoints of `steps`: the base policy's, and the one that is written when `stop` is true.
@@ -254,7 +254,7 @@ def compare_states(recorded: Path, repeated: Path, step: int, *, exactly: bool) 
     The result names the first number that differs of each tensor.
 
     Args:
-        exactly: bit by bit; else two numbers agree if they differ by TOLERANCE of their tensor's largest at most.
+        exactly: bit by bit; otherwise two numbers agree if they differ by at most TOLERANCE of their tensor's largest.
     """
     ours, theirs = (checkpoint.load(folders.checkpoint_of(folder, step)) for folder in (recorded, repeated))
     tensors = [_by_name(one) for one in (ours, theirs)]
@@ -269,7 +269,7 @@ def compare_states(recorded: Path, repeated: Path, step: int, *, exactly: bool) 
             continue
         values += one.numel()
         allowed = 0.0 if exactly else TOLERANCE * float(one.abs().max())
-        # Written so that NaN differs from every number, and from NaN too.
+        # Written so that NaN equals only the same bits.
         wrong = ((one != other) & ~((one - other).abs() <= allowed)).nonzero() if one.numel() else one.nonzero()
         if len(wrong):
             index = tuple(wrong[0].tolist())

@@ -1,13 +1,13 @@
 """The policy that a run starts from: an existing model, or a base policy that is made from scratch.
 
-A base policy is trained on demonstrations until it is correct often enough, then cached. All arms of one model and base
-seed start from the same file, so they differ in the method alone.
+A base policy is trained on demonstrations until it reaches the target accuracy, then cached. All arms of one model and
+base seed start from the same file, so they differ only in the method.
 
 Training this small a network multiplies small differences: rounding that differs between two CPUs grows from 1e-7
 to a tenth of the weights within 250 steps in single precision, and the warm-ups end at different steps with different
-policies. So it is done in double precision, where the same differences begin at 1e-16, and it ends by an accuracy that
-is computed rather than sampled, if a problem has one correct response. The weights are rounded to single precision at
-its end.
+policies. So warm-up uses double precision, where the same differences begin at 1e-16, and its end depends on an
+accuracy that is computed rather than sampled, if a problem has one correct response. The weights are rounded to single
+precision at the end.
 """
 
 import shutil
@@ -101,15 +101,15 @@ def stop_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> list[int]:
 
 
 def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
-    """The Hugging Face folder of the base policy of `spec`: from the cache, else shipped with mcpo, else trained.
+    """The Hugging Face folder of the base policy of `spec`: from the cache, or as shipped with mcpo, or newly trained.
 
     Raises:
-        RunFailed: the target accuracy was not reached, or the disk is not writable. Interrupted: `stop` returned true.
+        RunFailed: the target accuracy was not reached, or the disk cannot be written. Interrupted: `stop` is True.
     """
     folder = folders.cached_base(home(), spec)
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-    # Records a missed target: the next run that shares the base policy would train as long and miss it too.
+    # The next run that shares it would train as long, with the same result.
     missed = folder.with_suffix(".missed.json")
     # Runs that share the base policy wait here for the one that makes it.
     attempt.phase("waiting for the base policy")
@@ -125,7 +125,7 @@ def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
 
 
 def _take(spec: RunSpec, folder: Path) -> bool:
-    """Copy the base policy shipped with mcpo to `folder`; returns False if it is missing or damaged."""
+    """Copy the base policy that is shipped with mcpo to `folder`; returns False if it is missing or damaged."""
     source = folders.shipped_base(spec)
     if not source:
         return False
@@ -172,7 +172,7 @@ def _train(
         optimizer.zero_grad()
         loss.backward()
         norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0))
-        # Weights are doubles here: above what float32 holds, the warm-up has diverged; at 0, weights no longer change.
+        # Weights are doubles here: above float32's range the warm-up has diverged; at 0 the weights no longer change.
         if not 0 < norm <= LARGEST_FLOAT:
             raise RunFailed(f"warm-up step {step}: the gradient norm is {norm:.3g}", fix="a smaller warmup.lr")
         optimizer.step()
@@ -194,7 +194,7 @@ def measured_accuracy(spec: RunSpec, policy: Policy, tokenizer: PreTrainedTokeni
     Where a problem has one correct response, its probability is computed. Otherwise `PROBE_ROLLOUTS` responses to each
     prompt are sampled, at the same quantiles each time.
     """
-    # The warm-up knows no other limit than the answers' length: `train` is not part of its identity.
+    # The warm-up's only limit is the answers' length: `train` is not part of its identity.
     task, seed = closed(spec.task), spec.seed_of_base
     problems = task.training(stream(seed, "probe"), 0, spec.warmup.probe_prompts)
     if task.one_right_response:

@@ -13,7 +13,7 @@ from mcpo_cli.tokenization import stop_ids as tokens_with
 
 
 def separator(vocabulary: Container[str]) -> str:
-    """The separator of two words of a text: a space, or nothing where each character is a word."""
+    """The separator of two words of a text: a space, or an empty string if each character is a word."""
     return "" if " " in vocabulary else " "
 
 
@@ -39,9 +39,9 @@ def build(vocabulary: Sequence[str]) -> PreTrainedTokenizerFast:
 class Stops:
     """The ends of responses of one model.
 
-    ends_V: tokens that end a response wherever they are drawn. A stop string that one token completes ends the
-    response with that token; a string of several characters may be spread over several tokens, so where a token has
-    its last character the text of the last tokens is looked at.
+    ends_V: tokens that always end a response. A stop string ends the response with the token that completes it; as a
+    string of several characters may be spread over several tokens, the text of the last tokens is searched whenever a
+    token contains the string's last character.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, stop_ids: Sequence[int], strings: Sequence[str]) -> None:
@@ -59,7 +59,7 @@ class Stops:
         ends_M = _at(self.ends_V, token_M)
         index_C = (_at(self.may_end_V, token_M) & ~ends_M).nonzero().squeeze(-1)
         if len(index_C):
-            # A token has at least one character, or is one of at most four parts of a character.
+            # Each token has at least one character, except for tokens that are parts of one.
             last_CT = token_MT[index_C.to(token_MT.device), -4 * max(map(len, self.strings)) :]
             texts = self.tokenizer.batch_decode(last_CT.tolist())
             ends_M[index_C] = torch.tensor([any(string in text for string in self.strings) for text in texts])

@@ -143,7 +143,7 @@ class Trainer:
         self.record(sampled, with_samples=self.step in eval_steps(self.spec))
 
     def collect(self) -> Sampled:
-        """Sample groups, as the sampler says, until the batch is full.
+        """Sample the groups that the sampler draws until the batch is full.
 
         Raises:
             RunFailed: the sampler used up the rollouts of a step, or broke its contract.
@@ -162,7 +162,7 @@ class Trainer:
     ) -> Sampled:
         """Graded rollouts of `problems`: round `number` (from 0) of the step, after `before` other groups of it.
 
-        counts: how many there are of each; `train.rollouts` by default.
+        counts: the number of rollouts of each problem; `train.rollouts` by default.
         """
         train = self.spec.train
         rollouts, judged = self.sample_groups(problems, stream(self.spec.seed, "rollout", self.step, number), counts)
@@ -292,7 +292,7 @@ class Trainer:
         """
         if not all(weight.isfinite().all() for weight in self.policy.parameters()):
             raise NotFinite(f"step {self.step}: a weight of the policy is NaN or infinite")
-        # Synced first: a checkpoint that survives a power cut needs its rows.
+        # The rows of a checkpoint must survive a power cut if the checkpoint does.
         self.attempt.journal.sync()
         memories = {"method": self.method_state, "sampler": checkpoint.as_tensors(self.sampler_state)}
         state = self.updater.state() | {name: memory for name, memory in memories.items() if memory}
@@ -309,7 +309,7 @@ class Trainer:
         self._follow_journal()
 
     def _follow_journal(self) -> None:
-        """Set up the resampler and the costs from the journal of the steps so far."""
+        """Continue from the journal's records of the steps so far."""
         journal, panel = Journal(self.attempt.folder.parent), self.spec.probe.panel
         self.resampler = Resampler(self.spec, journal, self.step, self.problems.training(self.spec.seed, 0, panel))
         self.costs = CostTotals(self.spec, journal, self.step)
@@ -319,7 +319,7 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     """Train `spec` to the end, from the checkpoint that the attempt starts after, or from the base policy.
 
     Raises:
-        Interrupted: `stop` returned true. RunFailed: the run cannot continue.
+        Interrupted: `stop` returned True. RunFailed: the run cannot continue.
     """
     trainer, steps, every = begin(spec, attempt, stop), spec.train.steps, spec.compute.checkpoint_every
     with product_precision(trainer.policy):

@@ -1,7 +1,7 @@
-"""Distinct beginnings: the tokens that rollouts of a prompt share are computed once.
+"""Distinct beginnings: the parts that the rollouts of a prompt share, each of which is computed once.
 
-A beginning is the prompt and the response tokens so far. Rollouts of one prompt mostly begin alike, and the output of a
-causal model at a token depends only on the beginning that ends there. So each distinct beginning is one row,
+A beginning is the prompt and the response tokens so far. Rollouts of one prompt mostly begin alike, and a causal
+model's output at a token depends only on the beginning that ends there. So each distinct beginning is one row,
 and a group of rollouts is a tree of rows whose trunk is the prompt:
 
     rollouts of `3 + 5 =`        rows: 4 of the prompt, and 8 for the 14 tokens that are read
@@ -10,9 +10,9 @@ and a group of rollouts is a tree of rows whose trunk is the prompt:
     8 = 5 <eos>                                 |         `- 5
     1 <eos>                                     `- 1
 
-A row sees the rows on its way back to the root and no others. The last token of a rollout has no row: it predicts no
-token. First tokens that all prompts have in common, such as a system turn or worked examples, have one row for all
-prompts.
+A row sees only the rows on its way back to the root. The last token of a rollout has no row, because it predicts no
+further token. First tokens that all prompts have in common, such as a system turn or worked examples, have one row for
+all prompts.
 
 Prompts may differ in length: `prompt_PS` is filled up with NO_TOKEN. Shape suffixes as in `policy.py`; also M = P * G
 rollouts, K tokens that are read (those of all rollouts but their last ones), C tokens that all prompts begin with, B
@@ -44,7 +44,7 @@ def stack(prompts: Sequence[Tensor]) -> Tensor:
 
 
 def branch(row_M: Tensor, token_M: Tensor, vocabulary: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The rows that M rollouts come to from rows `row_M` with one token more each.
+    """The rows that M rollouts reach from rows `row_M` with one more token each.
 
     Returns parent_N and token_N of the new rows, in that order, and the new row_M.
     """
@@ -56,8 +56,8 @@ def branch(row_M: Tensor, token_M: Tensor, vocabulary: int) -> tuple[Tensor, Ten
 class Tree:
     """The rows of groups of rollouts, and the position of each in the sequences that attention works on.
 
-    The prompts' rows come first: the tokens that all prompts share, then position by position those that predict
-    nothing, then the last token of each prompt. The distinct beginnings follow, by sequence.
+    The prompts' rows come first: the tokens that all prompts share, then position by position those without a
+    prediction, then the last token of each prompt. The distinct beginnings follow, by sequence.
     """
 
     token_N: Tensor
@@ -69,15 +69,15 @@ class Tree:
     slot_N: Tensor
     """The row's position in that sequence."""
     row_BL: Tensor
-    """The rows of each sequence: its prompt, then its distinct beginnings; filled up with rows that nothing sees."""
+    """The rows of each sequence: its prompt, then its distinct beginnings; padded with rows that no row sees."""
     seen_BLL: Tensor
-    """True where a row (second axis) sees another one (last axis) of its sequence."""
+    """True if a row (second axis) sees another one (last axis) of its sequence."""
     predictor_PGT: Tensor
     """The row that predicts each token of the responses, counted from the prompts' last rows; any outside the mask."""
     shortest: int
-    """Tokens of the shortest prompt: slots before its last one hold rows that predict nothing."""
+    """Tokens of the shortest prompt: slots before its last one hold rows without a prediction."""
     silent: int
-    """The number of rows that predict nothing: the first ones, of prompts but for their last tokens."""
+    """The number of rows without a prediction: the first rows, those of all prompt tokens except the last ones."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +108,10 @@ class Trunks:
 
 
 def grow(prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor, vocabulary: int, row_cost: int) -> Tree:
-    """The tree of each group of rollouts; `_parts` says when groups are cut into parts.
+    """The tree of each group of rollouts; `_parts` decides when groups are cut into parts.
 
     mask_PGT: the tokens of each response, the first ones. row_cost: pairs of rows in an attention that cost as much as
-    everything else that is computed for a row.
+    the other work for a row.
     """
     (P, S), (_, G, T), device = prompt_PS.shape, token_PGT.shape, prompt_PS.device
     M, trunks, length_P = P * G, Trunks.of(prompt_PS), lengths(prompt_PS)
@@ -187,8 +187,9 @@ def _beginnings(token_MT: Tensor, rollouts: int, vocabulary: int) -> Tensor:
 def _parts(beginning_K: Tensor, rollout_K: Tensor, length_P: Tensor, rollouts: int, row_cost: int) -> Tensor:
     """parts_P: the number of equal parts to cut each group into, the one that costs least.
 
-    Parts share no rows, so beginnings that several parts have are computed several times. But a sequence of L rows
-    costs L * L pairs in an attention, however few of them see each other: rollouts that share little are better apart.
+    A part has separate rows, so the beginnings that its rollouts share with other parts are computed again. But
+    attention over a sequence of L rows costs L * L pairs, however few of them see each other, so rollouts that share
+    little are better separated.
     """
     P, G = len(length_P), rollouts
     _, row_K = torch.unique(beginning_K, return_inverse=True)

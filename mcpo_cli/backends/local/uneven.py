@@ -1,7 +1,7 @@
-"""Groups of different sizes in one step: a rectangle with empty places for the backend, a step per size for the method.
+"""Groups of different sizes in one step: the backend gets a rectangle with empty places, the method a step per size.
 
-A method never sees an empty place. That is correct if a group's signals depend on that group alone
-(`Method.uneven_groups`); the signals of each group are put back into the rectangle.
+A method never sees an empty place. That is correct if a group's signals depend only on that group
+(`Method.uneven_groups`); its signals of each group are put back into the rectangle.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from mcpo_cli.methods import Method, Signals, State, Step
 
 
 def signals(method: Method, step: Step, state: State) -> tuple[Signals, State]:
-    """`checks.signals`. Empty places of `step` (length 0) neither count nor have a gradient; all their values are 0."""
+    """`checks.signals`. The empty places of `step` (length 0) do not count, have no gradient, and are 0 everywhere."""
     drawn_PG = step.length_PG > 0
     if drawn_PG.all():
         return checks.signals(method, step, state)

@@ -1,7 +1,7 @@
-"""The gradient steps of one global step: mini-batches, micro-batches, and their metrics.
+"""The gradient steps of one global step: mini-batches, micro-batches, and their measurements.
 
-Groups that the method marks as having no gradient (`Signals.has_gradient_PG`, and `AdvancedMethod.has_gradient` where
-that depends on the current policy) are excluded from the backward pass. They still count in the mini-batch's totals, so
+Groups without a gradient are excluded from the backward pass; the method marks them (`Signals.has_gradient_PG`, and
+`AdvancedMethod.has_gradient` if that depends on the current policy). They still count in the mini-batch's totals, so
 no gradient changes.
 """
 
@@ -32,7 +32,7 @@ WORTH_SPLITTING = 2**20
 class GradedBatch:
     """Prompt groups of one global step with the method's signals. Shapes: P prompts, G rollouts.
 
-    Empty places of smaller groups are not correct, do not count and have no gradient.
+    The empty places of smaller groups are not correct, do not count and have no gradient.
     """
 
     rollouts: Rollouts
@@ -113,13 +113,13 @@ class Updater:
         return {**sums.means(), **rounded, "train/lr": rate}, rows
 
     def mini_batch(self, batch: GradedBatch, step: int, number: int) -> MetricSums:
-        """One optimizer step, the `number`-th (from 0) of global step `step`; returns its metrics.
+        """One optimizer step, the `number`-th (from 0) of global step `step`; returns its measurements.
 
         Raises:
             NotFinite: a loss or the gradient norm is NaN or infinite; the weights are those before this step.
         """
         total, sums, method = batch.total(self.train.max_response), MetricSums(), self.method
-        # Until the first optimizer step the policy is the one that sampled, so no forward pass is needed to know it.
+        # Until the first optimizer step the policy is the one that sampled: its log-probabilities need no forward pass.
         on_policy = number == 0 and (self.previous is None or step == 1)
         if isinstance(method, AdvancedMethod) and method.prepares:
             batch = self.prepared(method, batch, total, stream(self.seed, "method", step, number), on_policy)
@@ -216,7 +216,7 @@ class Updater:
         on_policy: bool,
         sums: MetricSums,
     ) -> Tensor:
-        """Those of the groups `chosen_M` that have a gradient; the method's report about them goes to `sums`.
+        """Those of the groups `chosen_M` that have a gradient; the method's report about them is added to `sums`.
 
         A forward pass without a graph costs a third of the pass that it saves for most groups, which have no gradient.
         """

@@ -1,4 +1,4 @@
-"""The verl backend: Ray, FSDP2 and vLLM on GPUs. Importing it imports neither verl, torch nor ray."""
+"""The verl backend: Ray, FSDP2 and vLLM on GPUs. Importing it does not import verl, torch or ray."""
 
 from collections.abc import Collection
 from pathlib import Path

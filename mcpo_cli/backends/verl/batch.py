@@ -72,7 +72,7 @@ class Group:
 
     @property
     def correct(self) -> list[bool]:
-        """True for each rollout that is correct; one that could not be graded counts as incorrect."""
+        """True for each correct rollout; one that could not be graded counts as incorrect."""
         return [verdict.status == "correct" for verdict in self.verdicts]
 
 
@@ -147,8 +147,8 @@ def graded(groups: Sequence[Group], ends: Collection[int], temperature: float) -
 class MethodOutput:
     """A method's signals for a batch.
 
-    signals: with the columns of `Method.prepare`. totals: of each mini-batch; all have equally many prompts.
-    has_gradient_PG: which sequences have a gradient. report: the method's report on the sequences of the first
+    signals: with the columns of `Method.prepare`. totals: of each mini-batch; all have the same number of prompts.
+    has_gradient_PG: True for sequences with a gradient. report: the method's report on the sequences of the first
     mini-batch that have none because the policy has not moved yet.
     """
 
@@ -237,10 +237,10 @@ def mini_batches(
 
 
 def select_trained(part: Sequence[int], has_gradient: Sequence[bool], tokens: Sequence[int], ranks: int) -> list[int]:
-    """The sequences of the mini-batch `part` that go through its update: those with a gradient.
+    """The sequences of the mini-batch `part` that its update trains on: those with a gradient.
 
-    Where ranks would get unequally many or none, the shortest others join them: their gradient is zero. A sequence is
-    its index in the batch, which has the order of the stream.
+    If ranks would get unequal numbers or none, the shortest other sequences are added, whose gradient is zero. A
+    sequence is its index in the batch, which has the order of the stream.
     """
     chosen = [i for i in part if has_gradient[i]]
     others = sorted((i for i in part if not has_gradient[i]), key=lambda i: tokens[i])

@@ -1,4 +1,4 @@
-"""verl's checkpoints below `<run>/checkpoints`: which are complete, which one verl resumes from, and their policies.
+"""verl's checkpoints below `<run>/checkpoints`: the complete ones, the one that verl resumes from, and their policies.
 
 verl writes the files into `global_step_<n>` one by one; we then write a seal that lists them with their sizes.
 """
@@ -37,8 +37,8 @@ def folder(root: Path, step: int) -> Path:
 
 
 def save_method_state(root: Path, step: int, state: State) -> None:
-    """Write the method's state after `step`; a method without state writes nothing. Call it before `seal`."""
-    from safetensors.torch import save_file  # imports torch, which `mcpo plan` does without
+    """Write the method's state after `step`, unless it is empty. Call it before `seal`."""
+    from safetensors.torch import save_file  # imports torch, which `mcpo plan` does not need
 
     if state:
         save_file({name: tensor.contiguous() for name, tensor in state.items()}, folder(root, step) / METHOD)

@@ -50,7 +50,7 @@ GPU = {"torch": "==2.11.0", "vllm": "==0.24.0", "flash-attn": ">=2.8.3,<2.9"}
 """Required on GPUs: the pins of verl's extras `vllm` and `fsdp`, for CUDA 13.0. verl pins flash-attn to 2.8.3, which
 looks for a wheel for CUDA 12; 2.8.3.post2 looks for one for CUDA 13."""
 SETUP = "make setup-gpu  (in a checkout; docs/gpu.md has the commands without make)"
-"""Installs all of these, those for GPUs included."""
+"""Installs all of these, including those for GPUs."""
 
 
 def installed(package: str) -> str | None:
@@ -67,7 +67,7 @@ def fits(version: str, wanted: str) -> bool:
 
 
 def check(spec: RunSpec) -> None:
-    """Raise ConfigError for the first thing missing; imports neither verl nor torch, starts no process."""
+    """Raise ConfigError for the first missing requirement; does not import verl or torch, starts no process."""
     check_spec(spec)
     parts = (_versions, _device, _address, _slots, _room, _model)
     for message, fix in chain.from_iterable(part(spec) for part in parts):
@@ -169,8 +169,8 @@ def _sampler(spec: RunSpec) -> Iterator[Problem]:
 
 
 def _method(spec: RunSpec) -> Iterator[Problem]:
-    """Limits of this backend: it cannot sample greedily, nor pass over a whole mini-batch before its gradient, except
-    for the first of a step."""
+    """Limits of this backend: it does not sample greedily, and has no pass over a whole mini-batch before its gradient
+    except for the first of a step."""
     method, train = spec.method, spec.train
     prepares = isinstance(method, AdvancedMethod) and method.prepares
     if "collision" in method.needs:
@@ -330,7 +330,7 @@ def _model(spec: RunSpec) -> Iterator[Problem]:
             f"{model.path} has a context of {window} tokens; train.max_prompt + train.max_response is {longest}",
             f"train.max_response={max(2, window - spec.train.max_prompt)}",
         )
-    # A model of the hub that is not here yet is checked once it is (`launch.py`).
+    # A model of the Hugging Face Hub is checked once it has been downloaded (`launch.py`).
     if spec.task.needs_chat_template and pretrained.is_here(model):
         pretrained.check_chat_template(model.name, pretrained.folder(model))
 

@@ -47,9 +47,9 @@ def stops(extra_info: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def stream_length(spec: RunSpec) -> int:
-    """Most problems that verl's data loader gives out: every step's batch with all refills, or the panel.
+    """Maximum number of problems from verl's data loader: every step's batch with all refills, or the panel.
 
-    A sampler that draws by position (`rounds.py`) needs none of them; verl wants one batch at least.
+    A sampler that draws by position (`rounds.py`) does not use them, but verl requires at least one batch.
     """
     rounds = 1 + spec.train.max_refills if isinstance(spec.sampler, Refill) else 1
     steps = spec.train.steps if is_of_option(spec.sampler) else 1

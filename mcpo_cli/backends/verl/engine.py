@@ -1,4 +1,4 @@
-"""verl's actors: checks that they are alive, calls on the training engine of each rank, the rounding part of a step.
+"""verl's actors: checks that they are alive, calls on each rank's training engine, the effect of rounding on a step.
 
 Methods that need `previous_policy` or `reference_policy` compare with another policy than the trained one. Each rank
 keeps its share of those weights in main memory and in checkpoints: 4 bytes per weight over all ranks.
@@ -53,7 +53,7 @@ def update_pass(method: Method, sequences: int) -> dict[str, Any]:
 
 
 def on_each_rank(worker_group: Any, call: Callable[[Any], Returned]) -> list[Returned]:
-    """Run `call` with the training engine on each rank; returns what it returned there, in the order of the ranks."""
+    """Run `call` with the training engine on each rank; returns its results in the order of the ranks."""
     found: list[Returned] = ray.get(
         [worker.__ray_call__.remote(partial(_with_engine, call)) for worker in worker_group.workers]
     )
@@ -61,7 +61,7 @@ def on_each_rank(worker_group: Any, call: Callable[[Any], Returned]) -> list[Ret
 
 
 def _with_engine(call: Callable[[Any], Returned], worker: Any) -> Returned:
-    # mcpo has neither critic nor reference worker, so that the only one trains the policy.
+    # mcpo has no critic and no reference worker, so the only worker trains the policy.
     (role,) = worker.worker_dict.values()
     return call(role.actor.engine)
 
@@ -88,7 +88,7 @@ def swap(policy: str, engine: Any) -> None:
 
 
 def go_half_way(policy: str, engine: Any) -> None:
-    """Put this rank's weights half-way between those kept as `policy` and the current ones, which are kept, too."""
+    """Put this rank's weights half-way between those kept as `policy` and the current ones, which are also kept."""
     engine.mcpo_current = {name: share.to("cpu", copy=True) for name, share in _shares(engine)}
     for name, share in _shares(engine):
         share.copy_((engine.mcpo_kept[policy][name] + engine.mcpo_current[name]) / 2)
@@ -105,20 +105,20 @@ def return_from_half_way(policy: str, engine: Any) -> None:
 def draw_lora(seed: int, engine: Any) -> None:
     """Draw LoRA's matrices A (see `local/lora.py`) from `seed`, with peft's distribution, for any number of ranks.
 
-    peft draws them without a seed. Call it on all ranks; without LoRA it does nothing.
+    peft draws them without a seed. Call it on all ranks; it has no effect without LoRA.
     """
     generator = torch.Generator().manual_seed(seed)
     for name, share in engine.module.named_parameters():
         if name.endswith(LORA_A):
             drawn_RI = torch.empty(share.shape)
             torch.nn.init.kaiming_uniform_(drawn_RI, a=math.sqrt(5), generator=generator)
-            # Every rank has drawn the same, so none has to send anything.
+            # Every rank has drawn the same matrix, so ranks do not have to send it.
             own = distribute_tensor(drawn_RI.to(share.dtype), share.device_mesh, share.placements, src_data_rank=None)
             share.data.copy_(own)
 
 
 def is_finite(engine: Any) -> bool:
-    """True if no weight of this rank is NaN or infinite."""
+    """True if all weights of this rank are finite."""
     return all(bool(share.isfinite().all()) for _, share in _shares(engine))
 
 
@@ -128,7 +128,7 @@ def save(policy: str, folder: Path, engine: Any) -> None:
 
 
 def load(policy: str, folder: Path, engine: Any) -> None:
-    """Read what `save` wrote with the same number of ranks."""
+    """Read the file that `save` wrote with the same number of ranks."""
     engine.__dict__.setdefault("mcpo_kept", {})[policy] = torch.load(_file(policy, folder), weights_only=True)
 
 
@@ -146,7 +146,7 @@ def _file(policy: str, folder: Path) -> Path:
 def uses_v2_runner(trainer: Any) -> bool:
     """True if vLLM samples with its V2 model runner, which draws seeded samples quickly; V1 loops over them in Python.
 
-    vLLM's line about it is below the level that verl lets it log.
+    vLLM logs this below the level that verl sets.
     """
     server = trainer.llm_server_manager.get_replicas()[0].servers[0]
     return bool(ray.get(server.__ray_call__.remote(lambda own: own.engine.vllm_config.use_v2_model_runner)))
@@ -179,8 +179,8 @@ class Rounding:
 
     The local engine compares with a pass in float32 (`local/rounding.py`), which flash attention does not compute. Here
     the weights are also put half-way between those before and after the step. With l(0), l(1/2) and l(1) for the
-    log-probabilities of the same sequences, packed alike, the second difference l(1) - 2 l(1/2) + l(0) cancels the
-    change by the step, as far as that is linear in the step. Roundings of the three are independent: each has its
+    log-probabilities of the same sequences, packed alike, the second difference l(1) - 2 l(1/2) + l(0) excludes the
+    step's own change, as far as that is linear in the step. Roundings of the three are independent: each has the
     variance s^2, the second difference 6 s^2, and the change l(1) - l(0) has 2 s^2 from them.
     """
 
@@ -207,8 +207,8 @@ class Rounding:
 def rounding_and_drift(before: Tensor, half_way: Tensor, after: Tensor) -> dict[str, float]:
     """Root mean squares over tokens, nats, of the parts of the change from `before` to `after`: log-probabilities.
 
-    `sanity/rounding_after_step`: of rounding. `sanity/drift_after_step`: of the policy's own change, 0 if the rounding
-    is the larger part of what was seen.
+    `sanity/rounding_after_step`: of rounding. `sanity/drift_after_step`: of the policy's own change, 0 if rounding is
+    the larger part of the measured change.
     """
     before, half_way, after = before.double(), half_way.double(), after.double()
     rounding = float((after - 2 * half_way + before).square().mean()) / 3

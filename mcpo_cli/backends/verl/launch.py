@@ -76,7 +76,7 @@ class Channel:
         write_atomic(self._ending, json.dumps({"kind": kind, "message": error.message, "fix": error.fix}))
 
     def ending(self) -> dict[str, Any] | None:
-        """Worker: what `ended` recorded, None if nothing."""
+        """Worker: the record of `ended`, None if there is no record."""
         return read_json(self._ending) if self._ending.exists() else None
 
 
@@ -167,7 +167,7 @@ def _ray(spec: RunSpec, paths: Paths) -> Iterator[dict[str, str]]:
 
 
 def fail(channel: Channel, log: Path, code: int) -> None:
-    """Raise Interrupted if the training process was asked to stop, else RunFailed with the log's last errors."""
+    """Raise Interrupted if the training process was asked to stop, otherwise RunFailed with the log's last errors."""
     ending = channel.ending()
     if ending and ending["kind"] == "interrupted":
         raise Interrupted(ending["message"])
@@ -193,7 +193,7 @@ def marked(name: str) -> list[psutil.Process]:
 
 
 def end(name: str) -> None:
-    """End all processes of the run `name`: SIGTERM, then SIGKILL until none is left: a dying one may start another."""
+    """End all processes of the run `name`: SIGTERM, then SIGKILL until all are dead: a dying one may start another."""
     deadline = time.monotonic() + GRACE_SECONDS
     for process in marked(name):
         with suppress(psutil.Error):

@@ -17,7 +17,7 @@ from mcpo_cli.methods import Method, MiniBatch, Signals, TokenBatch, reduce
 from mcpo_cli.records import MiniBatchRow
 
 FACTS = "mcpo_facts"
-"""The queue field with what the loss needs to know of each sequence's mini-batch: a row of `facts`."""
+"""The queue field with the loss's data about each sequence's mini-batch: a row of `facts`."""
 KEPT = {"previous_policy": "previous_log_probs", "reference_policy": "reference_log_probs"}
 """Fields of log-probabilities under the other policies that ranks keep, by the method's need."""
 WEIGHTS = "rollout_is_weights"
@@ -25,7 +25,7 @@ WEIGHTS = "rollout_is_weights"
 CORRECTIONS = (corrections.SAMPLER, corrections.WEIGHT)
 """Token columns of `train.correction` and `train.off_policy_mask`, in the queue where these are asked for."""
 NOTHING = Train()
-"""Settings that correct nothing."""
+"""Settings without a correction."""
 METRIC = "mcpo"
 """The metric in which the loss reports a micro-batch: one of its prompts, pairs and prompts of `MetricSums`, and the
 largest drift of a token."""

@@ -38,7 +38,7 @@ class Paths:
     run: Path
     attempt: Path
     model: str
-    """A Hugging Face folder; in a dry run possibly the name of a model on the hub."""
+    """A Hugging Face folder; in a dry run possibly the name of a model on the Hugging Face Hub."""
     evaluate_first: bool = True
     """True if the base policy still has to be evaluated."""
 
@@ -123,7 +123,7 @@ def _template() -> dict[str, Any]:
 
 
 def _filled(value: Any, names: SimpleNamespace) -> Any:
-    """`value` of the template, with what its `${...}` name."""
+    """`value` of the template, with the values that its `${...}` name."""
     match value:
         case dict():
             return {key: _filled(inner, names) for key, inner in value.items()}
@@ -165,7 +165,7 @@ def _ray(spec: RunSpec) -> Table:
     cluster = spec.cluster
     # "local" keeps the run from joining a cluster that RAY_ADDRESS names.
     rows: Table = {"+ray_kwargs.ray_init.address": cluster.ray_address or "local"}
-    # An existing cluster knows its own size.
+    # An existing cluster has its own size.
     rows["ray_kwargs.ray_init.num_cpus"] = None if cluster.ray_address else cluster.cpus
     if not cluster.ray_address:
         rows["+ray_kwargs.ray_init.include_dashboard"] = False

@@ -1,12 +1,12 @@
 """Changes to torch and verl that every process of verl makes first (VERL_USE_EXTERNAL_MODULES in `overrides.py`).
 
-Timeouts: ranks wait while rank 0 reads the weights and while a slow disk takes a checkpoint; torch allows 10 minutes
-for that with NCCL. verl 0.9.1 ignores its own setting, `actor_rollout_ref.nccl_timeout`. FSDP shards over the group
-that is made here.
+Timeouts: ranks wait while rank 0 reads the weights and while a checkpoint is written to a slow disk; torch allows 10
+minutes for that with NCCL. verl 0.9.1 ignores its own setting, `actor_rollout_ref.nccl_timeout`. FSDP shards over the
+group that is made here.
 
 Checkpoints: verl loads pickles with `torch.load(weights_only=False)`, which TORCH_FORCE_WEIGHTS_ONLY_LOAD (set in
-`overrides.py`) overrides, so that loading one runs no code. torch then allows tensors only; the one other type that
-they hold is the array with the state of NumPy's random generator.
+`overrides.py`) overrides, so that loading one runs no code. torch then allows only tensors; the only other type in
+them is the array with the state of NumPy's random generator.
 
 Log-probabilities: without flash-attn, verl loops over the rows of the logits in Python, and keeps a log-softmax of them
 for the gradient. Rows are tokens where sequences are packed; we take ROWS at a time and compute them twice.

@@ -32,9 +32,9 @@ WATCH_SECONDS = 10.0  # between two looks at the actors
 
 
 class Buffer(ReplayBuffer):
-    """verl's replay buffer for our trainer; with `sampler=refill` it filters by `Method.keeps`.
+    """verl's replay buffer for our trainer; with `sampler=refill` it applies the method's filter.
 
-    The trainer gets the ids of finished groups that are discarded (`discard`), and is asked whether all actors live
+    The trainer gets the ids of finished groups that are discarded (`discard`), and checks that all actors are alive
     (`check_alive`) every WATCH_SECONDS.
     """
 
@@ -61,7 +61,7 @@ class Buffer(ReplayBuffer):
         """Continue after the step whose checkpoint is in this folder; here verl's data loader does so."""
 
     def save(self, checkpoint: Path) -> None:
-        """Write what `restore` reads."""
+        """Write the file that `restore` reads."""
 
     def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> Any:
         # verl would silently continue with the rest of the group.

@@ -32,7 +32,7 @@ PHASES = {
 }
 """Maps verl's timers to the local backend's phases; the rest of the step is `record`."""
 LOGGERS = {"TENSORBOARD_DIR": "tensorboard", "WANDB_DIR": ".", "SWANLAB_LOG_DIR": "swanlab"}
-"""Environment variables that say where loggers write, and the path in the folder of an attempt."""
+"""Environment variables that set the folders of loggers, and the path in the folder of an attempt."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Records:
 
 
 def _tracking(spec: RunSpec, attempt_dir: Path) -> Any:
-    """verl's loggers, to which each attempt is a separate run, named after the run's id. None without any."""
+    """verl's loggers; each records the attempt as a separate run, named after the run's id. None without loggers."""
     if not spec.cluster.loggers:
         return None
     from verl.utils.tracking import Tracking

@@ -21,8 +21,8 @@ async def compute_score(
     An `unevaluated` answer scores 0, because restating the problem must not be rewarded. An `infra_error` scores 0
     because verl needs a number; its status shows that the answer was not graded, and `batch.check` counts it.
 
-    extra_info: has the text of the `problem`, the name of the `grader`, the user's function that gives the `reward` in
-    place of the verdict if there is one, and stop strings (`data.stops`) up to which the response is graded.
+    extra_info: has the text of the `problem`, the name of the `grader`, possibly a user's function that returns the
+    `reward` in place of the verdict, and stop strings (`data.stops`) up to which the response is graded.
     """
     response = cut(solution_str, stops(extra_info))
 

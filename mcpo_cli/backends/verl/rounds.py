@@ -1,8 +1,8 @@
 """Samplers under verl: prompts by position, drawn round by round, instead of verl's data loader.
 
-verl's data loader gives out the training stream in its order, and its buffer replaces dropped groups while others are
+verl's data loader yields the training stream in order, and its buffer replaces dropped groups while others are
 sampled: `sampler=uniform` and `sampler=refill`. Every other sampler decides which positions of the stream a round
-rolls, from its memory and from the finished rounds of the step, as on the local engine (`backends.drawing`).
+samples, from its state and from the finished rounds of the step, as on the local engine (`backends.drawing`).
 """
 
 import json
@@ -30,7 +30,7 @@ class Rounds(Buffer):
     draws = True
 
     def restore(self, checkpoint: Path) -> None:
-        """Continue after the step whose checkpoint is in this folder; without FILE, from the stream's beginning."""
+        """Continue after the step whose checkpoint is in this folder, or from the beginning if it has no such file."""
         spec, model = self._trainer.spec, Path(self._trainer.config.actor_rollout_ref.model.path)
         self._stream = TrainingStream(spec.task.problems(spec.train, data.tokens(model)), spec.seed)
         path = checkpoint / FILE
@@ -39,11 +39,11 @@ class Rounds(Buffer):
         self._state: State = found["state"]
 
     def save(self, checkpoint: Path) -> None:
-        """Write what `restore` reads. Floats in JSON are read back exactly."""
+        """Write the file that `restore` reads. Python writes floats so that reading them restores them exactly."""
         write_atomic(checkpoint / FILE, json.dumps({"cursor": self._cursor, "state": dict(self._state)}))
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, Any]]:
-        """The batch of a global step; evaluations and probes are left to verl's buffer.
+        """The batch of a global step; evaluations and probes use verl's buffer.
 
         Raises:
             RunFailed: as `Drawing.draw`.
@@ -64,7 +64,7 @@ class Rounds(Buffer):
         spec, step = trainer.spec, trainer.global_steps
         rows = [data.row(spec, spec.task.source, "train", before + i, one) for i, one in enumerate(problems)]
         columns = batch.columns(rows)
-        # Ids are unique in a run, and hold no underscore, which divides a trajectory's key.
+        # Ids are unique in a run, and have no underscore, which separates the parts of a trajectory's key.
         columns["uid"] = np.array([f"step{step}prompt{before + i}" for i in range(len(rows))], dtype=object)
         submitted = tu.get_tensordict(columns)
         tu.assign_non_tensor_data(submitted, "global_steps", step)

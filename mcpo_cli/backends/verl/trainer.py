@@ -234,7 +234,7 @@ class Trainer(PPOTrainerSync):
             raise checkpoint.failed(self.root, step, error) from error
 
     def seal_checkpoint(self) -> None:
-        """Complete the checkpoint of the current step, which makes its records final; RunFailed if impossible."""
+        """Complete the checkpoint of the current step, which makes its records final; RunFailed if that fails."""
         self.records.journal.sync()
         try:
             checkpoint.seal(self.root, self.global_steps)
@@ -269,7 +269,7 @@ class Trainer(PPOTrainerSync):
         self.discarded += self.read(keys)
 
     def read(self, keys: Iterable[str]) -> list[Group]:
-        """The groups of these trajectories of the training batch, rewarded as `train.reward` says."""
+        """The groups of these trajectories of the training batch, with the rewards of `train.reward`."""
         with checks.at(f"step {self.global_steps}"):
             found = queue.read(keys, "train", self.prompts)
         if self.spec.train.reward == "random":
@@ -300,7 +300,7 @@ class Trainer(PPOTrainerSync):
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """Compute log-probabilities and entropies of all sequences, those of an update together.
 
-        If the signals depend on them, the sequences of the update are not known yet.
+        A method whose signals depend on them cannot mark the sequences of an update before that.
         """
         if not self._signals_need_logp:
             self._apply_method(batch.keys, "rollout_log_probs")
@@ -335,7 +335,7 @@ class Trainer(PPOTrainerSync):
             self.output, self.method_state = batches.apply_method(self.spec, step, self.method_state, logp_PGT, seed)
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        """Put the inputs of the loss for each sequence into the queue."""
+        """Put the loss's inputs for each sequence into the queue."""
         if self._signals_need_logp:
             self._apply_method(batch.keys, "old_log_probs")
         if cap := self.spec.cluster.rollout_correction:

@@ -65,7 +65,7 @@ class Engine(Protocol):
 
 
 def room(request: Request, sampling: Sampling, window: int) -> int:
-    """Most tokens of a response to `request`: the least of both `max_tokens` and what the window leaves.
+    """Maximum tokens of a response to `request`: the minimum of both `max_tokens` and the rest of the window.
 
     Raises:
         ConfigError: the prompt is empty or fills the window.

@@ -28,8 +28,8 @@ from mcpo_cli.model_facts import ModelFacts
 ROWS = 256
 """Most samples of a batch. Samples of finished batches survive a kill."""
 TOGETHER = 2048
-"""Most tokens of all responses to a prompt for which they share rows. Attention sees the rows of a group as one
-sequence, so that long responses, which soon differ, are faster apart."""
+"""Maximum tokens of all responses to a prompt for which they share rows. Attention sees the rows of a group as one
+sequence, so long responses, which soon differ, are faster as separate sequences."""
 
 
 class Local:
@@ -77,7 +77,7 @@ class Local:
             )
 
     def _samples(self, batch: Sequence[Request], *, apart: bool) -> list[list[Sample]]:
-        """The samples of each request of `batch`. apart: each sample is a group."""
+        """The samples of each request of `batch`. apart: each sample is a separate group."""
         limits = [room(request, self.sampling, self.facts.window) for request in batch]
         groups = [
             (request.prompt_ids, seeds, limit)

@@ -17,7 +17,7 @@ from mcpo_cli.evaluation.engines import Request, Sample, Sampling, finish, room
 from mcpo_cli.model_facts import ModelFacts, tokenizer
 
 SETTINGS = {
-    # One process: scheduling does not depend on timing, and a kill leaves no process behind.
+    # One process: scheduling does not depend on timing, and no process survives a kill.
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     # stdout carries data only.
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",
@@ -141,7 +141,7 @@ class Vllm:
             ignore_eos=True,
             stop_token_ids=list(self.sampling.stop_ids),
             stop=list(stops),
-            # Stop strings are looked for in the whole text, as in the other engines.
+            # Stop strings are searched for in the whole text, as in the other engines.
             skip_special_tokens=False,
             detokenize=bool(stops),
             output_kind=RequestOutputKind.FINAL_ONLY,

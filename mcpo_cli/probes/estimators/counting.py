@@ -1,10 +1,10 @@
 """Moments of an estimator without sampling, for methods whose advantage depends on how many of a group are correct.
 
 Given that number, the responses of a group are independent draws among the correct and among the incorrect ones, and
-the number is binomial. So mean and variance are sums over the number and over all responses: no group has to be listed.
+the number is binomial. So mean and variance are sums over the number and over all responses, without listing groups.
 
-Methods do not declare that they are of that kind. A table of coefficients by response and number is made with the
-method itself; the sums hold only if it reproduces the coefficients of whole batches with every kind of group.
+Methods do not declare this property. The method itself fills a table of coefficients by response and number, which must
+reproduce the coefficients of whole batches with every kind of group; otherwise the sum does not exist.
 """
 
 import math
@@ -22,7 +22,7 @@ from mcpo_cli.probes.estimators.world import LIMIT, SYMBOLS, responses
 CHECKS = 8
 """Batches that the table must reproduce."""
 FIRST = 9
-"""Rollouts of a table that is tried before larger ones, which cost more; an odd number, as some methods need."""
+"""Rollouts of a table that is tried before larger, more expensive ones; odd, because some methods require it."""
 TOLERANCE = 1e-9
 """Relative to the largest coefficient."""
 
@@ -41,7 +41,7 @@ class Table:
 
 
 def counted(method: Method, where: Circumstances, rollouts: int) -> Moments | None:
-    """The moments of the estimates from groups of `rollouts`; None where the table does not reproduce a batch."""
+    """The moments of the estimates from groups of `rollouts`; None if the table does not reproduce a batch."""
     if rollouts > FIRST and not _is_of_the_kind(method, where):
         return None
     table = _table(method, where, rollouts)
@@ -73,7 +73,7 @@ def _table(method: Method, where: Circumstances, G: int) -> Table:
 
 
 def _holds(method: Method, where: Circumstances, table: Table, G: int) -> bool:
-    """True if batches of random groups, some all correct and some all wrong, have the table's coefficients."""
+    """True if batches have the table's coefficients: of random groups, some all correct and some all wrong."""
     rng, correct_PR = torch.Generator().manual_seed(0), where.world.correct_PR
     P, R = correct_PR.shape
     prompt_M = torch.arange(P)

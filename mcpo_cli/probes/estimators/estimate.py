@@ -85,7 +85,7 @@ class Computed:
 
 
 def compute(method: Method, where: Circumstances, drawn: Drawn, state: State, seed: int) -> Computed:
-    """The coefficients of all tokens of `drawn`. seed: of the method's own draws.
+    """The coefficients of all tokens of `drawn`. seed: of the method's own random draws.
 
     Raises:
         RunFailed: the method broke its contract, or returned numbers that are not finite.
@@ -162,7 +162,7 @@ def gradients(where: Circumstances, drawn: Drawn, coefficient_MGT: Tensor, batch
     batch_M = torch.arange(len(drawn.prompt_M)) // (len(drawn.prompt_M) // batches)
     state_MGT, token_MGT = every.state_RT[drawn.response_MG], every.token_RT[drawn.response_MG]
     place_MGT = ((batch_M * P + drawn.prompt_M)[:, None, None] * states + state_MGT) * (SYMBOLS + 1) + token_MGT
-    # Padding has the coefficient 0, wherever it is added.
+    # Padding has the coefficient 0, so it may be added anywhere.
     sum_N = coefficient_MGT.new_zeros(batches * policy.logits_PSV.numel())
     sum_N.index_add_(0, place_MGT.flatten(), coefficient_MGT.flatten())
     return policy.gradient(sum_N.view(batches, P, states, SYMBOLS + 1)).flatten(1)
@@ -191,17 +191,16 @@ class Moments:
     """|g|^2."""
 
     def measures(self) -> dict[str, float]:
-        """The measures by name; NaN where a mean of 0 leaves one undefined.
+        """The measures by name; NaN if a mean of 0 leaves one undefined.
 
-        `gain`: the length of the mean along g, over |g|. `bias`: |mean - g| / |g|, meaningful if the method is
-        meant to estimate g itself. `cosine_mean`: of the mean and g; `bias_scaled`: the rest of `bias` after
-        the best scaling of the mean, the sine of their angle. `noise`: standard deviation over the length of the mean.
-        `cosine`: of a single estimate and g, as root mean square: E<x, g> / (|g| sqrt(E|x|^2)). Its square is the share
-        of the progress of a step along g that a step along x is expected to make, each of its best length and under
-        one curvature.
+        `gain`: the length of the mean along g, over |g|. `bias`: |mean - g| / |g|, which is meaningful if the method
+        aims to estimate g itself. `cosine_mean`: of the mean and g; `bias_scaled`: `bias` after the best scaling of the
+        mean, the sine of their angle. `noise`: standard deviation over the length of the mean. `cosine`: of a single
+        estimate and g, as root mean square: E<x, g> / (|g| sqrt(E|x|^2)). Its square is the expected progress of a step
+        along x as a share of that of a step along g, each of its best length and under one curvature.
         """
         length, spread = (math.sqrt(max(value, 0)) for value in (self.mean_square, self.square - self.mean_square))
-        # A mean that is 0 up to rounding, or whose estimate is not above 0, has no direction.
+        # A mean that is 0 up to rounding, or whose estimated square is not above 0, has no direction.
         if self.mean_square <= 1e-18 * max(self.square, self.exact):
             length = math.nan
         cosine_mean = min(1.0, max(-1.0, self.along / (length * math.sqrt(self.exact))))

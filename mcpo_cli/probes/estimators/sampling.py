@@ -14,9 +14,9 @@ from mcpo_cli.probes.estimators.world import ACCURACIES, LIMIT, responses
 SINGLY = 300
 """Batches of a method that has to be called for each of them."""
 ROLLOUTS = 150_000
-"""Rollouts of a method that can be called for many batches at once; there are at least SINGLY of these."""
+"""Rollouts of a method that can be called for many batches at once; at least SINGLY batches are drawn."""
 CALL = 20_000
-"""Rollouts of one call, at most."""
+"""Maximum rollouts of one call."""
 CHECKED = 4
 """Batches on which one call must equal single ones."""
 Divide = Callable[[MiniBatch], int]
@@ -100,7 +100,7 @@ def _singly(method: Method, where: Circumstances, drawn: Drawn, sample: Sample) 
 
 
 def _divisor(method: Method, where: Circumstances, rollouts: int, seed: int) -> Divide | None:
-    """The divisor by which the loss of many batches differs from the loss of each; None if there is no such divisor."""
+    """The divisor by which the loss of many batches differs from the loss of each; None if no divisor fits."""
     drawn = draw(where, CHECKED, rollouts, seed)
     single = [compute(method, where, _batch(drawn, number), {}, seed=number) for number in range(CHECKED)]
     if any(one.state for one in single):

@@ -1,11 +1,11 @@
 """A world small enough to list: a few prompts, every response to them, and a policy with a logit for each next token.
 
-A response is up to LIMIT tokens: symbols, and an end. The last symbol before the end is the answer; without an end
-there is no answer. So a prompt has several correct responses, of different lengths, and incorrect ones that were cut.
+A response is up to LIMIT tokens: symbols, and an end. The last symbol before the end is the answer; a response without
+an end has no answer. So a prompt has several correct responses, of different lengths, and truncated incorrect ones.
 
 The policy is tabular: each prefix of each prompt has its own logits. So expected accuracy, its gradient and the
-probability of every response are sums without any sampling. Unlike in a network, prompts share no weights: a step on
-one prompt does not change the others.
+probability of every response are sums without any sampling. Unlike in a network, prompts do not share parameters: a
+step on one prompt does not change another.
 
 Shape suffixes: P prompts, R responses, T tokens, S prefixes (states), V tokens of the vocabulary.
 """
@@ -109,7 +109,7 @@ class Policy:
         return (likeliest_PRT | ~every.mask_RT).all(-1)
 
     def rounded(self, step: float) -> "Policy":
-        """The policy of logits rounded to multiples of `step`, as `train.sampler_rounding` does; 0 rounds nothing."""
+        """The policy of logits rounded to multiples of `step`, as by `train.sampler_rounding`; 0: unrounded."""
         return Policy(corrections.rounded(self.logits_PSV, step))
 
     def gradient(self, coefficient_PSV: Tensor) -> Tensor:
@@ -165,7 +165,7 @@ def world() -> World:
 def path(steps: int) -> tuple[Policy, ...]:
     """The policies of `steps` gradient steps from the base of the world, which is the first.
 
-    Each step goes as far along the exact gradient as in a random direction, as steps of estimates do.
+    Each step moves equally far along the exact gradient and in a random direction, as steps of estimates do.
     """
     rng, policies = torch.Generator().manual_seed(SEED + 1), [world().base]
     for _ in range(steps):

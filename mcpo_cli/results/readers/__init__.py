@@ -1,4 +1,4 @@
-"""Readers of graded samples, one file per tool. A plug-in of the group `mcpo.readers` declares READER, too."""
+"""Readers of graded samples, one file per tool. A plug-in of the group `mcpo.readers` also declares READER."""
 
 from functools import cache
 from pathlib import Path
@@ -20,10 +20,10 @@ def readers() -> Found[Reader]:
 
 
 def read(path: Path, options: Options, reader: str = "") -> list[Log]:
-    """The logs at `path`: one for each training seed or model in it. reader: name of one; empty to find out which.
+    """The logs at `path`: one for each training seed or model in it. reader: its name; empty to detect the reader.
 
     Raises:
-        ConfigError: there is nothing at `path`, no reader or several recognise it, or the log is a bad one.
+        ConfigError: `path` does not exist, no reader or several recognise it, or the log is not valid.
     """
     chosen = _named(reader) if reader else _recognised(path)
     logs = chosen.read(path, options)
@@ -43,7 +43,7 @@ def _named(name: str) -> Reader:
 
 
 def _takes(reader: Reader, path: Path) -> bool:
-    """Whether a reader recognises a path; a plug-in that fails at it does not, and the others go on."""
+    """True if a reader recognises a path; a plug-in that fails at it is skipped with a warning."""
     try:
         return reader.recognises(path)
     except Exception as error:

@@ -24,10 +24,10 @@ class Options:
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Names in the file by the names of `results.log`: correct=exact_match, problem=doc_id, ...
 
-    Of several, which logs of several tools may have, a file is read by the first that it has.
+    If a name has several, as for logs of several tools, the first that a file has is read.
     """
     benchmark: str = ""
-    """Read this benchmark only, or name the only one of a file that names none."""
+    """The only benchmark to read, or its name for a file that gives none."""
 
     def column(self, name: str, known: Collection[str]) -> str:
         """The name of a column in a file with the columns `known`."""
@@ -39,7 +39,7 @@ class Options:
         return "" if any(one in known for one in asked) else "".join(asked[:1])
 
     def among(self, name: str, asked: str, known: Collection[str]) -> str:
-        """The fix of a file that has no column `asked`: a second name, which this file has."""
+        """The fix for a file that has no column `asked`: a second name, which this file has."""
         other = name if name in known else similar(asked, known) or "NAME"
         return f"--columns {name}={asked},{name}={other}  (each file is read by the one that it has)"
 
@@ -50,20 +50,20 @@ class Reader:
 
     name: str
     about: str
-    """The files, tool and version that it reads, in a line."""
+    """The files, tool and version that it reads, in one line."""
     recognises: Callable[[Path], bool]
-    """Whether a file or folder is such a log; it may look at names and at the first line."""
+    """Returns True if a file or folder is such a log; it may look at names and at the first line."""
     read: Callable[[Path, Options], list[Log]]
     """Its logs, one for each training seed or model in it.
 
-    Raises ConfigError: the file is damaged, or lacks what a comparison needs.
+    Raises ConfigError: the file is damaged, or lacks data that a comparison needs.
     """
     general: bool = False
-    """Whether it takes files of any tool, so that every other reader that recognises one goes first."""
+    """True if it takes files of any tool; every other reader that recognises a file has precedence."""
 
 
 def damaged(path: Path, why: object) -> ConfigError:
-    """The error of a file that is not what its name promises."""
+    """The error of a file whose content does not fit its name."""
     return bad_data(f"{path}: cannot be read: {why}", fix="write the log again with the tool that it comes from")
 
 
@@ -79,9 +79,9 @@ def files_named(path: Path, pattern: str, name: re.Pattern[str]) -> list[Path]:
 
 
 def last_of_folders(path: Path, files: Iterable[Path], step: Callable[[Path], int]) -> list[tuple[Path, Path]]:
-    """The file of the last step of each folder, and where it is, for people and to name the seed by.
+    """The file of the last step of each folder, and its location, for messages and the name of the seed.
 
-    That is the folder, or the file if `path` names it.
+    The location is the folder, or the file if `path` names it.
     """
     folders: dict[Path, Path] = {}
     for file in files:
@@ -95,10 +95,10 @@ def no_task(path: Path, options: Options, tasks: Iterable[str]) -> ConfigError:
 
 
 def json_lines(path: Path, needed: Iterable[str]) -> list[Row]:
-    """The rows of a JSON lines file, complete ones that have the keys `needed`.
+    """The rows of a JSON lines file, which must have the keys `needed`.
 
     Raises:
-        ConfigError: a line is damaged, there are none, or a row lacks a key.
+        ConfigError: a line is damaged, the file has no rows, or a row lacks a key.
     """
     try:
         rows = [_json(line) for line in path.read_bytes().splitlines()]
@@ -125,7 +125,7 @@ def _json(line: bytes) -> Any:
 
 
 def first_row(path: Path) -> Row:
-    """The first row of a JSON lines file, to recognise it by; empty if there is none."""
+    """The first row of a JSON lines file, to recognise the tool; empty if the file has none."""
     try:
         with path.open("rb") as file:
             row = _json(file.readline())
@@ -135,9 +135,9 @@ def first_row(path: Path) -> Row:
 
 
 def score_name(path: Path, known: Sequence[str], options: Options, preferred: Iterable[str] = ()) -> str:
-    """The score in a file that gives whether a response is correct.
+    """The name of the score in a file that decides whether a response is correct.
 
-    known: names of those that are numbers. preferred: the first one that is known is taken where nobody names one.
+    known: names of the scores that are numbers. preferred: if the user names no score, the first of these in `known`.
 
     Raises:
         ConfigError: there is no such score, or several and none is preferred.
@@ -179,7 +179,7 @@ def text(value: Any) -> str:
 
 
 def prompts(samples: pd.DataFrame) -> str:
-    """A hash of the prompts of all problems (columns problem and prompt): other prompts of equal names differ in it."""
+    """A hash of the prompts of all problems (columns problem and prompt), which shows prompts that differ."""
     pairs = samples[["problem", "prompt"]].drop_duplicates().sort_values(["problem", "prompt"])
     return digest(pairs.to_numpy().tolist())[:8]
 

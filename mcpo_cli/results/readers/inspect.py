@@ -1,4 +1,4 @@
-"""inspect_ai's logs, .eval and .json, through its own reader: it is an extra, `inspect`."""
+"""inspect_ai's logs, .eval and .json, through its own reader, which needs the extra `inspect`."""
 
 import json
 import re
@@ -30,11 +30,11 @@ HEAD = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"status":\s*"')
 WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 """Scores that are words: correct, partial, incorrect and no answer, as inspect_ai's metrics count them."""
 LEFT_OUT = {"messages", "events", "store", "attachments"}
-"""Parts of samples that make most of a log and are not read."""
+"""Parts of samples that are not read, because they are most of a log."""
 
 
 def read(path: Path, options: Options) -> list[Log]:
-    """One log per model; the newest log of a task and its arguments counts.
+    """One log per model, with the newest log of each task and its arguments.
 
     Epochs are samples of a problem. Samples without a score are left out, and counted in the facts.
 
@@ -111,7 +111,7 @@ def _score_arguments(samples: Sequence[Any], options: Options) -> tuple[list[str
 
 
 def _scores(sample: Any) -> Iterator[tuple[str, Any, Any]]:
-    """The name, value and answer of each score; one that is a dictionary has a name for each of its keys."""
+    """The name, value and answer of each score; a score that is a dictionary has one name per key."""
     for name, score in (sample.scores or {}).items():
         if isinstance(score.value, dict):
             yield from ((f"{name}.{key}", value, score.answer) for key, value in score.value.items())
@@ -120,7 +120,7 @@ def _scores(sample: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _row(sample: Any, score: str) -> dict[str, Any] | None:
-    """One sample; None without a score, for which inspect_ai writes nothing or NaN."""
+    """One sample; None without a score, which inspect_ai omits or writes as NaN."""
     value, answer = next(((value, answer) for name, value, answer in _scores(sample) if name == score), (None, None))
     if value is None or value != value:  # noqa: PLR0124 (NaN is the only value that differs from itself)
         return None

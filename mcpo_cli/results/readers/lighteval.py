@@ -1,4 +1,4 @@
-"""lighteval's details (`--save-details`): details/MODEL/DATE/details_TASK_DATE.parquet, with results/ beside them."""
+"""lighteval's details (`--save-details`): details/MODEL/DATE/details_TASK_DATE.parquet, next to results/."""
 
 import json
 import re
@@ -27,13 +27,13 @@ from mcpo_cli.results.readers.base import (
 FILE = re.compile(r"details_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.-]+)\.parquet")
 NEEDED = ("doc", "metric", "model_response")
 METRICS = ("extractive_match", "em", "acc")
-"""Metrics in the order in which one is taken where nobody names one, and a task has several."""
+"""Metrics in order of preference, if the user names none and a task has several."""
 
 
 def read(path: Path, options: Options) -> list[Log]:
-    """One log per model; the newest file of each task counts.
+    """One log per model, with the newest file of each task.
 
-    lighteval averages over the samples of a problem itself, so each problem has one score.
+    lighteval itself averages over the samples of a problem, so each problem has one score.
 
     Raises:
         ConfigError: a file is damaged or of another version, holds a problem twice, or lacks the metric.
@@ -78,7 +78,7 @@ def _frame(task: str, rows: list[Row], metric: str) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "benchmark": task,
-            # The number alone repeats where files of two tasks were put together, and a text may be asked twice.
+            # Numbers repeat if files of two tasks were put together, and a text may be asked twice.
             "problem": [f"{doc.get('id', '')}-{digest(doc['query'])[:8]}" for doc in docs],
             "sample": 0,
             "correct": [row["metric"].get(metric) for row in rows],

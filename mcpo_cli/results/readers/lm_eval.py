@@ -1,4 +1,4 @@
-"""lm-evaluation-harness 0.4: samples_TASK_DATE.jsonl of `--log_samples`, with the results_DATE.json beside them."""
+"""lm-evaluation-harness 0.4: samples_TASK_DATE.jsonl of `--log_samples`, next to results_DATE.json."""
 
 import json
 import re
@@ -25,14 +25,14 @@ from mcpo_cli.results.readers.base import (
 
 SAMPLES = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.-]+)\.jsonl")
 METRICS = ("exact_match", "acc", "pass@1", "acc_norm")
-"""Metrics in the order in which one is taken where nobody names one."""
+"""Metrics in order of preference, if the user names none."""
 
 
 def read(path: Path, options: Options) -> list[Log]:
-    """One log per folder that has samples, which is one per model; the newest file of each task counts.
+    """One log per folder that has samples, which is one per model, with the newest file of each task.
 
-    A task with several filters is one benchmark for each: `gsm8k (flexible-extract)`. A sample that was filtered out
-    of several repeats counts once, as the harness scores it.
+    A task with several filters is one benchmark per filter: `gsm8k (flexible-extract)`. A sample that a filter makes
+    from several repeats counts once, as in the harness.
 
     Raises:
         ConfigError: a file is damaged, holds a problem twice, or lacks the metric.
@@ -94,7 +94,7 @@ def _frame(file: Path, benchmark: str, rows: list[Row], metric: str) -> pd.DataF
 
 
 def _text(nested: Any) -> str:
-    """The first text in lists of lists; an option's log-probability as it is written."""
+    """The first text in nested lists; an option's log-probability stays as it is written."""
     while isinstance(nested, list) and nested:
         nested = nested[0]
     return str(nested)

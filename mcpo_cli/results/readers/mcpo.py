@@ -23,7 +23,7 @@ from mcpo_cli.runs.journal import Journal
 def read(path: Path, options: Options) -> list[Log]:
     """The log of a run or an evaluation, or one log per run of a suite, whose `model` is its arm.
 
-    Of a run, the evaluation after its last global step counts; of an evaluation, its newest grading.
+    A run gives the evaluation after its last global step, an evaluation its newest grading.
 
     Raises:
         MissingCells: a run is not done.
@@ -42,7 +42,7 @@ def read(path: Path, options: Options) -> list[Log]:
 
 
 def _folder(path: Path) -> Path | None:
-    """The folder of the run or evaluation that `path` is or names; None if it is no such thing."""
+    """The folder of the run or evaluation that `path` is or names; None if it is neither."""
     if path.exists():
         is_own = (path / "spec.json").is_file() or any(path.glob("gradings/*/results.json"))
         return path.resolve() if is_own else None
@@ -77,7 +77,7 @@ def _of_suite(name: str, options: Options) -> list[Log]:
 
 
 def _last(folder: Path, spec: RunSpec) -> list[dict[str, Any]]:
-    """The rows of the evaluation after the last global step; none if the run is not done."""
+    """The rows of the evaluation after the last global step; empty if the run is not done."""
     journal = Journal(folder)
     path = journal.files("eval").get(spec.train.steps)
     return journal.read(path) if path else []
@@ -85,7 +85,7 @@ def _last(folder: Path, spec: RunSpec) -> list[dict[str, Any]]:
 
 def _of_run(folder: Path, spec: RunSpec, rows: Sequence[Mapping[str, Any]], model: str, options: Options) -> Log:
     counts = np.array([(row["n"], row["c"]) for row in rows])
-    # Which samples were correct is not recorded, and does not matter: c of n were.
+    # Records have only the number c of correct samples out of n; their order does not matter.
     sample_N = np.concatenate([np.arange(n) for n in counts[:, 0]])
     place_N = np.repeat(np.arange(len(rows)), counts[:, 0])
     problems = pd.DataFrame(rows)[["tier", "problem"]].take(place_N).reset_index(drop=True)

@@ -1,4 +1,4 @@
-"""A table of samples: CSV, JSONL or Parquet with the columns problem and correct, and others that are optional."""
+"""A table of samples: CSV, JSONL or Parquet with the columns problem and correct, and optional columns."""
 
 from pathlib import Path
 
@@ -14,9 +14,9 @@ KINDS = (".csv", ".jsonl", ".parquet")
 OWN = ("model", *NEEDED, *OPTIONAL)
 """Columns that are read; others are left out."""
 MOST_ROWS = 20_000_000
-"""Most rows of a Parquet file: a few kilobytes may hold more equal rows than any memory."""
+"""Most rows of a Parquet file: a few kilobytes may encode more equal rows than fit into memory."""
 EMPTY_IS_MISSING = csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
-"""Other words are kept: NA and null may be names of problems."""
+"""Only empty cells are missing: NA and null may be names of problems."""
 
 
 def read(path: Path, options: Options) -> list[Log]:
@@ -70,7 +70,7 @@ def load(path: Path) -> pa.Table:
         raise damaged(path, error) from error
     if len(set(table.column_names)) < table.num_columns:
         raise damaged(path, "it has a column twice")
-    # Arrow takes a text that is not UTF-8 for bytes.
+    # Arrow reads a text that is not UTF-8 as bytes.
     if wrong := [column.name for column in table.schema if pa.types.is_binary(column.type)]:
         raise damaged(path, f"the column {wrong[0]} is not UTF-8")
     return table
@@ -91,7 +91,7 @@ def _numbers(samples: pd.DataFrame, path: Path) -> pd.Series:
 
 
 def _facts(samples: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """By benchmark: a hash of its prompts, where the table has them."""
+    """By benchmark: a hash of its prompts, if the table has them."""
     if "prompt" not in samples:
         return {}
     return {str(name): {"prompts": prompts(own)} for name, own in samples.groupby("benchmark", observed=True)}

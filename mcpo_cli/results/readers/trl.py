@@ -23,14 +23,14 @@ from mcpo_cli.results.readers.base import (
 FILE = re.compile(r"completions_(?P<step>\d+)\.(parquet|jsonl)")
 NEEDED = ("step", "prompt", "completion")
 OTHERS = ("step", "advantage")
-"""Columns of numbers that are no rewards."""
+"""Columns of numbers that are not rewards."""
 
 
 def read(path: Path, options: Options) -> list[Log]:
-    """One log per folder that has completions; the last step counts, or the file that `path` names.
+    """One log per folder that has completions, with the last step, or the file that `path` names.
 
-    A problem is named by a hash of its prompt, since the log does not name it. A file holds the batch that was
-    generated last before it was written: of an evaluation, if one was made at that step.
+    A problem is named by a hash of its prompt, since the log does not name it. A file holds the last batch generated
+    before it was written, which is one of an evaluation if the step had one.
 
     Raises:
         ConfigError: a file is damaged, or it is not clear which reward is the score.

@@ -1,4 +1,4 @@
-"""verl's dumps of validation (`trainer.validation_data_dir`): a file STEP.jsonl for each step that was validated."""
+"""verl's dumps of validation (`trainer.validation_data_dir`): a file STEP.jsonl for each validated step."""
 
 import re
 from pathlib import Path
@@ -24,11 +24,11 @@ NEEDED = ("input", "output", "score", "step")
 UID = re.compile(r"(?P<rollout>.+_\d+)_(?P<turn>\d+)")
 """PROMPT_ROLLOUT_TURN, in dumps of the trainer that writes `uid`."""
 SCORES = ("acc", "score")
-"""verl reports `acc` where the reward function returns one: `score` may be a reward with penalties, or -1 and 1."""
+"""verl reports `acc` if the reward function returns it: `score` may be a reward with penalties, or -1 and 1."""
 
 
 def read(path: Path, options: Options) -> list[Log]:
-    """One log per folder that has dumps; the last step counts, or the file that `path` names.
+    """One log per folder that has dumps, with the last step, or the file that `path` names.
 
     A problem is named by a hash of its input, since dumps do not name it. They mix all data sources of a validation.
 
@@ -65,7 +65,7 @@ def _log(file: Path, named: Path, options: Options) -> Log:
 
 
 def _last_of_each(rows: list[Row]) -> list[Row]:
-    """The rows without the earlier turns of a rollout, which have its score, too."""
+    """The rows without the earlier turns of a rollout, which also have its score."""
     last: dict[str, tuple[int, Row]] = {}
     for index, row in enumerate(rows):
         named = UID.fullmatch(str(row.get("uid")))

@@ -1,6 +1,6 @@
-"""The parts of the check, in order. Each module has `measure(notes, device, folder)`; `folder` is empty, its own.
+"""The parts of the check, in order. Each module has `measure(notes, device, folder)`; `folder` is its own, and empty.
 
-Sizes stand in each module, by device: those of the check on `cuda`, those of a rehearsal on `cpu`.
+Each module has its sizes by device: those of the check on `cuda`, those of a rehearsal on `cpu`.
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ class Part:
 
     @property
     def lacks(self) -> list[str]:
-        """What it needs and is not installed."""
+        """The packages that it needs and that are not installed."""
         return [package for package in self.needs if importlib.util.find_spec(package) is None]
 
 

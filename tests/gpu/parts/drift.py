@@ -1,8 +1,8 @@
-"""Part B: how far log-probabilities of a policy that has not moved differ between two passes.
+"""Part B: differences between two passes in the log-probabilities of a policy that has not moved.
 
-The hinge begins at `method.delta` = 0.01, so what differs by more is felt as a drift that nobody made. The model is
-random, but its logits are as large as a trained one's (up to about 25, where bfloat16 has steps of 0.125), and the
-responses are drawn from it.
+The hinge begins at `method.delta` = 0.01, so it takes larger differences for drift. The model is random, but its logits
+are as large as a trained one's (up to about 25, where bfloat16 has steps of 0.125), and the responses are drawn from
+it.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ LOGITS_STD = 5.5
 
 
 def measure(notes: Notes, device: str, folder: Path) -> None:
-    """As users have it, with verl's fused Triton kernels, and in float32, where rounding is far below delta."""
+    """Measure with users' settings, with verl's fused kernels, and in float32, where rounding is far below delta."""
     spec, shape = engines.settings(device, "one-gpu", "qwen3-0.6b"), SHAPES[device]
     engines.random_model(spec.model, device, folder / "model", logits_std=LOGITS_STD)
     rollouts = drawn(folder / "model", shape, spec.model.vocabulary, device)
@@ -82,7 +82,7 @@ def drifts(notes: Notes, name: str, built: Any, spec: RunSpec, row: dict[str, An
         drift_N = torch.cat([*seen(built, data, spec, limit)])
         share = float((drift_N > delta).double().mean())
         told = f"of {len(drift_N):,} response tokens under the same weights"
-        # mcpo's trainer packs alike, so that the hinge sees no rounding. In float32 it does not have to.
+        # mcpo's trainer packs alike, so that the hinge sees no rounding. In float32 that is not necessary.
         at_most = None if packing == "another packing" and name != "float32" else 0.0
         meaning = f"share above {delta:g} {told}; another packing: the pass before had half as many tokens"
         notes.figure(f"{name}, {packing}: share", share, "", meaning, at_most=at_most)

@@ -20,14 +20,14 @@ from tests.gpu.notes import Notes
 
 SHAPES = {"cuda": Shape(P=8, G=4, S=64, T=128, limit=2048), "cpu": Shape(P=4, G=4, S=5, T=12, limit=80)}
 NOISE = 0.02
-"""Standard deviation of what the old log-probabilities are off by: tokens are clipped, and the hinge is felt."""
+"""Standard deviation of the noise in old log-probabilities: so tokens are clipped, and the hinge is active."""
 BFLOAT16_GRADIENT = 0.2
 """Largest relative difference in bfloat16: a CPU has 0.04 with 2 layers and 0.06 with 28; a wrong loss has 1."""
 Gradient = dict[str, Tensor]
 
 
 def measure(notes: Notes, device: str, folder: Path) -> None:
-    """All of it, with one model and one batch."""
+    """Measure all figures, with one model and one batch."""
     spec, shape = engines.settings(device, "one-gpu", "qwen3-0.6b"), SHAPES[device]
     engines.random_model(spec.model, device, folder / "model")
     batch, value, gradient = local(spec, shape, device, folder / "model")
@@ -66,7 +66,7 @@ def local(spec: RunSpec, shape: Shape, device: str, folder: Path) -> tuple[Grade
 
 @dataclasses.dataclass(frozen=True)
 class Both:
-    """The batch as verl takes it, and what the local backend makes of it."""
+    """The batch in verl's form, and the local backend's results for it."""
 
     spec: RunSpec
     row: dict[str, Any]
@@ -99,7 +99,7 @@ class Both:
 
 
 def exact(notes: Notes, both: Both, model: Path) -> None:
-    """In float32 both backends compute the same."""
+    """Check that both backends compute the same in float32."""
     from tests.verl import fsdp
 
     # Flash attention has no float32.
@@ -113,7 +113,7 @@ def exact(notes: Notes, both: Both, model: Path) -> None:
 
 
 def as_users_have_it(notes: Notes, both: Both, device: str, folder: Path) -> None:
-    """In bfloat16 as in runs; an optimizer step, and a checkpoint from which another engine goes on."""
+    """Measure in bfloat16 as in runs; take an optimizer step, and check that another engine continues a checkpoint."""
     from tests.verl import fsdp
 
     built = fsdp.engine(both.spec, folder / "model", *engines.as_on_gpus(device))
@@ -134,7 +134,7 @@ def as_users_have_it(notes: Notes, both: Both, device: str, folder: Path) -> Non
 
 
 def resumed(notes: Notes, both: Both, built: Any, device: str, folder: Path) -> None:
-    """Another engine that reads the checkpoint is in the state of the one that wrote it."""
+    """Check that another engine that reads the checkpoint has the state of the one that wrote it."""
     from tests.verl import fsdp
 
     other = fsdp.engine(both.spec, folder / "model", *engines.as_on_gpus(device))
@@ -150,7 +150,7 @@ def resumed(notes: Notes, both: Both, built: Any, device: str, folder: Path) -> 
 
 
 def offloaded(notes: Notes, both: Both, device: str, model: Path) -> None:
-    """With `cluster.offload=true` nothing else is computed, and between passes the GPU is empty."""
+    """Check that `cluster.offload=true` changes no result and empties the GPU between passes."""
     from tests.verl import fsdp
 
     cluster = dataclasses.replace(both.spec.cluster, offload=True)

@@ -1,4 +1,4 @@
-"""Part G: the local engine with a model that exists: rates, memory, equality with the CPU, and a run that is resumed.
+"""Part G: the local engine with an existing model: rates, memory, equality with the CPU, and a resumed run.
 
 The model is SmolLM2-135M if its files are on this machine (`mcpo model fetch smollm2-135m`), else a random one of the
 shape of Qwen3-0.6B. The hinge is active above `method.delta` = 0.01, so it takes larger differences between
@@ -36,7 +36,7 @@ from tests.models import existing, words
 
 PRESENT, SHAPE = "smollm2-135m", "qwen3-0.6b"
 QUIET = ("probe.every=0", "probe.panel_every=0", "train.reward=random", "method=mcpo", "train.lr=1e-5")
-"""Rewards are coins, so that most groups have a gradient whatever the model answers."""
+"""Rewards are random, so that most groups have a gradient whatever the model answers."""
 SIZES = {
     "cuda": ("train.max_response=256", "train.max_prompt=128", "compute.micro_batch_tokens=8192"),
     "cpu": ("train.max_response=8", "train.max_prompt=128", "train.prompts=4", "train.mini_batch=2"),
@@ -44,15 +44,15 @@ SIZES = {
 STEPS = {"cuda": 3, "cpu": 1}
 """Global steps that are measured, after a first one."""
 COMPARED = 2
-"""Groups whose log-probabilities and gradient are computed on the CPU, too: seconds of a few cores."""
+"""Groups whose log-probabilities and gradient are also computed on the CPU: seconds of a few cores."""
 LOGP, GRADIENT = 1e-4, 1e-3
-"""Largest relative differences of two devices in float32, which add in another order; a wrong sign gives about 1."""
+"""Largest relative differences between two devices in float32, which add in different orders; a wrong sign gives 1."""
 RESUMED = ("scale=laptop", "train.steps=3", "train.prompts=4", "train.mini_batch=2", "train.rollouts=4")
 SHORT = ("train.max_prompt=128", "train.max_response=8", "eval.problems=2", "eval.samples=2", "eval.every=3")
 
 
 def measure(notes: Notes, device: str, folder: Path) -> None:
-    """One model on one device, then a run of a tiny model that is killed."""
+    """Measure one model on one device, then a run of a tiny model that is killed."""
     spec = settings(device, folder / "model")
     attempt = Attempt(folder / "run", spec, 0)
     policy, tokenizer = start_policy(spec, attempt, lambda: False)
@@ -87,7 +87,7 @@ def settings(device: str, folder: Path) -> RunSpec:
 
 
 def rates(notes: Notes, trainer: Trainer, device: str) -> None:
-    """Tokens a second of sampling and of updates, seconds of a step, and memory."""
+    """Tokens per second of sampling and of updates, seconds per step, and memory."""
     step(trainer)
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
@@ -181,7 +181,7 @@ def passes(spec: RunSpec, policy: Policy, batch: GradedBatch) -> tuple[Tensor, d
 
 
 def resumed(notes: Notes, device: str, folder: Path) -> None:
-    """A run of a tiny model in a process that is killed in its second step, and another process that goes on."""
+    """A run of a tiny model in a process that is killed in its second step, and another process that continues it."""
     more = f"model.path={existing(folder / 'tiny', 'qwen3')}", f"compute.device={device}", "compute.checkpoint_every=1"
     (spec,) = load([*RESUMED, *SHORT, *QUIET, *more, "compute.dtype=bfloat16"])
     codes = [engine.work(folder, spec, "sampling", 3), engine.work(folder, spec)]

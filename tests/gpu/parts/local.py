@@ -1,6 +1,6 @@
-"""Part F: global steps of the local engine: tokens a second, and how much of the time the GPU computes.
+"""Part F: global steps of the local engine: tokens per second, and the share of time in which the GPU computes.
 
-The policies are random and the rewards are coins, so that every group bears a gradient.
+The policies and the rewards are random, so that every group has a gradient.
 """
 
 import statistics
@@ -29,7 +29,7 @@ MODELS = {
 }
 NO_PROBES = ("probe.every=0", "probe.panel_every=0", "probe.gradients_every=0")
 COINS = ("train.reward=random", "train.overlong_cache=0", "model.init_std=0.02")
-"""Embeddings start small: at the toy models' own deviation an untrained policy is certain of its next token."""
+"""Embeddings start small: with the toy models' own deviation an untrained policy is certain of its next token."""
 SHAPES = {
     "cuda": ("regime=paper-shaped",),
     "cpu": ("scale=smoke", "train.prompts=4", "train.mini_batch=2", "train.rollouts=2"),
@@ -39,7 +39,7 @@ STEPS = {"cuda": 5, "cpu": 1}
 
 
 def measure(notes: Notes, device: str, folder: Path) -> None:
-    """Each model."""
+    """Measure each model."""
     for name, model in MODELS.items():
         (spec,) = load([*SHAPES[device], *model, *NO_PROBES, *COINS, f"compute.device={device}", "method=mcpo"])
         trainer = new(spec, folder / name)
@@ -74,13 +74,13 @@ def step(trainer: Trainer) -> dict[str, Any]:
 
 
 def idle(trainer: Trainer, rows: Sequence[dict[str, Any]]) -> float:
-    """1 less the time of all kernels of one step over the wall time of the steps `rows`, which were not profiled."""
+    """1 minus the time of all kernels of one step over the wall time of the steps `rows`, which were not profiled."""
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     torch.cuda.synchronize()
     with torch.profiler.profile(activities=activities) as profiled:
         step(trainer)
         torch.cuda.synchronize()
-    # Operations on the processor hold the time of their kernels, too, and annotations that of all kernels inside.
+    # Operations on the CPU also include the time of their kernels, and annotations that of all kernels inside.
     found = [event for event in profiled.key_averages() if event.device_type == DeviceType.CUDA]
     kernels = sum(event.self_device_time_total for event in found if not event.is_user_annotation) / 1e6
     return 1 - kernels / statistics.median(row["perf/seconds"] for row in rows)

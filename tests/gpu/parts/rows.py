@@ -1,4 +1,4 @@
-"""Part D: an update without the sequences that bear no gradient has the gradient of the whole one, and takes less."""
+"""Part D: an update without the sequences that lack a gradient has the gradient of the whole, and takes less time."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ SHAPES = {"cuda": Shape(P=16, G=8, S=64, T=1024, limit=16384), "cpu": Shape(P=8,
 
 
 def measure(notes: Notes, device: str, folder: Path) -> None:
-    """The gradient of all sequences, of all packed otherwise, and of those that bear one."""
+    """The gradient of all sequences, of all packed differently, and of those that have one."""
     spec, shape = engines.settings(device, "one-gpu", "qwen3-0.6b"), SHAPES[device]
     engines.random_model(spec.model, device, folder / "model")
     with engines.one_rank(spec, folder):
@@ -37,7 +37,7 @@ def measure(notes: Notes, device: str, folder: Path) -> None:
                 gradient = fsdp.gradients(built)
             return gradient, taken
 
-        update(everything)  # compiles what is compiled
+        update(everything)  # the first call compiles
         whole, before = update(everything)
         otherwise, _ = update(everything, shape.limit // 2)
         less, after = update(chosen)

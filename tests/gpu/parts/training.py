@@ -17,11 +17,11 @@ STEPS = 2
 LEARNS = ("method=mcpo", f"train.steps={STEPS}", "eval.every=2", "compute.tracking_uri=offline")
 ON_GPU = ("scale=smoke", "backend=verl", "compute.device=cuda", "cluster.gpu_memory=0.3")
 SIZES = ("model.hidden=128", "model.heads=2", "model.head_dim=128")
-"""Heads as large as those of models that exist: kernels for GPUs are made for them."""
+"""Heads as large as those of existing models, for which GPU kernels are made."""
 
 
 def measure(notes: Notes, device: str, folder: Path) -> None:
-    """One run, by its journal."""
+    """Measure one run from its journal."""
     rollout = "vllm" if device == "cuda" and importlib.util.find_spec("vllm") else "transformers"
     if device == "cuda" and rollout == "transformers":
         notes.left_out("sampling with vLLM", "vllm is not installed; transformers stands in")
@@ -34,7 +34,7 @@ def measure(notes: Notes, device: str, folder: Path) -> None:
 
 
 def settings(device: str, rollout: str) -> tuple[str, ...]:
-    """Of a toy run on this machine."""
+    """Settings of a toy run on this machine."""
     if device == "cpu":
         return ("scale=verl-cpu",)
     plugin = ("cluster.plugin=tests.verl.cpu",) if rollout == "transformers" else ()
@@ -45,9 +45,9 @@ def train(folder: Path, rollout: str, given: tuple[str, ...]) -> None:
     """Run it to its end.
 
     Raises:
-        CalledProcessError: it failed; what it said stands in the part's log.
+        CalledProcessError: it failed; its output is in the part's log.
     """
-    # vLLM must not be hidden from the run that samples with it.
+    # vLLM must be visible to the run that samples with it.
     lean = {} if rollout == "vllm" else LEAN
     environment = {**os.environ, **lean, "MCPO_HOME": str(folder), "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
     command = [sys.executable, "-m", "mcpo_cli.main", "train", *given, *LEARNS]
@@ -55,7 +55,7 @@ def train(folder: Path, rollout: str, given: tuple[str, ...]) -> None:
 
 
 def report(notes: Notes, rows: list[dict[str, Any]], taken: float) -> None:
-    """What the steps say of themselves."""
+    """Report the metrics of the steps."""
     last, stepping = rows[-1], sum(row["perf/seconds"] for row in rows)
     notes.figure("seconds of a step", last["perf/seconds"], "s", f"the last of {STEPS}; sampling and update")
     notes.figure("seconds beside the steps", taken - stepping, "s", "Ray and engines start; base policy, evaluation")

@@ -1,8 +1,8 @@
 """Part C: memory and utilisation of training Qwen3-8B at `scale=paper`, whose passes have 24,576 tokens.
 
-One GPU does not hold 8B with its optimizer (16 bytes a weight). So it is measured with a few of its 36 layers, twice:
-what a layer adds is the difference, and all of them follow. Two passes of a gradient step are measured, because a run
-has many: in the second one, gradients are there already.
+One GPU does not hold 8B with its optimizer (16 bytes per weight). So two models with a few of its 36 layers are
+measured: their difference gives the part of a layer, and so that of all layers. Two passes of a gradient step are
+measured, because a run has many: in the second one, gradients already exist.
 """
 
 import dataclasses
@@ -23,25 +23,25 @@ SHAPES = {"cuda": Shape(P=2, G=4, S=200, T=5944, limit=24576), "cpu": Shape(P=2,
 FEW, MORE = 2, 6
 """Layers of the two models that are measured."""
 GPUS = 8
-"""Of a node at `scale=paper`."""
+"""GPUs of a node at `scale=paper`."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What training took: seconds of the passes for old log-probabilities and for the update; GiB at the peak."""
+    """Cost of training: seconds of the passes for old log-probabilities and for the update; GiB at the peak."""
 
     log_probs: float
     update: float
     peak: float
 
     def with_layers(self, more: "Taken", layers: int) -> "Taken":
-        """Of a model with that many layers; `self` has FEW, `more` has MORE."""
+        """The cost of a model with that many layers; `self` has FEW, `more` has MORE."""
         pairs = zip(dataclasses.astuple(self), dataclasses.astuple(more), strict=True)
         return Taken(*(a + (b - a) * (layers - FEW) / (MORE - FEW) for a, b in pairs))
 
 
 def measure(notes: Notes, device: str, folder: Path) -> None:
-    """Both models, and what follows for all layers."""
+    """Measure both models, and extrapolate to all layers."""
     whole = settings(device, engines.settings("cuda", "paper", "qwen3-8b").model.layers)
     with engines.one_rank(whole, folder):
         few, more = (taken(settings(device, layers), device, folder / f"{layers}") for layers in (FEW, MORE))
@@ -58,14 +58,14 @@ def measure(notes: Notes, device: str, folder: Path) -> None:
 
 
 def settings(device: str, layers: int) -> RunSpec:
-    """`scale=paper` on one GPU, with that many layers; nothing is offloaded, so that no transfer is timed."""
+    """`scale=paper` on one GPU, with that many layers and without offloading, whose transfers would be timed."""
     one = ("cluster.gpus=1", "cluster.tensor_parallel=1", "cluster.offload=false")
     spec = engines.settings(device, "paper", "qwen3-8b", *one)
     return dataclasses.replace(spec, model=dataclasses.replace(spec.model, layers=layers))
 
 
 def taken(spec: RunSpec, device: str, model: Path) -> Taken:
-    """By a random model; the second gradient step is measured, whose optimizer has its moments."""
+    """The cost of a random model in its second gradient step, when the optimizer has its moments."""
     from tests.verl import fsdp, queued
 
     engines.released(device)
@@ -98,7 +98,7 @@ def taken(spec: RunSpec, device: str, model: Path) -> Taken:
 
 
 def memory(notes: Notes, whole: RunSpec, found: Taken, how: str) -> None:
-    """What one rank needs, and what each of a node's GPUs does."""
+    """Report the memory of one rank, and of each of a node's GPUs."""
     state = space.BYTES_TRAINED * workload.parameters(whole) / GIB
     meaning = f"one rank with weights, gradients and moments ({state:.3g} GiB) in the middle of a gradient step; {how}"
     notes.figure("peak memory, one rank", found.peak, "GiB", meaning)
@@ -111,7 +111,7 @@ def memory(notes: Notes, whole: RunSpec, found: Taken, how: str) -> None:
 
 
 def utilisation(notes: Notes, whole: RunSpec, found: Taken, tokens: int, how: str) -> None:
-    """As `workload.TRAINING_UTILISATION` has it: five forward passes a token, of the peak in bfloat16."""
+    """Utilisation as in `workload.TRAINING_UTILISATION`: five forward passes per token, over the peak in bfloat16."""
     from verl.utils.flops_counter import get_device_flops
 
     name, peak = torch.cuda.get_device_name(), get_device_flops("T") * 1e12

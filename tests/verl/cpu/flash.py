@@ -1,4 +1,4 @@
-"""Flash attention's interface on a processor, for what verl builds on it: ranks that share sequences (Ulysses)."""
+"""Flash attention's interface on a CPU, for verl's ranks that share sequences (Ulysses)."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from verl.models.transformers import monkey_patch
 
 NAME = "packed_on_a_processor"
-"""Without the word "flash", by which transformers would look for that package."""
+"""A name without the word "flash", for which transformers would look for that package."""
 
 
 def install() -> None:
-    """The attention implementation NAME, which verl wraps as it wraps flash attention."""
+    """Install the attention implementation NAME, which verl wraps like flash attention."""
     ALL_ATTENTION_FUNCTIONS.register(NAME, flash_attention.flash_attention_forward)
     monkey_patch._flash_attention_forward = packed
     # gloo lacks it.
@@ -23,7 +23,7 @@ def install() -> None:
 def packed(
     query: Tensor, key: Tensor, value: Tensor, _mask: None, _length: int, *, position_ids: Tensor, **_options: Any
 ) -> Tensor:
-    """Causal attention within each of the sequences that are packed: (1, tokens, heads, size of a head)."""
+    """Causal attention within each of the packed sequences: (1, tokens, heads, size of a head)."""
     sequence_T = (position_ids[0] == 0).cumsum(0)
     mask_TT = (sequence_T[:, None] == sequence_T).tril()
     heads_first = (tensor.transpose(1, 2) for tensor in (query, key, value))
@@ -32,7 +32,7 @@ def packed(
 
 
 def all_to_all(received: list[Tensor], sent: list[Tensor], group: Any = None, async_op: bool = False) -> None:
-    """See `torch.distributed.all_to_all`: every rank gets everything, and takes what is its own."""
+    """See `torch.distributed.all_to_all`: every rank gets everything, and takes its own part."""
     assert not async_op
     everything = [torch.empty_like(torch.stack(sent)) for _ in sent]
     distributed.all_gather(everything, torch.stack(sent), group=group)

@@ -1,4 +1,4 @@
-"""A platform of verl whose device is the processor."""
+"""A platform of verl whose device is the CPU."""
 
 import contextlib
 import resource
@@ -11,39 +11,39 @@ from verl.plugin.platform import PlatformBase, PlatformRegistry
 
 
 class Memory(ModuleType):
-    """What verl asks of `torch.<device>` beyond what `torch.cpu` has."""
+    """The functions that verl needs in `torch.<device>` and that `torch.cpu` lacks."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch.cpu, name)
 
     @staticmethod
     def get_device_name(_device: Any = None) -> str:
-        """The name under which verl looks up peak FLOPs; it has none for this."""
+        """The name under which verl looks up peak FLOP/s; it has no entry for it."""
         return "CPU"
 
     @staticmethod
     def max_memory_allocated(_device: Any = None) -> int:
-        """Bytes of this process at its largest; Linux counts in KiB."""
+        """Peak bytes of this process; Linux counts in KiB."""
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     max_memory_reserved = memory_allocated = memory_reserved = max_memory_allocated
 
     @staticmethod
     def mem_get_info(_device: Any = None) -> tuple[int, int]:
-        """Free and total bytes, as far as verl's log lines need them."""
+        """Free and total bytes, for verl's log lines."""
         return 0, 1
 
     @staticmethod
     def empty_cache() -> None:
-        """There is no cache."""
+        """Do nothing: there is no cache."""
 
     @staticmethod
     def ipc_collect() -> None:
-        """Nor memory shared between processes."""
+        """Do nothing: no memory is shared between processes."""
 
     @staticmethod
     def manual_seed(seed: int) -> None:
-        """The processor's generator is torch's default one."""
+        """Seed torch's default generator, which is the CPU's."""
         torch.manual_seed(seed)
 
     manual_seed_all = manual_seed
@@ -125,5 +125,5 @@ class PlatformCPU(PlatformBase):
 
 
 def register() -> None:
-    """Make it known as `VERL_PLATFORM=cpu`."""
+    """Register it as `VERL_PLATFORM=cpu`."""
     PlatformRegistry.register(platform="cpu")(PlatformCPU)

@@ -1,4 +1,4 @@
-"""A rollout engine of verl on transformers: one server a replica, requests that come together are sampled together."""
+"""A rollout engine of verl on transformers: one server per replica, which samples simultaneous requests together."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from mcpo_cli.evaluation.engines import Request, Sampling
 from mcpo_cli.evaluation.engines.hf import Seeded
 
 GATHER_SECONDS = 0.02
-"""How long a request waits for others to be sampled with."""
+"""Seconds that a request waits for others, to be sampled with them."""
 Waiting = tuple[list[int], dict[str, Any], "asyncio.Future[TokenOutput]"]
 
 
@@ -64,7 +64,7 @@ class Server:
     def _sample(
         self, prompts: list[list[int]], seeds: tuple[int, ...], stop_ids: list[Any], temperature: float
     ) -> list[TokenOutput]:
-        """Responses, cut after the end token or the first of their own stop tokens."""
+        """Sample responses, cut after the end token or the first of their own stop tokens."""
         eos, longest = self.model.config.eos_token_id, max(map(len, prompts))
         ids = torch.tensor([[eos] * (longest - len(prompt)) + prompt for prompt in prompts], device=self.device)
         mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=self.device)
@@ -104,7 +104,7 @@ class Server:
         self.global_steps = global_steps or 0
 
     async def sleep(self) -> None:
-        """Nothing is given back."""
+        """Do nothing: no memory is freed."""
 
     wake_up = sleep
 
@@ -112,7 +112,7 @@ class Server:
 def adapted(
     loaded: dict[str, torch.Tensor], matrices: dict[str, torch.Tensor], scale: float
 ) -> dict[str, torch.Tensor]:
-    """The weights that were loaded with the product of their matrices, if they have any."""
+    """The loaded weights plus the product of their LoRA matrices, if they have any."""
     weights, lora = dict(loaded), "lora_A.weight"
     for name, a_RI in matrices.items():
         if name.endswith(lora):
@@ -125,7 +125,7 @@ class Replica(RolloutReplica):
     """Starts the server."""
 
     async def launch_servers(self) -> None:
-        """One actor, named so that the trainer's ranks find it."""
+        """Start one actor, named so that the trainer's ranks find it."""
         environment = dict.fromkeys(get_platform().ray_noset_envvars(), "1")
         server = ray.remote(Server).options(
             name=f"transformers_server_{self.replica_rank}",
@@ -137,7 +137,7 @@ class Replica(RolloutReplica):
 
 
 class Adapter(BaseRollout):
-    """The trainer's end of it, in each rank."""
+    """The trainer's side of it, in each rank."""
 
     def __init__(self, config: Any, model_config: Any, device_mesh: Any, **options: Any) -> None:
         super().__init__(config, model_config, device_mesh, **options)
@@ -145,15 +145,15 @@ class Adapter(BaseRollout):
         self.replica, self.leads = int(os.environ["RANK"]) // size, int(os.environ["RANK"]) % size == 0
 
     async def resume(self, tags: list[str]) -> None:
-        """Nothing was given back."""
+        """Do nothing: no memory was freed."""
 
     async def release(self) -> None:
-        """Nothing is given back."""
+        """Do nothing: no memory is freed."""
 
     async def update_weights(
         self, weights: Any, peft_config: dict[str, Any] | None = None, global_steps: int | None = None, **_options: Any
     ) -> None:
-        """Every rank takes part in gathering a tensor; one of each replica hands it on."""
+        """Every rank takes part in gathering a tensor; one rank of each replica passes it on."""
         tensors = {name: tensor.detach().cpu().clone() for name, tensor in weights}
         if self.leads:
             server = ray.get_actor(f"transformers_server_{self.replica}")

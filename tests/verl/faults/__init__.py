@@ -1,1 +1,1 @@
-"""Plugins for `cluster.plugin`, each of which is tests.verl.cpu with a fault that happens in a process of verl."""
+"""Plug-ins for `cluster.plugin`: each is tests.verl.cpu with a fault in a process of verl."""

@@ -1,4 +1,4 @@
-"""Processes whose files may not grow large from the second checkpoint on: as on a full disk, writes fail half-way."""
+"""From the second checkpoint on, files have a size limit: writes fail half-way, as on a full disk."""
 
 import resource
 from typing import Any

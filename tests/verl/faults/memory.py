@@ -1,4 +1,4 @@
-"""A training process that may not have more memory than it has, from the second step on: the limit is the kernel's."""
+"""From the second step on, the kernel limits a training process to its current memory."""
 
 import itertools
 import resource
@@ -10,9 +10,9 @@ import torch
 from tests.verl import cpu
 
 SPARE = 256 * 2**20
-"""For what the process needs to say that it failed."""
+"""Memory that the process needs to report its failure."""
 MINI_BATCHES = 2
-"""Of a step."""
+"""Mini-batches of a step."""
 _update = torch.optim.AdamW.step
 _updates = itertools.count()
 

@@ -1,4 +1,4 @@
-"""What tests.verl.cpu is, with a grader that raises an error once it has graded many answers."""
+"""tests.verl.cpu with a grader that raises an error once it has graded many answers."""
 
 import itertools
 
@@ -7,7 +7,7 @@ from mcpo_cli.grading.simple import TRACE
 from tests.verl import cpu
 
 GRADED = 600
-"""The 144 of the first evaluation, and those of a step or more: 4 to a prompt, of some thirty prompts, then of 16."""
+"""The 144 of the first evaluation, and those of a step or more: 4 per prompt, for about 30 prompts, then for 16."""
 _grade = TRACE.grade
 _answers = itertools.count(1)
 

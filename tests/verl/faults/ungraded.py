@@ -1,4 +1,4 @@
-"""Grading that fails for one answer in a while, as where its process is killed."""
+"""Grading that fails for single answers, as if its process were killed."""
 
 import itertools
 from typing import Any
@@ -8,7 +8,7 @@ from mcpo_cli.grading import Verdict
 from tests.verl import cpu
 
 EVERY, FIRST = 48, 20
-"""One of the 32 answers of a step, three of the 144 of the evaluation after it, which are just not too many."""
+"""One of the 32 answers of a step, three of the 144 of the evaluation after it: just below the limit."""
 _grade = reward.grade
 _answers = itertools.count(1)
 

@@ -24,7 +24,7 @@ from mcpo_cli.errors import RunFailed
 from mcpo_cli.methods import TokenBatch, TokenLoss
 
 CORRECTED = "policy"
-"""The loss term that weights apply to; others, as the hinge, are not expectations over sampled tokens."""
+"""The loss term that weights apply to; others, such as the hinge, are not expectations over sampled tokens."""
 SAMPLER, WEIGHT = "sampler_logp", "sampler_weight"
 """Token columns of a batch from an inexact sampler: its log-probabilities, nats, and the weight of each token."""
 

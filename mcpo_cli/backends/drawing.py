@@ -1,4 +1,4 @@
-"""The prompts of a global step: a sampler is asked round by round until the batch is full. No backend matters here."""
+"""The prompts of a global step, for any backend: a sampler is asked round by round until the batch is full."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,11 +21,11 @@ class TrainingStream:
     """The training stream of a run by positions (`samplers.Stream`)."""
 
     def __init__(self, problems: Problems, seed: int) -> None:
-        # The problems of a plug-in may be of the time before they were asked.
+        # A plug-in's problems may lack `distinct`, which is newer than the rest of the contract.
         self.distinct: int = getattr(problems, "distinct", 0)
         self._training = problems.training
         self._seed = seed
-        # A sampler that looks back asks for single positions all over; a task shuffles whole epochs to answer.
+        # A sampler that looks back asks for scattered positions, and a task shuffles a whole epoch for each answer.
         self._epoch = lru_cache(EPOCHS)(lambda epoch: problems.training(seed, epoch * self.distinct, self.distinct))
 
     def problems(self, positions: Sequence[int]) -> list[Problem]:
@@ -112,7 +112,7 @@ class Drawing:
         return problems
 
     def add(self, p_P: Sequence[float]) -> None:
-        """The accuracies of the groups that were drawn last, in their order."""
+        """Add the accuracies of the groups that were drawn last, in their order."""
         method, sampler = self._spec.method, self._spec.sampler
         for (position, problem), p, rollouts in zip(self._drawn.items(), p_P, self.rollouts, strict=True):
             group = Group(position, problem.number, p, bool(method.keeps(p)), self._round, rollouts=rollouts)

@@ -25,21 +25,21 @@ def check(specs: Iterable[RunSpec]) -> None:
         backends.get(spec.backend).check_spec(spec)
         if spec.fork:
             _check_fork(spec)
-        # Seeds and methods share their problems.
+        # Runs that differ only in seed or method share their problems.
         if (key := repr((spec.task, spec.train, spec.eval.problems, spec.model))) not in seen:
             seen.add(key)
             _check_problems(spec)
 
 
 def _check_fork(spec: RunSpec) -> None:
-    """A fork has a state to begin from, its own or one that the other run kept."""
+    """Raise ConfigError unless a fork has a state to begin from: its own, or one that the other run kept."""
     kept = backends.get(spec.backend).kept
     if max(kept(location() / "runs" / spec.run_id), default=0) < forking.parse(spec.fork)[1]:
         forks.origin(spec, kept)
 
 
 def _check_problems(spec: RunSpec) -> None:
-    """There are a batch of training problems whose prompts fit, and as many held-out ones as are asked for."""
+    """Raise ConfigError unless a batch of training problems fits and the held-out ones are as many as asked for."""
     if spec.task.is_here:
         problems = spec.task.problems(spec.train, _tokens(spec))
         problems.training(spec.seed, 0, spec.train.prompts)
@@ -47,7 +47,7 @@ def _check_problems(spec: RunSpec) -> None:
 
 
 def _tokens(spec: RunSpec) -> Tokens:
-    """Counts the tokens of a prompt, or bounds them where the bound fits; 0 where the model is not here.
+    """A counter of the tokens of a prompt, or of a bound on them where that fits; 0 where the model is not here.
 
     A text has at most as many tokens as bytes, so most tasks need no tokenizer, whose import takes seconds.
     """

@@ -12,7 +12,7 @@ Role = Literal["train", "benchmark"]
 HELD_OUT_SHARE = 8
 """One in this many generated problems, chosen by a hash of its text, is held out of training."""
 HELD_OUT = "held_out"
-"""Names, as a benchmark, the problems of a training file that are held out of it in the same way."""
+"""The name of the benchmark of the problems that are held out of a training file in the same way."""
 INTEGER = re.compile(r"([+-]?)(\d+|\d{1,3}(?:,\d{3})+)(?:\.0*)?")
 
 
@@ -68,7 +68,7 @@ class Dataset:
     grader: str = "math_verify"
     """Judges answers, in training and where a model is evaluated on the data set."""
     draw: "Callable[[], Reading] | None" = None
-    """Generates the problems of a set that no file has."""
+    """Generates the problems of a set that has no file."""
 
     @property
     def origin(self) -> str:

@@ -250,7 +250,7 @@ def _object(row: Any, where: str) -> Mapping[str, Any]:
 
 
 def cached(dataset: Dataset) -> Path | None:
-    """The file of `dataset` in the local cache, None if it was never downloaded; or its file on this machine."""
+    """The local file of `dataset`, or its file in the cache; None if that was never downloaded."""
     if not dataset.repo:
         return locate(Path(dataset.file), dataset.name)
     from huggingface_hub import try_to_load_from_cache

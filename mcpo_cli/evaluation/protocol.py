@@ -1,4 +1,4 @@
-"""The effective protocol of an evaluation, after which its result is named."""
+"""The effective protocol of an evaluation, whose hash names the result."""
 
 import re
 from collections.abc import Mapping

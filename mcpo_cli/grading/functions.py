@@ -82,7 +82,7 @@ def check(setting: str, reference: str) -> None:
     setting: the setting that names it, for the message.
 
     Raises:
-        ConfigError: it does not.
+        ConfigError: the file cannot be parsed, or lacks such a function.
     """
     file, name = file_of(reference), _split(reference)[1]
     try:
@@ -145,7 +145,7 @@ def _split(reference: str) -> tuple[str, str]:
 
 
 def _blamed(reference: str, error: BaseException) -> str:
-    """The function, its line at which `error` left it, and the error."""
+    """The function, the last line of its file that `error` passed, and the error."""
     file = str(file_of(reference))
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
     where = f", line {lines[-1]}" if lines else ""

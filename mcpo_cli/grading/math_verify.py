@@ -164,7 +164,7 @@ TEXTUAL: dict[str, Callable[[str], bool]] = {
     "a word that denies an answer": _denied,
     "a word that changes a number": lambda answer: bool(_CHANGES.search(plain(answer))),
 }
-"""Tests of words that take an answer back, whatever the gold's number of values, unless the gold has them itself."""
+"""Tests of words that take an answer back, for any gold, unless it has these words itself."""
 HEDGES: dict[str, Callable[[str], bool]] = {
     "a word that offers or retracts an answer": lambda answer: bool(CHOICE.search(plain(answer))),
     "numbers side by side": lambda answer: bool(_NUMBERS.search(answer)),

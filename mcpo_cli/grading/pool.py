@@ -212,7 +212,7 @@ class _Worker:
                 os.killpg(child, signal.SIGKILL)
 
     def finish(self) -> None:
-        """Abort the current item and accept no more."""
+        """Abort the current item and refuse further ones."""
         self._finishing = True
         self._kill()
 
@@ -350,7 +350,7 @@ class Pool:
 
     def _counted(self, verdict: Verdict) -> Verdict:
         if self._function and verdict.status == "timeout":
-            # A long answer may exceed the limits of a grader; a function that does is wrong.
+            # A long answer may exceed the time of a grader; a user's function that exceeds it is faulty.
             return Verdict("infra_error", detail=f"{Path(self._function).name}: {verdict.detail}")
         if verdict.status != "unevaluated" or self._refuse:
             return verdict

@@ -1,1 +1,1 @@
-"""Sets of the package reasoning-gym: data sets, task and grader, registered as a user's package is (entry points)."""
+"""Sets of the package reasoning-gym: data sets, task and grader, registered by entry points like a user's package."""

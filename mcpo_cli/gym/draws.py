@@ -1,6 +1,6 @@
 """Draws problems of reasoning-gym: `python -m mcpo_cli.gym.draws`, started by `sets.py`.
 
-Standard input has `{"set", "config", "count"}`; standard output gets the entries as a list, or a complaint as a text.
+Standard input has `{"set", "config", "count"}`; standard output gets the entries as a list, or a complaint as a string.
 """
 
 import json
@@ -21,7 +21,7 @@ TRIED = 20
 
 
 class Unusable(Exception):
-    """Why a set cannot be drawn."""
+    """A set cannot be drawn, for the reason in the message."""
 
 
 def entries(name: str, config: dict[str, Any], count: int) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from mcpo_cli.gym import guard
 
 NAN = re.compile("nan", re.IGNORECASE)
 TAKE_NAN = frozenset({"complex_arithmetic", "number_sorting"})
-"""Sets of numbers whose verifier takes NaN for any of them: no difference from it is above a tolerance."""
+"""Sets whose verifier accepts NaN for any number, because a difference from NaN never exceeds a tolerance."""
 
 
 def version() -> str:

@@ -79,7 +79,7 @@ class UnsafeGold(ValueError):
 
 
 def objection(name: str, response: str, entry: Mapping[str, Any]) -> str:
-    """Why the verifier of the set `name` must not be given `response`; empty if it may.
+    """The reason why the verifier of the set `name` must not be given `response`; empty if it may.
 
     Raises:
         UnsafeGold: the problem `entry` itself must not be evaluated.

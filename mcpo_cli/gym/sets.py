@@ -136,7 +136,7 @@ def _draws(own: str, config: tuple[str, ...], count: int) -> list[dict[str, Any]
     request = json.dumps({"set": own, "config": options(config), "count": count}, sort_keys=True)
     key = hashlib.sha256(f"{VERSION} {request}".encode()).hexdigest()[:12]
     kept = home() / "cache" / "reasoning-gym" / f"{own}-{key}.json"
-    with suppress(FileNotFoundError, ValueError):  # a damaged file is drawn anew
+    with suppress(FileNotFoundError, ValueError):  # a damaged file is drawn again
         return _entries(kept)
     kept.parent.mkdir(parents=True, exist_ok=True)
     part = kept.with_suffix(f".{os.getpid()}.part")
@@ -163,7 +163,7 @@ def _installed() -> None:
     """Raises ConfigError if the package is missing or of another version."""
     fix = extras.command("gym")
     try:
-        # It has no wheel, so it may be missing where the other one is there.
+        # pycosat has no wheel, so it may be missing where reasoning-gym is installed.
         version("pycosat")
         found = version("reasoning-gym")
     except PackageNotFoundError as error:

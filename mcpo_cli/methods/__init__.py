@@ -1,4 +1,4 @@
-"""The method math, shared by every backend. Written on tensor methods alone: no import of torch at run time.
+"""The math of methods, shared by every backend. It uses tensor methods only and never imports torch at run time.
 
 >>> from mcpo_cli.methods import get, query_weight
 >>> get("mcpo", beta=1.0, delta=0.01)

@@ -1,4 +1,4 @@
-"""The contract between a method and whatever trains with it.
+"""The contract between a method and the backend that trains with it.
 
 A method gets one whole global step (`Step`), returns signals (`Signals`: advantages, rollouts that do not count, its
 own columns), and turns each part of a mini-batch (`TokenBatch`) into a loss of named terms (`TokenLoss`). It marks the
@@ -171,7 +171,7 @@ class TokenBatch:
     mask_BT: Tensor
     """True for response tokens."""
     advantage_BT: Tensor
-    """B1 where `Signals.advantage` is one of rollouts."""
+    """B1 where `Signals.advantage` has one number per rollout."""
     group_B: Tensor
     """int64, the index of the sequence's prompt in the global step."""
     total: MiniBatch

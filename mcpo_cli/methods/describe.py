@@ -54,7 +54,7 @@ def _is_outdated(method: type[Method]) -> bool:
 
 
 def _measured(method: Method, rollouts: int) -> list[float]:
-    """W = mean_i (c_i - p) A_i (Eq. 6) of groups with 0 to `rollouts` correct of as many, whose reward is correctness.
+    """W = mean_i (c_i - p) A_i (Eq. 6) of groups of `rollouts`, with 0 to all correct, whose reward is correctness.
 
     NaN where they depend on more than that: on inputs that the method needs, or on the other groups of the batch.
     """

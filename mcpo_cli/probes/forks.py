@@ -21,14 +21,14 @@ Key = tuple[int, str, str, int]
 
 
 def _fork(spec: RunSpec, journal: Journal) -> Finding:
-    """The fork minus the run that it left, over what both have after the fork.
+    """The fork minus the run that it left, over the rows that both have after the fork.
 
     Values: `training`, the difference of accuracy of the same prompts, and `changed`, the share of them whose accuracy
     differs, over the steps after the fork; `held_out`, the difference of accuracy of the same held-out problems in the
     last evaluation of both, mean over tiers. Tables `steps` and `evaluations`: the same for each step.
 
     Raises:
-        RunFailed: the run is no fork, or the run that it left is gone.
+        RunFailed: the run is not a fork, or the run that it left is gone.
     """
     if not spec.fork:
         raise RunFailed(f"{spec.run_id} is not a fork", fix=f"mcpo fork {spec.run_id} --at STEP method=NAME")

@@ -87,7 +87,7 @@ class Request:
     groups: Sequence[Group]
     """Finished groups of earlier rounds of this step."""
     seed: int
-    """Of a random stream that belongs to this round."""
+    """The seed of this round's random stream."""
     _: KW_ONLY
     rollouts: int
     """Rollouts of each group, or their mean (`train.rollouts`)."""

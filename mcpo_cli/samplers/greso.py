@@ -28,7 +28,7 @@ class Streak(NamedTuple):
     wrong: int
 
     def then(self, p: float) -> "Streak":
-        """With a group of accuracy `p` more."""
+        """The streak after another group, of accuracy `p`."""
         return Streak(self.right + 1 if p == 1 else 0, self.wrong + 1 if p == 0 else 0)
 
 

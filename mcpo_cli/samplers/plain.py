@@ -38,7 +38,7 @@ class Refill(Sampler):
 
 
 def of_option(dynamic_sampling: bool) -> Sampler:
-    """The sampler of a method's option."""
+    """The sampler that `method.dynamic_sampling` chooses."""
     return Refill() if dynamic_sampling else Uniform()
 
 

@@ -70,17 +70,17 @@ class TextTask(Task):
 
     @property
     def own_template(self) -> str:
-        """The template of an empty `template`."""
+        """The template where `template` is empty."""
         return QUESTION
 
     @property
     def own_stops(self) -> tuple[str, ...]:
-        """The stop strings of `stop=null`."""
+        """The stop strings where `stop` is null."""
         return (self.between,) if self.is_plain else ()
 
     @property
     def worked(self) -> Sequence[Example]:
-        """The worked examples that `examples` chooses the first of."""
+        """All worked examples; a prompt has the first `examples` of them."""
         return ()
 
     @property

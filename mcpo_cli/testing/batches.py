@@ -28,7 +28,7 @@ def step(right: Sequence[int] = (0, 1, 2, 3, 4, 4), rollouts: int = 4, longest: 
     logp_PGT = -torch.rand((*shape, longest), generator=rng, dtype=torch.float64) * mask_PGT
     entropy_PGT = torch.rand((*shape, longest), generator=rng, dtype=torch.float64) * mask_PGT
     answer_PG = torch.randint(0, 3, shape, generator=rng)
-    # That of the token alone, and a share of the most that the others can add.
+    # The square of the token's probability, and a share of the most that the other tokens can add.
     share_PGT, p_PGT = torch.rand((*shape, longest), generator=rng, dtype=torch.float64), logp_PGT.exp()
     return Step(
         reward_PG=correct_PG.double(),
@@ -40,7 +40,7 @@ def step(right: Sequence[int] = (0, 1, 2, 3, 4, 4), rollouts: int = 4, longest: 
         entropy_PGT=entropy_PGT,
         collision_PGT=(p_PGT**2 + share_PGT * (1 - p_PGT) ** 2) * mask_PGT,
         answer_PG=answer_PG,
-        # A coin for each prompt, so that it is right for some and wrong for others of every accuracy.
+        # Drawn for each prompt, so that prompts of one accuracy have correct and incorrect greedy responses.
         greedy_reward_P=torch.randint(0, 2, (len(right),), generator=rng).double(),
     )
 

@@ -22,7 +22,7 @@ from mcpo_cli.testing.batches import mini_batch, step
 from mcpo_cli.testing.outcomes import Outcome, named, outcomes
 
 TOLERANCE = 1e-9
-"""Of sums in float64, relative to the largest value."""
+"""Tolerance of sums in float64, relative to the largest value."""
 SEEDS = range(3)
 
 
@@ -76,7 +76,7 @@ def uneven_groups_are_apart(method: Method) -> None:
 
 
 def needs_even_groups(method: Method) -> str:
-    """Why groups of different sizes do not fit `method`; empty where they do."""
+    """The reason why groups of different sizes do not fit `method`; empty if they do."""
     for seed, rollouts in itertools.product(SEEDS, (4, 2, 3, 5, 6)):
         if found := next(method.contradictions(Train(rollouts=rollouts, overlong_cache=0)), None):
             return found[0]
@@ -84,7 +84,7 @@ def needs_even_groups(method: Method) -> str:
         whole, state = method.signals(of, {})
         if state:
             return "the method has a state"
-        # Each on its own, as a step may have one group of a size.
+        # Each group alone, as a step may have one group of a size.
         for index_P in torch.arange(len(of.correct_PG)).split(1):
             part, _ = method.signals(_groups(of, index_P), {})
             pairs = zip(_tensors(part), _tensors(whole.map(operator.itemgetter(index_P))), strict=True)

@@ -14,7 +14,7 @@ class Outcome:
     name: str
     passed: bool
     detail: str
-    """Why it failed, empty where it passed."""
+    """The reason why it failed, empty where it passed."""
     checked: bool = True
     """False if an earlier check failed for the same reason, so that the result of this one is unknown."""
 

@@ -54,7 +54,7 @@ class Checked:
 
     @property
     def problems(self) -> Problems:
-        """Its problems, as a run has them whose prompts all fit."""
+        """Its problems in a run whose prompts all fit."""
         return self.task.problems(Train(), lambda messages: 1)
 
     def training(self, seed: int = 0) -> list[Problem]:

@@ -1,1 +1,1 @@
-"""Methods of the literature beyond the paper's, registered as those of a user's package are: by an entry point."""
+"""Methods of the literature beyond the paper's, registered by an entry point like those of a user's package."""

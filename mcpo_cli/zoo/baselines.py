@@ -1,4 +1,4 @@
-"""Methods that compare the rewards of a group with something else than their mean."""
+"""Methods that compare the rewards of a group with something other than their mean."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Opo(Clipped, GroupRelative):
     name: ClassVar[str] = "opo"
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
-        """The length-weighted mean of r - mean r is how far this baseline is from the mean."""
+        """r - mean r minus its length-weighted mean, the distance of this baseline from the mean."""
         signals, state = super().signals(step, state)
         centred_PG, length_PG = signals.advantage, step.length_PG
         shift_P1 = (centred_PG * length_PG).sum(-1, keepdim=True) / length_PG.sum(-1, keepdim=True)
@@ -130,7 +130,7 @@ class Otb(Clipped, GroupRelative):
     query_weight = Method.query_weight
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
-        """The weighted mean of r - mean r is how far the baseline of a token is from the group's mean."""
+        """r - mean r minus its weighted mean, the distance of a token's baseline from the group's mean."""
         assert step.logp_PGT is not None
         assert step.collision_PGT is not None
         signals, state = super().signals(step, state)

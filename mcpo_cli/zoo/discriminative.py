@@ -188,13 +188,13 @@ class Real(PolicyGradient, AdvancedMethod):
         """The loss's gradient with respect to each rollout's s, and the offset that gives the linear form its value."""
         A_B, one_BT = batch.A_BT[:, 0], batch.logp_BT.detach() * 0 + 1
         s_B = batch.mean_B(batch.log_ratio_BT).detach()
-        # The rollouts of one group that have one label are a side.
+        # A side is the rollouts of one group with one label.
         side_B = 2 * batch.group_B.unique(return_inverse=True)[1] + (A_B > 0)
         sides_S = s_B.new_zeros(2 * len(s_B))
         exp_B = (-s_B / self.tau * A_B.sign()).exp() * (A_B != 0)
         sum_B, number_B = (sides_S.index_add(0, side_B, x_B)[side_B] for x_B in (exp_B, (A_B != 0).to(s_B.dtype)))
         coefficient_B = -A_B * (1 + number_B) * exp_B / (1 + sum_B)
-        # A group's loss, shared out among the rollouts of its side.
+        # A side's part of the loss, divided equally among its rollouts.
         value_B = A_B.abs() * self.tau * (1 + number_B) * sum_B.log1p() / number_B.clamp(min=1)
         columns = {"coefficient": coefficient_B, "offset": value_B - coefficient_B * s_B}
         return {name: column_B[:, None] * one_BT for name, column_B in columns.items()}

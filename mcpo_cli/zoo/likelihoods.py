@@ -176,7 +176,7 @@ class KlCov(Normalized, AdvancedMethod):
         return self.kappa > 0
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
-        """Any rollout may hold a token that pays."""
+        """Every rollout may have a gradient: any of its tokens may be chosen to pay."""
         signals, state = super().signals(step, state)
         return dataclasses.replace(signals, has_gradient_PG=signals.has_gradient_PG | (self.kappa > 0)), state
 

@@ -127,7 +127,7 @@ class MaxRl(Clipped, GroupRelative):
 
 
 def none_of(p: Floats, k: int, rollouts: float, given: int = 0) -> Floats:
-    """The chance that k rollouts, drawn of G - given of which G(1 - p) - given are incorrect, are all wrong."""
+    """The probability that k rollouts, drawn from G - given with G(1 - p) - given incorrect, are all incorrect."""
     chance = p * 0 + 1.0
     for i in range(given, k + given):
         left = 1 - p - i / rollouts

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReferenceKl(GroupRelative, AdvancedMethod):
-    """A loss term beta KL(pi || pi_ref), estimated from the tokens drawn; to be named before the parts it joins."""
+    """A loss term beta KL(pi || pi_ref), estimated from the tokens drawn; it comes first among a method's bases."""
 
     kl_beta: float = dataclasses.field(default=0.001, metadata={"gt": 0.0})
     """Weight of the penalty."""

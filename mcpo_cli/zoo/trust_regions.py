@@ -1,4 +1,4 @@
-"""Methods that bound in another way than PPO's clipping how far one update moves a token."""
+"""Methods that limit how far one update moves a token, but not by PPO's clipping."""
 
 from __future__ import annotations
 

@@ -73,14 +73,14 @@ class Local:
     grace = 6.0
 
     def check_spec(self, spec: RunSpec) -> None:
-        """Task and model are ones it can train; a model that has to be fetched is checked then."""
+        """Raise ConfigError if it cannot train task or model; a model that is not here is checked once it is."""
         if not spec.model.path:
             closed(spec.task)
         elif pretrained.is_here(spec.model):
             _check_model(spec)
 
     def check(self, spec: RunSpec) -> None:
-        """torch, transformers, the device and the problems are there; task and model are ones it can train."""
+        """Raise ConfigError if torch, transformers, the device or the problems are missing, and as `check_spec`."""
         self.check_spec(spec)
         spec.task.check()
         if spec.model.path:

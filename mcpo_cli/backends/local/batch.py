@@ -120,7 +120,7 @@ def rewarded(
 def greedy_rewards(
     policy: Policy, language: Language, spec: RunSpec, step: int, problems: Sequence[Problem]
 ) -> tuple[Tensor, int]:
-    """reward_P of the most likely response of each prompt, token by token, and the tokens of all of them."""
+    """reward_P of each prompt's greedy response, and the number of tokens of all of them."""
     train, prompt_PS = spec.train, language.prompts(problems).to(policy.device)
     nothing_TP1 = torch.zeros(train.max_response, len(problems), 1, device=policy.device)
     draw = partial(_most_likely, train.sampler_rounding)
@@ -134,7 +134,7 @@ def greedy_rewards(
 
 
 def _most_likely(rounding: float, logits_NV: Tensor, row_M: Tensor, uniform_M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """See `Draw`: of equally likely tokens the first. The others, the largest logit or NaN, are not used."""
+    """See `Draw`: the most likely token, of equals the first. The other values (largest logit or NaN) are not used."""
     logits_NV = corrections.rounded(logits_NV, rounding)
     largest_M = logits_NV.amax(-1)[row_M]
     return logits_NV.argmax(-1)[row_M], largest_M, largest_M

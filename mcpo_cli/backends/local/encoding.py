@@ -55,8 +55,8 @@ class Grades:
 class Language:
     """The language of a run's model: its tokenizer, the task's prompts, the ends of responses.
 
-    stop_ids: the tokens that end a response; the first of them fills up. A model built from scratch (`closed`) has the
-    task's vocabulary: a word is a token, and looking it up takes a quarter of the tokenizer's time.
+    stop_ids: the tokens that end a response; the first of them is the padding. A model built from scratch (`closed`)
+    has the task's vocabulary: a word is a token, and looking it up takes a quarter of the tokenizer's time.
     """
 
     def __init__(

@@ -122,7 +122,7 @@ class _Follower(threading.Thread):
         self.spec, self.attempt = spec, attempt
         self.trackers: dict[str, Tracker] = {}
         self._left = list(spec.cluster.loggers)
-        """Those that did not fail."""
+        """The trackers that have not failed."""
         self._end = threading.Event()
         self._offset, self._last = 0, int(attempt.status["start_step"])
         self._evaluations: set[Path] = set()

@@ -345,7 +345,7 @@ def fused(*matrices: tuple[Tensor, Tensor | None]) -> Matrices:
 
 
 def project(x_NE: Tensor, matrices: Matrices) -> Tensor:
-    """The products of `x_NE` and the matrices, in their number format, side by side."""
+    """The products of `x_NE` and the matrices, in their number format, concatenated."""
     x_NE = x_NE.to(matrices[0][0].dtype)
     found = [functional.linear(x_NE, weight, bias) for weight, bias in matrices]
     return found[0] if len(found) == 1 else torch.cat(found, dim=-1)

@@ -101,7 +101,7 @@ class Trainer:
         with clock.phase("probe"):
             probed = self.probe(sampled.graded) | self.gradients(sampled, batch)
         with clock.phase("record"):
-            # From here on the weights change.
+            # The weights change below, and the writer may still be reading them.
             self.writer.wait()
         with clock.phase("update"):
             updates, mini_batches = self.updater.global_step(batch, self.step)

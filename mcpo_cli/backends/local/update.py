@@ -53,7 +53,7 @@ class GradedBatch:
         return GradedBatch(self.rollouts.select(index), self.correct_PG[index], signals, self.index_P[index])
 
     def in_places(self, value_B: Tensor) -> Tensor:
-        """`value_B` of the rollouts in order, as that of all P * G places; 0 in empty ones."""
+        """`value_B` of the rollouts in order, spread over all P * G places; 0 in empty ones."""
         drawn_M = self.rollouts.drawn_PG.flatten()
         value_M = value_B.new_zeros(len(drawn_M), *value_B.shape[1:])
         value_M[drawn_M] = value_B
@@ -129,7 +129,7 @@ class Updater:
             screened_M = trained_M & ~(batch.signals.advantage_PG != 0).any(-1)
             trained_M[screened_M] = self._screen(method, batch, screened_M, total, on_policy, sums)
         if not trained_M.any():
-            # The optimizer still moves by its momentum, and the loss is recorded, of one group in place of all.
+            # The optimizer's momentum still moves the weights; one group stands in for all, so that a loss is recorded.
             trained_M[0] = True
         rollouts = batch.rollouts.select(trained_M)
         read_PG = rollouts.length_PG + trees.lengths(rollouts.prompt_PS)[:, None]
@@ -218,7 +218,7 @@ class Updater:
     ) -> Tensor:
         """Those of the groups `chosen_M` that have a gradient; the method's report about them is added to `sums`.
 
-        A forward pass without a graph costs a third of what it saves: most groups have none.
+        A forward pass without a graph costs a third of the pass that it saves for most groups, which have no gradient.
         """
         trained_M = torch.zeros_like(chosen_M)
         for index in self._micro_batches(batch, chosen_M):

@@ -138,7 +138,7 @@ def graded(groups: Sequence[Group], ends: Collection[int], temperature: float) -
         ended_PG=torch.tensor([[int(tokens[-1]) in ends for tokens in group.tokens] for group in groups]),
         same_P=equal_pairs(digest_PG[..., None]),
         entropy_PG=torch.tensor([group.entropy for group in groups], dtype=torch.float64),
-        # Those of the distribution that they were drawn from are known at temperature 1 only.
+        # Log-probabilities under the distribution that was sampled are known at temperature 1 only.
         logp_PG=torch.tensor([group.logp for group in groups], dtype=torch.float64) if temperature == 1 else None,
     )
 
@@ -228,7 +228,7 @@ def _on_policy(step: Step, signals: Signals, logp_PGT: Tensor, total: MiniBatch)
 def mini_batches(
     has_gradient: Sequence[bool], tokens: Sequence[int], size: int, ranks: int
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Of each mini-batch of `size` sequences, those in its update and the others, ordered by `balance_ranks`."""
+    """For each mini-batch of `size` sequences, those in its update and the others, ordered by `balance_ranks`."""
     for start in range(0, len(tokens), size):
         part = range(start, start + size)
         trained = select_trained(part, has_gradient, tokens, ranks)

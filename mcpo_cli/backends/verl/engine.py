@@ -25,7 +25,7 @@ Returned = TypeVar("Returned")
 BEFORE = "before_the_step"
 """The name under which ranks keep the weights before a step (`Rounding`)."""
 TEMPERATURE = 1.0
-"""Of every log-probability and entropy, those of the rollout engine included (`logprobs_mode` in `overrides.py`).
+"""Temperature of every log-probability and entropy, also of the rollout engine (`logprobs_mode` in `overrides.py`).
 
 As with the local engine, `train.temperature` only decides how rollouts are sampled; verl by itself trains the policy at
 that temperature.
@@ -174,7 +174,7 @@ def _actors(trainer: Any) -> Iterator[tuple[str, Any]]:
 class Rounding:
     """The part of the change of log-probabilities over a gradient step that is rounding to bfloat16.
 
-    Begins before a gradient step of verl's `trainer` on the sequences of `batch`; `over_step` ends after it. It is
+    Begins before a gradient step of `trainer` (verl's) on the sequences of `batch`; `over_step` ends after it. It is
     measured once per run, over its first gradient step, for the price of two passes without gradients.
 
     The local engine compares with a pass in float32 (`local/rounding.py`), which flash attention does not compute. Here

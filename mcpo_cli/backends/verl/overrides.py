@@ -136,7 +136,7 @@ def _filled(value: Any, names: SimpleNamespace) -> Any:
 
 
 def values(spec: RunSpec, paths: Paths) -> SimpleNamespace:
-    """The `values` of `settings.yaml`: everything that is not a setting of mcpo as it is."""
+    """The `values` of `settings.yaml`: all that are not settings of mcpo taken unchanged."""
     train, cap, on_gpu = spec.train, spec.cluster.rollout_correction, _on_gpu(spec)
     refills = isinstance(spec.sampler, Refill)
     return SimpleNamespace(

@@ -32,7 +32,7 @@ _init = distributed.initialize_global_process_group_ray
 
 @functools.wraps(_init)
 def _patient(timeout_second: int | None = None, backend: str | None = None) -> Any:
-    """verl's function, with SECONDS where it is asked for torch's default."""
+    """verl's function, with SECONDS in place of torch's default."""
     return _init(timeout_second or SECONDS, backend)
 
 

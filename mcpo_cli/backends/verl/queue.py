@@ -58,7 +58,7 @@ class Buffer(ReplayBuffer):
         self._trainer, self._watched = trainer, time.monotonic()
 
     def restore(self, checkpoint: Path) -> None:
-        """Go on after the step whose checkpoint is in this folder; verl itself does so with its data loader."""
+        """Continue after the step whose checkpoint is in this folder; here verl's data loader does so."""
 
     def save(self, checkpoint: Path) -> None:
         """Write the file that `restore` reads."""
@@ -79,8 +79,8 @@ class Buffer(ReplayBuffer):
     def _select_prompt_uids(
         self, partition_id: str, sampleable_keys: set[str], batch_size: int
     ) -> tuple[Any, Any, Any]:
-        # verl takes any that are left over by chance: a set of random ids. Whichever prompts it happened to submit, the
-        # first ones of the stream that qualify are the same.
+        # verl would choose by its set of random ids. The first groups of the stream that qualify are the same,
+        # whichever prompts it happened to submit.
         chosen, partition, steps = super()._select_prompt_uids(partition_id, sampleable_keys, len(sampleable_keys))
         if partition_id == "train":
             chosen = sorted(chosen, key=lambda uid: self._trainer.prompts[uid].order)
@@ -154,7 +154,7 @@ def step(
         length_PG=graded.length_PG,
         prompt_P=torch.tensor([problem.number for problem in graded.problems]),
         max_response=spec.train.max_response,
-        # The trainer's own log-probabilities: importance ratios use these.
+        # The trainer's log-probabilities, from which importance ratios are computed.
         logp_PGT=tokens("old_log_probs") if "logp" in needs else None,
         entropy_PGT=tokens("entropy") if "entropy" in needs else None,
         answer_PG=torch.tensor(measure.answer_classes(answers)) if "answers" in needs else None,
@@ -168,7 +168,7 @@ def old_log_probs(keys: Sequence[str]) -> Tensor:
 
 
 def newest_log_probs(keys: Sequence[str]) -> Tensor:
-    """Those that the last pass over the trajectories `keys` computed, ragged."""
+    """Log-probabilities from the last pass over the trajectories `keys`, ragged."""
     data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["log_probs", "response_mask"])
     newest: Tensor = response_from_nested(data["log_probs"], data["response_mask"])
     return newest

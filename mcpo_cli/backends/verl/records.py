@@ -129,7 +129,7 @@ def _tracking(spec: RunSpec, attempt_dir: Path) -> Any:
     from verl.utils.tracking import Tracking
 
     os.environ.update({variable: str(attempt_dir / path) for variable, path in LOGGERS.items()})
-    # verl looks for a proxy of W&B's in `trainer`.
+    # verl looks for W&B's proxy in `trainer`.
     return Tracking("mcpo", spec.run_id, list(spec.cluster.loggers), {**spec.identity(), "trainer": {}})
 
 

@@ -244,7 +244,7 @@ class Trainer(PPOTrainerSync):
         self.records.durable(self.global_steps)
 
     def prepare_step(self) -> dict[str, Any]:
-        """verl's own submits the batch that its data loader gives out."""
+        """Let verl submit the batch of its data loader, unless the buffer draws the prompts."""
         return {} if self.replay_buffer.draws else super().prepare_step()
 
     def _submit_batch_to_rollout(self, batch: Any) -> int:
@@ -277,7 +277,7 @@ class Trainer(PPOTrainerSync):
         return found
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], **_options: Any) -> Any:
-        """Order the batch as the stream, whatever the random ids of its prompts.
+        """Sort the batch by the order of the stream: the ids of its prompts are random.
 
         Each pass shares its own sequences between the ranks (`balance_ranks`). verl would split groups over
         mini-batches, whose totals would then depend on the number of ranks.
@@ -286,11 +286,11 @@ class Trainer(PPOTrainerSync):
         return batch
 
     def _trained(self, batch: Any) -> Iterator[tuple[list[str], list[str]]]:
-        """Of each mini-batch, the keys of the sequences in its update (all, without an output yet), and the others."""
+        """For each mini-batch, the keys of the sequences in its update (all, without an output yet), and the others."""
         has_gradient = [True] * len(batch)
         if self.output:
             has_gradient = [bool(self.output.has_gradient_PG[index]) for index in self._indices(batch.keys)]
-        # GPUs that share each sequence are one rank.
+        # GPUs that split one sequence among them count as one rank.
         ranks = int(max(self.actor_rollout_wg._query_dispatch_info("actor"))) + 1
         size, tokens = self.spec.train.mini_batch * self.spec.train.rollouts, [tag["seq_len"] for tag in batch.tags]
         for both in batches.mini_batches(has_gradient, tokens, size, ranks):

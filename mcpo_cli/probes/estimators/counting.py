@@ -29,7 +29,7 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Table:
-    """coefficient_PRNT of each token of a response, for a group of its prompt that is a whole batch; N correct."""
+    """coefficient_PRNT of each token of a response, in a group with N correct that is a whole batch."""
 
     coefficient_PRNT: Tensor
 
@@ -54,7 +54,7 @@ def _is_of_the_kind(method: Method, where: Circumstances) -> bool:
 
 
 def _table(method: Method, where: Circumstances, G: int) -> Table:
-    """Every response in every group that it can be in: each group has as many different responses as fit."""
+    """The coefficients of every response at every number correct; each group has as many different ones as fit."""
     correct_PR = where.world.correct_PR
     P, R = correct_PR.shape
     coefficient_PRNT = where.policy.logits_PSV.new_zeros(P, R, G + 1, LIMIT)

@@ -55,7 +55,7 @@ class Samples:
         return Drawn(problem, samples, record["engine"]) if problem.id == problem_id else None
 
     def has(self, problem: Problem, n: int) -> bool:
-        """True if all `n` samples of a problem are stored and readable."""
+        """True if exactly `n` samples of this problem are stored and readable."""
         drawn = self.read(problem.id)
         return drawn is not None and drawn.problem == problem and len(drawn.samples) == n
 

@@ -269,7 +269,7 @@ def compare_states(recorded: Path, repeated: Path, step: int, *, exactly: bool) 
             continue
         values += one.numel()
         allowed = 0.0 if exactly else TOLERANCE * float(one.abs().max())
-        # Written so that NaN equals only the same bits.
+        # Written so that a NaN always differs.
         wrong = ((one != other) & ~((one - other).abs() <= allowed)).nonzero() if one.numel() else one.nonzero()
         if len(wrong):
             index = tuple(wrong[0].tolist())

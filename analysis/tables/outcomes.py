@@ -17,8 +17,9 @@ from mcpo_cli.config.plan import PlannedRun
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What is shown of a suite."""
+    """The table and figure of a suite."""
 
+    artifact: str
     title: str
     baseline: str
     measures: Mapping[str, Measure]
@@ -76,9 +77,15 @@ WHOLE_DRAWN = {
 }
 WHOLE_NOTES = (ENTROPY, "response length: tokens of the rollouts, mean over the last fifth of the steps.")
 SUITES = {
-    "retention-again": Outcomes("Ways to keep what was mastered", "nothing", KEPT, KEPT_DRAWN, KEPT_NOTES),
-    "opposite-weights": Outcomes("Opposite weights, and what is kept", "nothing", KEPT, KEPT_DRAWN, KEPT_NOTES),
-    "smollm2-runs": Outcomes("Whole runs of SmolLM2-135M", "DAPO w/o filter", WHOLE_RUNS, WHOLE_DRAWN, WHOLE_NOTES),
+    "retention-again": Outcomes(
+        "retention-outcomes", "Ways to keep what was mastered", "nothing", KEPT, KEPT_DRAWN, KEPT_NOTES
+    ),
+    "opposite-weights": Outcomes(
+        "weights-outcomes", "Opposite weights, and what is kept", "nothing", KEPT, KEPT_DRAWN, KEPT_NOTES
+    ),
+    "smollm2-runs": Outcomes(
+        "smollm2-runs-outcomes", "Whole runs of SmolLM2-135M", "DAPO w/o filter", WHOLE_RUNS, WHOLE_DRAWN, WHOLE_NOTES
+    ),
 }
 
 
@@ -129,10 +136,5 @@ def build(data: Mapping[str, Runs]) -> Product:
 
 
 ARTIFACTS = tuple(
-    Artifact(name, SUITES[suite].title, "diagnostic", (suite,), build, by_regime=True)
-    for name, suite in {
-        "retention-outcomes": "retention-again",
-        "weights-outcomes": "opposite-weights",
-        "smollm2-runs-outcomes": "smollm2-runs",
-    }.items()
+    Artifact(one.artifact, one.title, "diagnostic", (suite,), build, by_regime=True) for suite, one in SUITES.items()
 )

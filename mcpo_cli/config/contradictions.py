@@ -211,7 +211,8 @@ def _loggers(spec: RunSpec) -> Iterator[tuple[str, str]]:
             yield f"cluster.loggers: '{unknown[0]}' works with backend=verl only", f"cluster.loggers=[{rest}]"
             return
         meant = [like for name in given for like in difflib.get_close_matches(name, known, n=1, cutoff=SIMILAR)]
-        fix = f"cluster.loggers=[{','.join(meant)}]" + "  (MLflow gets every metric anyway)" * ("mlflow" in given)
+        note = "  (MLflow gets every metric anyway)" if "mlflow" in given else ""
+        fix = f"cluster.loggers=[{','.join(meant)}]{note}"
         yield f"cluster.loggers: unknown tracker '{unknown[0]}': {nearest(unknown[0], known)}", fix
 
 

@@ -126,6 +126,23 @@ _DECLARED: Mapping[str, tuple[str, Measure]] = {
         numbers.at_equal_cost("rollouts"),
     ),
     "pass@1 gained": ("pass@1 after the last step minus the base policy's, mean over the tiers", numbers.gained),
+    "pass@1 at its best rate": (
+        "pass@1 after the last step, mean over the tiers, at the arm's own best learning rate, which the other base "
+        "policies choose by their pass@1",
+        numbers.at_best_rate(numbers.pass_at_1),
+    ),
+    "pass@1 gained at its best rate": (
+        "pass@1 gained, at the same learning rate",
+        numbers.at_best_rate(numbers.gained),
+    ),
+    "next-step gap at its best rate": (
+        "next-step gap, at the same learning rate",
+        numbers.at_best_rate(numbers.of_cohorts(numbers.gap)),
+    ),
+    "best learning rate": (
+        "the learning rate at which the arm's pass@1 is highest on average over the other base policies",
+        numbers.at_best_rate(lambda runs, cell: {WHOLE: cell.spec.train.lr}),
+    ),
     "best@8 over pass@1": ("best@8 minus pass@1 after the last step, mean over the tiers", numbers.more_samples),
     "flipped advantages": (
         "share of rollouts that are correct and have an advantage below 0, or incorrect and above 0, mean over steps",

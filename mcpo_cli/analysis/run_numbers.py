@@ -4,7 +4,7 @@ A function gives one number per run, or one per run and part (tier, third of tra
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
 
@@ -123,6 +123,37 @@ def at_equal_cost(at: str) -> Measure:
         return {} if scores is None else {WHOLE: float(scores[spec.model.name, cell.arm, spec.seed_of_base, spec.seed])}
 
     return measure
+
+
+def at_best_rate(measure: Measure) -> Measure:
+    """The numbers of an arm's run at the arm's own best learning rate, one of those at which the suite trains it.
+
+    The best rate is the one at which the arm's pass@1, averaged over the pairs of all other base policies, is highest:
+    a run never helps to choose the rate at which it is scored, so the choice does not favour arms with noisier scores.
+    Of the runs of one base policy and seed the first has the number. Arms of a single base policy have no best rate.
+    """
+
+    def best(runs: Runs, cell: PlannedRun) -> float | None:
+        scores: dict[float, list[float]] = {}
+        for other in _alike(runs, cell):
+            if other.spec.seed_of_base != cell.spec.seed_of_base:
+                scores.setdefault(other.spec.train.lr, []).append(pass_at_1(runs, other)[WHOLE])
+        return max(scores, key=lambda rate: fmean(scores[rate])) if scores else None
+
+    def found(runs: Runs, cell: PlannedRun) -> Numbers:
+        base, model, regime = cell.spec.seed_of_base, cell.spec.model.name, cell.spec.regime
+        own = [one for one in _alike(runs, cell) if (one.spec.seed_of_base, one.spec.seed) == (base, cell.spec.seed)]
+        rate = runs.once(("best rate", cell.arm, base, model, regime), lambda: best(runs, cell))
+        chosen = [one for one in own if one.spec.train.lr == rate]
+        return measure(runs, chosen[0]) if chosen and cell == own[0] else {}
+
+    return found
+
+
+def _alike(runs: Runs, cell: PlannedRun) -> Iterator[PlannedRun]:
+    """The runs of the same arm, model and regime."""
+    wanted = (cell.arm, cell.spec.model.name, cell.spec.regime)
+    return (one for one in runs.cells if (one.arm, one.spec.model.name, one.spec.regime) == wanted)
 
 
 def _series(runs: Runs, cell: PlannedRun, names: Sequence[str], probe: str = "") -> Floats:

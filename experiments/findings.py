@@ -273,11 +273,11 @@ def _select(frame: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _runs(runs: pd.DataFrame, arm: str) -> pd.DataFrame:
-    """The run of an arm at each point of a design."""
-    rows = runs[runs["arm"] == arm]
-    if rows.empty or rows["point"].duplicated().any():
+    """The run of an arm at each point of each file's design."""
+    rows = runs[runs["arm"] == arm].set_index(["file", "point"])
+    if rows.empty or rows.index.has_duplicates:
         raise ConfigError(f"there is not one run of '{arm}' at each point: {nearest(arm, runs['arm'].unique())}")
-    return rows.set_index("point")
+    return rows
 
 
 def _column(frame: pd.DataFrame, name: str) -> pd.Series:

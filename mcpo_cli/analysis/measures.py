@@ -126,19 +126,6 @@ _DECLARED: Mapping[str, tuple[str, Measure]] = {
         numbers.at_equal_cost("rollouts"),
     ),
     "pass@1 gained": ("pass@1 after the last step minus the base policy's, mean over the tiers", numbers.gained),
-    "pass@1 at its best rate": (
-        "pass@1 after the last step, mean over the tiers, at the arm's own best learning rate, which the other base "
-        "policies choose by their pass@1",
-        numbers.at_best_rate(numbers.pass_at_1),
-    ),
-    "pass@1 gained at its best rate": (
-        "pass@1 gained, at the same learning rate",
-        numbers.at_best_rate(numbers.gained),
-    ),
-    "next-step gap at its best rate": (
-        "next-step gap, at the same learning rate",
-        numbers.at_best_rate(numbers.of_cohorts(numbers.gap)),
-    ),
     "best learning rate": (
         "the learning rate at which the arm's pass@1 is highest on average over the other base policies",
         numbers.at_best_rate(lambda runs, cell: {WHOLE: cell.spec.train.lr}),
@@ -194,4 +181,23 @@ _DECLARED: Mapping[str, tuple[str, Measure]] = {
         numbers.where(lambda spec: numbers.mini_batches(spec) == 2, numbers.of_cohorts(numbers.gap)),
     ),
 }
-STATISTICS: Mapping[str, Statistic] = {name: _statistic(name, *declared) for name, declared in _DECLARED.items()}
+AT_BEST_RATE = (
+    "pass@1",
+    "pass@1 gained",
+    "best@8",
+    "mastered share in the end",
+    "next-step gap",
+    "drift's share of the drop",
+    "next-step swings",
+)
+"""Statistics that also exist at the arm's own best learning rate, as `pass@1 at its best rate`."""
+_AT_BEST_RATE: Mapping[str, tuple[str, Measure]] = {
+    f"{name} at its best rate": (
+        f"{_DECLARED[name][0]}, at the arm's own best learning rate",
+        numbers.at_best_rate(_DECLARED[name][1]),
+    )
+    for name in AT_BEST_RATE
+}
+STATISTICS: Mapping[str, Statistic] = {
+    name: _statistic(name, *declared) for name, declared in {**_DECLARED, **_AT_BEST_RATE}.items()
+}

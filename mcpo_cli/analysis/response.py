@@ -23,7 +23,7 @@ from mcpo_cli.analysis.run_numbers import WHOLE
 from mcpo_cli.config import load, plan
 from mcpo_cli.config.design import Design, Factor
 from mcpo_cli.config.plan import Suite
-from mcpo_cli.errors import RunFailed
+from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.statistics import clusters, surface
 from mcpo_cli.statistics.stats import Floats, Interval
 from mcpo_cli.statistics.surface import TOGETHER, Calibration, Surface
@@ -192,9 +192,17 @@ def response_map(name: str) -> Artifact:
     """The artifact of the suite `name`, which has a design: its responses as tables and as a map.
 
     It is built only by name: a design has too many runs to be looked up for every report.
+
+    Raises:
+        ConfigError: the design has one factor, which spans no map.
     """
     suite, stem = plan.read(name), load.stem(name)
     title = suite.title or stem
+    if suite.design and len(suite.design.factors) < 2:
+        raise ConfigError(
+            f"a map needs two factors; the design of {stem} has only {', '.join(suite.design.factors)}",
+            fix=f"mcpo train {name}, then mcpo reproduce with a file of claims about it; or a second factor",
+        )
 
     def build(data: Mapping[str, Runs]) -> Product:
         (runs,) = data.values()

@@ -199,7 +199,7 @@ def _beside(one: Outcome) -> str:
     if not math.isnan(one.p_within):
         others.append(f"p within {_p(one.p_within)}")
     if not math.isnan(one.beside):
-        others.append(f"{one.claim.beside} {one.beside:.3f}")
+        others.append(f"{one.claim.beside} {one.beside:.3g}")
     return ", ".join(others) or "-"
 
 

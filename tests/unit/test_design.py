@@ -79,7 +79,7 @@ def halves(design: Design) -> bool:
 DESIGNS = {name: read.design for name in plan.suites() if (read := plan.read(name)).design}
 
 
-@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize("name", [name for name, design in DESIGNS.items() if design and design.blocks])
 def test_blocks_of_shipped_designs_go_along_with_no_factor_unless_they_say_so(name: str) -> None:
     design = DESIGNS[name]
     assert design is not None
@@ -92,6 +92,15 @@ def test_blocks_of_shipped_designs_go_along_with_no_factor_unless_they_say_so(na
     assert design.assignment == "balanced"
     assert max(confounding(design).values()) < 0.1
     assert halves(design)
+
+
+def test_every_rate_of_map_low_is_drawn_once_and_trained_with_all_policies_and_seeds() -> None:
+    suite = plan.read("map-low")
+    assert suite.design
+    rates = [point["train.lr"] for point in suite.design.settings()]
+    assert sorted(rates) == sorted(suite.design.factors["train.lr"].levels)
+    assert not suite.design.blocks
+    assert [len(suite.sweep[key]) for key in ("base_seed", "seed")] == [8, 2]
 
 
 @hypothesis_settings(max_examples=60, deadline=None)

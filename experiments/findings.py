@@ -231,7 +231,7 @@ class Committed:
 
         Without a baseline the difference is the arm's own value.
         """
-        runs = pd.concat([self._frame(name) for name in query.csv])
+        runs = self.rows(Query(csv=query.csv))
         points = _runs(runs, query.arm)
         control = _runs(runs, query.baseline or query.arm)
         value = _column(points, metric)

@@ -120,7 +120,7 @@ setup-gpu: $(GPU)/.installed ## Create .venv-gpu: mcpo with verl, vLLM and flash
 # Of the environments that are there, the one with most of what the check needs; missing packages are reasons to skip a part.
 CHECKED := $(firstword $(wildcard $(GPU)/bin/pytest $(VERL)/bin/pytest) $(BIN)/pytest)
 
-gpu-check: $(if $(filter $(BIN)/%,$(CHECKED)),setup) ## Check a machine with one GPU, in .venv-gpu, else .venv-verl, else .venv (docs/gpu.md)
+gpu-check: $(if $(filter $(BIN)/%,$(CHECKED)),setup) ## Check a machine with one GPU, in .venv-gpu, else .venv-verl, else .venv (docs/gpu-check.md)
 	$(CHECKED) -m gpu tests/gpu $(ARGS)
 
 setup-verl: $(VERL)/.installed ## Create .venv-verl: mcpo with verl and vLLM on CPU (5 GB)

@@ -55,9 +55,10 @@ class Query:
     """Files in `experiments/results`, whose rows are taken together."""
     statistic: Literal["value", "mean", "difference", "effect", "points", "below_base", "branch", "predicted"] = "value"
     where: Mapping[str, Any] = field(default_factory=dict)
-    """Value of each column, or its range: `{from: 0.1, below: 0.2}`. Of `effect` and `points` it selects points, which
-    also have `control`, the baseline's pass@1, and `drift`, the learning rate times the mini-batches but the first. Of
-    `branch` and `predicted` it selects a row of the tables that `mcpo branch` makes: `{arm: NAME}` or `{claim: ID}`."""
+    """Value of each column, or its range: `{from: 0.1, below: 0.2}`. Of `branch` and `predicted` it selects a row of the
+    tables that `mcpo branch` makes: `{arm: NAME}` or `{claim: ID}`; of `effect` and `points` points of a design, or else
+    pairs of base policy and seed. Points also have `control`, the baseline's pass@1; those of a design have `drift`, the
+    learning rate times the mini-batches but the first."""
     arm: str = ""
     baseline: str = ""
 
@@ -227,20 +228,18 @@ class Committed:
         return _select(pd.concat([self._frame(name) for name in query.csv]), {**query.where, **more})
 
     def points(self, query: Query, metric: str) -> pd.DataFrame:
-        """The points of a design that match `where`: settings, control, drift, and the arm's difference in `metric`.
+        """The points that match `where`: settings, control, drift, and the arm's difference in `metric`.
 
         Without a baseline the difference is the arm's own value.
         """
         runs = self.rows(Query(csv=query.csv))
-        points = _runs(runs, query.arm)
-        control = _runs(runs, query.baseline or query.arm)
+        points, control = (_runs(runs, arm) for arm in (query.arm, query.baseline or query.arm))
         value = _column(points, metric)
-        added = {
-            "control": control["pass@1"],
-            "drift": points["train.lr"] * (np.ceil(PROMPTS / points["train.mini_batch"]) - 1),
-            "difference": value - control[metric] if query.baseline else value,
-        }
-        return _select(points.assign(**added), query.where)
+        points["control"] = control["pass@1"]
+        points["difference"] = value - control[metric] if query.baseline else value
+        if "point" in runs:
+            points["drift"] = points["train.lr"] * (np.ceil(PROMPTS / points["train.mini_batch"]) - 1)
+        return _select(points, query.where)
 
     def table(self, study: str, csv: tuple[str, ...], *, hypotheses: bool) -> pd.DataFrame:
         """The table of hypotheses, or of arms, of a branch study from the rows of `csv`; made once."""
@@ -273,8 +272,9 @@ def _select(frame: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _runs(runs: pd.DataFrame, arm: str) -> pd.DataFrame:
-    """The run of an arm at each point of each file's design."""
-    rows = runs[runs["arm"] == arm].set_index(["file", "point"])
+    """The run of an arm at each point of each file: of its design, or else of its base policies and seeds."""
+    point = ["point"] if "point" in runs else ["base_seed", "seed"]
+    rows = runs[(runs["arm"] == arm) & runs["seed"].notna()].set_index(["file", *point], drop=False)
     if rows.empty or rows.index.has_duplicates:
         raise ConfigError(f"there is not one run of '{arm}' at each point: {nearest(arm, runs['arm'].unique())}")
     return rows

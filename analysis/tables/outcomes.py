@@ -83,9 +83,13 @@ SUITES = {
     "opposite-weights": Outcomes(
         "weights-outcomes", "Opposite weights, and what is kept", "nothing", KEPT, KEPT_DRAWN, KEPT_NOTES
     ),
-    "smollm2-runs": Outcomes(
-        "smollm2-runs-outcomes", "Whole runs of SmolLM2-135M", "DAPO w/o filter", WHOLE_RUNS, WHOLE_DRAWN, WHOLE_NOTES
-    ),
+    **{
+        suite: Outcomes(f"{suite}-outcomes", title, "DAPO w/o filter", WHOLE_RUNS, WHOLE_DRAWN, WHOLE_NOTES)
+        for suite, title in (
+            ("smollm2-runs", "Whole runs of SmolLM2-135M"),
+            ("smollm2-runs-again", "Whole runs of SmolLM2-135M once more"),
+        )
+    },
 }
 
 

@@ -348,7 +348,8 @@ def code_marks(cells: Sequence[PlannedRun]) -> Iterator[str]:
         ("unknown", "no record of the working tree"),
     ):
         if run_ids := [run_id for run_id, one in trees.items() if one == state]:
-            yield f"{len(run_ids)} of {len(trees)} runs: {meaning} ({', '.join(run_ids)})"
+            which = f" ({', '.join(run_ids)})" if len(run_ids) < len(trees) else ""
+            yield f"{len(run_ids)} of {len(trees)} runs: {meaning}{which}"
     runs_by: dict[str, Counter[str]] = defaultdict(Counter)
     for cell in cells:
         attempts = [environment(record) for record in provenance(cell)]

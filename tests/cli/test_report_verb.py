@@ -47,7 +47,7 @@ def test_a_setting_that_a_suites_arms_differ_in_leaves_out_what_is_about_them_al
     result = here("report", *SMALL, "train.lr=1e-3")
     assert result.returncode == 0, result.stderr
     (said,) = (line for line in result.stderr.splitlines() if line.startswith("left out"))
-    names = "retention-outcomes, smollm2-runs-outcomes, weights-outcomes"
+    names = "retention-outcomes, smollm2-runs-again-outcomes, smollm2-runs-outcomes, weights-outcomes"
     assert said == f"left out, as their arms differ in what is set: {names}"
     assert "table1: " in result.stderr
 

@@ -189,6 +189,10 @@ def committed(tmp_path: Path) -> Committed:
         points.append({**about, "arm": CONTROL, "pass@1": score, "next-step gap": 0.01 * point})
         points.append({**about, "arm": "hinge", "pass@1": score + 0.01 * point**2, "next-step gap": 0.0})
     pd.DataFrame(points).to_csv(folder / "design.csv", index=False)
+    for name, seeds in {"first.csv": (1, 2), "second.csv": (1, 2, 3)}.items():
+        runs = [("run", arm, 0, seed, add + seed**2) for seed in seeds for arm, add in ((CONTROL, 0.0), ("hinge", seed))]
+        columns = ["block", "arm", "base_seed", "seed", "pass@1"]
+        pd.DataFrame([("test", "hinge", None, None, 9.0), *runs], columns=columns).to_csv(folder / name, index=False)
     return Committed(tmp_path)
 
 
@@ -246,6 +250,13 @@ def test_queries_by_hand(committed: Committed, query: Query, expected: list[floa
 def test_an_arm_alone_has_an_effect_against_0(committed: Committed) -> None:
     alone = Query(("next-step gap",), ("design.csv",), "effect", arm=CONTROL, where={"control": {"from": 0.3}})
     assert committed.numbers(alone)[0] == pytest.approx(0.01 * np.mean(range(6)))
+
+
+def test_runs_without_a_design_are_paired_by_file_base_policy_and_seed(committed: Committed) -> None:
+    """Seeds 1 and 2 of one file are not those of the other; a file's rows of tests are no runs."""
+    query = Query(("pass@1",), ("first.csv", "second.csv"), "effect", arm="hinge", baseline=CONTROL)
+    differences = [1, 2, 1, 2, 3]
+    assert committed.numbers(query)[0] == pytest.approx(np.mean(differences))
 
 
 def test_new_runs_are_predicted_by_the_first(tmp_path: Path) -> None:

@@ -177,3 +177,6 @@ def test_marks_say_what_a_reader_must_know(plan: Plan, mcpo_home: Path) -> None:
     assert unknown == f"1 of 4 runs: no record of the working tree ({ids[1]})"
     assert commits == f"runs of several commits: {'0' * 12} (2), {'1' * 12} (1)"
     assert nan == f"{ids[2]}: train/entropy was NaN or infinite at 1 steps (first: 2)"
+    for folder in folders:
+        (folder / "provenance.json").write_text(json.dumps({"commit": "1" * 40, "dirty": True}))
+    assert "4 of 4 runs: trained from a working tree with uncommitted changes" in Runs(plan).marks()

@@ -51,7 +51,8 @@ def variants(device: str) -> dict[str, tuple[dict[str, Any], tuple[str, ...]]]:
     as_on_gpus = engines.as_on_gpus(device)
     # Flash attention has no float32.
     float32 = {"attention": "sdpa"}, (engines.FLOAT32,)
-    return {"bfloat16": ({}, as_on_gpus), FUSED: ({"fused_kernels": True}, as_on_gpus), "float32": float32}
+    # Fused last: verl puts these kernels into the model's class, and a later engine in this process could not undo that.
+    return {"bfloat16": ({}, as_on_gpus), "float32": float32, FUSED: ({"fused_kernels": True}, as_on_gpus)}
 
 
 def drawn(folder: Path, shape: Shape, vocabulary: int, device: str) -> Rollouts:

@@ -190,9 +190,12 @@ def committed(tmp_path: Path) -> Committed:
         points.append({**about, "arm": "hinge", "pass@1": score + 0.01 * point**2, "next-step gap": 0.0})
     pd.DataFrame(points).to_csv(folder / "design.csv", index=False)
     for name, seeds in {"first.csv": (1, 2), "second.csv": (1, 2, 3)}.items():
-        runs = [("run", arm, 0, seed, add + seed**2) for seed in seeds for arm, add in ((CONTROL, 0.0), ("hinge", seed))]
-        columns = ["block", "arm", "base_seed", "seed", "pass@1"]
-        pd.DataFrame([("test", "hinge", None, None, 9.0), *runs], columns=columns).to_csv(folder / name, index=False)
+        rows = [("test", "hinge", None, None, 9.0)]
+        rows += [
+            ("run", arm, 0, seed, seed**2 + seed * (arm != CONTROL)) for seed in seeds for arm in (CONTROL, "hinge")
+        ]
+        frame = pd.DataFrame(rows, columns=["block", "arm", "base_seed", "seed", "pass@1"])
+        frame.to_csv(folder / name, index=False)
     return Committed(tmp_path)
 
 

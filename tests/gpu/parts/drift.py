@@ -51,7 +51,7 @@ def variants(device: str) -> dict[str, tuple[dict[str, Any], tuple[str, ...]]]:
     as_on_gpus = engines.as_on_gpus(device)
     # Flash attention has no float32.
     float32 = {"attention": "sdpa"}, (engines.FLOAT32,)
-    # Fused last: verl puts these kernels into the model's class, and a later engine in this process could not undo that.
+    # Fused last: verl puts these kernels into the model's class, where later engines of this process find them.
     return {"bfloat16": ({}, as_on_gpus), "float32": float32, FUSED: ({"fused_kernels": True}, as_on_gpus)}
 
 

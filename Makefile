@@ -46,7 +46,7 @@ SPREAD := -n 2 --dist worksteal
 IN_ORDER := -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check check-findings audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults messages test-browser setup-gpu setup-tools lock-tools gpu-check setup-verl test-verl test-gpu-pins docs reproduce reproduce-lm reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
+.PHONY: help setup check lint types secrets check-findings audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults messages test-browser setup-gpu setup-tools lock-tools gpu-check setup-verl test-verl test-gpu-pins docs reproduce reproduce-lm reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,11 +54,17 @@ help: ## Show this list
 
 setup: $(VENV)/.installed ## Create .venv with mcpo and the development tools
 
-check: setup ## Check lint, format, strict types, import rules, and that no file has a secret
+check: lint types secrets ## Check lint, format, import rules, strict types, and that no file has a secret
+
+lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+types: setup
+	$(BIN)/mypy
+
+secrets: setup
 	git ls-files -z | xargs -0 .ci/secrets
 
 check-findings: setup ## Recompute the numbers that README and docs quote from experiments/results

@@ -49,6 +49,16 @@ class Plan:
         return digest(sorted(cell.spec.run_id for cell in self.cells))
 
     @property
+    def groups(self) -> list[list[PlannedRun]]:
+        """Runs of all arms that share model, regime, seeds and point of a design: each is compared with the others."""
+        groups: dict[tuple[Any, ...], list[PlannedRun]] = {}
+        for cell in self.cells:
+            spec = cell.spec
+            key = (cell.point, spec.model.name, spec.regime, spec.seed_of_base, spec.seed)
+            groups.setdefault(key, []).append(cell)
+        return [*groups.values()]
+
+    @property
     def equal_arms(self) -> list[str]:
         """A sentence for each arm of `same`, without its full stop."""
         return [f"{arm} and {first} have equal settings and are the same runs" for arm, first in self.same.items()]

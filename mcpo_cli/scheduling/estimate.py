@@ -119,19 +119,13 @@ def until_the_end(seconds: Sequence[float], parallel: int, elapsed: float = 0.0)
 def within(plan: Plan, seconds: float, home: Path) -> Plan:
     """The first runs of `plan` that are expected to end within `seconds`, those that are done included.
 
-    Runs of all arms that share model, regime, seeds and point of a design are taken together, because they can only be
-    compared with each other. In a design, the first points are spread as evenly as all are.
+    Groups of runs are taken whole (`Plan.groups`). In a design, the first points are spread as evenly as all are.
 
     Raises:
         ConfigError: the first of these do not fit.
     """
-    groups: dict[tuple[Any, ...], list[PlannedRun]] = {}
-    for cell in plan.cells:
-        spec = cell.spec
-        key = (cell.point, spec.model.name, spec.regime, spec.seed_of_base, spec.seed)
-        groups.setdefault(key, []).append(cell)
     estimator, parallel, taken, left = Estimator(home), slots(plan), list[PlannedRun](), list[float]()
-    for group in groups.values():
+    for group in plan.groups:
         more = [_planned(cell, home, estimator)[0]["seconds_left"] for cell in group]
         if (needed := until_the_end([*left, *more], parallel)) > seconds:
             if not taken:

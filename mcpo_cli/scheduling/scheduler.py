@@ -147,7 +147,10 @@ class _Scheduler:
         self.slots = slots(plan)
         self.servers: dict[tuple[str, ...], ForkServer] = {}
         self.began = time.monotonic()
-        self.jobs = [self._job(cell) for cell in plan.cells]
+        jobs = {cell.spec.run_id: self._job(cell) for cell in plan.cells}
+        self.jobs = [*jobs.values()]
+        # All arms of one seed come before the next seed, so that a plan that is cut off has whole comparisons.
+        self.queue = [jobs[cell.spec.run_id] for group in plan.groups for cell in group]
         self.estimator = Estimator(folder)
         self._estimate()
 
@@ -196,7 +199,7 @@ class _Scheduler:
         busy = [job for job in self.jobs if job.process]
         if len(busy) >= self.slots:
             return None
-        waiting = [job for job in self.jobs if job.waits and job.state != "running"]
+        waiting = [job for job in self.queue if job.waits and job.state != "running"]
         bases_in_work = {job.cell.spec.base_id for job in busy if job.progress.step == 0}
         ready = [job for job in waiting if job.cell.spec.base_id not in bases_in_work]
         return next(iter(ready or waiting), None)

@@ -71,6 +71,15 @@ def test_runs_every_cell_and_skips_what_is_done(home: Path) -> None:
     assert attempts(home, plan) == [1, 1, 1]
 
 
+def test_all_arms_of_a_seed_start_before_the_next_seed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make("method=dapo,mcpo", "base_seed=0", "seed=0,1")
+    monkeypatch.setenv("FAKE_SECONDS", "0.1")
+    assert [cell.spec.seed for cell in plan.cells] == [0, 1, 0, 1]
+    _, recorder = run(plan)
+    running = [run.cell.spec for view in recorder.views for run in view.cells if run.state == "running"]
+    assert [spec.seed for spec in {spec.run_id: spec for spec in running}.values()] == [0, 0, 1, 1]
+
+
 def test_writes_what_the_worker_and_the_store_need(home: Path) -> None:
     plan = make("seed=7")
     run(plan)

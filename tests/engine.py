@@ -34,7 +34,8 @@ NO_PROBES = ["probe.every=0", "probe.gradients_every=0", "probe.panel_every=0"]
 KINDS: tuple[Kind, ...] = ("groups", "eval", "rerolls", "mini_batches", "gradients")
 
 
-def spec_of(method: str, probes: Sequence[str] = PROBES) -> RunSpec:
+def spec_of(method: str, probes: Sequence[str] = PROBES, *, made: bool = False) -> RunSpec:
+    """A run of seconds; with `made` its base policy is warmed up, which takes most of the time, and not the shipped one."""
     # Two rollouts at a low temperature: some prompts are mastered even by a policy this weak.
     shape = [
         "train.prompts=32",
@@ -43,10 +44,8 @@ def spec_of(method: str, probes: Sequence[str] = PROBES) -> RunSpec:
         "train.temperature=0.3",
         "train.max_refills=200",
     ]
-    # The base policy is made here: some of these runs are killed while it is.
-    made = "compute.shipped_base=false"
-    quick = ["scale=smoke", "train.steps=4", "train.lr=1e-3", "compute.checkpoint_every=2", made]
-    return load([*quick, *shape, *METHODS[method], *probes])[0]
+    quick = ["scale=smoke", "train.steps=4", "train.lr=1e-3", "compute.checkpoint_every=2"]
+    return load([*quick, *shape, *METHODS[method], *probes, f"compute.shipped_base={'false' if made else 'true'}"])[0]
 
 
 Clock = Callable[[], float]

@@ -74,8 +74,13 @@ def base_policies(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> P
 
     The processes of a parallel run share it: link it, do not copy it.
     """
+    return shared_folder(tmp_path_factory, worker_id, "cache")
+
+
+def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str, name: str) -> Path:
+    """A folder that all processes of a parallel run share."""
     folder = tmp_path_factory.getbasetemp()
-    shared = (folder if worker_id == "master" else folder.parent) / "cache"
+    shared = (folder if worker_id == "master" else folder.parent) / name
     shared.mkdir(exist_ok=True)
     return shared
 

@@ -11,6 +11,7 @@ import pytest
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import state
 from mcpo_cli.runs.journal import Journal
+from tests.conftest import shared_folder
 from tests.engine import METHODS, NO_PROBES, records, spec_of, work
 
 pytestmark = pytest.mark.slow
@@ -30,16 +31,14 @@ KILLS = [
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, dict[str, Any]]]:
-    """Home and records of an uninterrupted run of each method; they start from the same base policy, made here."""
-    found, caches = {}, list[Path]()
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dict[str, tuple[Path, dict[str, Any]]]:
+    """Home and records of an uninterrupted run of each method; they start from one base policy, made here."""
+    found = {}
     for method in METHODS:
         home = tmp_path_factory.mktemp(method)
-        for cache in caches[:1]:
-            shutil.copytree(cache, home / "cache")
+        (home / "cache").symlink_to(shared_folder(tmp_path_factory, worker_id, "made"))
         assert work(home, spec_of(method, made=True)) == 0
         found[method] = home, records(home, spec_of(method, made=True))
-        caches.append(home / "cache")
     return found
 
 

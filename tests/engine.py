@@ -35,7 +35,7 @@ KINDS: tuple[Kind, ...] = ("groups", "eval", "rerolls", "mini_batches", "gradien
 
 
 def spec_of(method: str, probes: Sequence[str] = PROBES, *, made: bool = False) -> RunSpec:
-    """A run of seconds; with `made` its base policy is not the shipped one but warmed up, which takes most of the time."""
+    """A run of seconds; with `made` its base policy is not the shipped one: it is warmed up, for most of the time."""
     # Two rollouts at a low temperature: some prompts are mastered even by a policy this weak.
     shape = [
         "train.prompts=32",

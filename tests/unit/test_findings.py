@@ -71,7 +71,8 @@ def test_other_rows_give_other_numbers(name: str, entries: Entries, tmp_path: Pa
     path = rows_of(tmp_path) / name
     frame = pd.read_csv(path)
     numbers = {"mean", "low", "high", "value", "t_low", "t_high", "pass@1", "next-step gap", "seeds", "change"}
-    for column in (numbers | {"difference", "z", "p_within"}) & set(frame):
+    numbers |= {"difference", "z", "p_within", "same_policy", "accuracy_lag_1"}
+    for column in numbers & set(frame):
         frame[column] = 1 - frame[column]
     frame.to_csv(path, index=False)
     using = tuple(one for one in entries.findings if any(name in query.csv for query in one.values))

@@ -234,9 +234,8 @@ class Committed:
         """
         runs = self.rows(Query(csv=query.csv))
         points, control = (_runs(runs, arm) for arm in (query.arm, query.baseline or query.arm))
-        value = _column(points, metric)
         points["control"] = control["pass@1"]
-        points["difference"] = value - control[metric] if query.baseline else value
+        points["difference"] = _column(points, metric) - (control[metric] if query.baseline else 0.0)
         if "point" in runs:
             points["drift"] = points["train.lr"] * (np.ceil(PROMPTS / points["train.mini_batch"]) - 1)
         return _select(points, query.where)

@@ -76,20 +76,13 @@ WHOLE_DRAWN = {
     "next-step gap": "gap, next step",
 }
 WHOLE_NOTES = (ENTROPY, "response length: tokens of the rollouts, mean over the last fifth of the steps.")
+KEPT_SHOWN = "nothing", KEPT, KEPT_DRAWN, KEPT_NOTES
+WHOLE_SHOWN = "DAPO w/o filter", WHOLE_RUNS, WHOLE_DRAWN, WHOLE_NOTES
 SUITES = {
-    "retention-again": Outcomes(
-        "retention-outcomes", "Ways to keep what was mastered", "nothing", KEPT, KEPT_DRAWN, KEPT_NOTES
-    ),
-    "opposite-weights": Outcomes(
-        "weights-outcomes", "Opposite weights, and what is kept", "nothing", KEPT, KEPT_DRAWN, KEPT_NOTES
-    ),
-    **{
-        suite: Outcomes(f"{suite}-outcomes", title, "DAPO w/o filter", WHOLE_RUNS, WHOLE_DRAWN, WHOLE_NOTES)
-        for suite, title in (
-            ("smollm2-runs", "Whole runs of SmolLM2-135M"),
-            ("smollm2-runs-again", "Whole runs of SmolLM2-135M once more"),
-        )
-    },
+    "retention-again": Outcomes("retention-outcomes", "Ways to keep what was mastered", *KEPT_SHOWN),
+    "opposite-weights": Outcomes("weights-outcomes", "Opposite weights, and what is kept", *KEPT_SHOWN),
+    "smollm2-runs": Outcomes("smollm2-runs-outcomes", "Whole runs of SmolLM2-135M", *WHOLE_SHOWN),
+    "smollm2-runs-again": Outcomes("smollm2-runs-again-outcomes", "Whole runs of SmolLM2-135M once more", *WHOLE_SHOWN),
 }
 
 

@@ -297,7 +297,7 @@ class _Scheduler:
         }
 
     def _view(self) -> View:
-        going = [*(job for job in self.jobs if job.process), *(job for job in self.jobs if job.waits)]
+        going = [*(job for job in self.jobs if job.process), *(job for job in self.queue if job.waits)]
         left = {job.cell.spec.run_id: self._seconds_left(job) for job in going}
         cells = [
             RunView(

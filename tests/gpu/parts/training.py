@@ -15,9 +15,9 @@ from tests.verl import LEAN
 
 ROOT = Path(__file__).resolve().parents[3]
 STEPS = 2
-LEARNS = ("method=mcpo", f"train.steps={STEPS}", "eval.every=2", "compute.tracking_uri=offline")
 AT_ONCE = ("warmup.target_accuracy=0", *COINS)
 """An untrained policy needs no warm-up, which takes minutes; random rewards give its groups a gradient."""
+LEARNS = ("method=mcpo", f"train.steps={STEPS}", "eval.every=2", "compute.tracking_uri=offline", *AT_ONCE)
 ON_GPU = ("scale=smoke", "backend=verl", "compute.device=cuda", "cluster.gpu_memory=0.3")
 SIZES = ("model.hidden=128", "model.heads=2", "model.head_dim=128")
 """Heads as large as those of existing models, for which GPU kernels are made."""
@@ -53,7 +53,7 @@ def train(folder: Path, rollout: str, given: tuple[str, ...]) -> None:
     # vLLM must be visible to the run that samples with it.
     lean = {} if rollout == "vllm" else LEAN
     environment = {**os.environ, **lean, "MCPO_HOME": str(folder), "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "mcpo_cli.main", "train", *given, *LEARNS, *AT_ONCE]
+    command = [sys.executable, "-m", "mcpo_cli.main", "train", *given, *LEARNS]
     subprocess.run(command, cwd=folder, env=environment, check=True)
 
 

@@ -35,12 +35,7 @@ def _sentence(compared: Comparison) -> str:
     """The arms against the baseline, each verdict once with all its differences, and against the base policies."""
     found: dict[str, list[str]] = {}
     for one in records(compared.headline):
-        holds = (
-            ""
-            if one["verdict"] == "open"
-            else f", {'also' if one['verdict'].endswith(')') else 'not'} after correction"
-        )
-        where = f"{one['model']} at equal {UNITS[one['at']]}{holds}"
+        where = f"{one['model']} at equal {UNITS[one['at']]}"
         said = f"{one['arm']} {compared.in_words(one)}"
         found.setdefault(said, []).append(f"{render.change(one['mean'], one['half_width'])} on {where}")
     parts = "; ".join(f"{said} ({', '.join(found_at)})" for said, found_at in found.items())
@@ -57,7 +52,7 @@ def _figure(compared: Comparison) -> Figure:
         axes.axvline(0, color=base.GREY, linewidth=0.9)
         for row, one in rows:
             look = looks[one["arm"]]
-            fill = "white" if one["verdict"] == "open" else look.color
+            fill = "white" if one["verdict"] == "undecided" else look.color
             axes.errorbar(
                 [one["mean"]],
                 [row],

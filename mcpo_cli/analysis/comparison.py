@@ -6,7 +6,7 @@ about runs: a pair is one seed from one base policy, trained once by each arm.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,7 @@ DIFFERENCE = (*KEY, *EFFECT, "by_seed", "above", "p_holm", "test", "family", "ve
 UNKNOWN = Estimate(np.nan, np.nan, np.nan)
 Row = dict[str, Any]
 """One row of a frame, by column."""
+Verdict = Literal["better", "worse", "undecided"]
 
 
 @dataclass(frozen=True)
@@ -148,20 +149,14 @@ def records(frame: pd.DataFrame, **wanted: Any) -> list[Row]:
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
-def in_a_word(verdict: str) -> str:
-    """`better` or `worse` if p adjusted over the headline decides, as in a comparison of logs; else `undecided`."""
-    return {"above (Holm)": "better", "below (Holm)": "worse"}.get(verdict, "undecided")
-
-
-def compared(verdict: str, loses: bool, baseline_loses: bool, baseline: str) -> str:
-    """A difference in words: `loses less than DAPO`. verdict: see `_verdict`."""
-    direction = verdict.partition(" ")[0]
-    if direction == "open":
+def compared(verdict: Verdict, loses: bool, baseline_loses: bool, baseline: str) -> str:
+    """A difference in words: `loses less than DAPO`."""
+    if verdict == "undecided":
         return f"does not differ significantly from {baseline}"
     if loses != baseline_loses:
         does = ("loses", "gains") if loses else ("gains", "loses")
         return f"{does[0]} where {baseline} {does[1]}"
-    more = (direction == "above") != loses
+    more = (verdict == "better") != loses
     return f"{'loses' if loses else 'gains'} {'more' if more else 'less'} than {baseline}"
 
 
@@ -317,8 +312,11 @@ def adjusted(rows: Sequence[Row], family: str) -> list[Row]:
         tests += [row] if same == len(tests) else []
         indices.append(same)
     p_holm = stats.holm([test["p"] for test in tests])
-    added = [{"p_holm": float(p_holm[index]), "test": index, "family": family} for index in indices]
-    return [row | more | {"verdict": verdict(row | more)} for row, more in zip(rows, added, strict=True)]
+    return [_decided(row, float(p_holm[index]), index, family) for row, index in zip(rows, indices, strict=True)]
+
+
+def _decided(row: Row, p_holm: float, test: int, family: str) -> Row:
+    return row | {"p_holm": p_holm, "test": test, "family": family, "verdict": verdict(row["mean"], p_holm)}
 
 
 def _repeats(row: Row, other: Row) -> bool:
@@ -327,11 +325,11 @@ def _repeats(row: Row, other: Row) -> bool:
     return same and np.allclose(row["by_seed"], other["by_seed"], rtol=0, atol=stats.ROUNDING)
 
 
-def verdict(difference: Row) -> str:
-    """`above` or `below` if p is at most ALPHA, with `(Holm)` if that holds for the whole family; else `open`."""
-    if not difference["p"] <= ALPHA:
-        return "open"
-    return ("above" if difference["mean"] > 0 else "below") + (" (Holm)" if difference["p_holm"] <= ALPHA else "")
+def verdict(difference: float, p_holm: float, level: float = ALPHA) -> Verdict:
+    """The word for a mean difference, as in a comparison of logs. p_holm: p adjusted over the family; NaN: no test."""
+    if not p_holm <= level:
+        return "undecided"
+    return "better" if difference > 0 else "worse"
 
 
 def _aggregates(at: str, metric: str, table: pd.DataFrame, baseline: str) -> Iterator[Row]:

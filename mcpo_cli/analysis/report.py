@@ -47,8 +47,6 @@ KINDS = {
     "too few runs": "open",
     "not computable": "open",
     "by construction": "open",
-    "above": "good",
-    "below": "bad",
     DEVIATES: "bad",
     "dirty": "bad",
     "unknown": "bad",

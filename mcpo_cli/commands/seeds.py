@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from mcpo_cli.analysis import render
-from mcpo_cli.analysis.comparison import Choice, Row
+from mcpo_cli.analysis.comparison import Choice, Row, verdict
 from mcpo_cli.commands import comparisons, console
 from mcpo_cli.commands.start_runs import run_plan
 from mcpo_cli.config import plan
@@ -145,9 +145,9 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
         adjusted = stats.holm([one["p"] for one in tested])
         for one, p_holm in zip(tested, adjusted, strict=True):
             key = (one["regime"], one["model"], one["arm"])
-            if decided.get(key, {"verdict": "open"})["verdict"] == "open":
+            if decided.get(key, {"verdict": "undecided"})["verdict"] == "undecided":
                 decided[key] = _decision(one, float(p_holm), seeds, sequential.LEVELS[stage])
-        left = sum(one["verdict"] == "open" for one in decided.values())
+        left = sum(one["verdict"] == "undecided" for one in decided.values())
         console.talk(f"{seeds} seeds: {len(decided) - left} of {len(decided)} differences decided")
         if not left:
             break
@@ -164,10 +164,10 @@ def _decision(one: Row, p_holm: float, seeds: int, level: float) -> dict[str, An
         seeds: number of seeds after that stage.
         level: the largest adjusted p that decides at that stage.
     """
-    verdict = "open" if not p_holm <= level else "above" if one["mean"] > 0 else "below"
     names = {key: one[key] for key in ("regime", "model", "arm", "metric", "at")}
     numbers = {"difference": one["mean"], "low": one["low"], "high": one["high"]}
-    return names | numbers | {"p_holm": p_holm, "level": level, "seeds": seeds, "verdict": verdict}
+    tested = {"p_holm": p_holm, "level": level, "seeds": seeds, "verdict": verdict(one["mean"], p_holm, level)}
+    return names | numbers | tested
 
 
 def show_decisions(decisions: Sequence[Mapping[str, Any]]) -> None:
@@ -179,7 +179,7 @@ def show_decisions(decisions: Sequence[Mapping[str, Any]]) -> None:
             f"{one['difference']:+.3f}",
             render.p_value(one["p_holm"]),
             f"{one['level']:g}",
-            {"above": "better", "below": "worse"}.get(one["verdict"], "undecided"),
+            one["verdict"],
         ]
         for one in decisions
     ]

@@ -88,7 +88,7 @@ def test_until_decided_stops_at_a_verdict_and_says_what_it_spent(
     assert result.returncode == 0, result.stderr
     document = json.loads(result.stdout)
     (decision,) = document["decisions"]
-    assert decision["verdict"] == ("below" if gap else "open")
+    assert decision["verdict"] == ("worse" if gap else "undecided")
     assert document["seeds"] == (STAGES[0] if gap else STAGES[-1])
     assert decision["level"] == LEVELS[STAGES.index(document["seeds"])]
     assert (decision["p_holm"] <= decision["level"]) == bool(gap)

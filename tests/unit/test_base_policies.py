@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from mcpo_cli.analysis import comparison, equal_cost
-from mcpo_cli.analysis.comparison import Choice, Comparison, compare, records
+from mcpo_cli.analysis.comparison import Choice, Comparison, Verdict, compare, records
 from mcpo_cli.analysis.equal_cost import BEFORE
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.tables.comparison import against_before, frame
@@ -129,17 +129,17 @@ def test_the_printed_table_has_the_row_the_marks_and_the_counts(mcpo_home: objec
 @pytest.mark.parametrize(
     ("verdict", "mine", "theirs", "said"),
     [
-        ("above (Holm)", 0.1, 0.05, "gains more than DAPO"),
-        ("below", 0.05, 0.1, "gains less than DAPO"),
-        ("above", -0.05, -0.1, "loses less than DAPO"),
-        ("below (Holm)", -0.1, -0.05, "loses more than DAPO"),
-        ("above", 0.05, -0.05, "gains where DAPO loses"),
-        ("below", -0.05, 0.05, "loses where DAPO gains"),
-        ("open", -0.1, -0.05, "does not differ significantly from DAPO"),
+        ("better", 0.1, 0.05, "gains more than DAPO"),
+        ("worse", 0.05, 0.1, "gains less than DAPO"),
+        ("better", -0.05, -0.1, "loses less than DAPO"),
+        ("worse", -0.1, -0.05, "loses more than DAPO"),
+        ("better", 0.05, -0.05, "gains where DAPO loses"),
+        ("worse", -0.05, 0.05, "loses where DAPO gains"),
+        ("undecided", -0.1, -0.05, "does not differ significantly from DAPO"),
     ],
 )
 def test_an_arm_that_ends_below_its_base_policy_never_gains(
-    verdict: str, mine: float, theirs: float, said: str
+    verdict: Verdict, mine: float, theirs: float, said: str
 ) -> None:
     assert comparison.compared(verdict, mine < 0, theirs < 0, "DAPO") == said
 

@@ -1,5 +1,6 @@
 """Comparisons of runs whose scores are set by hand: equal cost, families, verdicts, several base policies."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +50,7 @@ def test_equal_steps_and_equal_rollouts_by_hand(runs: Runs, monkeypatch: pytest.
     # The t statistics are .14 and .04 over .01 / sqrt(3); Holm doubles the smaller p.
     assert headline["p"].tolist() == pytest.approx([0.0016965, 0.0202041], rel=1e-3)
     assert headline["p_holm"].tolist() == pytest.approx([0.003393, 0.0202041], rel=1e-3)
-    assert headline["verdict"].tolist() == ["below (Holm)", "below (Holm)"]
+    assert headline["verdict"].tolist() == ["worse", "worse"]
 
 
 def test_nothing_is_extrapolated_and_a_choice_moves_the_headline(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,16 +120,19 @@ def test_base_policies_and_seeds_are_pairs_and_their_variances_are_told_apart(mc
 
 
 @pytest.mark.parametrize(
-    ("mean", "p", "p_holm", "verdict"),
+    ("mean", "p_holm", "level", "verdict"),
     [
-        (0.1, 0.01, 0.01, "above (Holm)"),
-        (0.1, 0.01, 0.2, "above"),
-        (-0.1, 0.05, 0.06, "below"),
-        (0.1, 0.2, 0.2, "open"),
+        (0.1, 0.05, 0.05, "better"),
+        (-0.1, 0.05, 0.05, "worse"),
+        (-0.1, 0.06, 0.05, "undecided"),
+        (0.1, 0.03, 0.02, "undecided"),
+        (0.1, math.nan, 0.05, "undecided"),
     ],
 )
-def test_a_verdict_says_whether_it_holds_for_the_family(mean: float, p: float, p_holm: float, verdict: str) -> None:
-    assert comparison.verdict({"mean": mean, "p": p, "p_holm": p_holm}) == verdict
+def test_a_verdict_depends_on_p_adjusted_over_the_family(
+    mean: float, p_holm: float, level: float, verdict: str
+) -> None:
+    assert comparison.verdict(mean, p_holm, level) == verdict
 
 
 # Families: a difference that repeats another counts once.
@@ -202,6 +206,6 @@ def test_runs_of_one_method_are_called_different_in_one_comparison_of_twenty(
         monkeypatch.setattr(Runs, "scores", lambda self, k, frame=frame: frame)
         found = compare(runs, Choice())
         assert found.headline["test"].nunique() == 1
-        called += found.headline["verdict"].iloc[0] != "open"
+        called += found.headline["verdict"].iloc[0] != "undecided"
     # With probability .05 each, more than 18 of 200 happen in less than one of a hundred such tests.
     assert called <= scipy_stats.binom.ppf(0.99, trials, 0.05) == 18

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from mcpo_cli.analysis import render
-from mcpo_cli.analysis.comparison import Choice, Comparison, Row, compare, in_a_word, records
+from mcpo_cli.analysis.comparison import Choice, Comparison, Row, compare, records
 from mcpo_cli.analysis.equal_cost import AVERAGE, BEFORE, UNITS
 from mcpo_cli.analysis.figures import comparison as figures
 from mcpo_cli.analysis.frames import Runs
@@ -158,7 +158,7 @@ def _found(compared: Comparison) -> str:
 
 
 def _in_words(compared: Comparison, one: Row) -> str:
-    said = "" if in_a_word(one["verdict"]) == "undecided" else f"; {compared.in_words(one)}"
+    said = "" if one["verdict"] == "undecided" else f"; {compared.in_words(one)}"
     return f"{one['arm']} {_change(one)} ({one['model']}{said})"
 
 
@@ -224,7 +224,7 @@ class _Grids:
             f"minus {compared.baseline}": of(_change),
             "p Holm": of(lambda one: render.p_value(one["p_holm"])),
             "pairs": of(lambda one: str(one["seeds"])),
-            "verdict": of(lambda one: in_a_word(one["verdict"])),
+            "verdict": of(lambda one: one["verdict"]),
         }
         if len(axes) == 1:
             del columns["equal"]

@@ -19,7 +19,7 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.results import readers
 from mcpo_cli.results.readers import Options
 from mcpo_cli.runs.journal import write_json
-from tests.cli.conftest import Cli, InProcess
+from tests.cli.conftest import InProcess
 from tests.fakes import write_runs
 
 SCRIPT = "<script>alert('x')</script> ![x](https://example.com/x.png)"
@@ -53,8 +53,8 @@ def verdict(document: Any, **where: Any) -> str:
     return str(row["verdict"])
 
 
-def test_two_files_give_a_verdict_first(cli: Cli, folder: Path) -> None:
-    result = cli("compare", "base.jsonl", "new.jsonl")
+def test_two_files_give_a_verdict_first(here: InProcess, folder: Path) -> None:
+    result = here("compare", "base.jsonl", "new.jsonl")
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[0] == "new against base: better on results (+.250)."
     # 25 more right of 100: 30 times 1, 5 times -1, 65 times 0, so the error is sqrt((35 - 6.25) / 99 / 100).

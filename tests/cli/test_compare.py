@@ -171,8 +171,3 @@ def test_effects_as_step_sizes_are_a_table(here: InProcess, home: Path) -> None:
     result = here("compare", *RATES, "--as-step-size", "--baseline", "mcpo lr=0.0001")
     assert result.returncode == 0, result.stderr
     assert "dapo lr=0.0002 on toy-s" in " ".join(result.stdout.split())
-
-
-def test_step_sizes_need_runs(here: InProcess) -> None:
-    here.refused("contradiction", "compare", *RATES, "--as-step-size", "--plan")
-    here.refused("contradiction", "compare", "base.jsonl", "new.jsonl", "--as-step-size")

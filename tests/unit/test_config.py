@@ -182,7 +182,8 @@ def test_every_suite_composes_and_can_be_trained(name: str, scale: str) -> None:
     sweep = itertools.product(*swept.values())
     assert len(cells) == len(suite["arms"]) * len(list(sweep))
     assert {cell.arm for cell in cells} == set(suite["arms"])
-    feasible.check(cell.spec for cell in cells)
+    if scale == "toy":
+        feasible.check(cell.spec for cell in cells)
 
 
 @pytest.mark.slow

@@ -125,7 +125,8 @@ def test_plan_of_a_sweep_says_why_its_seeds_give_no_spread(here: InProcess) -> N
     here.refused("bad_input", "compare", "seed=0,1,2", "--plan")
 
 
-@pytest.mark.parametrize("compared", [pytest.param({"hinged"}, marks=pytest.mark.slow), set()], ids=["others", "alone"])
+@pytest.mark.slow
+@pytest.mark.parametrize("compared", [{"hinged"}, set()], ids=["others", "alone"])
 def test_arms_with_equal_settings_are_the_same_runs_and_are_not_compared(
     here: InProcess, tmp_path: Path, compared: set[str]
 ) -> None:

@@ -237,6 +237,7 @@ def test_a_terminal_of_80_columns_wraps_names_and_breaks_no_number(
     assert "flexible-extract" in grid
 
 
+@pytest.mark.slow
 def test_one_grader_for_both_sides_explains_what_two_graders_made(here: InProcess, folder: Path) -> None:
     """Both sides have the same answers; the log of one side counts only those in a box as correct."""
     for name, text, boxed in (("plain", "The answer is {}.", False), ("boxed", "\\boxed{{{}}}", True)):

@@ -66,7 +66,6 @@ class Trainer:
         self.updater = Updater(policy, spec.method, spec.train, spec.compute, spec.seed)
         self.method_state: State = {}
         self.sampler_state: samplers.State = {}
-        self.writer = checkpoint.Writer(attempt, spec.compute.checkpoints)
         self.step = 0
         self.cursor = 0
         self._follow_journal()
@@ -80,7 +79,6 @@ class Trainer:
         while self.step < last:
             if stop():
                 self.save()
-                self.writer.wait()
                 raise Interrupted(f"stopped after step {self.step} of {last}")
             self.step += 1
             self.attempt.phase(f"step {self.step} of {last}")
@@ -89,7 +87,6 @@ class Trainer:
                 self.evaluate()
             if self.step in saved:
                 self.save()
-        self.writer.wait()
 
     def global_step(self) -> None:
         """One batch of rollouts, the gradient steps on it, one row of metrics."""
@@ -100,9 +97,6 @@ class Trainer:
             batch, self.method_state = self.batch(sampled)
         with clock.phase("probe"):
             probed = self.probe(sampled.graded) | self.gradients(sampled, batch)
-        with clock.phase("record"):
-            # The weights change below, and the writer may still be reading them.
-            self.writer.wait()
         with clock.phase("update"):
             updates, mini_batches = self.updater.global_step(batch, self.step)
             if isinstance(self.spec.method, AdvancedMethod):
@@ -285,7 +279,7 @@ class Trainer:
         self.attempt.journal.rows("eval", self.step, rows)
 
     def save(self) -> None:
-        """Begin to write a checkpoint of the current step, after which its records are final.
+        """Write a checkpoint of the current step, after which its records are final.
 
         Raises:
             NotFinite: a weight is NaN or infinite. RunFailed: the disk cannot be written.
@@ -296,7 +290,9 @@ class Trainer:
         self.attempt.journal.sync()
         memories = {"method": self.method_state, "sampler": checkpoint.as_tensors(self.sampler_state)}
         state = self.updater.state() | {name: memory for name, memory in memories.items() if memory}
-        self.writer.start(checkpoint.Checkpoint(self.step, self.cursor, state))
+        written = checkpoint.Checkpoint(self.step, self.cursor, state)
+        checkpoint.save(self.attempt.folder, written, self.spec.compute.checkpoints)
+        self.attempt.durable(self.step)
 
     def restore(self, folder: Path) -> None:
         """Continue from a checkpoint."""

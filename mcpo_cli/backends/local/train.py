@@ -16,8 +16,8 @@ from mcpo_cli.backends import Stop, checks, corrections, measure
 from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
 from mcpo_cli.backends.graded import Graded
-from mcpo_cli.backends.local import checkpoint, gradients, uneven
-from mcpo_cli.backends.local.batch import Sampled, greedy_rewards, rewarded
+from mcpo_cli.backends.local import checkpoint, gradients
+from mcpo_cli.backends.local.batch import Sampled, greedy_rewards, rewarded, signals
 from mcpo_cli.backends.local.encoding import Grades, Language
 from mcpo_cli.backends.local.policy import Policy, product_precision
 from mcpo_cli.backends.local.sampler import Rollouts, sample
@@ -189,12 +189,12 @@ class Trainer:
             self.costs.add_untrained(rollouts=len(problems), sampled_tokens=tokens)
             step = dataclasses.replace(step, greedy_reward_P=reward_P)
         with checks.at(f"step {self.step}"):
-            signals, state = uneven.signals(method, step, self.method_state)
+            found, state = signals(method, step, self.method_state)
         index_P = torch.arange(len(chosen), device=chosen.device)
         if train.sampler_rounding:
             extra = corrections.columns(train, sampled.batch.logp_PGT, sampler_PGT, sampled.batch.mask_PGT)
-            signals = dataclasses.replace(signals, columns={**signals.columns, **extra})
-        return GradedBatch(sampled.batch, sampled.correct_PG[chosen], signals, index_P), state
+            found = dataclasses.replace(found, columns={**found.columns, **extra})
+        return GradedBatch(sampled.batch, sampled.correct_PG[chosen], found, index_P), state
 
     def sample_groups(
         self, problems: Sequence[Problem], seed: int, counts: Sequence[int] = ()

@@ -1,10 +1,6 @@
 """Base policies that come with mcpo: their list, their use, and their equality with a warm-up here."""
 
-import os
-import resource
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -108,13 +104,3 @@ def test_no_seed_of_scale_smoke_has_a_warm_up(words: str, base: int, mcpo_home: 
 def test_a_seed_of_the_base_policy_is_chosen_as_before() -> None:
     (spec,) = load(["scale=smoke", "seed=7", "base_seed=5"])
     assert (spec.seed_of_base, folders.shipped_base(spec)) == (5, None)
-
-
-@pytest.mark.slow
-def test_a_run_at_scale_smoke_takes_seconds(mcpo_home: Path) -> None:
-    """CPU seconds, because other programs may share the CPU; a warm-up alone took more than a hundred."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "mcpo_cli.main", "train", "scale=smoke", "seed=9", "compute.tracking_uri=offline"]
-    subprocess.run(command, env={**os.environ, "MCPO_HOME": str(mcpo_home)}, check=True, capture_output=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 20

@@ -19,7 +19,7 @@ from mcpo_cli.runs.journal import read_json
 from mcpo_cli.scheduling.estimate import Estimator
 
 SHIPPED = folders.SHIPPED
-SMALL = ("scale=smoke", "warmup.target_accuracy=0", "warmup.max_steps=2")
+SMALL = ("scale=smoke", "warmup.target_accuracy=0", "warmup.max_steps=2", "warmup.probe_prompts=8")
 
 
 def base(spec: RunSpec) -> Path:

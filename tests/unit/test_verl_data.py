@@ -79,7 +79,7 @@ def test_there_are_problems_for_every_refill_and_place_of_the_panel(tmp_path: Pa
     assert len(written(run, tmp_path)[0]) == 24
     assert stream_length(spec("scale=verl-cpu", "method=dapo", "method.dynamic_sampling=false", *TINY)) == 8
     by_position = spec("scale=verl-cpu", "method=dapo", "sampler=greso", "task.pool=64", *TINY)
-    assert stream_length(by_position) == max(4, by_position.probe.panel)  # One batch; `rounds.py` asks for the rest.
+    assert stream_length(by_position) == max(4, by_position.probe.panel)  # One batch; `queue.Rounds` asks for the rest.
     short = "train.steps=1", "train.prompts=4", "train.mini_batch=2"
     assert stream_length(spec("scale=verl-cpu", "method=mcpo", *short, "probe.panel=7")) == 7
 

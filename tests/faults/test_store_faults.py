@@ -24,8 +24,8 @@ from mcpo_cli.store import uploader
 from mcpo_cli.store.mlflow import Store
 from tests import store_runs
 from tests.faults.faulty_server import DOWN, FAULTS, PATIENCE, Proxy, mlflow_server
-from tests.faults.store_points import differences
 from tests.faults.test_disk import REAL, mount, tmpfs
+from tests.store_runs import differences
 
 pytestmark = pytest.mark.slow
 MAKE = "import sys; from mcpo_cli.store.mlflow import Store; print('go', flush=True); Store(sys.argv[1]).check()"
@@ -142,7 +142,8 @@ def test_a_store_that_another_process_locks(held: float, database: Path, home: P
         if held < math.inf:
             threading.Timer(held, holder.kill).start()
 
-    plan, notes = train(f"sqlite:///{database}", lock)
+    # For the lock that stays, the time that SQLite waits is short.
+    plan, notes = train(f"sqlite:///{database}" + ("?timeout=1" if held == math.inf else ""), lock)
     (holder,) = holders
     assert (holder.poll() is None) == (held == math.inf)
     holder.kill()

@@ -98,7 +98,6 @@ def page(folder: Path) -> Page:
     return Page((folder / "report.html").read_text(encoding="utf-8"))
 
 
-@pytest.mark.slow
 def test_a_report_is_written_once_however_often_its_content_changes(content: Content, home: Path) -> None:
     folder = home / "once"
     folder.mkdir()

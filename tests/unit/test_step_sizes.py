@@ -103,13 +103,13 @@ def covered(runs: int, truth_C: Floats, size: float, score: float, draws: int) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("runs", [3, 6, 12])
+@pytest.mark.parametrize("runs", [3, 12])
 def test_the_interval_covers_what_it_promises(runs: int) -> None:
-    """95 % nominal; 4000 draws have a standard error of .35 %. The truth is between two sizes, and at one of them."""
+    """95 % nominal; 2000 draws have a standard error of .5 %. The truth is between two sizes, and at one of them."""
     truth_C = np.array([0.3, 0.4, 0.5])
     for size in (2**1.5, 2.0):
         score = float(np.interp(math.log(size), np.log(SIZE_C), truth_C))
-        assert 0.935 < covered(runs, truth_C, size, score, 4000) < 0.965
+        assert 0.935 < covered(runs, truth_C, size, score, 2000) < 0.965
 
 
 @pytest.mark.slow

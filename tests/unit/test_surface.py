@@ -92,9 +92,9 @@ def test_a_planted_response_is_sure_where_it_is_far_from_0_and_nowhere_else(fitt
 
 @pytest.mark.slow
 def test_maps_of_noise_alone_are_seldom_sure_anywhere(places: Floats) -> None:
-    """100 maps. Place by place, at .95, more than a third of them would have a place that is."""
+    """40 maps. Place by place, at .95, more than a third of them would have a place that is."""
     together, pointwise = [], []
-    for seed in range(100):
+    for seed in range(40):
         surface = Surface(places[:48], np.random.default_rng(seed).normal(0, NOISE, 48))
         together.append(np.any(surface.sure(places)))
         above_M = surface.above(places)

@@ -8,11 +8,9 @@ import os
 import re
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -26,7 +24,7 @@ from mcpo_cli.analysis.report import Content
 from mcpo_cli.config.plan import Plan, PlannedRun, from_suite
 from mcpo_cli.errors import MissingCells, RunFailed
 from mcpo_cli.home import run_dir
-from tests.fakes import write_runs
+from tests.fakes import ThisProcess, write_runs
 
 OVERRIDES = ["scale=smoke", "model=toy-s", "seed=0,1"]
 NAMES = ["overview", "table1", "fig1", "fig2a", "fig5a"]
@@ -85,18 +83,6 @@ def home(module_home: Path) -> Path:
 
 
 HELPERS = artifacts._helpers
-
-
-class ThisProcess(Executor):
-    """Runs everything at once; helper processes take seconds to start."""
-
-    def submit(self, work: Callable[[], Any], /) -> Future[Any]:  # type: ignore[override]
-        future: Future[Any] = Future()
-        try:
-            future.set_result(work())
-        except RunFailed as error:
-            future.set_exception(error)
-        return future
 
 
 @pytest.fixture(scope="module")

@@ -239,18 +239,18 @@ def test_a_terminal_of_80_columns_wraps_names_and_breaks_no_number(
 
 @pytest.mark.slow
 def test_one_grader_for_both_sides_explains_what_two_graders_made(here: InProcess, folder: Path) -> None:
-    """Both sides have the same answers; the log of one side counts only those in a box as correct."""
-    for name, text, boxed in (("plain", "The answer is {}.", False), ("boxed", "\\boxed{{{}}}", True)):
+    """Both sides have the same answers; the log of one side counts only those after a marker as correct."""
+    for name, text, marked in (("plain", "The answer is {}.", False), ("marked", "#### {}", True)):
         rows = [
             {"problem": f"p{problem}", "sample": sample, "gold": "7", "answer": answer, "response": text.format(answer),
-             "correct": int(boxed and answer == "7")}
+             "correct": int(marked and answer == "7")}
             for problem in range(40)
             for sample, answer in enumerate(["7" if problem % 2 else "8", "7", "7" if problem % 4 else "8"])
         ]  # fmt: skip
         pd.DataFrame(rows).to_json(f"{name}.jsonl", orient="records", lines=True)
-    words = ("compare", "plain.jsonl", "boxed.jsonl", "--maj", "3", "--look", "1/2")
+    words = ("compare", "plain.jsonl", "marked.jsonl", "--maj", "3", "--look", "1/2")
     logged = here.json(*words)
-    graded = here.json(*words, "--regrade", "math_verify")
+    graded = here.json(*words, "--regrade", "answer_is")
     assert verdict(logged, metric="pass@1") == "better"
     assert verdict(graded, metric="pass@1") == "not testable"  # no problem differs any more
     (row,) = [row for row in graded["regraded"]["differences"] if row["metric"] == "pass@1"]

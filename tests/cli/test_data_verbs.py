@@ -2,15 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from huggingface_hub import constants
 
-from mcpo_cli import data, grading
-from mcpo_cli.grading import Pool
+from mcpo_cli import data, machine
 from tests.cli.conftest import InProcess
 from tests.web import Answers, serving
 
@@ -48,34 +46,22 @@ class Hub(Answers):
         return self.answer(REFUSALS[self.refusal][0], body, **headers, X_Error_Code=self.refusal)
 
 
-@pytest.fixture(scope="module")
-def graders() -> Iterator[Pool]:
-    with Pool(workers=1) as pool:
-        yield pool
-
-
-@pytest.fixture(autouse=True)
-def one_pool(graders: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All audits share a grading process, whose start takes seconds."""
-    monkeypatch.setattr(grading, "Pool", lambda: nullcontext(graders))
-
-
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A hub with an empty cache; the client reads its address from the environment when it is imported."""
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The hub of the test, with an empty cache; and one grading process, which is enough."""
     Hub.asked.clear()
+    monkeypatch.setattr(machine, "cores", lambda: 1)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hf"))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     with serving(Hub) as address:
         at(address, monkeypatch)
-        yield address
+        yield
 
 
 def at(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use the hub at this address."""
+    """The hub is at `address`; huggingface_hub reads its variables when it is imported."""
     monkeypatch.setattr(constants, "ENDPOINT", address)
-    template = "/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", f"{address}{template}")
+    template = address + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
 
 
 def test_list(here: InProcess) -> None:
@@ -85,7 +71,9 @@ def test_list(here: InProcess) -> None:
     assert all(row["source"] in text for row in listed)
 
 
-def test_an_audit_of_a_clean_file(here: InProcess, hub: str, tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.usefixtures("hub")
+def test_an_audit_of_a_clean_file(here: InProcess, tmp_path: Path) -> None:
     path = write(tmp_path / "aime24.jsonl", AIME)
     result = here("data", "audit", path)
     assert result.returncode == 0, result.stderr
@@ -95,7 +83,9 @@ def test_an_audit_of_a_clean_file(here: InProcess, hub: str, tmp_path: Path) -> 
     assert Hub.asked == [], "nothing is downloaded for a comparison that nobody asked for"
 
 
-def test_an_audit_that_finds_copies_and_overlap(here: InProcess, hub: str, tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.usefixtures("hub")
+def test_an_audit_that_finds_copies_and_overlap(here: InProcess, tmp_path: Path) -> None:
     copies = write(tmp_path / "copies.jsonl", AIME * 32)
     training = write(tmp_path / "dapo_math_17k.jsonl", AIME[:2])
     result = here("data", "audit", copies, "--as", "aime24")
@@ -110,21 +100,22 @@ def test_an_audit_that_finds_copies_and_overlap(here: InProcess, hub: str, tmp_p
     assert document["error"]["exit_code"] == 1
 
 
-def test_an_unknown_file_is_judged_as_a_benchmark(here: InProcess, hub: str, tmp_path: Path) -> None:
-    document = here.json("data", "audit", write(tmp_path / "mine.jsonl", AIME[:3]))
-    assert (document["name"], document["role"], document["problems"]) == ("mine", "benchmark", 3)
-    assert here("data", "audit", write(tmp_path / "mine.jsonl", AIME[:3] * 2)).returncode == 1
-
-
-def test_a_gold_that_no_grader_understands(here: InProcess, hub: str, tmp_path: Path) -> None:
-    rows = [{"problem": "p", "answer": "\\frac{1}{2}"}, {"problem": "q", "answer": "\\"}]
+@pytest.mark.slow
+@pytest.mark.usefixtures("hub")
+def test_an_unknown_file_is_judged_as_a_benchmark(here: InProcess, tmp_path: Path) -> None:
+    rows = [*AIME[:3], *AIME[:2], {"problem": "p", "answer": "\\frac{1}{2}"}, {"problem": "q", "answer": "\\"}]
     result = here("data", "audit", write(tmp_path / "mine.jsonl", rows), "--json")
     assert result.returncode == 1
-    (gold,) = json.loads(result.stdout)["not_parsable"]
-    assert (gold["row"], gold["gold"]) == (2, "\\")
+    document = json.loads(result.stdout)
+    assert (document["name"], document["role"], document["problems"]) == ("mine", "benchmark", 5)
+    assert [one["kind"] for one in document["findings"] if one["serious"]] == ["copies", "not parsable"]
+    (gold,) = document["not_parsable"]
+    assert (gold["row"], gold["gold"]) == (7, "\\")
 
 
-def test_a_data_set_comes_from_the_hub_once(here: InProcess, hub: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow
+@pytest.mark.usefixtures("hub")
+def test_a_data_set_comes_from_the_hub_once(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     document = here.json("data", "audit", "aime25")
     assert document["source"] == f"hub:math-ai/aime25@{data.get('aime25').revision}"
     assert (document["problems"], document["golds"]) == (30, {"integer": 30})
@@ -135,8 +126,9 @@ def test_a_data_set_comes_from_the_hub_once(here: InProcess, hub: str, monkeypat
     assert Hub.asked == []
 
 
+@pytest.mark.usefixtures("hub")
 @pytest.mark.parametrize("refusal", REFUSALS)
-def test_what_the_hub_refuses(here: InProcess, hub: str, refusal: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_hub_refuses(here: InProcess, refusal: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Hub, "refusal", refusal)
     said = here.refused("unreachable", "data", "audit", "aime25")
     for part in (REFUSALS[refusal][1], f"math-ai/aime25@{data.get('aime25').revision}", "data.path=FILE"):
@@ -148,4 +140,4 @@ def test_no_network(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     at("http://127.0.0.1:1", monkeypatch)
     assert "data.path=FILE" in here.refused("unreachable", "data", "audit", "aime25")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert "HF_HUB_OFFLINE" in here.refused("unreachable", "data", "audit", "aime25")
+    assert "HF_HUB_OFFLINE forbids" in here.refused("unreachable", "data", "audit", "aime25")

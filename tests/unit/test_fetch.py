@@ -21,7 +21,7 @@ from mcpo_cli.config.load import load, preset_model
 from mcpo_cli.config.schema import Model
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation import scope
-from mcpo_cli.pretrained import convert, fetch
+from mcpo_cli.pretrained import fetch
 from mcpo_cli.runs import folders
 from tests.errors import refused
 from tests.models import encoded, existing, gguf, wheel
@@ -273,8 +273,7 @@ def test_verl_and_evaluations_get_the_same_folder(
         scope.subject("smollm2-135m", "main")
 
 
-def test_special_tokens_are_those_of_the_file() -> None:
-    assert convert.SPECIAL["eos_token"] == "eos_token_id"
+def test_sizes_of_downloads() -> None:
     assert fetch.gigabytes(538_060_000) == "538 MB"
     assert fetch.gigabytes(2.47e9) == "2.5 GB"
     assert 90e6 < fetch.download_bytes(preset_model("smollm2-135m")) < 110e6

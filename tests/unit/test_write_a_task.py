@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from mcpo_cli import tasks
 from mcpo_cli.commands import components
@@ -54,11 +55,11 @@ def test_the_page_tells_of_two_tasks_and_of_every_check() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", told())
-def test_a_task_saved_as_told_passes(name: str, plugin_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_task_saved_as_told_passes(name: str, plugin_folder: Path) -> None:
     (plugin_folder / f"{name}.py").write_text(told()[name], encoding="utf-8")
-    forget_plugins()
-    components.check_task(name, as_json=True)
-    outcomes = json.loads(capsys.readouterr().out)["checks"]
+    done = CliRunner().invoke(components.task_app, ["check", name, "--json"])
+    assert done.exit_code == 0, done.output
+    outcomes = json.loads(done.stdout)["checks"]
     assert [outcome["name"] for outcome in outcomes] == [*TASK_CHECKS]
     assert all(outcome["passed"] for outcome in outcomes)
 

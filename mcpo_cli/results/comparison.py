@@ -37,16 +37,14 @@ class Question:
     """maj@k, for each k; needs logs with answers and scores that are 0 or 1."""
     margin: float | None = None
     """The largest difference that does not matter, declared before looking: it opens `equivalent` and `not worse`."""
-    level: float = ALPHA
-    """Largest adjusted p-value that decides."""
     look: tuple[int, int] | None = None
     """(i, n): this is look i of n at growing data, declared before the first. The level of that look decides in place
-    of `level` (`statistics.sequential`), and intervals widen to it, so that they hold over all looks together."""
+    of ALPHA (`statistics.sequential`), and intervals widen to it, so that they hold over all looks together."""
 
     @property
     def decides(self) -> float:
-        """Largest adjusted p-value that decides at this look."""
-        return self.level if self.look is None else sequential.look_level(*self.look)
+        """Largest adjusted p-value that decides."""
+        return ALPHA if self.look is None else sequential.look_level(*self.look)
 
     @property
     def metrics(self) -> tuple[Metric, ...]:

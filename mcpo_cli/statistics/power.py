@@ -17,16 +17,40 @@ from scipy import special
 ALPHA = 0.05
 """Level of every test."""
 POWER = 0.8
-"""Probability with which an effect is to be found, unless another is given."""
+"""Probability with which an effect is to be found."""
 MOST_SEEDS = 10_000
 """Largest number of seeds that `seeds_needed` tries."""
 
 
-def power(effect: float, sd: float, seeds: int) -> float:
-    """Probability that a two-sided paired t-test over `seeds` detects a mean difference `effect`.
+def power(noncentrality: float, df: float) -> float:
+    """Probability that a two-sided t-test at ALPHA rejects.
 
     Args:
-        effect: mean difference, of either sign.
+        noncentrality: the true mean in standard errors, at least 0: effect / sd * sqrt(seeds) for paired runs.
+        df: degrees of freedom, at least 1; they need not be an integer.
+    """
+    critical = float(special.stdtrit(df, 1 - ALPHA / 2))
+    # Both tails count: the test also rejects for a significant result of the wrong sign. NaN means that a series
+    # underflowed, at probabilities below 1e-9 in the tail of the wrong sign and far lower in the other.
+    below, wrong = (np.nan_to_num(special.nctdtr(df, noncentrality, bound)) for bound in (critical, -critical))
+    return float(1 - below + wrong)
+
+
+def noncentrality(df: float) -> float:
+    """The noncentrality at which `power` is POWER: the smallest effect that is found, in standard errors."""
+    low, high = 0.0, 1.0
+    while power(high, df) < POWER:
+        high *= 2
+    # Bisection to the last bit: importing scipy.optimize takes a tenth of the time of `mcpo compare`.
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if power(middle, df) < POWER else (low, middle)
+    return high
+
+
+def detectable_effect(sd: float, seeds: int) -> float:
+    """The smallest mean difference that a paired t-test over `seeds` detects with probability POWER.
+
+    Args:
         sd: standard deviation of the paired difference over seeds, above 0.
         seeds: number of pairs of runs, at least 2.
 
@@ -34,35 +58,11 @@ def power(effect: float, sd: float, seeds: int) -> float:
         ValueError: there are fewer than 2 seeds, or sd is not above 0.
     """
     _check(sd, seeds)
-    return _power(abs(effect) / sd * math.sqrt(seeds), seeds - 1)
+    return noncentrality(seeds - 1) * sd / math.sqrt(seeds)
 
 
-def detectable_effect(sd: float, seeds: int, power: float = POWER) -> float:
-    """The smallest mean difference that a paired t-test over `seeds` detects with probability `power`.
-
-    Other arguments and errors are those of the function `power`.
-    """
-    _check(sd, seeds)
-    return noncentrality(seeds - 1, power) * sd / math.sqrt(seeds)
-
-
-def noncentrality(df: float, power: float = POWER) -> float:
-    """Mean of a t statistic with which a two-sided test at ALPHA rejects with probability `power`: a number of errors.
-
-    Args:
-        df: degrees of freedom, at least 1; they need not be an integer.
-    """
-    low, high = 0.0, 1.0
-    while _power(high, df) < power:
-        high *= 2
-    # Bisection to the last bit: importing scipy.optimize takes a tenth of the time of `mcpo compare`.
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if _power(middle, df) < power else (low, middle)
-    return high
-
-
-def seeds_needed(effect: float, sd: float, power: float = POWER) -> int | None:
-    """The fewest seeds with which a paired t-test detects `effect` with probability `power`; None above MOST_SEEDS.
+def seeds_needed(effect: float, sd: float) -> int | None:
+    """The fewest seeds with which a paired t-test detects `effect` with probability POWER; None above MOST_SEEDS.
 
     sd is treated as known; `seeds_range` is for one that was estimated from a few seeds.
 
@@ -73,7 +73,7 @@ def seeds_needed(effect: float, sd: float, power: float = POWER) -> int | None:
     ratio = abs(effect) / sd
 
     def enough(seeds: int) -> bool:
-        return _power(ratio * math.sqrt(seeds), seeds - 1) >= power
+        return power(ratio * math.sqrt(seeds), seeds - 1) >= POWER
 
     return fewest(1, MOST_SEEDS, enough)
 
@@ -115,11 +115,3 @@ def seeds_range(effect: float, sd: float, seeds: int) -> tuple[int | None, int |
 def _check(sd: float, seeds: int = 2) -> None:
     if seeds < 2 or not sd > 0:
         raise ValueError("power needs at least 2 seeds and a standard deviation above 0")
-
-
-def _power(noncentrality: float, df: float) -> float:
-    critical = float(special.stdtrit(df, 1 - ALPHA / 2))
-    # Both tails count: the test also rejects for a significant result of the wrong sign. NaN means that a series
-    # underflowed, at probabilities below 1e-9 in the tail of the wrong sign and far lower in the other.
-    below, wrong = (np.nan_to_num(special.nctdtr(df, noncentrality, bound)) for bound in (critical, -critical))
-    return float(1 - below + wrong)

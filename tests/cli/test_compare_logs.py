@@ -217,6 +217,10 @@ def test_a_comparison_is_logged_to_mlflow_once_and_another_question_beside_it(he
         (("--arm", "a=missing*",), "not_found"),
         (("base.jsonl", "new.jsonl", "--metric", "best@8"), "contradiction"),
         (("table2", "--margin", "0.01"), "contradiction"),
+        (("base.jsonl", "new.jsonl", "--look=2"), "bad_input"),
+        (("base.jsonl", "new.jsonl", "--look=4/3"), "out_of_bounds"),
+        (("base.jsonl", "new.jsonl", "--maj=0"), "out_of_bounds"),
+        (("base.jsonl", "new.jsonl", "--regrade=math"), "unknown_name"),
         ((), "bad_input"),
     ],
 )  # fmt: skip
@@ -290,16 +294,3 @@ def test_one_grader_for_both_sides_explains_what_two_graders_made(here: InProces
     assert [row["before"], row["after"], row["share"]] == pytest.approx([0.75, 0, 1])
     # A problem's majority is 7 unless two of its three answers are 8, which is every fourth problem.
     assert {row["metric"]: row["mean"] for row in graded["differences"]}["maj@3"] == pytest.approx(0.75)
-
-
-@pytest.mark.parametrize(
-    ("option", "code"),
-    [
-        ("--look=2", "bad_input"),
-        ("--look=4/3", "out_of_bounds"),
-        ("--maj=0", "out_of_bounds"),
-        ("--regrade=math", "unknown_name"),
-    ],
-)
-def test_options_of_the_answers_are_checked(here: InProcess, folder: Path, option: str, code: str) -> None:
-    here.refused(code, "compare", "base.jsonl", "new.jsonl", option)

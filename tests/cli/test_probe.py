@@ -1,6 +1,7 @@
 """`mcpo probe` on existing runs, on their checkpoints, and on runs that are started for it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,8 @@ def test_every_probe_is_listed_with_its_question(here: InProcess) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("warm_home")
-def test_a_diagnostic_run_its_checkpoints_and_the_store(here: InProcess) -> None:
+def test_a_diagnostic_run_its_checkpoints_and_the_store(here: InProcess, empty_store: Path) -> None:
+    shutil.copy(empty_store, here.home / "mlflow.db")
     document = here.json("probe", "mastery", *SMALL)
     assert [run["seed"] for run in document["runs"]] == [0, 1]
     assert document["arms"][0]["seeds"] == 2

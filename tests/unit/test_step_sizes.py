@@ -102,13 +102,20 @@ def covered(runs: int, truth_C: Floats, size: float, score: float, draws: int) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("runs", [3, 6, 12])
+@pytest.mark.parametrize("runs", [3, 12])
 def test_the_interval_covers_what_it_promises(runs: int) -> None:
     """95 % nominal; 2000 draws have a standard error of .5 %. The truth is between two sizes, and at one of them."""
     truth_C = np.array([0.3, 0.4, 0.5])
     for size in (2**1.5, 2.0):
         score = float(np.interp(math.log(size), np.log(SIZE_C), truth_C))
         assert 0.935 < covered(runs, truth_C, size, score, 2000) < 0.965
+
+
+@pytest.mark.slow
+def test_a_bend_between_two_sizes_costs_coverage() -> None:
+    """The reason for the note on straight lines: with many runs, a curve bent by .02 in the middle is covered less."""
+    truth_C = np.array([0.3, 0.4, 0.5])
+    assert covered(12, truth_C, 2**1.5, 0.45 + 0.02, 2000) < 0.9
 
 
 SUITE = ["method=dapo,mcpo", "train.lr=1e-4,2e-4,4e-4", "scale=smoke", "seed=0,1,2"]

@@ -1,9 +1,10 @@
 """Runs that were never trained: journals written by the project's own writers, with made-up results."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from mcpo_cli.analysis.artifacts import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.workload import eval_steps
+from mcpo_cli.errors import McpoError
 from mcpo_cli.home import run_dir
 from mcpo_cli.methods import query_weight
 from mcpo_cli.methods.mcpo import Mcpo, drift_names
@@ -24,6 +26,18 @@ TIERS = {"k2-3": 0.7, "k5-6": 0.4, "k7-8": 0.1}
 def build(name: str, plan: Plan, home: Path) -> BuiltArtifact:
     """The artifact `name` from the runs of `plan`, below `home`."""
     return ArtifactBuilder({plan.suite: plan}, home / "reports", plan.cells[0].spec.scale).build(name)
+
+
+class ThisProcess(Executor):
+    """In place of the helper processes of `artifacts`, which take seconds to start: draws in this process."""
+
+    def submit(self, work: Callable[..., Any], /, *words: Any, **options: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(work(*words, **options))
+        except McpoError as error:
+            future.set_exception(error)
+        return future
 
 
 def table1(*overrides: str) -> Plan:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mcpo_cli.analysis import equal_cost
-from mcpo_cli.analysis.equal_cost import AVERAGE, AXES, at_equal, by_run
+from mcpo_cli.analysis.equal_cost import AVERAGE, AXES, Scores, at_equal, by_run
 from mcpo_cli.analysis.frames import PAIR, Runs, tree
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
@@ -182,10 +182,12 @@ def compare(data: Runs, choice: Choice) -> Comparison:
     scores = data.scores(k)
     axes = equal_cost.axes(choice.at, scores, data.plan)
     tables = {at: at_equal(scores, AXES[at], metrics) for at in axes}
+    runs = {at: by_run(table) for at, table in tables.items()}
     asked = {at: metrics if at == axes[0] else [metric] for at in axes}
     sizes = {str(tier): int(rows["problem"].nunique()) for tier, rows in last.groupby("tier", sort=False)}
     problems = {**sizes, AVERAGE: sum(sizes.values())}
-    starts, before = equal_cost.base_policies(scores, data.plan.cells, metrics)
+    starts, began = equal_cost.base_policies(scores, data.plan.cells, metrics)
+    before = by_run(began)
     paths = pd.concat([equal_cost.curves(at, scores, metric) for at in axes], ignore_index=True)
     return Comparison(
         plan=data.plan,
@@ -197,11 +199,11 @@ def compare(data: Runs, choice: Choice) -> Comparison:
         sizes=sizes,
         metrics=metrics,
         where={(at, model): cost for at, table in tables.items() for model, cost in table.attrs["where"].items()},
-        runs=pd.DataFrame(_runs(data, equal_cost.collapsed(tables[axes[0]], starts, before))),
-        scores=pd.DataFrame(row for at in axes for row in _scores(at, tables[at], problems)),
-        before=pd.DataFrame(_before(axes[0], before, problems)),
-        gains=pd.DataFrame(row for at in axes for row in _gains(at, tables[at][asked[at]], starts, before)),
-        differences=_families([row for at in axes for row in differences(at, tables[at], baseline)], metric),
+        runs=pd.DataFrame(_runs(data, equal_cost.collapsed(runs[axes[0]], starts, before))),
+        scores=pd.DataFrame(row for at in axes for row in _scores(at, runs[at], problems)),
+        before=pd.DataFrame(_before(axes[0], began, problems)),
+        gains=pd.DataFrame(row for at in axes for row in _gains(at, asked[at], runs[at], starts, before)),
+        differences=_families([row for at in axes for row in differences(at, runs[at], baseline)], metric),
         aggregates=pd.DataFrame(
             row for at in axes for name in asked[at] for row in _aggregates(at, name, tables[at], baseline)
         ),
@@ -235,11 +237,14 @@ def _runs(data: Runs, collapsed: set[tuple[str, str, int, int]]) -> Iterator[Row
         }
 
 
-def _gains(at: str, table: pd.DataFrame, starts: Mapping[tuple[str, str], str], before: pd.DataFrame) -> Iterator[Row]:
-    for model, arm, metric, end, start in equal_cost.ends(table, starts, before):
-        effect = stats.paired_t((end - start).tolist())
-        about = {"at": at, "model": model, "arm": arm, "metric": metric, "before": float(start.mean())}
-        yield {**about, **_columns(effect), "mark": _mark(effect)}
+def _gains(
+    at: str, metrics: Sequence[str], scores: Scores, starts: Mapping[tuple[str, str], str], before: Scores
+) -> Iterator[Row]:
+    for model, arm, metric, end, start in equal_cost.ends(scores, starts, before):
+        if metric in metrics:
+            effect = stats.paired_t((end - start).tolist())
+            about = {"at": at, "model": model, "arm": arm, "metric": metric, "before": float(start.mean())}
+            yield {**about, **_columns(effect), "mark": _mark(effect)}
 
 
 def _mark(gain: Effect) -> str:
@@ -254,25 +259,20 @@ def _columns(effect: Effect) -> Row:
     return dict(zip(EFFECT, values, strict=True))
 
 
-def _scores(at: str, table: pd.DataFrame, problems: Mapping[str, int]) -> Iterator[Row]:
-    for model, arm, tier, metric, runs in by_run(table):
-        yield _score((at, model, arm, tier, metric), runs, problems)
+def _scores(at: str, scores: Scores, problems: Mapping[str, int]) -> Iterator[Row]:
+    for key, runs in scores.items():
+        about = dict(zip(KEY, (at, *key), strict=True))
+        found = effects.mean([runs.to_numpy()[:, None]], problems[about["tier"]])
+        yield about | {"mean": found.value, "low": found.low, "high": found.high, "seeds": len(runs)}
 
 
 def _before(at: str, before: pd.DataFrame, problems: Mapping[str, int]) -> Iterator[Row]:
-    for (model, name), rows in before.groupby(["model", "name"], sort=False):
-        for tier, here in rows.groupby("tier", sort=False):
-            for metric in here.columns:
-                yield _score((at, str(model), str(name), str(tier), metric), here[metric], problems)
+    for _, rows in before.groupby(["model", "arm"], sort=False):
+        for _, here in rows.groupby("tier", sort=False):
+            yield from _scores(at, by_run(here), problems)
 
 
-def _score(key: tuple[str, ...], runs: pd.Series, problems: Mapping[str, int]) -> Row:
-    about = dict(zip(KEY, key, strict=True))
-    found = effects.mean([runs.to_numpy()[:, None]], problems[about["tier"]])
-    return about | {"mean": found.value, "low": found.low, "high": found.high, "seeds": len(runs)}
-
-
-def differences(at: str, table: pd.DataFrame, baseline: str) -> Iterator[Row]:
+def differences(at: str, scores: Scores, baseline: str) -> Iterator[Row]:
     """The differences of all arms from `baseline`, by model, tier and metric: one paired t-test each.
 
     Each difference is tested with its own standard deviation. A deviation pooled over arms would find more with three
@@ -282,12 +282,11 @@ def differences(at: str, table: pd.DataFrame, baseline: str) -> Iterator[Row]:
 
     Args:
         at: one of AXES.
-        table: `equal_cost.at_equal` at that axis. Pairs with a run without a score are left out.
+        scores: of the runs at that axis. Pairs with a run without a score are left out.
     """
-    held = {(model, arm, tier, metric): runs for model, arm, tier, metric, runs in by_run(table)}
-    for (model, arm, tier, metric), runs in held.items():
+    for (model, arm, tier, metric), runs in scores.items():
         if arm != baseline:
-            diff_S = (runs - held[model, baseline, tier, metric]).dropna().to_numpy()
+            diff_S = (runs - scores[model, baseline, tier, metric]).dropna().to_numpy()
             row: Row = dict(zip(KEY, (at, model, arm, tier, metric), strict=True))
             above = int((diff_S > stats.ROUNDING).sum())
             yield row | _columns(stats.paired_t(diff_S)) | {"by_seed": tuple(diff_S.tolist()), "above": above}

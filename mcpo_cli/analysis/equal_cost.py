@@ -4,7 +4,8 @@ A pair is one seed from one base policy, trained once by each arm. Costs are equ
 interpolated, never extrapolated.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -26,6 +27,8 @@ UNITS = {"steps": "global steps"} | {column.removeprefix("cost/"): unit for colu
 DEFAULT = ("steps", "rollouts")
 Pair = tuple[int, int]
 """Base seed and seed."""
+Scores = Mapping[tuple[str, str, str, str], pd.Series]
+"""By model, arm, tier (AVERAGE included) and metric: the score of each run, indexed by PAIR."""
 
 
 def check_name(what: str, name: str, choices: Sequence[str]) -> str:
@@ -52,15 +55,14 @@ def at_equal(scores: pd.DataFrame, column: str, metrics: Sequence[str]) -> pd.Da
     scores: `Runs.scores`. column: the one that counts the cost. Index: model, arm, base_seed, seed, tier (AVERAGE
     included); one column per metric; `attrs["where"]` has that cost by model.
     """
-    most = scores.groupby(["model", "arm", *PAIR], sort=False)[column].max()
+    run = ["model", "arm", *PAIR]
+    most = scores.groupby(run, sort=False)[column].max()
     where = {str(model): float(reached) for model, reached in most.groupby("model", sort=False).min().items()}
     rows = []
-    for (model, arm, *pair, tier), here in scores.groupby(["model", "arm", *PAIR, "tier"], sort=False):
-        rising = _rising(here, column)
-        costs, end = rising[column].tolist(), where[str(model)]
-        values = {name: at_cost(costs, rising[name].tolist(), end) for name in metrics}
-        rows.append({"model": model, "arm": arm, **dict(zip(PAIR, pair, strict=True)), "tier": tier, **values})
-    table = with_average(pd.DataFrame(rows), ["model", "arm", *PAIR], metrics)
+    for key, rising in _rising(scores, [*run, "tier"], column):
+        costs, end = rising[column].tolist(), where[str(key[0])]
+        rows.append([*key, *(at_cost(costs, rising[name].tolist(), end) for name in metrics)])
+    table = with_average(pd.DataFrame(rows, columns=[*run, "tier", *metrics]), run, metrics)
     table.attrs["where"] = where
     return table
 
@@ -72,16 +74,21 @@ def with_average(scores: pd.DataFrame, keys: Sequence[str], metrics: Sequence[st
     return pd.concat([tiers, means], ignore_index=True).set_index([*keys, "tier"])
 
 
-def _rising(run: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The evaluations of one run: of several between which the cost did not rise, the last counts."""
-    return run.drop_duplicates(column, keep="last")
+def _rising(scores: pd.DataFrame, keys: Sequence[str], column: str) -> Iterator[tuple[Any, pd.DataFrame]]:
+    """The evaluations of each run: of several between which the cost did not rise, the last counts."""
+    yield from scores.drop_duplicates([*keys, column], keep="last").groupby(list(keys), sort=False)
 
 
-def by_run(table: pd.DataFrame) -> Iterator[tuple[str, str, str, str, pd.Series]]:
-    """Model, arm, tier, metric, and the values of the runs by pair."""
-    for metric in table.columns:
-        for (model, arm, tier), rows in table[metric].groupby(["model", "arm", "tier"], sort=False):
-            yield str(model), str(arm), str(tier), str(metric), rows.droplevel(["model", "arm", "tier"])
+def by_run(table: pd.DataFrame) -> Scores:
+    """The values of the runs by pair, for each model, arm, tier and metric. table: as `at_equal` returns it."""
+    levels = ["model", "arm", "tier"]
+    groups: Iterable[tuple[Any, Any]] = table.groupby(levels, sort=False)
+    runs = [(model, arm, tier, rows.droplevel(levels)) for (model, arm, tier), rows in groups]
+    return {
+        (str(model), str(arm), str(tier), str(metric)): rows[metric]
+        for metric in table
+        for model, arm, tier, rows in runs
+    }
 
 
 def curves(at: str, scores: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -92,17 +99,15 @@ def curves(at: str, scores: pd.DataFrame, metric: str) -> pd.DataFrame:
     at: one of AXES. scores: `Runs.scores`.
     """
     column, keys = AXES[at], ["model", "arm", *PAIR]
-    mean = scores.groupby([*keys, "step", column], sort=False, as_index=False)[metric].mean()
+    mean = scores.groupby([*keys, "step", column], sort=False, as_index=False)[[metric]].mean()
     blocks = []
     for _, rows in mean.groupby("model", sort=False):
-        runs = [pd.DataFrame(here) for _, here in rows.groupby(keys, sort=False)]
-        end = min(here[column].max() for here in runs)
-        shared = {*(cost for cost in runs[0][column] if cost < end), end}
+        runs = [(key, run[column].tolist(), run[metric].tolist()) for key, run in _rising(rows, keys, column)]
+        end = min(max(costs) for _, costs, _ in runs)
+        shared = {*(cost for cost in runs[0][1] if cost < end), end}
         own = {arm: {cost for cost in here[column] if cost < end} for arm, here in rows.groupby("arm")}
-        for here in runs:
-            rising = _rising(here, column)
-            costs, reached = rising[column].tolist(), rising[metric].tolist()
-            about = {name: here[name].iloc[0] for name in ("model", "arm", *PAIR)}
+        for key, costs, reached in runs:
+            about = dict(zip(keys, key, strict=True))
             grid = sorted(shared | own[about["arm"]])
             points = {
                 "x": grid,
@@ -129,8 +134,7 @@ def base_policies(
 
     Returns:
         The name of the base policies of each model and arm: BEFORE, with the arms where others of the model start from
-        other policies. And the scores; index: model, name, base_seed, seed, tier (AVERAGE included); one column per
-        metric.
+        other policies. And the scores as of `at_equal`, with that name as the arm.
     """
     used: dict[tuple[str, str], set[str]] = {}
     for cell in cells:
@@ -143,28 +147,24 @@ def base_policies(
         alone = sum(model == other for other, _ in sharing) == 1
         names |= {(model, arm): BEFORE if alone else f"{BEFORE} ({', '.join(arms)})" for arm in arms}
     start = scores[scores["step"] == 0]
-    named = start.assign(name=[names[pair] for pair in zip(start["model"], start["arm"], strict=True)])
-    return names, with_average(named, ["model", "name", *PAIR], metrics)
+    named = start.assign(arm=[names[pair] for pair in zip(start["model"], start["arm"], strict=True)])
+    return names, with_average(named, ["model", "arm", *PAIR], metrics)
 
 
 def ends(
-    table: pd.DataFrame, starts: Mapping[tuple[str, str], str], before: pd.DataFrame
+    scores: Scores, starts: Mapping[tuple[str, str], str], before: Scores
 ) -> Iterator[tuple[str, str, str, "pd.Series[float]", "pd.Series[float]"]]:
     """Model, arm, metric, and by pair the average over tiers at the end and before training."""
-    levels = ["model", "name", "tier"]
-    for model, arm, tier, metric, end in by_run(table):
+    for (model, arm, tier, metric), end in scores.items():
         if tier == AVERAGE:
-            start = before.xs((model, starts[model, arm], AVERAGE), level=levels)[metric]
-            yield model, arm, metric, end, start.reindex(end.index)
+            yield model, arm, metric, end, before[model, starts[model, arm], AVERAGE, metric].reindex(end.index)
 
 
-def collapsed(
-    table: pd.DataFrame, starts: Mapping[tuple[str, str], str], before: pd.DataFrame
-) -> set[tuple[str, str, int, int]]:
-    """Model, arm, base seed and seed of the runs that collapsed. table: `equal_cost.at_equal`."""
+def collapsed(scores: Scores, starts: Mapping[tuple[str, str], str], before: Scores) -> set[tuple[str, str, int, int]]:
+    """Model, arm, base seed and seed of the runs that collapsed."""
     return {
         (model, arm, int(base_seed), int(seed))
-        for model, arm, metric, end, start in ends(table, starts, before)
+        for model, arm, metric, end, start in ends(scores, starts, before)
         if metric == "pass@1"
         for base_seed, seed in end[end < COLLAPSED * start].index
     }

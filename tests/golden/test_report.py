@@ -8,6 +8,7 @@ import os
 import re
 import signal
 from collections import Counter
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from mcpo_cli.analysis.report import Content
 from mcpo_cli.config.plan import Plan, PlannedRun, from_suite
 from mcpo_cli.errors import MissingCells, RunFailed
 from mcpo_cli.home import run_dir
-from tests.fakes import write_runs
+from tests.fakes import ThisProcess, write_runs
 
 OVERRIDES = ["scale=smoke", "model=toy-s", "seed=0,1"]
 NAMES = ["overview", "table1", "fig1", "fig2a", "fig5a"]
@@ -81,8 +82,19 @@ def home(module_home: Path) -> Path:
     return module_home
 
 
+HELPERS = artifacts._helpers
+
+
 @pytest.fixture(scope="module")
-def content(home: Path) -> Content:
+def here() -> Iterator[None]:
+    """Artifacts are drawn in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(artifacts, "_helpers", ThisProcess)
+        yield
+
+
+@pytest.fixture(scope="module")
+def content(home: Path, here: None) -> Content:
     found = gathered(home, plans())
     report.write(found, home / "reports" / "smoke")
     return found
@@ -199,7 +211,11 @@ def test_markdown_tables_are_whole_and_links_lead_to_files(folder: Path) -> None
 
 
 @pytest.mark.slow
-def test_two_builds_from_nothing_differ_in_the_date_line_alone(folder: Path, home: Path) -> None:
+def test_two_builds_from_nothing_differ_in_the_date_line_alone(
+    folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This process drew the first, helper processes draw the second."""
+    monkeypatch.setattr(artifacts, "_helpers", HELPERS)
     again = gathered(home, plans(), folder="again")
     for path in report.write(again, home / "again" / "smoke"):
         one, two = (
@@ -209,15 +225,12 @@ def test_two_builds_from_nothing_differ_in_the_date_line_alone(folder: Path, hom
         dates = [line for line in two if DATE in line]
         assert len(dates) == (0 if path.suffix == ".json" else 1)
         assert [line for line in one if DATE not in line] == [line for line in two if DATE not in line]
+    for built in (piece.built for piece in again.pieces if piece.built):
+        assert [path.read_bytes() for path in built.paths] == [
+            (folder / path.name).read_bytes() for path in built.paths
+        ]
+    monkeypatch.undo()
     assert report.html(again, "now") == report.html(gathered(home, plans(), folder="again"), "now")
-
-
-@pytest.mark.slow
-def test_what_is_drawn_beside_is_what_is_drawn_here(content: Content, folder: Path, home: Path) -> None:
-    builder = ArtifactBuilder(plans(), home / "one by one", "smoke", OVERRIDES)
-    for name in ("table1", "fig1", "fig5a"):
-        for path in builder.build(name).paths:
-            assert path.read_bytes() == (folder / path.name).read_bytes()
 
 
 @pytest.mark.slow
@@ -232,8 +245,10 @@ def test_a_disk_that_takes_nothing_and_a_process_that_is_killed_are_errors_of_th
     monkeypatch.setitem(
         artifacts.registry(), "fig1", dataclasses.replace(artifacts.registry()["fig1"], build=lambda _: product)
     )
+    monkeypatch.setattr(artifacts, "_helpers", HELPERS)
     (fig1,) = gathered(home, {}, ["fig1"], folder="killed").lacking
     assert "a helper process was killed" in fig1.why
+    monkeypatch.setattr(artifacts, "_helpers", ThisProcess)
     (home / "full").write_text("a file where the folder should be")
     (table1,) = gathered(home, plans(["table1"]), ["table1"], folder="full").lacking
     assert "cannot be written" in table1.why
@@ -250,7 +265,7 @@ def test_the_record_names_what_the_report_was_made_from(folder: Path, content: C
     assert record["not_built"]["fig2a"]["why"] == "mastery: 2 of 2 runs are not done"
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("here")
 def test_nothing_in_a_name_is_markup(home: Path) -> None:
     hostile = '<script>1</script> & "x" |<b>*'
     plan = plans()["table1"]
@@ -263,6 +278,7 @@ def test_nothing_in_a_name_is_markup(home: Path) -> None:
     assert re.findall(r"(?<!\\)<(?!/?(?:a|details|summary)\b)", markdown) == []
 
 
+@pytest.mark.usefixtures("content")
 def test_a_diagnostic_is_there_if_its_runs_are(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("fig5a", "fig2a"):
         diagnostic = dataclasses.replace(artifacts.registry()[name], section="diagnostic")
@@ -273,7 +289,7 @@ def test_a_diagnostic_is_there_if_its_runs_are(home: Path, monkeypatch: pytest.M
     assert report.complaint(found, "mcpo reproduce all", {}) is None
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("content")
 def test_an_artifact_that_cannot_be_built_keeps_no_other_from_being_read(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

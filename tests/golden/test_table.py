@@ -35,9 +35,9 @@ def _plan(name: str, *overrides: str) -> Plan:
     return from_suite(name, ["scale=smoke", *overrides], f"mcpo reproduce {name}")
 
 
-def _built(home: Path, name: str, *overrides: str, dirty: bool | None = False) -> artifacts.BuiltArtifact:
+def _built(home: Path, name: str, *overrides: str) -> artifacts.BuiltArtifact:
     plan = _plan(name, *overrides)
-    write_runs(plan, dirty)
+    write_runs(plan)
     return build(name, plan, home)
 
 
@@ -261,10 +261,9 @@ def test_a_missing_cell_is_an_error_with_the_command_and_no_file(mcpo_home: Path
     assert not (mcpo_home / "reports").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seeds", ["seed=4", "seed=4,5"])
 def test_fewer_than_three_seeds_claim_no_interval(seeds: str, mcpo_home: Path) -> None:
-    built = _built(mcpo_home, "table1", seeds)
+    built = _built(mcpo_home, "table1", "model=toy-s", seeds)
     rows = [row for row in built.to_json()["rows"] if row["block"] in ("measured", "difference", "iqm", "better")]
     for name in ("low", "high", "p", "p_holm"):
         assert {row[name] for row in rows} == {None}
@@ -272,17 +271,18 @@ def test_fewer_than_three_seeds_claim_no_interval(seeds: str, mcpo_home: Path) -
     assert "±" not in words(built).split("published (")[0].split("Runs and the state")[0]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("dirty", "mark", "note"),
-    [(True, "MCPO *", "uncommitted changes"), (None, "MCPO ?", "was not recorded"), (False, "MCPO", "")],
-)
-def test_a_dirty_run_is_marked(dirty: bool | None, mark: str, note: str, mcpo_home: Path) -> None:
-    lines = shown(_built(mcpo_home, "table1", "model=toy-s", dirty=dirty)).splitlines()
-    assert any(line.strip().startswith(mark + "  ") for line in lines)
-    assert any(note in line for line in lines)
-    assert any("uncommitted" in line for line in lines) == (dirty is True)
-    assert any("not recorded" in line for line in lines) == (dirty is None)
+def test_runs_of_changed_or_unknown_code_are_marked(
+    table: tuple[str, artifacts.BuiltArtifact], mcpo_home: Path
+) -> None:
+    plan = _plan("table1", "model=toy-s")
+    for arm, dirty in (("DAPO", None), ("MCPO", True)):
+        write_runs(Plan("", "", tuple(cell for cell in plan.cells if cell.arm == arm)), dirty)
+    marked, clean = shown(build("table1", plan, mcpo_home)), shown(table[1])
+    for line, note in (("DAPO ?", "was not recorded"), ("MCPO *", "uncommitted changes")):
+        assert any(one.strip().startswith(f"{line}  ") for one in marked.splitlines())
+        assert note in marked
+        assert line not in clean
+        assert note not in clean
 
 
 def test_fewer_samples_than_eight_give_a_smaller_k_and_say_so(mcpo_home: Path) -> None:
@@ -308,9 +308,3 @@ def test_the_short_form_has_one_table_whose_verdicts_are_those_of_the_adjusted_p
         decided = "undecided" if one and one["p_holm"] > 0.05 else "better" if one and one["mean"] > 0 else "worse"
         assert row["verdict"] == (decided if one else "")
     assert len(built.record["brief"]) < len(built.record["notes"])
-
-
-def test_artifacts_are_found_by_scanning() -> None:
-    assert {"table1", "table2"} <= artifacts.registry().keys()
-    with refused("bad_input", "tabel1", "table1"):
-        artifacts.names("tabel1")

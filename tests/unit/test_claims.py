@@ -227,19 +227,15 @@ def table1(*overrides: str) -> Plan:
     return from_suite("table1", ["scale=smoke", "model=toy-s", *overrides], "mcpo reproduce table1")
 
 
-@pytest.mark.parametrize(("lift", "expected"), [(0.12, "supported"), (-0.08, "contradicted"), (0.0, "unresolved")])
-def test_an_effect_planted_in_journals_is_found(
-    mcpo_home: Path, monkeypatch: pytest.MonkeyPatch, lift: float, expected: str
-) -> None:
-    plan = table1("seed=0,1,2,3,4,5", "eval.problems=25")
+def test_an_effect_planted_in_journals_is_found(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, lift = table1("seed=0,1,2,3,4,5", "eval.problems=25"), 0.12
     for arm, by in (("DAPO", 0.0), ("MCPO", lift)):
         monkeypatch.setattr(fakes, "TIERS", {tier: p + by for tier, p in TIERS.items()})
         write_runs(Plan("", "", tuple(cell for cell in plan.cells if cell.arm == arm)))
     claim = dataclasses.replace(GREATER, statistic="pass@1 by tier")
-    found = verdicts.outcomes([claim], {"table1": Runs(plan)})
-    assert [(one.verdict, list(one.parts)) for one in found] == [(expected, list(TIERS))]
-    if lift:
-        assert [effect.mean for effect in found[0].parts.values()] == pytest.approx([lift] * len(TIERS), abs=0.06)
+    (found,) = verdicts.outcomes([claim], {"table1": Runs(plan)})
+    assert (found.verdict, list(found.parts)) == ("supported", list(TIERS))
+    assert [effect.mean for effect in found.parts.values()] == pytest.approx([lift] * len(TIERS), abs=0.06)
 
 
 BY_HAND = list(STATISTICS)[: list(STATISTICS).index("zero-variance share")]
@@ -342,12 +338,3 @@ def test_the_artifact_says_what_it_tested_on_what(mcpo_home: Path) -> None:
     assert all(f"{number} {name}" in sentence for name, number in count.items() if number)
     quotes = {one["quote"] for one in read_yaml(EXPERIMENTS / "claims.yaml")["claims"]}
     assert all(any(quote in note for note in built.record["notes"]) for quote in quotes)
-
-
-def test_one_seed_tests_nothing(mcpo_home: Path) -> None:
-    plan = table1("seed=0")
-    write_runs(plan)
-    tested = [one for one in claims.read(EXPERIMENTS / "claims.yaml") if one.suite == "table1" and not one.outside]
-    found = verdicts.outcomes(tested, {"table1": Runs(plan)})
-    assert {one.verdict for one in found} == {"too few runs"}
-    assert {one.why for one in found} == {"1 seed", "no such records"}

@@ -1,14 +1,13 @@
 """Comparisons of runs whose scores are set by hand: equal cost, families, verdicts, several base policies."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
-from mcpo_cli.analysis import comparison
+from mcpo_cli.analysis import comparison, equal_cost
 from mcpo_cli.analysis.comparison import Choice, Row, adjusted, compare, records
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config.plan import Plan
@@ -179,33 +178,26 @@ def test_the_average_over_a_single_tier_is_not_counted_beside_the_tier(
     assert [(row["tier"], row["metric"]) for row in others] == [("k2-3", m) for m in ("pass@1", "best@8", "pass@8")]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 8])
-def test_runs_of_one_method_are_called_different_in_one_comparison_of_twenty(
-    seeds: int, mcpo_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_of_one_method_are_called_different_in_one_comparison_of_twenty(seeds: int) -> None:
     """A/A: 200 comparisons of two arms whose scores come from one distribution, around a common value per seed."""
-    trials = 200
-    numbers = ",".join(map(str, range(seeds)))
-    plan = fakes.table1(f"seed={numbers}")
-    runs, rng = Runs(plan), np.random.default_rng(seeds)
-    called = 0
-    for _ in range(trials):
-        level_S, noise_AS = rng.normal(0.4, 0.05, seeds), rng.normal(0, 0.02, (2, seeds))
-        rows = [
-            {"model": "toy-s", "arm": cell.arm, "base_seed": cell.spec.seed_of_base, "seed": cell.spec.seed}
-            | {"tier": "k2-3", "step": step, "cost/rollouts": 100.0 * step}
-            | dict.fromkeys(
-                ("pass@1", "best@8", "pass@8"),
-                level_S[cell.spec.seed] + (step > 0) * noise_AS[int(cell.arm == "MCPO")][cell.spec.seed],
-            )
-            for cell in plan.cells
-            for step in (0, 3)
-        ]
-        frame = pd.DataFrame(rows)
-        monkeypatch.setattr(Runs, "scores", lambda self, k, frame=frame: frame)
-        found = compare(runs, Choice())
-        assert found.headline["test"].nunique() == 1
-        called += found.headline["verdict"].iloc[0] != "undecided"
+    trials, rng = 200, np.random.default_rng(seeds)
+    level_MS, noise_AMS = rng.normal(0.4, 0.05, (trials, seeds)), rng.normal(0, 0.02, (2, trials, seeds))
+    rows = [
+        {"model": str(trial), "arm": arm, "base_seed": seed, "seed": seed, "tier": "k2-3", "step": step}
+        | {"cost/rollouts": 100.0 * step, "pass@1": level_MS[trial, seed] + (step > 0) * noise_MS[trial, seed]}
+        for trial in range(trials)
+        for arm, noise_MS in zip(("DAPO", "MCPO"), noise_AMS, strict=True)
+        for seed in range(seeds)
+        for step in (0, 3)
+    ]
+    by_trial: dict[str, list[Row]] = {}
+    for at in ("steps", "rollouts"):
+        scores = equal_cost.by_run(equal_cost.at_equal(pd.DataFrame(rows), equal_cost.AXES[at], ["pass@1"]))
+        for row in comparison.differences(at, scores, "DAPO"):
+            by_trial.setdefault(row["model"], []).extend([row] if row["tier"] == "average" else [])
+    found = [adjusted(family, "headline") for family in by_trial.values()]
+    assert [[row["test"] for row in family] for family in found] == [[0, 0]] * trials
+    called = sum(family[0]["verdict"] != "undecided" for family in found)
     # With probability .05 each, more than 18 of 200 happen in less than one of a hundred such tests.
     assert called <= scipy_stats.binom.ppf(0.99, trials, 0.05) == 18

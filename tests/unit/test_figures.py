@@ -1,6 +1,7 @@
 """All figures from made-up journals: common properties, and the numbers of the paper's figures."""
 
 import functools
+import io
 import json
 import math
 import re
@@ -81,17 +82,11 @@ def _by_arm(plan: Plan) -> dict[tuple[str, str], list[PlannedRun]]:
     return found
 
 
-SOME = [name if name == "fig2b" else pytest.param(name, marks=pytest.mark.slow) for name in FIGURES]
-
-
-@pytest.mark.parametrize("name", SOME)
-def test_equal_runs_give_equal_bytes(name: str) -> None:
-    product, again = (_built(name, PROBED) for _ in range(2))
-    pd.testing.assert_frame_equal(product.data, again.data)
-    assert (product.title, product.sentence, product.notes) == (again.title, again.sentence, again.notes)
-    files = base.save(product.figure)
+def test_equal_runs_give_equal_bytes() -> None:
+    """Both kinds of file; that every figure draws the same once more is part of another test."""
+    files = base.save(_built("fig2b", PROBED).figure)
     assert set(files) == {"png", "pdf"}
-    assert files == base.save(again.figure)
+    assert files == base.save(_built("fig2b", PROBED).figure)
 
 
 @pytest.mark.parametrize("seeds", [PROBED, (0,), BARE])
@@ -128,26 +123,27 @@ def test_a_run_without_the_rows_of_a_figure_is_named_and_not_counted(name: str) 
     assert len(both.data) == len(with_rows.data)
 
 
-def _drawn(product: Product) -> list[list[Any]]:
-    """The points of all lines and the corners of all bands."""
+def _pixels(product: Product) -> bytes:
+    """The picture, small and without its layout, which takes most of the time."""
     assert product.figure is not None
-    return [
-        [
-            *(np.asarray(line.get_xydata(), dtype=float).tolist() for line in axes.get_lines()),
-            *(path.vertices.tolist() for band in axes.collections for path in band.get_paths()),
-        ]
-        for axes in product.figure.axes
-    ]
+    product.figure.set_layout_engine("none")
+    file = io.BytesIO()
+    product.figure.savefig(file, format="rgba", dpi=50)
+    return file.getvalue()
+
+
+SOME = [name if name == "fig2b" else pytest.param(name, marks=pytest.mark.slow) for name in FIGURES]
 
 
 @pytest.mark.parametrize("name", SOME)
 def test_equal_seeds_on_two_base_policies_are_as_good_as_two_seeds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same journals, which differ only in the base policy."""
+    """The same journals, which differ only in the base policy, give the same words, picture and rows."""
     two_seeds, about = _product(name), frames._run_columns
     monkeypatch.setattr(frames, "_run_columns", lambda cell: about(cell) | {"seed": 0})
     two_bases = _built(name, PROBED, fresh=True)
-    assert (two_bases.sentence, two_bases.notes) == (two_seeds.sentence, two_seeds.notes)
-    np.testing.assert_equal(_drawn(two_bases), _drawn(two_seeds))
+    words = [(one.title, one.sentence, one.notes) for one in (two_bases, two_seeds)]
+    assert words[0] == words[1]
+    assert _pixels(two_bases) == _pixels(two_seeds)
     columns = two_bases.data.columns.drop("seed", errors="ignore")
     pd.testing.assert_frame_equal(two_bases.data[columns], two_seeds.data[columns])
 

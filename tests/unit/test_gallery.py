@@ -26,12 +26,14 @@ def pages() -> dict[str, str]:
     return dict(gallery.pages())
 
 
+@pytest.mark.slow
 def test_the_pages_and_the_curves_of_their_figures_are_current(pages: dict[str, str]) -> None:
     files = [*gallery.DOCS.glob("methods*.md"), *(gallery.DOCS / "methods").glob("*.md")]
     shown = {path.relative_to(gallery.DOCS).as_posix(): path.read_text() for path in files}
     assert pages == shown, "make docs"
 
 
+@pytest.mark.slow
 def test_a_page_of_a_method_has_one_heading(pages: dict[str, str]) -> None:
     """A line of a docstring does not become a second one."""
     for name, page in pages.items():

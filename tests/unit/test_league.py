@@ -156,12 +156,6 @@ def test_controls_warn_where_coins_gain_and_twins_differ(mcpo_home: Path, monkey
     assert list(league._twins("methods-weights", compare(Runs(plan), league.CHOICE))) == [warning]
 
 
-def test_coins_that_gain_are_a_warning(mcpo_home: Path) -> None:
-    found = write(plan_of("methods-weights"), {}, {})
-    (warning,) = league._coins("methods-weights", found)
-    assert warning.startswith("WARNING: GRPO, random reward gains 0.200")
-
-
 @pytest.mark.slow
 def test_the_whole_league_and_its_claims_are_built(mcpo_home: Path) -> None:
     data = {suite: write(plan_of(suite), {}, {}) for suite in league.SUITES}
@@ -170,6 +164,7 @@ def test_the_whole_league_and_its_claims_are_built(mcpo_home: Path) -> None:
     assert len(product.data) == sum(len({cell.arm for cell in runs.cells}) for runs in data.values())
     assert "0 have a higher pass@1" in product.sentence
     assert "2 negative controls warn" in product.sentence
+    assert any(note.startswith("WARNING: GRPO, random reward gains 0.200") for note in product.notes)
     assert product.figure is not None
     tests = verdicts.outcomes(claims.read(EXPERIMENTS / "method-claims.yaml"), data)
     assert {test.verdict for test in tests if test.claim.statistic.startswith("pass@1")} != {"too few runs"}

@@ -1,10 +1,15 @@
-"""Power of the paired t-test: its power, the smallest effect it detects, and the seeds that an effect needs.
+"""Planning of tests: power of the paired t-test, the seeds that an effect needs, and levels of several looks at data.
 
-Results are exact for differences that are normal over seeds: the test statistic then has a noncentral t distribution
-with S - 1 degrees of freedom and noncentrality effect / sd * sqrt(S).
+Power is exact for differences that are normal over seeds: the test statistic then has a noncentral t distribution with
+S - 1 degrees of freedom and noncentrality effect / sd * sqrt(S).
 
 statsmodels (a wheel of 12 MB) would replace only ten lines of formulas here, Holm's procedure in `stats.py` and, by a
 fit that may not converge, the sums of squares in `variance.py`. Tests compare with numbers of it.
+
+Seeds in stages: after each stage a difference is tested, and training stops once all are decided. Testing at level .05
+after 3, 6 and 12 seeds finds a difference that does not exist in 12 % of the cases. LEVELS sum to .05, so that even the
+union of the three tests keeps it, also for Holm-adjusted p-values of any number of dependent differences. Simulated
+type I of one difference: 4.5 % (5.0 to 5.1 % at .0176, .0158 and .0234, which rely on the dependence of the stages).
 """
 
 import math
@@ -20,6 +25,10 @@ POWER = 0.8
 """Probability with which an effect is to be found."""
 MOST_SEEDS = 10_000
 """Largest number of seeds that `seeds_needed` tries."""
+STAGES = (3, 6, 12)
+"""Number of seeds after each stage."""
+LEVELS = (0.015, 0.014, 0.021)
+"""The largest adjusted p-value that decides at each stage."""
 
 
 def power(noncentrality: float, df: float) -> float:
@@ -115,3 +124,24 @@ def seeds_range(effect: float, sd: float, seeds: int) -> tuple[int | None, int |
 def _check(sd: float, seeds: int = 2) -> None:
     if seeds < 2 or not sd > 0:
         raise ValueError("power needs at least 2 seeds and a standard deviation above 0")
+
+
+def look_level(look: int, looks: int) -> float:
+    """The largest adjusted p-value that decides at look `look` of `looks` equal steps of data, as somebody declares.
+
+    It is the increment of O'Brien and Fleming's spending function (1979, Biometrics 35, 549-556; Lan and DeMets 1983,
+    Biometrika 70, 659-663), alpha(t) = 2 - 2 Phi(z / sqrt(t)) at the share t of the data. Levels sum to .05 rather than
+    relying on the dependence of the looks: early looks cost very little, and the last of 2, 3 and 5 looks has level
+    .044, .034 and .022.
+
+    Raises:
+        ValueError: look is not in 1..looks.
+    """
+    if not 1 <= look <= looks:
+        raise ValueError("a look must lie in 1..looks")
+    return _spent(look / looks) - _spent((look - 1) / looks)
+
+
+def _spent(share: float) -> float:
+    """The level that is spent once this share of the data has been seen."""
+    return float(2 * special.ndtr(special.ndtri(ALPHA / 2) / math.sqrt(share))) if share > 0 else 0.0

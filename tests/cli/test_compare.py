@@ -12,7 +12,7 @@ from mcpo_cli.commands import results, verbs
 from mcpo_cli.config.plan import Plan, from_overrides, from_suite
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import write_json
-from mcpo_cli.statistics.sequential import LEVELS, STAGES
+from mcpo_cli.statistics.power import LEVELS, STAGES
 from tests import fakes
 from tests.cli.conftest import InProcess
 from tests.fakes import write_runs

@@ -184,9 +184,13 @@ def test_a_run_of_mcpo_is_compared_with_a_log_of_another_tool(here: InProcess, f
 
 
 @pytest.mark.slow
-def test_a_comparison_is_logged_to_mlflow_once_and_another_question_beside_it(here: InProcess, folder: Path) -> None:
+def test_a_comparison_is_logged_to_mlflow_once_and_another_question_beside_it(
+    here: InProcess, folder: Path, empty_store: Path
+) -> None:
     from mlflow import MlflowClient
 
+    here.home.mkdir()
+    shutil.copy(empty_store, here.home / "mlflow.db")
     for baseline in ("base.jsonl", "base.jsonl", "copy.jsonl"):
         assert here("compare", baseline, "new.jsonl", "--mlflow").returncode == 0
     client = MlflowClient(f"sqlite:///{here.home / 'mlflow.db'}")

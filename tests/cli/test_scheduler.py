@@ -268,13 +268,13 @@ def test_estimates_follow_the_runs_that_are_there(home: Path, monkeypatch: pytes
     monkeypatch.setenv("FAKE_SECONDS", "0.2")
     run(make("seed=0"))
     estimator = estimate.Estimator(home)
-    with_base = estimator.seconds(specs[1])
-    alone = estimator.seconds(specs[1])
+    counted = set[str]()
+    with_base, alone = (estimator.seconds(specs[1], counted=counted) for _ in range(2))
     assert alone < with_base
     # Three steps, of which the journal times the last two.
     first, _, last = Journal(run_dir(specs[0].run_id)).steps()
     assert alone - START_SECONDS == pytest.approx((last["time"] - first["time"]) * 3 / 2)
-    later = estimator.seconds(specs[1], done_steps=1) - START_SECONDS
+    later = estimator.seconds(specs[1], 1, counted) - START_SECONDS
     assert later == pytest.approx((alone - START_SECONDS) * 2 / 3)
     assert estimator.basis(specs) == "from the steps that 1 run(s) have done here"
 

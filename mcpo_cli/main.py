@@ -91,13 +91,8 @@ def main() -> None:
     """Run the command line; ends the process with an exit code of `mcpo_cli.errors`."""
     # Child processes must not import modules from the current folder, which may belong to others.
     os.environ["PYTHONSAFEPATH"] = "1"
-    try:
-        with redirect_stdout(_Output(sys.stdout, fails=True)), redirect_stderr(_Output(sys.stderr, fails=False)):
-            _run(ErrorStyle())
-    except SystemExit as end:
-        if plugins := sys.modules.get("mcpo_cli.plugins"):
-            plugins.leave(end.code)
-        raise
+    with redirect_stdout(_Output(sys.stdout, fails=True)), redirect_stderr(_Output(sys.stderr, fails=False)):
+        _run(ErrorStyle())
 
 
 class _Output:

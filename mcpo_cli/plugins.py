@@ -15,21 +15,19 @@ import hashlib
 import importlib
 import importlib.util
 import json
-import os
 import pkgutil
 import re
 import shlex
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, distribution, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from mcpo_cli import code_digest, paths, plugin_files
 from mcpo_cli.errors import ConfigError, first_line
@@ -57,8 +55,6 @@ GROUPS = (
 DATA = ("suites/*.yaml", "conf/*/*.yaml", "claims/*.yaml")
 SIBLINGS = re.compile(r"^\s*(from\s+\.|(from|import)\s+mcpo_cli\.plugin_files\b)", re.MULTILINE)
 _problems: dict[str, None] = {}
-_threads: list[threading.Thread] = []
-"""Threads that imports of plug-ins started and left running."""
 
 
 class Named(Protocol):
@@ -291,47 +287,18 @@ def _candidates(group: str, packages: Sequence[str]) -> Iterator[Candidate]:
 def _attempt(candidate: Candidate, work: Callable[[Candidate], T]) -> T | None:
     """`work(candidate)`; a message and None if a plug-in fails, whatever it raises.
 
-    Output of a plug-in meanwhile goes to standard error, because standard output is the command's own, such as JSON.
+    What a plug-in prints meanwhile goes to standard error, because standard output is the command's own, such as JSON.
     """
     if candidate.is_own:
         return work(candidate)
-    before = threading.enumerate()
     try:
-        with _output_to_stderr():
+        with redirect_stdout(sys.stderr):
             return work(candidate)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         warn(f"plug-in {_blamed(candidate, error)}: {type(error).__name__}: {first_line(error)}; it is left out")
-    finally:
-        _threads.extend(one for one in threading.enumerate() if one not in before and not one.daemon)
     return None
-
-
-@contextmanager
-def _output_to_stderr() -> Iterator[None]:
-    """Redirect standard output of Python, libraries and child processes to standard error."""
-    with redirect_stdout(sys.stderr):
-        try:
-            kept = os.dup(1)
-            os.dup2(2, 1)
-        except OSError:  # one of them is closed, so nothing can be mistaken for the command's output
-            yield
-            return
-        try:
-            yield
-        finally:
-            os.dup2(kept, 1)
-            os.close(kept)
-
-
-def leave(code: int | str | None) -> NoReturn:
-    """End the process as `sys.exit` does, but without waiting for threads that plug-ins left, which may never end."""
-    if not isinstance(code, str) and any(one.is_alive() for one in _threads):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code or 0)
-    sys.exit(code)
 
 
 def _blamed(candidate: Candidate, error: BaseException) -> str:

@@ -1,14 +1,14 @@
-"""Runs with known points for the tests of the store, and the contents of a store."""
+"""Runs with known points for the tests of the store, and the contents of a store, by its tables alone."""
 
 import json
+import math
 import socket
-import sqlite3
-from collections import Counter
-from contextlib import closing
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
+from sqlalchemy import create_engine, text
 
 from mcpo_cli import methods, tasks
 from mcpo_cli.config.plan import Plan, PlannedRun
@@ -24,6 +24,20 @@ TIERS = {"k2-3": [2, 1], "k5-6": [1, 1], "k7-8": [0, 1]}
 AVERAGES = (("pass", 1), ("pass", 2), ("best", 2))
 """Means over the tiers, with two samples per problem."""
 PASS_AT_1 = {"k2-3": 0.75, "k5-6": 0.5, "k7-8": 0.25}
+
+Points = Counter[tuple[str, str, int]]
+"""Number of points by (run id, metric, global step)."""
+POINTS = """
+select tags.value, metrics.key, metrics.step from metrics
+join tags on tags.run_uuid = metrics.run_uuid join runs on runs.run_uuid = metrics.run_uuid
+where tags.key = 'mcpo.run_id' and runs.lifecycle_stage = 'active'
+"""
+STATES = """
+select coalesce(run.value, plan.value), runs.status from runs
+left join tags as run on run.run_uuid = runs.run_uuid and run.key = 'mcpo.run_id'
+left join tags as plan on plan.run_uuid = runs.run_uuid and plan.key = 'mcpo.plan_id'
+where runs.lifecycle_stage = 'active'
+"""
 
 
 def spec(seed: int = 0, method: str = "mcpo", steps: int = 4) -> RunSpec:
@@ -88,18 +102,55 @@ def made_up(plan: Plan, dirty: bool | None = False, *, probed: bool = False) -> 
         write_atomic(folder / "origin.json", json.dumps(origin))
 
 
-def points(database: Path) -> Counter[tuple[str, str, int]]:
-    """Number of points in the store by (run id, metric, step), of any time and value."""
-    query = (
-        "select tags.value, metrics.key, metrics.step from metrics join tags on tags.run_uuid = metrics.run_uuid "
-        "join runs on runs.run_uuid = metrics.run_uuid "
-        "where tags.key = 'mcpo.run_id' and runs.lifecycle_stage = 'active'"
-    )
-    with closing(sqlite3.connect(database)) as connection:
-        return Counter(connection.execute(query).fetchall())
+def rows(database: Path | str, query: str) -> list[tuple[Any, ...]]:
+    """The rows of a query. database: an SQLite file, or the address of another database."""
+    engine = create_engine(f"sqlite:///{database}" if isinstance(database, Path) else database)
+    with engine.connect() as connection:
+        found = [tuple(row) for row in connection.execute(text(query))]
+    engine.dispose()
+    return found
 
 
-def expected(spec: RunSpec, steps: range, evaluations: tuple[int, ...]) -> Counter[tuple[str, str, int]]:
+def points(database: Path | str) -> Points:
+    """The points in the store, of any time and value."""
+    return Points(rows(database, POINTS))
+
+
+def in_journals(home: Path, plan: Plan) -> Points:
+    """The points that runs of one attempt should have in a store."""
+    found = Points()
+    for cell in plan.cells:
+        run_id, attempt = cell.spec.run_id, home / "runs" / cell.spec.run_id / "attempt_1"
+        for line in (attempt / "metrics.jsonl").read_text().splitlines():
+            row = json.loads(line)
+            finite = [name for name, value in row["metrics"].items() if math.isfinite(float(value))]
+            if len(finite) < len(row["metrics"]):
+                finite.append("journal/nonfinite")
+            if "train/accuracy" in finite:
+                finite.append("accuracy/rollouts")
+            found.update((run_id, name, row["step"]) for name in finite)
+        for path in (attempt / "eval").glob("*.jsonl"):
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+            found.update({(run_id, f"eval/{row['tier']}/pass_at_1", row["step"]) for row in rows})
+            k = min(8, *(row["n"] for row in rows))
+            names = {f"eval/average/{name}" for name in ("pass_at_1", f"pass_at_{k}", f"best_at_{k}")}
+            found.update((run_id, name, rows[0]["step"]) for name in (*names, "accuracy/held_out"))
+    return found
+
+
+def differences(home: Path, plan: Plan, database: Path | str) -> tuple[int, int]:
+    """Points that the store lacks, and errors in it: extra points, and runs that occur twice or have not ended."""
+    ids = {cell.spec.run_id for cell in plan.cells}
+    states = defaultdict[str, list[str]](list)
+    for name, status in rows(database, STATES):
+        states[name].append(status)
+    stored = Points({point: count for point, count in points(database).items() if point[0] in ids})
+    expected = in_journals(home, plan)
+    strange = [name for name in (*ids, plan.plan_id) if states[name] != ["FINISHED"]]
+    return (expected - stored).total(), (stored - expected).total() + len(strange)
+
+
+def expected(spec: RunSpec, steps: range, evaluations: tuple[int, ...]) -> Points:
     names = ("train/accuracy", "train/length", "accuracy/rollouts")
     rows = [(spec.run_id, name, step) for name in names for step in steps]
     scores = [*(f"{tier}/pass_at_1" for tier in TIERS), *(f"average/{one}_at_{k}" for one, k in AVERAGES)]

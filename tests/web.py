@@ -35,6 +35,6 @@ class Answers(BaseHTTPRequestHandler):
 def serving(answers: type[Answers]) -> Iterator[str]:
     """The address of a server that runs during the block."""
     with ThreadingHTTPServer(("127.0.0.1", 0), answers) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()

@@ -21,8 +21,7 @@ class TrainingStream:
     """The training stream of a run by positions (`samplers.Stream`)."""
 
     def __init__(self, problems: Problems, seed: int) -> None:
-        # A plug-in's problems may lack `distinct`, which is newer than the rest of the contract.
-        self.distinct: int = getattr(problems, "distinct", 0)
+        self.distinct = problems.distinct
         self._training = problems.training
         self._seed = seed
         # A sampler that looks back asks for scattered positions, and a task shuffles a whole epoch for each answer.

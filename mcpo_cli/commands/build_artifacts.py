@@ -112,11 +112,6 @@ def publish(plans: Mapping[str, Plan], built: Mapping[str, BuiltArtifact], repor
     publish_artifacts([(plans[suite], here) for suite, here in made.items()], report)
 
 
-def publish_suite(plan: Plan, built: Sequence[BuiltArtifact]) -> None:
-    """Log the artifacts of one plan to its parent run in MLflow."""
-    publish_artifacts([(plan, built)])
-
-
 def show(built: BuiltArtifact, *, full: bool) -> None:
     """Print an artifact: its sentence, its first table and the notes for that table; all of it with `full`."""
     page, brief = built.page, built.record["brief"]

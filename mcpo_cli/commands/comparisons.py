@@ -12,7 +12,8 @@ from mcpo_cli.analysis.comparison import Choice, Row, compare, records
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.tables import comparison
-from mcpo_cli.commands import build_artifacts, console
+from mcpo_cli.commands import console
+from mcpo_cli.commands.publish import publish_artifacts
 from mcpo_cli.config import load, plan
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError
@@ -125,7 +126,7 @@ def suite(name: str, overrides: Sequence[str], choice: Choice) -> list[BuiltArti
         asked = [*overrides, f"regime={regime}"] if len(parts) > 1 else list(overrides)
         artifact = _named(name, choice, regime if len(parts) > 1 else "")
         built.append(_make(artifact, part, asked, [name, *asked], choice))
-    build_artifacts.publish_suite(whole, built)
+    publish_artifacts([(whole, built)])
     return built
 
 
@@ -134,7 +135,7 @@ def _map(name: str, whole: Plan, overrides: Sequence[str], choice: Choice) -> Bu
         refuse_design(name)
     made = ArtifactBuilder({name: whole}, home() / "reports", whole.cells[0].spec.scale, overrides)
     built = made.build(name)
-    build_artifacts.publish_suite(whole, [built])
+    publish_artifacts([(whole, [built])])
     return built
 
 

@@ -166,13 +166,12 @@ def grade(
     debug: Debug = False,
 ) -> None:
     """Grade the answers in a file, or regrade an evaluation; its old grading is kept."""
-    from mcpo_cli import paths
+    from mcpo_cli import grading, paths
     from mcpo_cli.commands import console, print_evaluation
     from mcpo_cli.commands.publish import evaluation_publisher
     from mcpo_cli.config.evaluation import Grading
     from mcpo_cli.evaluation import regrade
     from mcpo_cli.evaluation.gradings import Graders
-    from mcpo_cli.grading import tally
     from mcpo_cli.results import evaluation_page
 
     others = [name.strip() for name in compare.split(",") if name.strip()]
@@ -201,8 +200,7 @@ def grade(
             document["comparisons"][other] = regrade.comparison(answers, verdicts, version, theirs)
     if not as_json:
         print_evaluation.show_grading(document)
-    failures = [verdict.detail for verdict in verdicts if verdict.status == "infra_error"]
-    tally.check(document["totals"], failures[0] if failures else "", document)
+    grading.check(verdicts, document)
     if as_json:
         console.print_json(document)
 

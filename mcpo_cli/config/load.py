@@ -8,7 +8,6 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -191,21 +190,16 @@ def _base_node() -> dict[str, Any]:
     }
 
 
-@contextmanager
-def _hydra() -> Iterator[Any]:
-    """Hydra's compose function, with the schema's defaults and the names of methods and tasks as config nodes."""
-    from hydra import compose, initialize_config_dir
+@functools.cache
+def _register() -> None:
+    """Give Hydra the schema's defaults and the names of methods, samplers and tasks, as config nodes."""
     from hydra.core.config_store import ConfigStore
-    from hydra.core.global_hydra import GlobalHydra
 
     store = ConfigStore.instance()
     store.store(name="schema", node=_base_node())
     for group, registry in kinds.KINDS.items():
         for name in registry():
             store.store(group=group, name=name, node={"name": name})
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        yield compose
 
 
 def _expand(overrides: Sequence[str]) -> Iterator[list[str]]:
@@ -330,11 +324,15 @@ def _composed(presets: tuple[str, ...]) -> dict[str, Any]:
 
     Methods and tasks have the name of the default and the options that a preset sets, whichever of them is chosen.
     """
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
     from omegaconf import OmegaConf
 
+    _register()
     named = [_stored(*preset.split("=", 1)) for preset in presets]
+    GlobalHydra.instance().clear()
     try:
-        with _hydra() as compose:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
             data = OmegaConf.to_container(compose("config", overrides=named))
     except Exception as error:  # Hydra and OmegaConf raise many kinds for a broken preset
         raise ConfigError(f"cannot compose {' '.join(presets)}: {first_line(error)}") from error

@@ -54,8 +54,7 @@ def get(name: str) -> Dataset:
 def of_file(path: str, role: Role) -> Dataset:
     """The declaration of the file at `path`, called as the file is without its suffix."""
     file = paths.named(path)
-    title = f"the problems of {file.name}"
-    return Dataset(files.stem(file.name), title, role, "", "", str(file), "problem", "answer", "unknown", None)
+    return Dataset(files.stem(file.name), f"the problems of {file.name}", role, file=str(file))
 
 
 def is_dataset(name: str, role: Role) -> bool:
@@ -71,9 +70,7 @@ def names(role: Role | None = None) -> list[str]:
 
 def unnamed(name: str) -> Dataset:
     """The declaration for a file of unknown origin: plain columns, judged as strictly as a benchmark."""
-    return Dataset(
-        name, "unknown (name it with --as NAME)", "benchmark", "", "", "", "problem", "answer", "unknown", None
-    )
+    return Dataset(name, "unknown (name it with --as NAME)", "benchmark")
 
 
 def read(dataset: Dataset, path: Path | None = None) -> Reading:

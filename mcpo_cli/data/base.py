@@ -46,18 +46,18 @@ class Dataset:
     name: str
     title: str
     role: Role
-    repo: str
+    repo: str = ""
     """Repository on the Hugging Face Hub."""
-    revision: str
+    revision: str = ""
     """Full commit hash on the hub, so that the same name always means the same data."""
-    file: str
-    """Path inside the repository."""
-    problem: str
+    file: str = ""
+    """Path inside the repository, or of a local file."""
+    problem: str = "problem"
     """Name of the column with the problem."""
-    answer: str
+    answer: str = "answer"
     """Name of the column with the answer."""
-    licence: str
-    size: int | None
+    licence: str = "unknown"
+    size: int | None = None
     """Number of different problems as published; None if the publisher does not state it."""
     rows: int | None = None
     """Number of rows as published, if a problem has several."""

@@ -4,19 +4,19 @@ import gzip
 import json
 import re
 import zlib
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from mcpo_cli import grading
 from mcpo_cli.config.evaluation import Grading
 from mcpo_cli.data.base import Problem
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.evaluation import metrics
 from mcpo_cli.evaluation.engines import Sample
-from mcpo_cli.grading import Pool, Verdict, tally
+from mcpo_cli.grading import Pool, Verdict
 from mcpo_cli.home import is_plain
 from mcpo_cli.records import GradeRow, Results
 from mcpo_cli.runs.journal import dumps, read_json, read_lines, write_atomic
@@ -53,6 +53,13 @@ class Samples:
         except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError):
             return None
         return Drawn(problem, samples, record["engine"]) if problem.id == problem_id else None
+
+    def read_all(self, problem_ids: Sequence[str]) -> list[Drawn]:
+        """The samples of these problems. Raises RunFailed if some are missing or damaged."""
+        drawn = [self.read(problem_id) for problem_id in problem_ids]
+        if lost := drawn.count(None):
+            raise RunFailed(f"{self.folder}: {lost} of {len(drawn)} problems have lost their samples", code="damaged")
+        return [one for one in drawn if one is not None]
 
     def has(self, problem: Problem, n: int) -> bool:
         """True if exactly `n` samples of this problem are stored and readable."""
@@ -97,13 +104,14 @@ class Graders:
         """
         pool = self.pool(grader)
         pending = [[pool.submit(one.problem.gold, sample.text) for sample in one.samples] for one in drawn]
-        rows = []
+        rows: list[GradeRow] = []
+        every: list[Verdict] = []
         for one, futures in zip(drawn, pending, strict=True):
-            rows.append(_row(one, [future.result() for future in futures]))
+            verdicts = [future.result() for future in futures]
+            rows.append(_row(one, verdicts))
+            every += verdicts
             advance()
-        verdicts = [pair for row in rows for pair in zip(row["statuses"], row["details"], strict=True)]
-        failures = [detail for status, detail in verdicts if status == "infra_error"]
-        tally.check(Counter(status for status, _ in verdicts), failures[0] if failures else "")
+        grading.check(every)
         return Graded(rows, pool.version)
 
     def pool(self, grader: str) -> Pool:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from mcpo_cli import grading, paths
 from mcpo_cli.data.files import objects
-from mcpo_cli.errors import ConfigError, RunFailed, bad_data, nearest
+from mcpo_cli.errors import ConfigError, bad_data, nearest
 from mcpo_cli.evaluation import gradings
 from mcpo_cli.evaluation.gradings import Drawn, Graded, Graders, Samples
 from mcpo_cli.evaluation.run import Progress, record
@@ -90,16 +90,13 @@ def stored(folder: Path) -> dict[str, list[Drawn]]:
     Raises:
         RunFailed: some samples are missing or damaged.
     """
-    results, by_benchmark = gradings.all_of(folder)[-1], {}
-    for benchmark in results["benchmarks"]:
-        samples = Samples(folder / "samples" / benchmark)
-        rows = gradings.rows(folder, results["grading"], benchmark)
-        drawn = [samples.read(row["problem"]) for row in rows]
-        by_benchmark[benchmark] = [one for one in drawn if one is not None]
-        if len(by_benchmark[benchmark]) < len(rows):
-            lost = len(rows) - len(by_benchmark[benchmark])
-            raise RunFailed(f"{samples.folder}: {lost} of {len(rows)} problems have lost their samples", code="damaged")
-    return by_benchmark
+    results = gradings.all_of(folder)[-1]
+    return {
+        name: Samples(folder / "samples" / name).read_all(
+            [row["problem"] for row in gradings.rows(folder, results["grading"], name)]
+        )
+        for name in results["benchmarks"]
+    }
 
 
 def grade_again(

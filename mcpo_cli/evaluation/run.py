@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.data.base import Problem
-from mcpo_cli.errors import RunFailed
 from mcpo_cli.evaluation import asking, gradings, metrics
 from mcpo_cli.evaluation.asking import Benchmark
 from mcpo_cli.evaluation.engines import Request, Sample, Sampling, open_engine
@@ -48,7 +47,12 @@ def evaluate(protocol: Protocol, benchmarks: Sequence[Benchmark], progress: Prog
         before = [results for results in gradings.all_of(target) if _covers(results, benchmarks)]
         if before:
             return before[-1]
-        drawn = {benchmark.name: _drawn(target, benchmark.name, benchmark.problems) for benchmark in benchmarks}
+        drawn = {
+            benchmark.name: Samples(target / "samples" / benchmark.name).read_all(
+                [one.id for one in benchmark.problems]
+            )
+            for benchmark in benchmarks
+        }
         graded = {}
         with Graders(protocol.settings.grading) as graders:
             for benchmark in benchmarks:
@@ -151,18 +155,6 @@ def _generate(
 def _seeds(seed: int, problem: Problem, n: int) -> tuple[int, ...]:
     """A seed for each sample; they do not depend on the other problems of the evaluation."""
     return tuple(stream(seed, "eval", int(problem.id, 16), index) for index in range(n))
-
-
-def _drawn(target: Path, benchmark: str, problems: Sequence[Problem]) -> list[Drawn]:
-    samples = Samples(target / "samples" / benchmark)
-    drawn = [samples.read(problem.id) for problem in problems]
-    if None in drawn:
-        raise RunFailed(
-            f"{samples.folder}: {drawn.count(None)} problems have no readable samples",
-            fix="mcpo evaluate",
-            code="damaged",
-        )
-    return [one for one in drawn if one is not None]
 
 
 def _covers(results: Results, benchmarks: Sequence[Benchmark]) -> bool:

@@ -1,15 +1,14 @@
 """Grading of answers: extraction, comparison, and worker processes that cannot hang their caller."""
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 
-from mcpo_cli.grading import functions, tally
-from mcpo_cli.grading.base import STATUSES, Grader, Status, Verdict
+from mcpo_cli.grading import functions
+from mcpo_cli.grading.base import STATUSES, Grader, Status, Verdict, check
 from mcpo_cli.grading.functions import load
 from mcpo_cli.grading.pool import Pool, registry
 
-__all__ = ["STATUSES", "Grader", "Pool", "Status", "Verdict", "loaded", "registry", "verdicts"]
+__all__ = ["STATUSES", "Grader", "Pool", "Status", "Verdict", "check", "loaded", "registry", "verdicts"]
 
 
 @cache
@@ -31,9 +30,7 @@ def verdicts(name: str, pairs: Sequence[tuple[str, str]], *, apart: bool) -> lis
         grader = loaded(name)
         return [grader.grade(gold, response, extracted=False) for gold, response in pairs]
     found = _pool(name).grade(pairs)
-    failed = [verdict for verdict in found if verdict.status == "infra_error"]
-    example = failed[0].detail if failed else ""
-    tally.check(Counter(verdict.status for verdict in found), example, function=functions.is_function(name))
+    check(found, function=functions.is_function(name))
     return found
 
 

@@ -1,7 +1,10 @@
-"""Verdicts on answers, and the interface of a grader."""
+"""Verdicts on answers, the interface of a grader, and how many gradings may fail."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
+
+from mcpo_cli.errors import RunFailed
 
 Status = Literal["correct", "wrong", "unevaluated", "unparsable", "timeout", "infra_error"]
 """`unevaluated`: the answer has the correct value but is not evaluated, such as the sum of k^2 from 1 to 6 for 91; a
@@ -57,3 +60,35 @@ class Grader(Protocol):
     def grade(self, gold: str, response: str, extracted: bool) -> Verdict:
         """The verdict; extracted: whether `response` is already the bare answer."""
         ...
+
+
+INFRA_SHARE, INFRA_LEAST = 0.01, 3
+"""Too many gradings failed if they exceed both this share of all and this number."""
+
+
+def check(verdicts: Sequence[Verdict], data: Mapping[str, Any] | None = None, *, function: bool = False) -> None:
+    """Check that few enough gradings failed for a score, which leaves out and reports `infra_error` verdicts.
+
+    Args:
+        data: partial results to attach to the error.
+        function: True if a user's function may have failed, whose first error already raises.
+
+    Raises:
+        RunFailed: too many gradings failed for reasons other than the answers.
+    """
+    failures = [verdict.detail for verdict in verdicts if verdict.status == "infra_error"]
+    if failures and function:
+        raise RunFailed(
+            f"a function failed: {failures[0]}",
+            fix="correct the function, then repeat the command: a changed function starts new runs",
+            data=data,
+            code="bad_function",
+        )
+    if len(failures) > max(INFRA_LEAST, INFRA_SHARE * len(verdicts)):
+        raise RunFailed(
+            f"{len(failures)} of {len(verdicts)} answers could not be graded, too many for a valid score "
+            f"({failures[0]})",
+            fix="fix that, then rerun the same command: all samples and training so far are kept",
+            data=data,
+            code="ungraded",
+        )

@@ -17,13 +17,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Self
 
@@ -232,47 +232,6 @@ class _Worker:
         os.close(self._errors)
 
 
-class _Line:
-    """Waiting items by gold, so that a worker keeps grading samples of the gold it has already parsed."""
-
-    def __init__(self) -> None:
-        self._items: dict[str, deque[_Item]] = {}
-        self._change = threading.Condition()
-        self._closed = False
-
-    def put(self, item: _Item) -> None:
-        """Add an item; RuntimeError after `close`."""
-        with self._change:
-            if self._closed:
-                raise RuntimeError("the pool is closed")
-            self._items.setdefault(item.gold, deque()).append(item)
-            self._change.notify()
-
-    def take(self, gold: str) -> _Item | None:
-        """Wait for the next item, preferably of `gold`; None after `close`."""
-        with self._change:
-            self._change.wait_for(lambda: self._items or self._closed)
-            if self._closed:
-                return None
-            if gold not in self._items:
-                # Take the gold that waited longest and move it to the end, so that other workers take other golds.
-                gold = next(iter(self._items))
-                self._items[gold] = self._items.pop(gold)
-            item = self._items[gold].popleft()
-            if not self._items[gold]:
-                del self._items[gold]
-            return item
-
-    def close(self) -> list[_Item]:
-        """Wake all waiting workers; returns the items left."""
-        with self._change:
-            self._closed = True
-            left = [item for items in self._items.values() for item in items]
-            self._items.clear()
-            self._change.notify_all()
-            return left
-
-
 def _milliseconds(deadline: float) -> int:
     return max(0, math.ceil((deadline - time.monotonic()) * 1000))
 
@@ -307,7 +266,9 @@ class Pool:
             raise ConfigError(
                 f"unknown grader '{grader}': {hint}", fix=mend("grader={}", grader, registry()), code="unknown_name"
             )
-        self._line = _Line()
+        self._items: SimpleQueue[_Item | None] = SimpleQueue()
+        """Waiting items; None ends the thread that takes it."""
+        self._closing, self._closed = threading.Lock(), False
         self._workers = [_Worker(grader, memory_mib, timeout) for _ in range(workers or machine.cores())]
         try:
             for worker in self._workers:
@@ -325,7 +286,10 @@ class Pool:
     def submit(self, gold: str, response: str, *, extracted: bool = False) -> Future[Verdict]:
         """Grade `response` against `gold`; extracted: whether `response` is already the bare answer."""
         item = _Item(gold, response, extracted)
-        self._line.put(item)
+        with self._closing:
+            if self._closed:
+                raise RuntimeError("the pool is closed")
+            self._items.put(item)
         return item.future
 
     def grade(self, pairs: Iterable[tuple[str, str]], *, extracted: bool = False) -> list[Verdict]:
@@ -335,9 +299,7 @@ class Pool:
 
     def _run(self, worker: _Worker) -> None:
         """Feed items to `worker` one by one until the pool is closed."""
-        gold = ""
-        while (item := self._line.take(gold)) is not None:
-            gold = item.gold
+        while (item := self._items.get()) is not None:
             if item.future.set_running_or_notify_cancel():
                 try:
                     verdict = self._failed or self._counted(worker.grade(item))
@@ -358,9 +320,14 @@ class Pool:
 
     def close(self) -> None:
         """Cancel waiting items and end the processes; items being graded become infra_error. Idempotent."""
-        for item in self._line.close():
-            item.future.cancel()
+        with self._closing:
+            self._closed = True
+        with suppress(Empty):
+            while True:
+                if (item := self._items.get_nowait()) is not None:
+                    item.future.cancel()
         for worker in self._workers:
+            self._items.put(None)
             worker.finish()
         for thread in self._threads:
             thread.join()

@@ -13,8 +13,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,6 +24,7 @@ from mcpo_cli import extras
 from mcpo_cli.data.base import Collection, Dataset, Problem, Reading, Role, held_out
 from mcpo_cli.errors import ConfigError, bad_data, no_room
 from mcpo_cli.home import home
+from mcpo_cli.runs.journal import write_atomic
 
 PREFIX, SUFFIX = "reasoning_gym:", ":held_out"
 VERSION = "0.1.25"
@@ -54,11 +54,7 @@ def declared(name: str) -> Dataset | None:
         name,
         f"{own} of reasoning-gym",
         kind,
-        repo="",
         revision=VERSION,
-        file="",
-        problem="question",
-        answer="answer",
         licence="Apache-2.0",
         size=EVALUATED if kind == "benchmark" else None,
         grader=GRADER,
@@ -79,10 +75,7 @@ def drawn(name: str, config: Sequence[str] = (), count: int = DRAWS) -> list[Pro
         ConfigError: the package is missing or of another version, it has no such set or option, or the verifier of the
             set cannot be used.
     """
-    return [
-        Problem(entry["question"].strip(), json.dumps(_gold(name, config, entry)))
-        for entry in _draws(_own(name), tuple(config), count)
-    ]
+    return _draws(_own(name), tuple(config), count)
 
 
 def answer(problem: Problem) -> str | None:
@@ -109,10 +102,6 @@ def _own(name: str) -> str:
     return name.removeprefix(PREFIX).removesuffix(SUFFIX)
 
 
-def _gold(name: str, config: Sequence[str], entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {"set": _own(name), "config": options(config), "entry": entry}
-
-
 def _reading(name: str) -> Reading:
     """The problems of `name`, a row each. Raises ConfigError as `drawn`, or if too few are held out."""
     is_benchmark = role(name) == "benchmark"
@@ -130,29 +119,30 @@ def _reading(name: str) -> Reading:
 
 
 @cache
-def _draws(own: str, config: tuple[str, ...], count: int) -> list[dict[str, Any]]:
-    """The entries of `drawn`, from the cache or drawn now."""
+def _draws(own: str, config: tuple[str, ...], count: int) -> list[Problem]:
+    """See `drawn`; from the cache, or drawn now."""
     _installed()
-    request = json.dumps({"set": own, "config": options(config), "count": count}, sort_keys=True)
+    chosen = options(config)
+    request = json.dumps({"set": own, "config": chosen, "count": count}, sort_keys=True)
     key = hashlib.sha256(f"{VERSION} {request}".encode()).hexdigest()[:12]
     kept = home() / "cache" / "reasoning-gym" / f"{own}-{key}.json"
-    with suppress(FileNotFoundError, ValueError):  # a damaged file is drawn again
-        return _entries(kept)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    part = kept.with_suffix(f".{os.getpid()}.part")
-    drawn = _asked(own, request)
-    part.write_text(f"{_checksum(drawn)}\n{drawn}", encoding="utf-8")
-    part.replace(kept)  # whole at once: another process may draw the same
-    return _entries(kept)
+    entries = _kept(kept)
+    if not entries:
+        entries = _asked(own, request)
+        write_atomic(kept, f"{_checksum(entries)}\n{entries}")
+    return [
+        Problem(entry["question"].strip(), json.dumps({"set": own, "config": chosen, "entry": entry}))
+        for entry in json.loads(entries)
+    ]
 
 
-def _entries(kept: Path) -> list[dict[str, Any]]:
-    """The entries in a file of draws, whose first line is the checksum of the rest. ValueError if it is damaged."""
-    said, _, drawn = kept.read_text(encoding="utf-8").partition("\n")
-    if said != _checksum(drawn):
-        raise ValueError(f"{kept} is damaged")
-    found: list[dict[str, Any]] = json.loads(drawn)
-    return found
+def _kept(file: Path) -> str:
+    """The entries in a file of draws, whose first line is their checksum; empty if it is not there or damaged."""
+    try:
+        checksum, _, entries = file.read_text(encoding="utf-8").partition("\n")
+    except (FileNotFoundError, UnicodeDecodeError):
+        return ""
+    return entries if checksum == _checksum(entries) else ""
 
 
 def _checksum(text: str) -> str:

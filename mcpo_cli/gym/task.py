@@ -89,7 +89,7 @@ class Gym(TextTask, ClosedTask):
         if not self.in_words:
             return []
         before = " " if self.is_plain else ""
-        shown = self._split(held=False)[: self.examples]
+        shown = _split(self, held=False)[: self.examples]
         return [(problem.text, before + (gym.answer(problem) or "")) for problem in shown]
 
     @property
@@ -178,19 +178,9 @@ class Gym(TextTask, ClosedTask):
         Worked examples are left out.
         """
         if self.in_words:
-            return self._split(held)[0 if held else self.examples :]
+            return _split(self, held)[0 if held else self.examples :]
         width = self.longest_question
-        return [Problem(problem.text.rjust(width, BLANK), problem.gold) for problem in self._split(held)]
-
-    def _split(self, held: bool) -> list[Problem]:
-        fitting = gym.drawn(self.data, self.config, self.draws) if self.in_words else _fitting(self)
-        if not fitting:
-            limits = f"{self.longest_question} and {self.longest_answer} characters of printable ASCII"
-            raise no_room(
-                f"{self.data}: no question and answer fit into {limits}",
-                fix=f"task.longest_question={2 * self.longest_question}",
-            )
-        return [problem for problem in fitting if held_out(problem) == held]
+        return [Problem(problem.text.rjust(width, BLANK), problem.gold) for problem in _split(self, held)]
 
 
 @dataclass(frozen=True)
@@ -227,13 +217,24 @@ class Asked:
 
 
 @cache
-def _fitting(task: Gym) -> list[Problem]:
-    """The problems whose question and answer have no other characters, and not more of them, than the task takes."""
-    known = set(CHARACTERS)
-    return [
-        problem
-        for problem in gym.drawn(task.data, task.config, task.draws)
-        if len(problem.text) <= task.longest_question
-        and 0 < len(said := gym.answer(problem) or "") <= task.longest_answer
-        and known.issuperset(problem.text + said)
-    ]
+def _split(task: Gym, held: bool) -> list[Problem]:
+    """The problems of the task, in words those of the whole set, that are held out, or those that are not.
+
+    Without words, question and answer have no other characters, and not more of them, than the task takes.
+    """
+    every, known = gym.drawn(task.data, task.config, task.draws), set(CHARACTERS)
+    if not task.in_words:
+        every = [
+            problem
+            for problem in every
+            if len(problem.text) <= task.longest_question
+            and 0 < len(said := gym.answer(problem) or "") <= task.longest_answer
+            and known.issuperset(problem.text + said)
+        ]
+    if not every:
+        limits = f"{task.longest_question} and {task.longest_answer} characters of printable ASCII"
+        raise no_room(
+            f"{task.data}: no question and answer fit into {limits}",
+            fix=f"task.longest_question={2 * task.longest_question}",
+        )
+    return [problem for problem in every if held_out(problem) == held]

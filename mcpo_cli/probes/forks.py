@@ -6,13 +6,14 @@ a change do not differ at all.
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 import numpy as np
 
 from mcpo_cli.config import forking
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.probes.base import Finding, Probe, mean_over_steps, numbered, without_nan
+from mcpo_cli.probes.base import Finding, Probe, by_step, means, numbered, without_nan
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import crossed
 
@@ -37,23 +38,19 @@ def _fork(spec: RunSpec, journal: Journal) -> Finding:
     if not other.attempts():
         raise RunFailed(f"{run_id}, which {spec.run_id} is forked from, is not in {journal.run_dir.parent}")
     ours, theirs = (_prompts(one, left) for one in (journal, other))
-    pairs = [(key[0], ours[key] - theirs[key]) for key in ours if key in theirs]
-    steps, differences = [step for step, _ in pairs], [difference for _, difference in pairs]
-    values = mean_over_steps("training", differences, steps)
-    values |= mean_over_steps("changed", [float(one != 0) for one in differences], steps)
-    by_step = {step: [one for at, one in pairs if at == step] for step in dict.fromkeys(steps)}
-    evaluations = _evaluations(journal, other, left)
-    if evaluations:
+    rows = [{"step": key[0], "difference": ours[key] - theirs[key]} for key in ours if key in theirs]
+    values = means(rows, training=itemgetter("difference"), changed=lambda row: row["difference"] != 0)
+    if evaluations := _evaluations(journal, other, left):
         last = evaluations[-1]
         values |= {"held_out": last["difference"], "held_out_low": last["low"], "held_out_high": last["high"]}
     table = [
         {
             "step": step,
             "prompts": len(here),
-            "difference": sum(here) / len(here),
-            "changed": sum(one != 0 for one in here) / len(here),
+            "difference": sum(row["difference"] for row in here) / len(here),
+            "changed": sum(row["difference"] != 0 for row in here) / len(here),
         }
-        for step, here in by_step.items()
+        for step, here in by_step(rows).items()
     ]
     return Finding(without_nan(values), {"steps": table, "evaluations": evaluations})
 

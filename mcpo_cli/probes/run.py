@@ -14,11 +14,10 @@ from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.home import location, run_dir
-from mcpo_cli.probes.base import Finding, Probe
-from mcpo_cli.runs import catalog, provenance
-from mcpo_cli.runs.attempts import Attempt, owned
+from mcpo_cli.probes.base import Finding, Probe, record_once
+from mcpo_cli.runs import catalog
 from mcpo_cli.runs.catalog import Run
-from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import stats
 
 
@@ -200,15 +199,5 @@ def _observed(target: Target, prompts: int) -> Path:
             fix=f"mcpo runs show {run.spec.run_id}",
         )
     folder = run.folder / "probes" / f"steps_{'_'.join(map(str, steps))}_prompts_{prompts}"
-    with owned(folder):
-        attempts = Journal(folder).attempts()
-        if not attempts or read_json(attempts[-1] / "status.json")["state"] != "done":
-            attempt = Attempt(folder, run.spec, 0)
-            provenance.write(attempt.folder, provenance.parent_command())
-            try:
-                backend.observe(run.spec, attempt, run.folder, steps, prompts)
-            except BaseException as error:
-                attempt.end("failed", str(error))
-                raise
-            attempt.end("done")
+    record_once(folder, run.spec, lambda attempt: backend.observe(run.spec, attempt, run.folder, steps, prompts))
     return folder

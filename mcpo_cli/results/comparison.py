@@ -244,20 +244,13 @@ def _row(pair: Pair, metric: Metric, found: Estimate, question: Question) -> dic
 
 
 def _tested(benchmark: str, arm: str, metric: Metric, found: Estimate, question: Question) -> dict[str, object]:
-    interval, tests = found.test.interval(1 - question.decides), verdicts.tests(found, question.margin)
     return {
         "benchmark": benchmark,
         "metric": str(metric),
         "k": metric.k,
         "arm": arm,
         "family": ALL if benchmark == ALL else "benchmarks",
-        "difference": found.test.mean,
-        "low": interval.low,
-        "high": interval.high,
-        "p": tests.p,
-        "p_not_worse": tests.p_not_worse,
-        "p_equivalent": tests.p_equivalent,
-        "why": tests.why,
+        **verdicts.judged(found, question.margin, question.decides),
         "problems": found.problems,
         "seeds": min(found.seeds),
         "over_seeds": found.over_seeds,

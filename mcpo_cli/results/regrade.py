@@ -5,15 +5,15 @@ grader fails (`infra_error`), is left out both before and after, and counted; so
 grader.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
+from mcpo_cli import grading
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.grading import Pool, Verdict, tally
+from mcpo_cli.grading import Pool, Verdict
 from mcpo_cli.results.comparison import Comparison, Question, compare
 from mcpo_cli.results.log import Log, Side, plain_rows
 from mcpo_cli.results.verdicts import signed
@@ -93,8 +93,9 @@ def regrade(sides: Sequence[Side], grader: str, *, workers: int = 0) -> Regraded
         ignore_index=True,
     )
     verdicts = whole[whole["why"].isin(("", FAILED))]
-    failed = verdicts.loc[verdicts["why"] == FAILED, "detail"]
-    tally.check(Counter(verdicts["status"]), str(failed.iloc[0]) if len(failed) else "")
+    grading.check(
+        [Verdict(status, detail=detail) for status, detail in zip(verdicts["status"], verdicts["detail"], strict=True)]
+    )
     after = [_side(side, logs, name) for side, logs in zip(sides, done, strict=True)]
     before = [_side(side, logs, "") for side, logs in zip(sides, done, strict=True)]
     return Regraded(name, tuple(after), tuple(before), _changes(whole), _counts(whole))

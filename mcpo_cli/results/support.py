@@ -11,6 +11,7 @@ from mcpo_cli.results import verdicts
 from mcpo_cli.results.claim import Claim, Metric, Number, Pair
 from mcpo_cli.statistics import published
 from mcpo_cli.statistics.crossed import Estimate
+from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.published import CASES, SCOPES, Assumed, Case, Mean, Parts, Scope, Spread
 from mcpo_cli.statistics.stats import LEAST, Student
 
@@ -220,20 +221,9 @@ def _mean(against: str, metric: Metric, members: Sequence[_Asked]) -> dict[str, 
 
 def _tested(difference: float, found: Parts, problems: int, margin: float | None) -> dict[str, object]:
     test = Student(difference, found.error, found.df, problems)
-    interval = test.interval()
-    tests = verdicts.tests(Estimate(test, (), problems, (1,)), margin)
-    return {
-        "difference": difference,
-        "error": found.error,
-        "z": difference / found.error if found.error else math.nan,
-        "df": found.df,
-        "low": interval.low,
-        "high": interval.high,
-        "p": tests.p,
-        "p_not_worse": tests.p_not_worse,
-        "p_equivalent": tests.p_equivalent,
-        "why": tests.why,
-    }
+    z = difference / found.error if found.error else math.nan
+    own = {"difference": difference, "error": found.error, "z": z, "df": found.df}
+    return own | verdicts.judged(Estimate(test, (), problems, (1,)), margin, ALPHA)
 
 
 def _row(pair: Pair, claim: Claim) -> dict[str, object]:

@@ -18,7 +18,6 @@ the design can find is printed next to it.
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -35,31 +34,34 @@ MOST_NAMED = 8
 """Most benchmarks that a sentence names for each word."""
 
 
-@dataclass(frozen=True)
-class Tests:
-    """The p-values of one difference; NaN without one."""
+def judged(found: Estimate, margin: float | None, level: float) -> dict[str, object]:
+    """A difference with its interval and p-values, as columns of a frame.
 
-    p: float
-    """Two-sided, of no difference."""
-    p_not_worse: float
-    """One-sided, of a difference of -m or less; NaN without a margin."""
-    p_equivalent: float
-    """The larger of the two one-sided p-values of |difference| of m or more; NaN without a margin."""
-    why: str
-    """The reason why there is no p-value; empty if there is one."""
+    Columns: difference; low and high, the bounds of the interval at 1 - level; p, two-sided, of no difference;
+    p_not_worse, one-sided, of a difference of -margin or less; p_equivalent, the larger of the two one-sided p-values
+    of |difference| of margin or more; why, the reason why there is no p, else empty. p is NaN without a test, the other
+    two also without a margin.
 
-
-def tests(found: Estimate, margin: float | None) -> Tests:
-    """Test a difference. margin: the largest difference that does not matter, above 0."""
-    test = found.test
-    why = _untestable(found)
-    if why:
-        return Tests(math.nan, math.nan, math.nan, why)
-    p = min(1.0, 2 * min(test.p_above(), test.p_below()))
-    if margin is None:
-        return Tests(p, math.nan, math.nan, "")
-    not_worse = test.p_above(-margin)
-    return Tests(p, not_worse, max(not_worse, test.p_below(margin)), "")
+    Args:
+        margin: the largest difference that does not matter, above 0.
+        level: largest p-value that decides.
+    """
+    test, interval, why = found.test, found.test.interval(1 - level), _untestable(found)
+    p = not_worse = equivalent = math.nan
+    if not why:
+        p = min(1.0, 2 * min(test.p_above(), test.p_below()))
+        if margin is not None:
+            not_worse = test.p_above(-margin)
+            equivalent = max(not_worse, test.p_below(margin))
+    return {
+        "difference": test.mean,
+        "low": interval.low,
+        "high": interval.high,
+        "p": p,
+        "p_not_worse": not_worse,
+        "p_equivalent": equivalent,
+        "why": why,
+    }
 
 
 def _untestable(found: Estimate) -> str:
@@ -75,7 +77,7 @@ def _untestable(found: Estimate) -> str:
 def verdicts(differences: pd.DataFrame, level: float = ALPHA) -> pd.DataFrame:
     """Add Holm-adjusted p-values and the verdict to differences.
 
-    differences: with the columns of `Tests`, `difference`, `metric` and `family`: what is adjusted together.
+    differences: with the columns of `judged`, `metric` and `family`: what is adjusted together.
 
     level: largest adjusted p-value that decides; below ALPHA at one of several looks at growing data.
     """

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from mcpo_cli import backends, plugins
+from mcpo_cli import backends
 from mcpo_cli.config import forking, own
 from mcpo_cli.errors import Interrupted, McpoError, RunFailed
 from mcpo_cli.home import run_dir
@@ -139,4 +139,4 @@ def _said(error: McpoError, code: int) -> int:
 
 
 if __name__ == "__main__":
-    plugins.leave(work(sys.argv[1], provenance.parent_command()))
+    sys.exit(work(sys.argv[1], provenance.parent_command()))

@@ -1,6 +1,7 @@
 """The checks of the conformance kit. Each raises AssertionError with its finding."""
 
 import dataclasses
+import importlib.util
 import itertools
 import operator
 import re
@@ -17,13 +18,13 @@ from torch import Tensor
 
 from mcpo_cli.config.schema import Train
 from mcpo_cli.methods import AdvancedMethod, Method, Signals, State, Step, TokenBatch, reduce
-from mcpo_cli.testing import verl_loss
 from mcpo_cli.testing.batches import mini_batch, step
 from mcpo_cli.testing.outcomes import Outcome, named, outcomes
 
 TOLERANCE = 1e-9
 """Tolerance of sums in float64, relative to the largest value."""
 SEEDS = range(3)
+VERL_INSTALLED = all(importlib.util.find_spec(name) for name in ("verl", "tensordict", "transfer_queue"))
 
 
 def check(method: Method) -> list[Outcome]:
@@ -197,12 +198,58 @@ def report_adds_up(method: Method) -> None:
 
 
 def verl_computes_the_same_loss(method: Method) -> None:
-    """Loss and gradient under verl are the method's own. Nothing to compare where verl refuses the method."""
+    """Loss and gradient under verl, from signals that went through its queue, are the method's own.
+
+    Nothing to compare where verl refuses the method.
+    """
     if {"previous_policy", "reference_policy", "collision"} & method.needs:
         return
+    from tensordict import TensorDict
+
+    from mcpo_cli.backends.measure import MetricSums
+    from mcpo_cli.backends.verl import queue
+    from mcpo_cli.backends.verl.batch import MethodOutput
+    from mcpo_cli.backends.verl.loss import loss
+
     of = step()
     signals = _signals(method, of)
-    verl_loss.verl_computes_the_same_loss(method, mini_batch(method, of, signals), signals)
+    batch = mini_batch(method, of, signals)
+    signals = signals.with_columns(batch.columns)
+    output = MethodOutput(signals, of.length_PG, [batch.total], signals.has_gradient_PG, MetricSums())
+    P, G = of.length_PG.shape
+    sent = queue.fields(method, output, [(prompt, rollout) for prompt in range(P) for rollout in range(G)])
+    lengths = of.length_PG.flatten().tolist()
+
+    def ragged(value_BT: Tensor) -> Tensor:
+        return _ragged([value_T[:length] for value_T, length in zip(value_BT, lengths, strict=True)])
+
+    data = TensorDict(
+        {
+            **dict(sent.items()),
+            "prompts": _ragged([torch.zeros(1).long()] * len(lengths)),
+            "responses": ragged(batch.mask_BT.long()),
+            "response_mask": ragged(batch.mask_BT.long()),
+            "old_log_probs": ragged(batch.logp_old_BT),
+        },
+        batch_size=len(lengths),
+    ).set_non_tensor("dp_size", 1)
+    # verl's model gives a number at each position of a sequence; the last one is not a prediction of a token.
+    leaf = batch.logp_BT.detach().requires_grad_()
+
+    def of_model(value_BT: Tensor) -> Tensor:
+        rows = zip(value_BT, lengths, strict=True)
+        return _ragged([torch.cat([row[:length], row[:1] * 0]) for row, length in rows])
+
+    returned = {"log_probs": of_model(leaf)}
+    if batch.entropy_BT is not None:
+        returned["entropy"] = of_model(batch.entropy_BT)
+    value, _ = loss(method, returned, data)
+    (gradient,) = torch.autograd.grad(value, leaf)
+    expected = reduce(method.token_loss(batch), batch.mask_BT)
+    (expected_gradient,) = torch.autograd.grad(expected, batch.logp_BT)
+    # The queue holds advantages in float32.
+    torch.testing.assert_close(value.detach(), expected.detach(), rtol=1e-6, atol=1e-6, check_dtype=False)
+    torch.testing.assert_close(gradient, expected_gradient, rtol=1e-5, atol=1e-6, check_dtype=False)
 
 
 CHECKS = named(
@@ -216,7 +263,7 @@ CHECKS = named(
     what_is_left_out_has_no_gradient,
     padding_changes_nothing,
     report_adds_up,
-    *([verl_computes_the_same_loss] if verl_loss.INSTALLED else []),
+    *([verl_computes_the_same_loss] if VERL_INSTALLED else []),
 )
 """Each check by its name in words; its docstring states the requirement. The last one needs verl to be installed."""
 
@@ -260,6 +307,10 @@ def _reordered(of: Step, prompts: Tensor, rollouts: Tensor) -> Step:
         return value[prompts.squeeze(-1)] if name.endswith("_P") else value[prompts, rollouts]
 
     return Step(**{name: change(name, value) for name, value in vars(of).items()})
+
+
+def _ragged(rows: list[Tensor]) -> Tensor:
+    return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
 
 
 def _written(state: State) -> State:

@@ -40,7 +40,7 @@ class Cispo(Normalized):
 
     def report(self, batch: TokenBatch) -> Report:
         """`train/clip_high`, `train/clip_low`: shares of the tokens with an advantage whose weight is cut."""
-        active_BT, ratio_BT = batch.mask_BT & (batch.advantage_BT != 0), batch.log_ratio_BT.exp()
+        active_BT, ratio_BT = batch.active_BT, batch.log_ratio_BT.exp()
         cut = {"train/clip_high": ratio_BT > self.ratio_max, "train/clip_low": ratio_BT < self.ratio_min}
         shares = {name: ((cut_BT & active_BT).sum(), active_BT.sum()) for name, cut_BT in cut.items()}
         return Report({**shares, **super().report(batch).sums})

@@ -4,12 +4,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mcpo_cli.main import main
+from mcpo_cli.plugin_files import VARIABLE
+from mcpo_cli.scheduling import scheduler
+from mcpo_cli.scheduling.process import ForkServer
 
 MCPO = (sys.executable, "-m", "mcpo_cli.main")
 
@@ -88,6 +92,43 @@ class InProcess(Cli):
         return subprocess.CompletedProcess(list(arguments), code, out, err)
 
 
+class KeptServer(ForkServer):
+    """A fork server that outlives the plan that it is started for."""
+
+    def close(self) -> None:
+        """Nothing: another test may use it."""
+
+
+Servers = Callable[[str, Mapping[str, str]], ForkServer]
+
+
+@pytest.fixture(scope="session")
+def fork_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """One fork server for the runs of many tests, because it loads torch for seconds. Its home is a link."""
+    link, kept = tmp_path_factory.mktemp("server") / "home", dict[tuple[str, ...], ForkServer]()
+
+    def end() -> None:
+        for server in kept.values():
+            ForkServer.close(server)
+        kept.clear()
+
+    def start(module: str, environment: Mapping[str, str]) -> ForkServer:
+        link.unlink(missing_ok=True)
+        link.symlink_to(environment["MCPO_HOME"])
+        settings = {**environment, "MCPO_HOME": str(link)}
+        key = (module, str(Path.cwd()), os.environ.get(VARIABLE, ""), *settings.values())
+        if key not in kept:
+            end()
+            kept[key] = KeptServer(module, settings)
+        return kept[key]
+
+    yield start
+    end()
+
+
 @pytest.fixture
-def here(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> InProcess:
+def here(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fork_servers: Servers
+) -> InProcess:
+    monkeypatch.setattr(scheduler, "ForkServer", fork_servers)
     return InProcess(home, monkeypatch, capsys)

@@ -9,7 +9,9 @@ import pytest
 
 from mcpo_cli import api
 from mcpo_cli.config.plan import from_suite
+from mcpo_cli.scheduling import scheduler
 from tests.cli.conftest import InProcess
+from tests.cli.test_scheduler import WORKER
 from tests.pages import shows
 from tests.store_runs import made_up
 
@@ -104,11 +106,15 @@ def test_settings_in_columns_and_short_names_of_objects(trained: InProcess) -> N
 
 
 @pytest.mark.slow
-def test_callbacks_hear_of_steps_and_ends(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("home")
+def test_callbacks_hear_of_steps_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "offline")
+    monkeypatch.setenv("FAKE_SECONDS", "0.3")
+    run = scheduler.run
+    monkeypatch.setattr(scheduler, "run", lambda plan, display: run(plan, display, WORKER))
     steps, ends = list[int](), list[str]()
-    words = ("scale=smoke", "train.steps=4", "train.prompts=512", "train.mini_batch=256")
-    api.train(*words, on_step=lambda one: steps.append(one.progress.step), on_end=lambda one: ends.append(one.state))
+    on = {"on_step": lambda one: steps.append(one.progress.step), "on_end": lambda one: ends.append(one.state)}
+    api.train("scale=smoke", "train.steps=4", **on)
     assert steps
     assert steps == sorted(set(steps))
     assert ends == ["done"]

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from tests.cli.conftest import Cli, InProcess
+from tests.cli.conftest import InProcess
 
 SMALL = (
     "method=dapo method.dynamic_sampling=false train.steps=2 train.prompts=32 train.rollouts=4 train.mini_batch=16 "
@@ -32,9 +32,9 @@ def test_a_dry_run_shows_the_trunk_runs(here: InProcess) -> None:
 
 
 @pytest.mark.slow
-def test_a_study_from_its_file_to_its_table(cli: Cli, warm_home: Path, mine: str) -> None:
+def test_a_study_from_its_file_to_its_table(here: InProcess, warm_home: Path, mine: str) -> None:
     words = ("branch", mine, "seed=0,1", "compute.tracking_uri=offline")
-    done = cli(*words)
+    done = here(*words)
     assert done.returncode == 0, done.stderr
     assert "A global step of trunk takes" in done.stdout
     assert "4 branch points of 2 trunk runs" in done.stdout
@@ -45,7 +45,7 @@ def test_a_study_from_its_file_to_its_table(cli: Cli, warm_home: Path, mine: str
     rows = pd.read_csv(warm_home / "reports" / "toy" / "branch-mine-rows.csv")
     assert rows.groupby(["run_id", "step", "arm"]).ngroups == 2 * 2 * 3
     attempts = sorted((warm_home / "runs").glob("*/attempt_*"))
-    again = cli.json(*words)
+    again = here.json(*words)
     assert sorted((warm_home / "runs").glob("*/attempt_*")) == attempts, "nothing is trained twice"
     assert len(again["points"]) == 4
     assert all(Path(point["records"]).is_dir() for point in again["points"])

@@ -1,6 +1,7 @@
 """`mcpo compare`: a user's suite in every verb that shows it, and the completions of its words."""
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import write_json
 from mcpo_cli.statistics.sequential import LEVELS, STAGES
 from tests import fakes
-from tests.cli.conftest import Cli, InProcess
+from tests.cli.conftest import InProcess
 from tests.fakes import write_runs
 
 SUITE = {
@@ -24,6 +25,7 @@ SUITE = {
     "arms": {"hinged": ["method=mcpo"], "plain": ["method=mcpo", "method.hinge=false"]},
     "sweep": {"model": ["toy-s"], "seed": [0, 1, 2]},
 }
+RATES = ["method=dapo,mcpo", "train.lr=1e-4,2e-4,4e-4", "scale=smoke", "seed=0,1,2"]
 
 
 @pytest.fixture
@@ -36,12 +38,13 @@ def suite(plugin_folder: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("suite")
-def test_a_suite_of_ones_own_through_all_verbs(cli: Cli, here: InProcess, warm_home: Path) -> None:
+def test_a_suite_of_ones_own_through_all_verbs(here: InProcess, warm_home: Path, empty_store: Path) -> None:
     """Trained by `ablate`, compared by name and by run ids, in `reproduce`, in the report, on MLflow's parent run."""
     from mlflow import MlflowClient
 
+    shutil.copy(empty_store, warm_home / "mlflow.db")
     settings = ("scale=smoke", "eval.problems=6")
-    trained = cli("ablate", "mine", *settings)
+    trained = here("ablate", "mine", *settings)
     assert trained.returncode == 0, trained.stderr
     assert "best@8, mean over tiers, and its difference from plain" in trained.stdout
 
@@ -155,3 +158,16 @@ def test_help_has_examples_and_words_complete(here: InProcess) -> None:
     assert results._complete_arms(SimpleNamespace(params={"what": ["table2"]}), "w/o R") == ["w/o ReWeight"]
     assert results._complete_axes("r") == ["rollouts"]
     assert "table2" in verbs.complete_suite_or_runs(SimpleNamespace(params={}), "tab")
+
+
+@pytest.mark.slow
+def test_effects_as_step_sizes_are_a_table(here: InProcess, home: Path) -> None:
+    write_runs(from_overrides(RATES))
+    document = here.json("compare", *RATES, "--as-step-size")
+    (one,) = document["comparisons"]
+    assert {row["arm"] for row in one["rows"]} == {f"mcpo lr={rate}" for rate in ("0.0001", "0.0002", "0.0004")}
+    (table,) = (home / "reports").rglob("step-size-*.csv")
+    assert {path.suffix for path in table.parent.glob(f"{table.stem}.*")} >= {".csv", ".md", ".tex", ".png"}
+    result = here("compare", *RATES, "--as-step-size", "--baseline", "mcpo lr=0.0001")
+    assert result.returncode == 0, result.stderr
+    assert "dapo lr=0.0002 on toy-s" in " ".join(result.stdout.split())

@@ -1,4 +1,4 @@
-"""`mcpo compare` of logs: verdicts on tables with a known truth, files that are written, input that is refused."""
+"""`mcpo compare` of logs: verdicts on tables with a known truth, and files that are written."""
 
 import csv
 import json
@@ -19,7 +19,7 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.results import readers
 from mcpo_cli.results.readers import Options
 from mcpo_cli.runs.journal import write_json
-from tests.cli.conftest import Cli, InProcess
+from tests.cli.conftest import InProcess
 from tests.fakes import write_runs
 
 SCRIPT = "<script>alert('x')</script> ![x](https://example.com/x.png)"
@@ -53,8 +53,8 @@ def verdict(document: Any, **where: Any) -> str:
     return str(row["verdict"])
 
 
-def test_two_files_give_a_verdict_first(cli: Cli, folder: Path) -> None:
-    result = cli("compare", "base.jsonl", "new.jsonl")
+def test_two_files_give_a_verdict_first(here: InProcess, folder: Path) -> None:
+    result = here("compare", "base.jsonl", "new.jsonl")
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[0] == "new against base: better on results (+.250)."
     # 25 more right of 100: 30 times 1, 5 times -1, 65 times 0, so the error is sqrt((35 - 6.25) / 99 / 100).
@@ -198,39 +198,6 @@ def test_a_comparison_is_logged_to_mlflow_once_and_another_question_beside_it(he
         assert "reports/comparison.html" in {one.path for one in client.list_artifacts(run.info.run_id, "reports")}
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (("base.jsonl",), "bad_input"),
-        (("base.jsonl", "other.jsonl"), "nothing_pairs"),
-        (("base.jsonl", "elsewhere.jsonl"), "nothing_pairs"),
-        (("base.jsonl", "./base.jsonl"), "duplicate_name"),
-        (("--arm", "a=base.jsonl", "--arm", "a=new.jsonl"), "duplicate_name"),
-        (("base.jsonl", "new.jsonl", "--k", "2"), "out_of_bounds"),
-        (("base.jsonl", "new.jsonl", "--k", "0"), "out_of_bounds"),
-        (("base.jsonl", "new.jsonl", "--margin", "5"), "out_of_bounds"),
-        (("base.jsonl", "new.jsonl", "--baseline", "bsae"), "unknown_name"),
-        (("base.jsonl", "new.jsonl", "--columns", "corect=score"), "unknown_name"),
-        (("base.jsonl", "new.jsonl", "--reader", "tabel"), "unknown_name"),
-        (("base.jsonl", "missing.jsonl"), "not_found"),
-        (("base.jsonl", "missing"), "not_found"),
-        (("--arm", "a=missing*",), "not_found"),
-        (("base.jsonl", "new.jsonl", "--metric", "best@8"), "contradiction"),
-        (("table2", "--margin", "0.01"), "contradiction"),
-        ((), "bad_input"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_compared_is_refused_and_nothing_written(
-    words: tuple[str, ...], code: str, here: InProcess, folder: Path
-) -> None:
-    (folder / "other.jsonl").write_text('{"problem": "q1", "correct": 1}\n{"problem": "q2", "correct": 0}')
-    table(folder / "elsewhere.jsonl", [1, 0, 1], benchmark="another")
-    result = here("compare", *words, "--json")
-    assert result.returncode == 2
-    assert json.loads(result.stdout)["error"]["code"] == code
-    assert here.untouched()
-
-
 def test_python_gets_frames_and_a_verdict_in_a_line(folder: Path) -> None:
     found = api.compare(Path("base.jsonl"), Path("new.jsonl"), margin=0.02)
     assert repr(found) == "new against base: better on results (+.250)."
@@ -271,18 +238,18 @@ def test_a_terminal_of_80_columns_wraps_names_and_breaks_no_number(
 
 
 def test_one_grader_for_both_sides_explains_what_two_graders_made(here: InProcess, folder: Path) -> None:
-    """Both sides have the same answers; the log of one side counts only those in a box as correct."""
-    for name, text, boxed in (("plain", "The answer is {}.", False), ("boxed", "\\boxed{{{}}}", True)):
+    """Both sides have the same answers; the log of one side counts only those after a marker as correct."""
+    for name, text, marked in (("plain", "The answer is {}.", False), ("marked", "#### {}", True)):
         rows = [
             {"problem": f"p{problem}", "sample": sample, "gold": "7", "answer": answer, "response": text.format(answer),
-             "correct": int(boxed and answer == "7")}
+             "correct": int(marked and answer == "7")}
             for problem in range(40)
             for sample, answer in enumerate(["7" if problem % 2 else "8", "7", "7" if problem % 4 else "8"])
         ]  # fmt: skip
         pd.DataFrame(rows).to_json(f"{name}.jsonl", orient="records", lines=True)
-    words = ("compare", "plain.jsonl", "boxed.jsonl", "--maj", "3", "--look", "1/2")
+    words = ("compare", "plain.jsonl", "marked.jsonl", "--maj", "3", "--look", "1/2")
     logged = here.json(*words)
-    graded = here.json(*words, "--regrade", "math_verify")
+    graded = here.json(*words, "--regrade", "answer_is")
     assert verdict(logged, metric="pass@1") == "better"
     assert verdict(graded, metric="pass@1") == "not testable"  # no problem differs any more
     (row,) = [row for row in graded["regraded"]["differences"] if row["metric"] == "pass@1"]
@@ -290,16 +257,3 @@ def test_one_grader_for_both_sides_explains_what_two_graders_made(here: InProces
     assert [row["before"], row["after"], row["share"]] == pytest.approx([0.75, 0, 1])
     # A problem's majority is 7 unless two of its three answers are 8, which is every fourth problem.
     assert {row["metric"]: row["mean"] for row in graded["differences"]}["maj@3"] == pytest.approx(0.75)
-
-
-@pytest.mark.parametrize(
-    ("option", "code"),
-    [
-        ("--look=2", "bad_input"),
-        ("--look=4/3", "out_of_bounds"),
-        ("--maj=0", "out_of_bounds"),
-        ("--regrade=math", "unknown_name"),
-    ],
-)
-def test_options_of_the_answers_are_checked(here: InProcess, folder: Path, option: str, code: str) -> None:
-    here.refused(code, "compare", "base.jsonl", "new.jsonl", option)

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from huggingface_hub import constants
 
-from mcpo_cli import data
-from tests.cli.conftest import Cli, InProcess
+from mcpo_cli import data, machine
+from tests.cli.conftest import InProcess
 from tests.web import Answers, serving
 
 AIME = [{"problem": f"What is the {number}th prime?", "answer": f"{number:03}"} for number in range(30)]
@@ -46,15 +47,21 @@ class Hub(Answers):
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A hub for the subprocesses of the test, with an empty cache."""
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The hub of the test, with an empty cache; and one grading process, which is enough."""
     Hub.asked.clear()
+    monkeypatch.setattr(machine, "cores", lambda: 1)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hf"))
     with serving(Hub) as address:
-        monkeypatch.setenv("HF_ENDPOINT", address)
-        monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-        monkeypatch.delenv("HF_HUB_CACHE", raising=False)
-        monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-        yield address
+        at(address, monkeypatch)
+        yield
+
+
+def at(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub is at `address`; huggingface_hub reads its variables when it is imported."""
+    monkeypatch.setattr(constants, "ENDPOINT", address)
+    template = address + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
 
 
 def test_list(here: InProcess) -> None:
@@ -65,9 +72,10 @@ def test_list(here: InProcess) -> None:
 
 
 @pytest.mark.slow
-def test_an_audit_of_a_clean_file(home: Path, hub: str, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("hub")
+def test_an_audit_of_a_clean_file(here: InProcess, tmp_path: Path) -> None:
     path = write(tmp_path / "aime24.jsonl", AIME)
-    result = Cli(home)("data", "audit", path)
+    result = here("data", "audit", path)
     assert result.returncode == 0, result.stderr
     assert "AIME 2024, benchmark" in result.stdout
     assert "30 (published: 30)" in result.stdout
@@ -76,15 +84,16 @@ def test_an_audit_of_a_clean_file(home: Path, hub: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_audit_that_finds_copies_and_overlap(home: Path, hub: str, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("hub")
+def test_an_audit_that_finds_copies_and_overlap(here: InProcess, tmp_path: Path) -> None:
     copies = write(tmp_path / "copies.jsonl", AIME * 32)
     training = write(tmp_path / "dapo_math_17k.jsonl", AIME[:2])
-    result = Cli(home)("data", "audit", copies, "--as", "aime24")
+    result = here("data", "audit", copies, "--as", "aime24")
     assert result.returncode == 1
     assert "WRONG  copies: 960 rows hold 30 problems x 32 copies; each is used once" in result.stdout
     assert "WRONG  overlap: problems that also occur in dapo_math_17k: 2" in result.stdout
     assert "metrics measured on it would be wrong: copies, overlap" in result.stderr
-    against = Cli(home)("data", "audit", training, "--against", f"aime24={copies}", "--json")
+    against = here("data", "audit", training, "--against", f"aime24={copies}", "--json")
     assert against.returncode == 1
     document = json.loads(against.stdout)
     assert [finding["kind"] for finding in document["findings"] if finding["serious"]] == ["overlap"]
@@ -92,45 +101,43 @@ def test_an_audit_that_finds_copies_and_overlap(home: Path, hub: str, tmp_path: 
 
 
 @pytest.mark.slow
-def test_an_unknown_file_is_judged_as_a_benchmark(home: Path, hub: str, tmp_path: Path) -> None:
-    document = Cli(home).json("data", "audit", write(tmp_path / "mine.jsonl", AIME[:3]))
-    assert (document["name"], document["role"], document["problems"]) == ("mine", "benchmark", 3)
-    assert Cli(home)("data", "audit", write(tmp_path / "mine.jsonl", AIME[:3] * 2)).returncode == 1
-
-
-@pytest.mark.slow
-def test_a_gold_that_no_grader_understands(home: Path, hub: str, tmp_path: Path) -> None:
-    rows = [{"problem": "p", "answer": "\\frac{1}{2}"}, {"problem": "q", "answer": "\\"}]
-    result = Cli(home)("data", "audit", write(tmp_path / "mine.jsonl", rows), "--json")
+@pytest.mark.usefixtures("hub")
+def test_an_unknown_file_is_judged_as_a_benchmark(here: InProcess, tmp_path: Path) -> None:
+    rows = [*AIME[:3], *AIME[:2], {"problem": "p", "answer": "\\frac{1}{2}"}, {"problem": "q", "answer": "\\"}]
+    result = here("data", "audit", write(tmp_path / "mine.jsonl", rows), "--json")
     assert result.returncode == 1
-    (gold,) = json.loads(result.stdout)["not_parsable"]
-    assert (gold["row"], gold["gold"]) == (2, "\\")
+    document = json.loads(result.stdout)
+    assert (document["name"], document["role"], document["problems"]) == ("mine", "benchmark", 5)
+    assert [one["kind"] for one in document["findings"] if one["serious"]] == ["copies", "not parsable"]
+    (gold,) = document["not_parsable"]
+    assert (gold["row"], gold["gold"]) == (7, "\\")
 
 
 @pytest.mark.slow
-def test_a_data_set_comes_from_the_hub_once(home: Path, hub: str) -> None:
-    cli = Cli(home)
-    document = cli.json("data", "audit", "aime25")
+@pytest.mark.usefixtures("hub")
+def test_a_data_set_comes_from_the_hub_once(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = here.json("data", "audit", "aime25")
     assert document["source"] == f"hub:math-ai/aime25@{data.get('aime25').revision}"
     assert (document["problems"], document["golds"]) == (30, {"integer": 30})
     assert Hub.asked.count("GET") == 1
     Hub.asked.clear()
-    again = cli("data", "audit", "aime25", "--json", HF_HUB_OFFLINE="1")
-    assert json.loads(again.stdout) == document
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert here.json("data", "audit", "aime25") == document
     assert Hub.asked == []
 
 
-@pytest.mark.parametrize(
-    "refusal", ["GatedRepo", *(pytest.param(name, marks=pytest.mark.slow) for name in REFUSALS if name != "GatedRepo")]
-)
-def test_what_the_hub_refuses(home: Path, hub: str, refusal: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_what_the_hub_refuses(here: InProcess, refusal: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Hub, "refusal", refusal)
-    said = Cli(home).refused("unreachable", "data", "audit", "aime25")
+    said = here.refused("unreachable", "data", "audit", "aime25")
     for part in (REFUSALS[refusal][1], f"math-ai/aime25@{data.get('aime25').revision}", "data.path=FILE"):
         assert part in said
 
 
 @pytest.mark.usefixtures("hub")
-def test_no_network(home: Path) -> None:
-    for env in ({"HF_ENDPOINT": "http://127.0.0.1:1"}, {"HF_HUB_OFFLINE": "1"}):
-        assert "data.path=FILE" in Cli(home).refused("unreachable", "data", "audit", "aime25", **env)
+def test_no_network(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    at("http://127.0.0.1:1", monkeypatch)
+    assert "data.path=FILE" in here.refused("unreachable", "data", "audit", "aime25")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert "HF_HUB_OFFLINE forbids" in here.refused("unreachable", "data", "audit", "aime25")

@@ -1,7 +1,7 @@
 """`mcpo doctor` reports correctly what a machine has or lacks, and the fix of each gap."""
 
 import json
-import subprocess
+import resource
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,18 +9,23 @@ from typing import Any
 
 import pytest
 import torch
+from huggingface_hub import constants
 
 from mcpo_cli import machine
 from mcpo_cli.backends.verl import checks
 from mcpo_cli.commands import machine_checks
 from mcpo_cli.commands.machine_checks import Line
 from mcpo_cli.machine import Gpu
-from tests.cli.conftest import MCPO, Cli, InProcess
+from tests.cli.conftest import InProcess
 from tests.web import Answers, serving
 
-NO_HUB = {"HF_HUB_OFFLINE": "1"}
 GIB = 2**30
 H200 = [Gpu("NVIDIA H200", 141 * GIB, 140 * GIB)]
+
+
+@pytest.fixture(autouse=True)
+def without_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
 
 
 def lines(document: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, str]]:
@@ -28,9 +33,9 @@ def lines(document: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, str]]:
 
 
 def test_a_machine_that_can_train_here(here: InProcess) -> None:
-    result = here("doctor", **NO_HUB)
+    result = here("doctor")
     assert result.returncode == 0, result.stderr
-    document = json.loads(here("doctor", "--json", **NO_HUB).stdout)
+    document = json.loads(here("doctor", "--json").stdout)
     assert document["ok"] is True
     found = lines(document)
     assert {line["state"] for (needed_by, _), line in found.items() if needed_by == "local"} == {"ok"}
@@ -47,7 +52,7 @@ def test_a_machine_that_can_train_here(here: InProcess) -> None:
 def test_a_home_that_can_be_none_fails_with_the_other_checks_shown(here: InProcess, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     home = str(tmp_path / "file" / "home")
-    result = here("doctor", "--json", MCPO_HOME=home, **NO_HUB)
+    result = here("doctor", "--json", MCPO_HOME=home)
     assert result.returncode == 1
     document = json.loads(result.stdout)
     assert document["ok"] is False
@@ -58,7 +63,7 @@ def test_a_home_that_can_be_none_fails_with_the_other_checks_shown(here: InProce
 
 @pytest.mark.slow
 def test_a_store_that_cannot_be_used(here: InProcess) -> None:
-    result = here("doctor", "--json", MLFLOW_TRACKING_URI="http://127.0.0.1:1", **NO_HUB)
+    result = here("doctor", "--json", MLFLOW_TRACKING_URI="http://127.0.0.1:1")
     assert result.returncode == 1
     line = lines(json.loads(result.stdout))["local", "MLflow store"]
     assert line["state"] == "wrong"
@@ -67,23 +72,28 @@ def test_a_store_that_cannot_be_used(here: InProcess) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("status", "state"), [(200, "ok"), (503, "wrong"), (None, "missing")])
-def test_the_hub_that_is_asked(cli: Cli, status: int | None, state: str) -> None:
+def test_the_hub_that_is_asked(
+    here: InProcess, status: int | None, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Head(Answers):
         def do_GET(self) -> None:
             self.answer(status or 0)
 
     with serving(Head) as address:
         endpoint = address if status else "http://127.0.0.1:1"
-        line = lines(json.loads(cli("doctor", "--json", HF_ENDPOINT=endpoint, HF_HUB_OFFLINE="0").stdout))["hub", "hub"]
+        monkeypatch.setattr(constants, "ENDPOINT", endpoint)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        line = lines(json.loads(here("doctor", "--json").stdout))["hub", "hub"]
     assert line["state"] == state
     assert endpoint in line["found"] if status else "model.path=FOLDER" in line["fix"]
 
 
 @pytest.mark.slow
-def test_limits_of_the_shell(cli: Cli) -> None:
-    command = f"ulimit -n 512; {' '.join(MCPO)} doctor --json"
-    env = cli.env | NO_HUB
-    done = subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True, check=True)
+def test_limits_of_the_shell(here: InProcess) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, before[1]))
+    done = here("doctor", "--json")
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
     line = lines(json.loads(done.stdout))["verl", "limit of open files"]
     assert (line["state"], line["found"]) == ("wrong", "512; wanted: 65536")
     assert line["fix"] == "ulimit -n 65536"
@@ -93,7 +103,6 @@ def stack(monkeypatch: pytest.MonkeyPatch, versions: Mapping[str, str], gpus: li
     """The lines about verl on a machine with these packages and GPUs."""
     monkeypatch.setattr(checks, "installed", versions.get)
     monkeypatch.setattr(machine, "gpus", lambda: gpus)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     return {line.name: line for line in machine_checks.examine() if line.needed_by == "verl"}
 
 
@@ -219,15 +228,15 @@ def test_a_flash_attn_that_is_not_there(on_gpus: Callable[..., dict[str, Line]])
 
 
 @pytest.mark.slow
-def test_plug_ins_and_what_is_wrong_with_them(cli: Cli, tmp_path: Path) -> None:
-    folder = tmp_path / "mine"
-    (folder / "suites").mkdir(parents=True)
+def test_plug_ins_and_what_is_wrong_with_them(here: InProcess, plugin_folder: Path) -> None:
+    folder = plugin_folder
+    (folder / "suites").mkdir()
     (folder / "suites" / "arms.yaml").write_text("arms: {A: [method=grpo]}\n")
     (folder / "broken.py").write_text("import nothing_of_that_name\n")
     (folder / "softer.py").write_text(
         "from mcpo_cli.methods.grpo import Grpo\n\n\nclass Softer(Grpo):\n    name = 'softer'\n"
     )
-    result = cli("doctor", "--json", MCPO_PLUGINS=str(folder), **NO_HUB)
+    result = here("doctor", "--json")
     assert result.returncode == 0, "mcpo itself can train"
     found = [line for line in json.loads(result.stdout)["lines"] if line["needed_by"] == "plug-in"]
     assert [(line["name"], line["state"], line["found"].partition(", sha256")[0]) for line in found[:3]] == [

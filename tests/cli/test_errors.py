@@ -15,9 +15,8 @@ from mcpo_cli.evaluation import regrade
 from tests.cli.conftest import Cli, InProcess
 
 
-@pytest.mark.parametrize("arguments", ["train seed=abc", "train --flag", "runs show nothing"])
-def test_the_process_ends_with_2(cli: Cli, arguments: str) -> None:
-    result = cli(*arguments.split())
+def test_the_process_ends_with_2(cli: Cli) -> None:
+    result = cli("train", "seed=abc")
     assert result.returncode == 2
     assert result.stderr
     assert "Traceback" not in result.stderr

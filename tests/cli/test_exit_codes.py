@@ -2,10 +2,8 @@
 
 import json
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ from mcpo_cli.config.load import load
 from mcpo_cli.errors import UNEXPECTED, McpoError
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import write_json
-from tests.cli.conftest import MCPO, Cli, InProcess
+from tests.cli.conftest import InProcess
 from tests.fakes import write_run
 from tests.web import Answers, serving
 
@@ -54,14 +52,13 @@ def test_config_error(here: InProcess) -> None:
 
 
 @pytest.mark.slow
-def test_run_failed(cli: Cli) -> None:
-    result = cli("train", "scale=smoke", "warmup.target_accuracy=1", "warmup.max_steps=1", OFFLINE, "--json")
+def test_run_failed(here: InProcess) -> None:
+    words = ("train", "scale=smoke", "warmup.target_accuracy=1", "warmup.max_steps=1", OFFLINE)
+    result = here(*words, "--json")
     ends(result, "RunFailed", "warmup.target_accuracy=1.0")
     assert json.loads(result.stdout)["error"]["type"] == "RunFailed"
     # A second run of that base policy does not train it again.
-    again = cli(
-        "train", "scale=smoke", "warmup.target_accuracy=1", "warmup.max_steps=1", OFFLINE, "base_seed=0", "seed=1"
-    )
+    again = here(*words, "base_seed=0", "seed=1")
     ends(again, "RunFailed", "it was tried before, as ")
 
 
@@ -93,21 +90,6 @@ def test_store_error(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(Dying) as uri:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
         ends(here("runs", "sync"), "StoreError", f"the MLflow store {uri} failed")
-
-
-@pytest.mark.slow
-def test_interrupted(cli: Cli) -> None:
-    command = [*MCPO, "train", "scale=smoke", "warmup.target_accuracy=0", "train.steps=100000", OFFLINE]
-    running = subprocess.Popen(command, env=cli.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 600
-    while not list(cli.home.glob("runs/*/attempt_1/metrics.jsonl")):
-        assert time.monotonic() < deadline, "it did not begin"
-        time.sleep(0.1)
-    running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=600)
-    ends(
-        subprocess.CompletedProcess(command, running.returncode, out, err), "Interrupted", "the same command continues"
-    )
 
 
 def test_anything_else(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:

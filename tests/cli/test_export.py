@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from mcpo_cli.evaluation.metrics import over_problems
 from mcpo_cli.runs.journal import Journal
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, InProcess
 from tests.web import Answers, serving
 
 pytestmark = pytest.mark.slow
@@ -59,13 +59,16 @@ def hub() -> Iterator[str]:
         yield address
 
 
-def test_a_policy_is_exported_evaluated_and_pushed(cli: Cli, warm_home: Path, tmp_path: Path, hub: str) -> None:
-    (run,) = cli.json("train", "scale=smoke", "method=mcpo", "compute.tracking_uri=offline")["runs"]
+def test_a_policy_is_exported_and_pushed(
+    cli: Cli, here: InProcess, warm_home: Path, tmp_path: Path, hub: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run,) = here.json("train", "scale=smoke", "method=mcpo", "compute.tracking_uri=offline")["runs"]
     token = {"HF_ENDPOINT": hub, "HF_TOKEN": "right", "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "hf")}
     target = tmp_path / "policy"
     # An impossible name or token writes no files.
-    for push, env, said in (("model", token, "--push OWNER/NAME"), ("a/b", token | {"HF_TOKEN": ""}, "hf auth login")):
-        refused = cli("export", run["run_id"], "--to", str(target), "--push", push, **env)
+    for push, known, said in (("model", "right", "--push OWNER/NAME"), ("a/b", "", "hf auth login")):
+        monkeypatch.setenv("HF_TOKEN", known)
+        refused = here("export", run["run_id"], "--to", str(target), "--push", push)
         assert (refused.returncode, said in refused.stderr, target.exists()) == (2, True, False), refused.stderr
 
     cli.env |= token
@@ -89,9 +92,9 @@ def test_a_policy_is_exported_evaluated_and_pushed(cli: Cli, warm_home: Path, tm
     assert str(tmp_path) not in card
     assert len(AutoTokenizer.from_pretrained(target)) == AutoModelForCausalLM.from_pretrained(target).config.vocab_size
 
-    again = cli("export", run["run_id"], "--to", str(target))
+    again = here("export", run["run_id"], "--to", str(target))
     assert (again.returncode, "is not overwritten" in again.stderr) == (2, True)
-    unknown = cli("export", run["run_id"], "--step", "99")
+    unknown = here("export", run["run_id"], "--step", "99")
     assert (unknown.returncode, "no complete checkpoint of step 99" in unknown.stderr) == (2, True)
     assert "fix: mcpo export " in unknown.stderr
     denied = cli("export", run["run_id"], "--to", str(tmp_path / "other"), "--push", "a/b", HF_TOKEN="wrong")

@@ -1,6 +1,5 @@
 """Help, plans and completion: the command line without training."""
 
-import json
 import os
 import re
 import subprocess
@@ -11,15 +10,16 @@ import pytest
 
 from mcpo_cli.analysis import artifacts
 from mcpo_cli.config import load, plan
+from mcpo_cli.main import app
 from tests.cli.conftest import MCPO, Cli, InProcess
 
 
-def test_without_arguments_it_says_how_to_begin(cli: Cli) -> None:
-    result = cli()
+def test_without_arguments_it_says_how_to_begin(here: InProcess) -> None:
+    result = here()
     assert result.returncode == 0
     commands = [line.split("  ")[1] for line in result.stdout.splitlines() if line.startswith("  mcpo ")]
     assert len(commands) >= 4
-    assert cli.untouched()
+    assert here.untouched()
 
 
 def test_help_of_train_names_presets_examples_and_where_settings_are_explained(here: InProcess) -> None:
@@ -35,8 +35,7 @@ def test_help_of_train_names_presets_examples_and_where_settings_are_explained(h
     assert "mcpo train method=mcpo model=toy-m seed=0,1,2" in out
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("suite", sorted(plan.suites()))
+@pytest.mark.parametrize("suite", ["table1", pytest.param("map-low", marks=pytest.mark.slow)])
 def test_plan_of_a_suite(here: InProcess, suite: str) -> None:
     document = here.json("plan", suite, "seed=0")
     expected = plan.from_suite(suite, ["seed=0"], "")
@@ -78,14 +77,8 @@ def test_dry_run_is_the_plan(here: InProcess) -> None:
 
 def test_a_continuing_command_survives_the_shell(here: InProcess) -> None:
     command = here.json("plan", "seed=choice(0, 1)")["command"]
-    again = subprocess.run(
-        ["bash", "-c", command.replace("mcpo train", " ".join([*MCPO, "plan", "--json"]))],
-        env=here.env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert [run["seed"] for run in json.loads(again.stdout)["runs"]] == [0, 1]
+    typed = subprocess.check_output(["bash", "-c", f"printf '%s\\0' {command}"], text=True).split("\0")[1:-1]
+    assert [run["seed"] for run in here.json(*typed, "--dry-run")["runs"]] == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -95,36 +88,39 @@ def test_a_continuing_command_survives_the_shell(here: InProcess) -> None:
         # bash splits words at "="
         ("mcpo train method = mc", 4, ["mc_grpo", "mcpo", "mcpo_extended", "mcpo_placebo"]),
         ("mcpo runs show mcpo-", 3, ["mcpo-toy-s-s0-000000000000"]),
-        pytest.param("mcpo tr", 1, ["train"], marks=pytest.mark.slow),
-        pytest.param(
-            "mcpo train train.ov", 2, ["train.overlong_cache=", "train.overlong_penalty="], marks=pytest.mark.slow
-        ),
-        pytest.param("mcpo train seed=1 regime = ", 5, load.groups()["regime"], marks=pytest.mark.slow),
-        pytest.param("mcpo train table", 2, ["table1", "table2"], marks=pytest.mark.slow),
-        pytest.param("mcpo ablate why", 2, ["why-reweight"], marks=pytest.mark.slow),
-        pytest.param("mcpo reproduce table", 2, ["table1", "table2"], marks=pytest.mark.slow),
-        pytest.param(
-            "mcpo reproduce a",
-            2,
-            ["all", *(name for name in artifacts.registry() if name.startswith("a"))],
-            marks=pytest.mark.slow,
-        ),
+        ("mcpo tr", 1, ["train"]),
+        ("mcpo train train.ov", 2, ["train.overlong_cache=", "train.overlong_penalty="]),
+        ("mcpo train seed=1 regime = ", 5, load.groups()["regime"]),
+        ("mcpo train table", 2, ["table1", "table2"]),
+        ("mcpo ablate why", 2, ["why-reweight"]),
+        ("mcpo reproduce table", 2, ["table1", "table2"]),
+        ("mcpo reproduce a", 2, ["all", *(name for name in artifacts.registry() if name.startswith("a"))]),
     ],
 )
-def test_completion(cli: Cli, words: str, cword: int, offered: list[str]) -> None:
-    folder = cli.home / "runs" / "mcpo-toy-s-s0-000000000000"
+def test_completion(
+    home: Path,
+    words: str,
+    cword: int,
+    offered: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = home / "runs" / "mcpo-toy-s-s0-000000000000"
     folder.mkdir(parents=True)
     (folder / "spec.json").write_text("{}")
-    script = Path(sys.executable).with_name("mcpo")
-    result = subprocess.run(
-        [script],
-        env=cli.env | {"_MCPO_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(cword)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    got = [word for word in result.stdout.split() if not words.endswith("method") or word.startswith("method=")]
+    for name, value in {"_MCPO_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(cword)}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        app(prog_name="mcpo")
+    shown = capsys.readouterr().out.split()
+    got = [word for word in shown if not words.endswith("method") or word.startswith("method=")]
     assert got == offered
+
+
+def test_the_shell_asks_the_installed_command(cli: Cli) -> None:
+    asked = {"_MCPO_COMPLETE": "complete_bash", "COMP_WORDS": "mcpo tr", "COMP_CWORD": "1"}
+    command = Path(sys.executable).with_name("mcpo")
+    assert subprocess.check_output([command], env=cli.env | asked, text=True).split() == ["train"]
 
 
 def test_a_closed_pipe_is_no_error(cli: Cli) -> None:

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -93,14 +94,26 @@ def test_a_page_shows_what_its_commands_print(page: str, here: InProcess, logs: 
         types(page, session, here, numbers=True)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", [*TRAINED, *PLUGGED])
-def test_a_page_shows_what_new_processes_print(page: str, cli: Cli, folder: Path) -> None:
-    name = f"docs/{page}.md"
-    found = sessions((ROOT / name).read_text(encoding="utf-8"))
+def types_all(page: str, mcpo: Cli) -> None:
+    found = sessions((ROOT / page).read_text(encoding="utf-8"))
     assert found
     for session in found:
-        types(name, session, cli, numbers=False)
+        types(page, session, mcpo, numbers=False)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("page", TRAINED)
+def test_a_page_shows_what_its_runs_give(page: str, here: InProcess, warm_home: Path, empty_store: Path) -> None:
+    shutil.copy(empty_store, warm_home / "mlflow.db")
+    types_all(f"docs/{page}.md", here)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("page", PLUGGED)
+def test_a_page_shows_what_new_processes_print(page: str, cli: Cli) -> None:
+    types_all(f"docs/{page}.md", cli)
 
 
 def test_the_example_in_python_runs(logs: Path) -> None:

@@ -1,6 +1,7 @@
 """`mcpo probe` on existing runs, on their checkpoints, and on runs that are started for it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from mcpo_cli import probes
 from mcpo_cli.config import plan as plans
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import JournalWriter, write_atomic
-from tests.cli.conftest import Cli, InProcess
+from tests.cli.conftest import InProcess
 from tests.fakes import write_runs
 
 SMALL = ("scale=smoke", "train.steps=6", "train.prompts=32", "train.rollouts=2", "train.temperature=0.3", "seed=0,1")
@@ -81,8 +82,9 @@ def test_every_probe_is_listed_with_its_question(here: InProcess) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("warm_home")
-def test_a_diagnostic_run_its_checkpoints_and_the_store(cli: Cli, here: InProcess) -> None:
-    document = cli.json("probe", "mastery", *SMALL)
+def test_a_diagnostic_run_its_checkpoints_and_the_store(here: InProcess, empty_store: Path) -> None:
+    shutil.copy(empty_store, here.home / "mlflow.db")
+    document = here.json("probe", "mastery", *SMALL)
     assert [run["seed"] for run in document["runs"]] == [0, 1]
     assert document["arms"][0]["seeds"] == 2
     for run in document["runs"]:
@@ -91,14 +93,14 @@ def test_a_diagnostic_run_its_checkpoints_and_the_store(cli: Cli, here: InProces
     # The second time nothing is trained, and the digits are the same.
     assert here.json("probe", "mastery", *SMALL) == document
 
-    client = MlflowClient(f"sqlite:///{cli.home / 'mlflow.db'}")
+    client = MlflowClient(f"sqlite:///{here.home / 'mlflow.db'}")
     (experiment,) = (found for found in client.search_experiments() if found.name == "probe-mastery")
     children = client.search_runs([experiment.experiment_id], "tags.`mcpo.run_id` != ''")
     values = {run["run_id"]: run["values"]["same_policy"] for run in document["runs"]}
     assert {run.data.tags["mcpo.run_id"]: run.data.metrics["probe/mastery/same_policy"] for run in children} == values
     assert all(len(client.get_metric_history(run.info.run_id, "probe/mastery/same_policy")) == 1 for run in children)
     (parent,) = {run.data.tags["mlflow.parentRunId"] for run in children}
-    saved = Path(client.download_artifacts(parent, "probes/mastery.json", str(cli.home)))
+    saved = Path(client.download_artifacts(parent, "probes/mastery.json", str(here.home)))
     assert {"schema_version": 1, **json.loads(saved.read_text())} == document
 
     run = document["runs"][0]["run_id"]
@@ -107,6 +109,6 @@ def test_a_diagnostic_run_its_checkpoints_and_the_store(cli: Cli, here: InProces
     assert found["values"].keys() >= {"same_policy", "gap_lag_1", "selection_estimate"}
     assert [row["step"] for row in found["tables"]["steps"]] == [5, 6]
     assert here.json("probe", "mastery", run, "--prompts", "40") == looked
-    checkpoint = max((cli.home / "runs" / run / "attempt_1" / "checkpoints").glob("step_*"))
+    checkpoint = max((here.home / "runs" / run / "attempt_1" / "checkpoints").glob("step_*"))
     (found,) = here.json("probe", "mastery", str(checkpoint), "--prompts", "40")["runs"]
     assert [row["step"] for row in found["tables"]["steps"]] == [6]

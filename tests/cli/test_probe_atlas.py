@@ -9,6 +9,7 @@ import pytest
 from mcpo_cli import methods
 from mcpo_cli.config import plan
 from mcpo_cli.probes import atlas
+from mcpo_cli.probes.estimators import sampling
 from mcpo_cli.runs.journal import write_atomic
 from tests.cli.conftest import InProcess
 from tests.fakes import write_runs
@@ -19,6 +20,8 @@ FEW = (*(atlas.Condition(G, k) for G in (4, 16) for k in (0, 4)), atlas.Conditio
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(atlas, "conditions", lambda: list(FEW))
+    monkeypatch.setattr(sampling, "ROLLOUTS", 10_000)
+    monkeypatch.setattr(sampling, "SINGLY", 40)
 
 
 def test_it_asks_about_every_method_and_trains_none(here: InProcess) -> None:

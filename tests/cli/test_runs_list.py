@@ -1,6 +1,4 @@
-"""`mcpo runs`: list, tag and delete."""
-
-import json
+"""`mcpo runs`: list, show, tag and delete."""
 
 import pytest
 
@@ -13,6 +11,7 @@ from mcpo_cli.runs import attempts
 from mcpo_cli.runs.journal import read_json, write_json
 from tests.cli.conftest import InProcess
 from tests.cli.test_arms import SMALL, done
+from tests.store_runs import begin, spec, train
 
 SWEEP = ("method.delta=0.01,0.05", "seed=0,1", *SMALL)
 
@@ -108,10 +107,28 @@ def test_a_run_at_work_is_not_deleted(here: InProcess, ids: list[str]) -> None:
 def test_runs_of_a_removed_method_are_one_short_line_and_can_be_deleted(here: InProcess, ids: list[str]) -> None:
     for run_id in ids[:2]:
         path = run_dir(run_id) / "spec.json"
-        spec = json.loads(path.read_text(encoding="utf-8"))
-        write_json(path, {**{k: v for k, v in spec.items() if k != "checksum"}, "method": {"name": "gone"}})
+        settings = read_json(path)
+        write_json(path, settings | {"method": {"name": "gone"}})
     (line,) = here("runs", "list").stderr.strip().splitlines()
     assert "method 'gone' is not here" in line
     assert len(line) < 200
     here.json("runs", "delete", *ids[:2])
     assert here("runs", "list").stderr == ""
+
+
+def test_warnings_stay_with_the_run(here: InProcess) -> None:
+    attempt = begin(spec())
+    train(attempt, range(1, 3), **{"sanity/truncated": 0.1})
+    train(attempt, range(3, 5), **{"sanity/truncated": 0.6})
+    attempt.end("done")
+    (warned,) = here.json("runs", "show", spec().run_id)["warnings"]
+    assert (warned["metric"], warned["first_step"], warned["steps"], warned["worst"]) == ("sanity/truncated", 3, 2, 0.6)
+    assert "many responses are cut" in here("runs", "show", spec().run_id).stdout
+
+
+def test_a_sound_run_has_none(here: InProcess) -> None:
+    attempt = begin(spec())
+    train(attempt, range(1, 5), **{"sanity/truncated": 0.1})
+    attempt.end("done")
+    assert here.json("runs", "show", spec().run_id)["warnings"] == []
+    assert "\nwarnings\n" not in here("runs", "show", spec().run_id).stdout

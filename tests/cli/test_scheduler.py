@@ -138,13 +138,13 @@ def test_a_second_signal_kills(home: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def signal_when(home: Path, plan: Plan, number: int, times: int) -> None:
-    """Signal this process once the first runs of `plan` have begun, and again a second later."""
+    """Signal this process once the first runs of `plan` have begun, and again half a second later."""
 
     def send() -> None:
         while not any(attempts(home, plan)):
             time.sleep(0.05)
         for _ in range(times):
-            time.sleep(1.0)
+            time.sleep(0.5)
             os.kill(os.getpid(), number)
 
     threading.Thread(target=send, daemon=True).start()
@@ -158,7 +158,7 @@ def test_waits_for_a_run_that_another_process_trains(home: Path) -> None:
     def hold() -> None:
         with owned(folder):
             began.set()
-            time.sleep(1.5)
+            time.sleep(0.5)
 
     other = threading.Thread(target=hold)
     other.start()
@@ -282,10 +282,10 @@ def test_waiting_runs_are_estimated_by_the_steps_of_a_running_one(home: Path, mo
     monkeypatch.setenv("FAKE_SECONDS", "0.2")
     monkeypatch.setattr(scheduler, "ESTIMATE_SECONDS", 0.0)
     one_at_a_time = (*OFFLINE[:-1], "compute.parallel=1", "warmup.target_accuracy=0")
-    plan = plans.from_overrides([*one_at_a_time, "seed=0,1", "train.steps=12"])
-    waiting = START_SECONDS + 12 * 0.2
+    plan = plans.from_overrides([*one_at_a_time, "seed=0,1", "train.steps=8"])
+    waiting = START_SECONDS + 8 * 0.2
     assert estimate.Estimator(home).seconds(plan.cells[1].spec) < waiting
     _, recorder = run(plan)
-    late = [view for view in recorder.views if view.cells[1].state == "planned" and view.cells[0].progress.step > 6]
+    late = [view for view in recorder.views if view.cells[1].state == "planned" and view.cells[0].progress.step > 4]
     assert late
     assert all(view.seconds_left > waiting for view in late)

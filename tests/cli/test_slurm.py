@@ -21,7 +21,7 @@ from mcpo_cli.errors import Interrupted
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.scheduling import scheduler, slurm
 from mcpo_cli.scheduling.slurm import SlurmWorker, Task
-from tests.cli.conftest import Cli
+from tests.cli.conftest import InProcess
 from tests.cli.test_scheduler import WORKER, Recorder
 from tests.errors import refused
 
@@ -216,6 +216,6 @@ def test_nodes_form_a_ray_cluster(rank: int, cluster: Path, tmp_path: Path, monk
         assert code == 0
 
 
-def test_without_slurm_nothing_starts(cli: Cli) -> None:
-    assert cli.refused("bad_input", "train", *JOBS).endswith("fix: cluster.launcher=local")
-    assert not (cli.home / "runs").exists()
+def test_without_slurm_nothing_starts(here: InProcess) -> None:
+    assert here.refused("bad_input", "train", *JOBS).endswith("fix: cluster.launcher=local")
+    assert not (here.home / "runs").exists()

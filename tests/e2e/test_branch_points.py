@@ -121,7 +121,7 @@ def test_a_state_that_is_gone_is_named(trunk: Trunk) -> None:
 
 def test_the_estimate_is_what_many_new_rollouts_say(trunk: Trunk) -> None:
     """It is unbiased, and has the standard error that follows from its spread over prompts."""
-    precise = with_sizes(trunk, controls=32, held_out=16, resampled=800)
+    precise = with_sizes(trunk, controls=32, held_out=16, resampled=300)
     branches.measure(precise, run_dir(trunk.spec.run_id), 2)
     found = rows(precise, 2).set_index(["arm", "cohort", "prompt"]).sort_index()
     found["accuracy"] = found["resampled_c"] / found["resampled_n"]

@@ -19,6 +19,7 @@ from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
 from tests.devices import SimulatedCuda
 from tests.e2e.test_zoo_training import OPTIONS
+from tests.engine import NO_PROBES
 from tests.methods import Remembering
 from tests.models import existing
 
@@ -80,7 +81,7 @@ def test_the_simulation_refuses_what_cuda_refuses() -> None:
 
 @pytest.mark.parametrize("name", sorted(methods.registry()))
 def test_every_method(name: str, folder: Path, tmp_path: Path, cuda: None) -> None:
-    spec = spec_of(folder, f"method={name}", "train.steps=1", "eval.every=1", *OPTIONS.get(name, []))
+    spec = spec_of(folder, f"method={name}", "train.steps=1", "eval.every=1", *NO_PROBES, *OPTIONS.get(name, []))
     with SimulatedCuda() as mode:
         assert len(trained(spec, tmp_path / spec.run_id)) == 1
     assert mode.moves > 10

@@ -255,8 +255,8 @@ def test_the_verbs_see_it(mcpo: Mcpo) -> None:
     assert listed["parity"] == "parity.jsonl"
 
 
-def test_train_writes_down_which_plug_in_it_was(mcpo: Mcpo) -> None:
-    (run,) = mcpo.json("train", "method=halved", "method.factor=0.25", "task=echo", *BRIEF)["runs"]
+def test_runs_write_down_which_plug_in_it_was(mcpo: Mcpo, reproduced: Mapping[str, Any]) -> None:
+    run = next(run for run in reproduced["suites"][0]["runs"] if run["arm"] == "halved")
     folder = mcpo.home / "runs" / run["run_id"]
     used = json.loads((folder / "spec.json").read_text())["plugins"]
     assert used.keys() == {"method halved", "task echo"}
@@ -267,11 +267,12 @@ def test_train_writes_down_which_plug_in_it_was(mcpo: Mcpo) -> None:
     method = mcpo.site / "their_rl" / "method.py"
     before = method.read_text()
     method.write_text(f"{before}CHANGED = True\n")
-    (other,) = mcpo.json("plan", "method=halved", "method.factor=0.25", "task=echo", *BRIEF)["runs"]
+    other = mcpo.json("plan", "theirs", *BRIEF)["runs"]
     method.write_text(before)
-    (same,) = mcpo.json("plan", "method=halved", "method.factor=0.25", "task=echo", *BRIEF)["runs"]
-    assert (other["state"], other["run_id"] != run["run_id"]) == ("planned", True)
-    assert (same["state"], same["run_id"]) == ("done", run["run_id"])
+    same = mcpo.json("plan", "theirs", *BRIEF)["runs"]
+    assert run["run_id"] not in [one["run_id"] for one in other]
+    assert {one["state"] for one in other if one["arm"] == "halved"} == {"planned"}
+    assert (run["run_id"], "done") in [(one["run_id"], one["state"]) for one in same]
 
 
 def test_reproduce_trains_the_suite_and_builds_what_needs_it(mcpo: Mcpo, reproduced: Mapping[str, Any]) -> None:
@@ -310,14 +311,11 @@ def test_probe_reads_its_runs(mcpo: Mcpo, reproduced: Mapping[str, Any]) -> None
     assert {run["values"]["groups"] for run in document["runs"]} == {16.0}, "8 prompts, 2 steps"
 
 
-def test_evaluate_and_grade_use_its_benchmark_and_grader(mcpo: Mcpo, reproduced: Mapping[str, Any]) -> None:
+def test_evaluate_and_grade_use_its_benchmark_and_grader(mcpo: Mcpo) -> None:
     model = str(models.untrained(mcpo.folder / "tiny"))
     results = mcpo.json("evaluate", model, "--benchmarks", "parity", "n=2", "max_tokens=4", "grading.workers=1")
     found = results["benchmarks"]["parity"]
     assert (found["problems"], found["grader"], found["source"]) == (2, "any_case 7", "parity.jsonl")
-    run_id = reproduced["suites"][0]["runs"][0]["run_id"]
-    tiers = mcpo.json("evaluate", run_id, "--benchmarks", "echo", "--limit", "3", "n=2", "max_tokens=4")
-    assert tiers["benchmarks"].keys() == {"echo-all"}
     answers = mcpo.folder / "answers.jsonl"
     answers.write_text('{"gold": "yes", "response": "YES"}\n')
     graded = mcpo.json("grade", str(answers), "--grader", "any_case", "--workers", "1")

@@ -102,11 +102,8 @@ def test_a_daemonic_process(method: str) -> None:
     process.join()
 
 
-QUICK = ("power tower", "60 nested fractions", "NUL bytes", "lone surrogate", "megabyte of text", "hedged: chain")
-
-
 @pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in hostile.ANSWERS]
+    "name", ["power tower", "60 nested fractions", "NUL bytes", "lone surrogate", "megabyte of text", "hedged: chain"]
 )
 def test_a_hostile_answer_gets_a_verdict_in_time(pool: Pool, name: str) -> None:
     start = time.monotonic()
@@ -277,16 +274,6 @@ def test_output_of_libraries_is_not_taken_for_a_verdict(made: Made) -> None:
         assert pool.grade([("1", "1")] * 3) == [Verdict("correct")] * 3
 
 
-@pytest.mark.slow
-def test_samples_of_a_problem_go_to_one_worker(made: Made) -> None:
-    """That worker then parses the gold once."""
-    with Pool(made("time.sleep(float(response))\nreturn Verdict('correct', str(os.getpid()))"), workers=2) as pool:
-        busy = [pool.submit(gold, "0.5") for gold in "xy"]
-        verdicts = pool.grade([(gold, "0.02") for _ in range(10) for gold in "ab"])
-    assert len({future.result().answer for future in busy}) == 2
-    assert len({(verdict.answer, i % 2) for i, verdict in enumerate(verdicts[:16])}) == 2
-
-
 def ordinary(count: int) -> list[tuple[str, str, str]]:
     """(gold, response, status), with a status that only a grader can find out."""
     found = []
@@ -301,32 +288,34 @@ def ordinary(count: int) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.slow
-def test_ten_thousand_gradings_lose_nothing() -> None:
-    """With every hostile answer twice; the memory of all processes of the pool stays below its limit."""
-    cap, count = 512, 2
-    bad = hostile.items(2 * len(hostile.ANSWERS), seed=1)
-    good = ordinary(10_000 - len(bad))
-    mixed = [(gold, response, status) for gold, response, status in good]
+def test_two_thousand_gradings_lose_nothing() -> None:
+    """With every hostile answer; the memory of all processes of the pool stays below its limit."""
+    cap, count, total = 512, 2, 2_000
+    bad = hostile.items(len(hostile.ANSWERS), seed=1)
+    mixed = ordinary(total - len(bad))
     for i, (gold, response) in enumerate(bad):
-        mixed.insert(i * 50, (gold, response, "hostile"))
+        mixed.insert(i * (total // len(bad)), (gold, response, "hostile"))
     most, stop, others = 0.0, threading.Event(), workers()
 
     def watch() -> None:
         nonlocal most
         while not stop.wait(0.25):
-            total = 0
+            used = 0
             for process in workers(others):
                 with suppress(psutil.Error):
-                    total += process.memory_full_info().pss
-            most = max(most, total / 2**20)
+                    used += process.memory_full_info().pss
+            most = max(most, used / 2**20)
 
     with Pool(workers=count, timeout=0.5, memory_mib=cap) as pool:
-        watcher = threading.Thread(target=watch)
+        watcher, start = threading.Thread(target=watch), time.monotonic()
         watcher.start()
         verdicts = pool.grade([(gold, response) for gold, response, _ in mixed])
+        seconds = time.monotonic() - start
         stop.set()
         watcher.join()
-    assert len(verdicts) == 10_000
+    assert len(verdicts) == total
+    # Without the time limit most hostile answers would take minutes or never end.
+    assert seconds < 5 * len(bad)
     told = [
         (item, verdict)
         for item, verdict in zip(mixed, verdicts, strict=True)
@@ -334,7 +323,7 @@ def test_ten_thousand_gradings_lose_nothing() -> None:
     ]
     # On a busy machine an ordinary answer can take half a second; this is reported, and with more time it is correct.
     late = [item for item, verdict in told if verdict.status == "timeout"]
-    assert len(late) == len(told) < 100, told
+    assert len(late) == len(told) < total / 100, told
     with Pool(workers=count) as patient:
         again = patient.grade([(gold, response) for gold, response, _ in late])
     assert [verdict.status for verdict in again] == [status for *_, status in late]
@@ -345,7 +334,7 @@ def test_ten_thousand_gradings_lose_nothing() -> None:
 
 @pytest.mark.slow
 def test_killing_graders_at_random_loses_nothing() -> None:
-    items, others = ordinary(1_500), workers()
+    items, others = ordinary(600), workers()
     with Pool(workers=2) as pool:
         futures = [pool.submit(gold, response) for gold, response, _ in items]
         for _ in range(8):

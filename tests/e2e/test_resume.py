@@ -1,6 +1,5 @@
 """The same spec gives the same numbers bit for bit: twice in a row, after SIGKILL at any moment, and without probes."""
 
-import shutil
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,13 +10,11 @@ import pytest
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import state
 from mcpo_cli.runs.journal import Journal
-from tests.conftest import shared_folder
-from tests.engine import METHODS, NO_PROBES, records, spec_of, work
+from tests.engine import METHODS, NO_PROBES, PROBES, records, spec_of, work
 
 pytestmark = pytest.mark.slow
 
 KILLS = [
-    ("mcpo", "warm-up", 20),
     ("dapo", "sampling", 4),
     ("mcpo", "gradient step", 5),
     ("dapo", "gradient step", 9),
@@ -30,19 +27,21 @@ KILLS = [
 ]
 
 
+Undisturbed = dict[str, tuple[Path, dict[str, Any]]]
+
+
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dict[str, tuple[Path, dict[str, Any]]]:
-    """Home and records of an uninterrupted run of each method; they start from one base policy, made here."""
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    """Home and records of an uninterrupted run of each method; they start from the shipped base policy."""
     found = {}
     for method in METHODS:
         home = tmp_path_factory.mktemp(method)
-        (home / "cache").symlink_to(shared_folder(tmp_path_factory, worker_id, "made"))
-        assert work(home, spec_of(method, made=True)) == 0
-        found[method] = home, records(home, spec_of(method, made=True))
+        assert work(home, spec_of(method)) == 0
+        found[method] = home, records(home, spec_of(method))
     return found
 
 
-def test_runs_learn_something_to_compare(uninterrupted: dict[str, tuple[Path, dict[str, Any]]]) -> None:
+def test_runs_learn_something_to_compare(uninterrupted: Undisturbed) -> None:
     for _, expected in uninterrupted.values():
         # Not in each step: with a base policy this weak, maybe no prompt has a gradient, or none is mastered.
         assert any(metrics["train/grad_norm"] > 0 for _, metrics in expected["steps"])
@@ -54,13 +53,10 @@ def test_runs_learn_something_to_compare(uninterrupted: dict[str, tuple[Path, di
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_probes_change_nothing_that_is_trained(
-    method: str, uninterrupted: dict[str, tuple[Path, dict[str, Any]]], tmp_path: Path
-) -> None:
+def test_probes_change_nothing_that_is_trained(method: str, uninterrupted: Undisturbed, tmp_path: Path) -> None:
     """A run with all probes at every step and one without any have equal weights, groups, evaluations and metrics."""
-    home, expected = uninterrupted[method]
+    _, expected = uninterrupted[method]
     spec = spec_of(method, NO_PROBES)
-    shutil.copytree(home / "cache", tmp_path / "cache")
     assert work(tmp_path, spec) == 0
     found = records(tmp_path, spec)
     assert not found["rerolls"]
@@ -78,26 +74,25 @@ def _trained(steps: Sequence[tuple[int, dict[str, float]]]) -> list[tuple[int, d
     ]
 
 
-@pytest.mark.parametrize(("method", "base"), [("mcpo", "made again"), ("dapo", "the same")])
-def test_the_same_spec_twice(
-    method: str, base: str, uninterrupted: dict[str, tuple[Path, dict[str, Any]]], tmp_path: Path
-) -> None:
-    (home, expected), spec = uninterrupted[method], spec_of(method, made=True)
-    if base == "the same":
-        shutil.copytree(home / "cache", tmp_path / "cache")
-    assert work(tmp_path, spec) == 0
-    assert records(tmp_path, spec) == expected
+def test_killed_while_the_base_policy_is_made(tmp_path: Path) -> None:
+    """Another process makes it again, and trains the same run from it."""
+    brief = ["task.max_ops=2", "warmup.probe_prompts=64", "warmup.batch=32", "warmup.target_accuracy=0.03"]
+    spec = spec_of("mcpo", [*PROBES, *brief], made=True)
+    homes = tmp_path / "undisturbed", tmp_path / "killed"
+    assert work(homes[1], spec, "warm-up", 20) == -signal.SIGKILL
+    assert state(homes[1] / "runs" / spec.run_id, spec) == "interrupted"
+    assert [work(home, spec) for home in homes] == [0, 0]
+    first, again = (records(home, spec) for home in homes)
+    assert first == again
 
 
 @pytest.mark.parametrize(("method", "point", "call"), KILLS)
 def test_killed_and_started_again(
-    method: str, point: str, call: int, uninterrupted: dict[str, tuple[Path, dict[str, Any]]], tmp_path: Path
+    method: str, point: str, call: int, uninterrupted: Undisturbed, tmp_path: Path
 ) -> None:
-    home, expected = uninterrupted[method]
-    spec = spec_of(method, made=True)
+    _, expected = uninterrupted[method]
+    spec = spec_of(method)
     folder = tmp_path / "runs" / spec.run_id
-    if point != "warm-up":
-        shutil.copytree(home / "cache", tmp_path / "cache")
     assert work(tmp_path, spec, point, call) == -signal.SIGKILL
     assert state(folder, spec) == "interrupted"
     assert work(tmp_path, spec) == 0
@@ -106,13 +101,10 @@ def test_killed_and_started_again(
     assert records(tmp_path, spec) == expected
 
 
-def test_a_damaged_checkpoint_is_passed_over(
-    uninterrupted: dict[str, tuple[Path, dict[str, Any]]], tmp_path: Path
-) -> None:
+def test_a_damaged_checkpoint_is_passed_over(uninterrupted: Undisturbed, tmp_path: Path) -> None:
     """With one flipped bit in the newest checkpoint, the one before it is used, and the result is the same."""
-    home, expected = uninterrupted["dapo"]
+    _, expected = uninterrupted["dapo"]
     spec = spec_of("dapo")
-    shutil.copytree(home / "cache", tmp_path / "cache")
     # It dies during the evaluation after the last step: the checkpoints of steps 0 and 2 exist.
     assert work(tmp_path, spec, "evaluation", 8) == -signal.SIGKILL
     folder = tmp_path / "runs" / spec.run_id

@@ -189,19 +189,6 @@ def test_what_saves_memory_changes_nothing(family: str, how: str, monkeypatch: p
     assert relative(gradients(found[0], parameters), wanted) < 1e-5
 
 
-def test_entropies_are_those_of_the_stock_classes() -> None:
-    model = stock("qwen3")
-    policy = Policy(model, CPU)
-    rollouts = rollouts_of(policy)
-    _, entropy_PGT = policy.log_probs_and_entropies(rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT)
-    prompt_S = rollouts.prompt_PS[1][rollouts.prompt_PS[1] != trees.NO_TOKEN]
-    whole = torch.cat([prompt_S.expand(G, -1), rollouts.token_PGT[1]], dim=1)
-    logp = model(whole).logits[:, len(prompt_S) - 1 : -1].log_softmax(-1)
-    expected_GT = -(logp.exp() * logp).sum(-1) * rollouts.mask_PGT[1]
-    assert torch.allclose(entropy_PGT[1], expected_GT, atol=1e-4)
-    assert torch.allclose(rollouts.entropy_PGT[1] * rollouts.mask_PGT[1], expected_GT, atol=1e-4)
-
-
 def test_bfloat16_is_near_float32_and_trains_float32_weights() -> None:
     model = stock("llama grouped")
     exact, reduced = Policy(model, CPU), Policy(model, CPU, dtype=torch.bfloat16)

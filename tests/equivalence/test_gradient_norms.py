@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends.local.sampler import Rollouts, sample
+from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.methods import Method, TokenBatch, TokenLoss
 from mcpo_cli.methods.mcpo import Mcpo
 from tests.equivalence.test_update import SPEC, graded, updater_of
-from tests.policies import EOS, G, T, new_policy, prompts
+from tests.policies import new_policy
 
 FACTOR = 8.0
 NEVER = 1e9
@@ -24,11 +24,6 @@ class Scaled(Mcpo):
     def token_loss(self, batch: TokenBatch) -> TokenLoss:
         terms = super().token_loss(batch).terms
         return TokenLoss(tuple(dataclasses.replace(term, weight_B=term.weight_B * FACTOR) for term in terms))
-
-
-@pytest.fixture(scope="module")
-def rollouts() -> Rollouts:
-    return sample(new_policy(), prompts(6), G, T, 1.0, EOS, seed=3)
 
 
 def trained(rollouts: Rollouts, method: Method, clip: float) -> tuple[Tensor, list[float]]:

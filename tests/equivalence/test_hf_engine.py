@@ -5,6 +5,7 @@ import random
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -170,10 +171,13 @@ def test_prompts_that_leave_no_room(facts: ModelFacts, ids: tuple[int, ...], cod
         generate(facts, sampling(facts, 0.0), Request("one", ids, (0,)))
 
 
-def test_a_gpu_that_is_not_there(facts: ModelFacts, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("engine", ["hf", "local"])
+def test_a_gpu_that_is_not_there(
+    engine: Literal["hf", "local"], facts: ModelFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with refused("needs_gpu"):
-        open_engine("hf", facts, sampling(facts, 0.0), device="cuda")
+        open_engine(engine, facts, sampling(facts, 0.0), device="cuda")
 
 
 @pytest.mark.parametrize("engine", ["hf", "local"])

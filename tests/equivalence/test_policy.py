@@ -1,13 +1,17 @@
 """Our forward pass and sampler against the stock Qwen3."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from mcpo_cli import tasks
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import start
+from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.encoding import Language, encode
 from mcpo_cli.backends.local.policy import ROW_COST, Policy
@@ -58,24 +62,6 @@ def test_each_beginning_is_one_row_that_sees_its_own_beginnings(alike: Rollouts)
         for g, length in enumerate(length_G):
             assert (p, *alike.prompt_PS[p].tolist(), *alike.token_PGT[p, g, : length - 1].tolist()) in found
     assert tree.silent == len(alike.prompt_PS) * (S - 1)
-
-
-@pytest.mark.parametrize("which", ["rollouts", "alike"])
-def test_log_probabilities_and_gradients_equal_the_stock_forward_pass(
-    which: str, request: pytest.FixtureRequest
-) -> None:
-    rollouts: Rollouts = request.getfixturevalue(which)
-    ours, stock, mask_PGT = new_policy(), new_policy(), rollouts.mask_PGT
-    logp_PGT, expected_PGT = log_probs(ours, rollouts), stock_log_probs(stock, rollouts)
-    assert torch.allclose(logp_PGT[mask_PGT], expected_PGT[mask_PGT], atol=5e-5)
-    assert not logp_PGT[~mask_PGT].any()
-    weight_PGT = torch.randn(mask_PGT.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    (logp_PGT * weight_PGT)[mask_PGT].sum().backward()
-    (expected_PGT * weight_PGT)[mask_PGT].sum().backward()
-    for (name, mine), (_, theirs) in zip(ours.model.named_parameters(), stock.model.named_parameters(), strict=True):
-        assert mine.grad is not None
-        assert theirs.grad is not None
-        assert torch.allclose(mine.grad, theirs.grad, atol=1e-4 * float(theirs.grad.abs().max())), name
 
 
 @pytest.mark.parametrize("which", ["rollouts", "alike"])
@@ -175,15 +161,6 @@ def test_responses_end_at_the_end_token_and_nowhere_else(rollouts: Rollouts) -> 
         assert ended or length == T
 
 
-def test_a_group_does_not_depend_on_the_groups_beside_it() -> None:
-    policy, prompt_PS = new_policy(), prompts(6)
-    whole = sample(policy, prompt_PS, G, T, 1.0, EOS, seed=3)
-    changed = prompt_PS.clone()
-    changed[1:] = changed[1:].flip(0)
-    beside = sample(policy, changed, G, T, 1.0, EOS, seed=3)
-    assert torch.equal(whole.token_PGT[0], beside.token_PGT[0])
-
-
 @pytest.mark.parametrize("temperature", [0.7, 1.0])
 def test_draws_follow_the_distribution(temperature: float) -> None:
     logits = torch.tensor([0.0, 1.0, -1.0, 2.0])
@@ -234,3 +211,32 @@ def test_the_warm_up_expects_what_sampled_rollouts_show(monkeypatch: pytest.Monk
     sampled = start.measured_accuracy(spec, policy, TOKENIZER)
     assert sampled == start.measured_accuracy(spec, policy, TOKENIZER) != expected
     assert abs(sampled - expected) < 4 * error * math.sqrt(64 / start.PROBE_ROLLOUTS)
+
+
+def test_stock_classes_load_a_saved_policy_and_generate_the_same_tokens(tmp_path: Path) -> None:
+    """Its folder has the files for transformers, vLLM and verl."""
+    for name in ("toy-s", "toy-m"):
+        (spec,) = load([f"model={name}"])
+        task = tasks.closed(spec.task)
+        tokenizer = tokenizers.build(task.vocabulary)
+        policy = Policy(policies.build(spec.model, tokenizer, 0), torch.device("cpu"))
+        policy.save(tmp_path / name, tokenizer)
+
+        model = AutoModelForCausalLM.from_pretrained(tmp_path / name, dtype="float32")
+        loaded = AutoTokenizer.from_pretrained(tmp_path / name)
+        # verl masks tokens beyond the tokenizer only in some places; vLLM's CPU attention takes 32.
+        assert model.config.vocab_size == len(loaded) == len(tokenizer)
+        assert model.config.head_dim == 32
+
+        problems = task.training(0, 0, 4)
+        batch = encode(tokenizer, problems, 16)
+        prompt_PS = batch.prompt_PS
+        again = loaded([problem.text for problem in problems], return_tensors="pt")["input_ids"]
+        assert torch.equal(again, prompt_PS)
+        for gold_T, length, problem in zip(batch.gold_PT, batch.length_P, problems, strict=True):
+            assert gold_T[:length].tolist() == [*loaded(problem.gold)["input_ids"], loaded.eos_token_id]
+        # Close to temperature 0 sampling is greedy.
+        ours = sample(policy, prompt_PS, 1, 8, 1e-4, tokenizer.eos_token_id, seed=0).token_PGT[:, 0]
+        stock = model.generate(prompt_PS, attention_mask=torch.ones_like(prompt_PS), max_new_tokens=8, do_sample=False)
+        theirs = stock[:, prompt_PS.shape[1] :]
+        assert torch.equal(ours[:, : theirs.shape[1]], theirs)

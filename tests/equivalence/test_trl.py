@@ -126,11 +126,9 @@ def test_loss_and_gradient_are_ours(name: str, sampled: Any, monkeypatch: pytest
         expected = reduce(method.token_loss(tokens), tokens.mask_BT)
         # TRL's output layer and the norms of transformers compute in single precision.
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5, check_dtype=False)
-        gradients = torch.autograd.grad(expected, policy.parameters())
-        weights = dict(theirs.model.named_parameters())
-        names = policy.named_parameters()
-        for key, wanted in zip(names, gradients, strict=True):
-            (gradient,) = torch.autograd.grad(found, weights[key], retain_graph=True)
+        weights, names = dict(theirs.model.named_parameters()), list(policy.named_parameters())
+        gradients = torch.autograd.grad(found, [weights[key] for key in names])
+        for gradient, wanted in zip(gradients, torch.autograd.grad(expected, policy.parameters()), strict=True):
             assert (gradient - wanted).norm() <= 1e-3 * wanted.norm() + 1e-6
             some |= bool(wanted.any())
         if previous is not None:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.graded import Graded, equal_pairs
-from mcpo_cli.backends.local import gradients, uneven
+from mcpo_cli.backends.local import batch as batches
+from mcpo_cli.backends.local import gradients
 from mcpo_cli.backends.local.batch import Sampled
 from mcpo_cli.backends.local.encoding import Language
 from mcpo_cli.backends.local.sampler import Rollouts, sample
@@ -79,7 +80,7 @@ def alone(rollouts: Rollouts, index: int) -> tuple[Rollouts, Step]:
 
 def graded_batch(rollouts: Rollouts, method: Method) -> GradedBatch:
     rollouts = crop(rollouts)
-    signals, _ = uneven.signals(method, step_of(rollouts), {})
+    signals, _ = batches.signals(method, step_of(rollouts), {})
     return GradedBatch(rollouts, CORRECT_PG, signals, torch.arange(len(COUNTS)))
 
 
@@ -109,7 +110,7 @@ def test_empty_places_are_neither_read_nor_graded(rollouts: Rollouts) -> None:
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.label)
 def test_signals_are_those_of_each_group_alone(rollouts: Rollouts, method: Method) -> None:
     rollouts = crop(rollouts)
-    found, _ = uneven.signals(method, step_of(rollouts), {})
+    found, _ = batches.signals(method, step_of(rollouts), {})
     assert found.counts_PG is not None
     for index, count in enumerate(COUNTS):
         expected, _ = method.signals(alone(rollouts, index)[1], {})

@@ -22,8 +22,6 @@ class Attack:
     files: dict[str, Content]
     words: tuple[str, ...]
     code: int = 2
-    count: int = 1
-    """Number of attacks in it."""
 
 
 SCRIPT = "<script>parent.hacked=1</script><img src=x onerror=alert(1)>\"'><svg/onload=alert(2)>"
@@ -62,7 +60,7 @@ def log(correct: int, field: str = "response") -> str:
 
 
 def odd(field: str) -> Attack:
-    return Attack({"a.jsonl": log(0, field), "b.jsonl": log(1, field)}, ("compare", "a.jsonl", "b.jsonl"), 0, len(ODD))
+    return Attack({"a.jsonl": log(0, field), "b.jsonl": log(1, field)}, ("compare", "a.jsonl", "b.jsonl"), 0)
 
 
 def taken(text: str) -> int:
@@ -183,7 +181,6 @@ LOGS: dict[str, Attack] = {
         },
         ("compare", "a.jsonl", "b.jsonl"),
         0,
-        4,
     ),
     "a line of 100 MB": table(lambda path: path.write_text("problem,correct\n" + "x" * 100_000_000 + ",1\n")),
     "scores of -0 and 1.0000000000000002": table("problem,correct\np0,-0.0\np1,1.0000000000000002\n"),
@@ -228,7 +225,6 @@ GRADING: dict[str, Attack] = {
         {"x.jsonl": lines(*({"gold": "42", "response": text, "id": text} for text in ODD.values()))},
         ("grade", "x.jsonl", "--workers", "1"),
         0,
-        2 * len(ODD),
     ),
     "odd values": answers(
         {"gold": HUGE, "response": f"\\boxed{{{HUGE}}}"},
@@ -333,7 +329,6 @@ DATA: dict[str, Attack] = {
         {"d.jsonl": lines(*({"problem": text, "answer": "1"} for text in ODD.values()))},
         ("data", "audit", "d.jsonl"),
         0,
-        len(ODD),
     ),
     "endless rows in a small file": Attack({"d.parquet": endless_rows}, ("data", "audit", "d.parquet")),
     "answers of all kinds": Attack(

@@ -40,6 +40,7 @@ def prepared(attack: Attack, folder: Path) -> list[str]:
 
 
 SLOW = ("grading: odd values", "data: odd problems", "logs: 1 000 filters")
+SLOW += ("logs: endless rows in a small file", "data: endless rows in a small file")
 
 
 @pytest.mark.parametrize(
@@ -64,15 +65,19 @@ def test_what_others_send(attack: Attack, here: InProcess, tmp_path: Path) -> No
 
 
 RECORDED: dict[str, Callable[[str], dict[str, Any]]] = {
-    "a commit": lambda text: {"commit": text, "dirty": True},
-    "a machine": lambda text: {"machine": {"processor": text, "cores": 1, "memory_gib": 1, "gpus": [text]}},
+    "texts": lambda text: {
+        "commit": text,
+        "dirty": True,
+        "machine": {"processor": text, "cores": 1, "memory_gib": 1, "gpus": [text]},
+        "packages": {text: "1", "torch": text},
+        "python": text,
+    },
     "other types": lambda text: {
         "commit": [text],
         "packages": [1],
         "machine": {"gpus": {text: 1}},
         "python": {text: 1},
     },
-    "a package": lambda text: {"packages": {text: "1", "torch": text}, "python": text},
 }
 """The facts on the machine in a run's provenance."""
 

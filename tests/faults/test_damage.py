@@ -3,7 +3,6 @@
 Every file of a done run is damaged in turn, by one flipped bit in its middle and by a missing end.
 """
 
-import itertools
 import json
 import shutil
 import signal
@@ -24,7 +23,7 @@ from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import McpoError
 from mcpo_cli.home import run_dir
-from mcpo_cli.runs import attempts, catalog
+from mcpo_cli.runs import attempts, catalog, folders
 from mcpo_cli.runs.journal import FinalSteps, Journal, Kind, last_row, read_json, read_lines
 from mcpo_cli.scheduling.progress import Tracker
 from tests.engine import begin, differences, end, records, work
@@ -166,26 +165,31 @@ def test_a_line_in_the_middle_of_a_running_journal_is_named(tmp_path: Path) -> N
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunSpec]:
+def real(undisturbed: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunSpec]:
     """A real run that was killed in the evaluation after its last step: it has checkpoints of steps 2 and 3."""
     home, spec = tmp_path_factory.mktemp("real"), spec_of()
+    shutil.copytree(folders.cached_base(undisturbed, spec), folders.cached_base(home, spec))
     assert work(home, spec, "evaluation", 8) == -signal.SIGKILL
     return home, spec
 
 
 @pytest.mark.slow
-def test_damaged_files_that_a_run_starts_from(real: tuple[Path, RunSpec], tmp_path: Path) -> None:
+def test_damaged_files_that_a_run_starts_from(real: tuple[Path, RunSpec], undisturbed: Path, tmp_path: Path) -> None:
     """Damage of weights, moments, manifest or base policy: the intact predecessor is used, and the run reports it."""
     killed, spec = real
-    shutil.copytree(killed, tmp_path / "expected")
-    assert work(tmp_path / "expected", spec) == 0
-    expected = records(tmp_path / "expected", spec)
+    expected = records(undisturbed, spec)
     run, newest = f"runs/{spec.run_id}", f"runs/{spec.run_id}/attempt_1/checkpoints/step_000003"
     base = next(path.parent for path in (killed / "cache").rglob("manifest.json")).relative_to(killed)
-    starts = {f"{newest}/{name}": 2 for name in ("policy.safetensors", "optimizer.safetensors", "manifest.json")}
-    starts |= {f"{base}/{name}": 3 for name in ("model.safetensors", "tokenizer.json", "manifest.json")}
-    for (name, start), how in itertools.product(starts.items(), (flipped, cut)):
-        home = tmp_path / f"{name.replace('/', ' ')} {how.__name__}"
+    damages: tuple[tuple[str, Damage, int], ...] = (
+        (f"{newest}/policy.safetensors", flipped, 2),
+        (f"{newest}/optimizer.safetensors", cut, 2),
+        (f"{newest}/manifest.json", flipped, 2),
+        (f"{base}/model.safetensors", cut, 3),
+        (f"{base}/tokenizer.json", flipped, 3),
+        (f"{base}/manifest.json", cut, 3),
+    )
+    for name, how, start in damages:
+        home = tmp_path / name.replace("/", " ")
         shutil.copytree(killed, home)
         damage(home / name, how)
         assert work(home, spec) == 0
@@ -213,24 +217,25 @@ def test_a_run_does_not_go_on_from_damaged_records(real: tuple[Path, RunSpec], t
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
 def test_a_damaged_policy_is_not_evaluated(
-    name: str, real: tuple[Path, RunSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    real: tuple[Path, RunSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mcpo_cli.evaluation.scope import subject
 
     killed, spec = real
-    home = tmp_path / "home"
-    shutil.copytree(killed, home)
-    monkeypatch.setenv("MCPO_HOME", str(home))
-    assert work(home, spec) == 0
+    shutil.copytree(killed, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setenv("MCPO_HOME", str(tmp_path))
+    assert work(tmp_path, spec) == 0
     assert subject(spec.run_id, "").facts.name == spec.run_id
-    policy = home / "runs" / spec.run_id / "attempt_2" / "policy"
-    damage(policy / name, flipped)
-    for model in (spec.run_id, str(policy)):
-        said = error_of(partial(subject, model, ""))
-        assert f"{policy / name} is damaged" in str(said)
-        assert "fix: rm -r" in str(said)
+    policy = tmp_path / "runs" / spec.run_id / "attempt_2" / "policy"
+    for name in ("model.safetensors", "tokenizer.json", "config.json"):
+        whole = (policy / name).read_bytes()
+        damage(policy / name, flipped)
+        for model in (spec.run_id, str(policy)):
+            said = error_of(partial(subject, model, ""))
+            assert f"{policy / name} is damaged" in str(said)
+            assert "fix: rm -r" in str(said)
+        (policy / name).write_bytes(whole)
 
 
 def test_damaged_data_files_are_named(tmp_path: Path) -> None:
@@ -250,9 +255,12 @@ def test_damaged_data_files_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_checkpoint_of_another_run_is_not_continued(real: tuple[Path, RunSpec], tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_run_is_not_continued(
+    real: tuple[Path, RunSpec], undisturbed: Path, tmp_path: Path
+) -> None:
     """Only the checkpoints were copied: the run starts from the beginning, and its log says why."""
     (killed, first), second = real, spec_of("seed=1")
+    shutil.copytree(undisturbed / "cache", tmp_path / "cache")
     assert work(tmp_path, second, "sampling", 1) == -signal.SIGKILL
     run = tmp_path / "runs" / second.run_id
     shutil.rmtree(run / "attempt_1" / "checkpoints", ignore_errors=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import missing, state
 from mcpo_cli.runs.journal import Journal, read_json
 from tests.engine import differences, records, torn, work
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.slow
 KIB = 1024
 LIMITS = [30 * KIB, 100 * KIB, 500 * KIB, 800 * KIB]
 """Limits below the room that an attempt reserves, below a checkpoint's weights, below its moments, and below all."""
-ROOMS = [20 * KIB, 100 * KIB, 300 * KIB, 700 * KIB, 1500 * KIB, 2500 * KIB, 3200 * KIB]
+ROOMS = [20 * KIB, 100 * KIB, 700 * KIB, 2500 * KIB, 3200 * KIB]
 """Room on the disk besides the base policy: for nothing, some rows, one checkpoint, or all but the policy."""
 
 
@@ -62,14 +63,6 @@ REAL = [True] if mountable() else []
 """Parameters of tests that need a real disk; empty if none can be mounted."""
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunSpec]:
-    """A home with a run that had enough room."""
-    home, spec = tmp_path_factory.mktemp("whole"), spec_of()
-    assert work(home, spec) == 0
-    return home, spec
-
-
 def said(home: Path, spec: RunSpec) -> str:
     """The reason that a failed run left: in its status, or in the log if it opened no attempt."""
     folder = home / "runs" / spec.run_id
@@ -89,27 +82,27 @@ def check(home: Path, spec: RunSpec) -> None:
 
 
 @pytest.mark.parametrize("largest", LIMITS)
-def test_files_cannot_grow(largest: int, whole: tuple[Path, RunSpec], tmp_path: Path) -> None:
-    home, spec = whole
-    shutil.copytree(home / "cache", tmp_path / "cache")
+def test_files_cannot_grow(largest: int, undisturbed: Path, tmp_path: Path) -> None:
+    spec = spec_of()
+    shutil.copytree(undisturbed / "cache", tmp_path / "cache")
     assert work(tmp_path, spec, largest=largest) == 1
     check(tmp_path, spec)
     assert work(tmp_path, spec) == 0
-    assert differences(records(home, spec), records(tmp_path, spec)) == (0, 0)
+    assert differences(records(undisturbed, spec), records(tmp_path, spec)) == (0, 0)
 
 
 @pytest.mark.parametrize("room", ROOMS if REAL else [])
-def test_the_disk_is_full(room: int, whole: tuple[Path, RunSpec], tmp_path: Path) -> None:
-    home, spec = whole
+def test_the_disk_is_full(room: int, undisturbed: Path, tmp_path: Path) -> None:
+    spec = spec_of()
     disk = tmp_path / "disk"
-    base = sum(path.stat().st_size for path in (home / "cache").rglob("*"))
-    with tmpfs(disk, base + 64 * KIB + room):
-        shutil.copytree(home / "cache", disk / "cache")
+    base = folders.cached_base(undisturbed, spec)
+    with tmpfs(disk, sum(path.stat().st_size for path in base.iterdir()) + 72 * KIB + room):
+        shutil.copytree(base, folders.cached_base(disk, spec))
         assert work(disk, spec) == 1
         check(disk, spec)
         assert mount("-o", f"remount,size={64 << 20}", str(disk))
         assert work(disk, spec) == 0
-        assert differences(records(home, spec), records(disk, spec)) == (0, 0)
+        assert differences(records(undisturbed, spec), records(disk, spec)) == (0, 0)
 
 
 @pytest.mark.parametrize("_real", REAL)
@@ -131,12 +124,12 @@ def test_a_suite_on_a_full_disk(_real: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("_real", REAL)
-def test_a_home_that_is_read_only(_real: bool, whole: tuple[Path, RunSpec], tmp_path: Path) -> None:
+def test_a_home_that_is_read_only(_real: bool, undisturbed: Path, tmp_path: Path) -> None:
     """No run starts there, and its records can be read."""
-    home, spec = whole
+    spec = spec_of()
     disk = tmp_path / "disk"
     with tmpfs(disk, 64 << 20):
-        shutil.copytree(home / "runs", disk / "runs")
+        shutil.copytree(undisturbed / "runs", disk / "runs")
         before = records(disk, spec)
         assert mount("-o", "remount,ro", str(disk))
         suite = Suite(disk)

@@ -22,7 +22,6 @@ from mcpo_cli.scheduling import estimate
 from tests import store_runs
 from tests.cli.conftest import InProcess
 from tests.engine import differences, records, torn, work
-from tests.faults import store_points
 from tests.faults.suites import spec_of
 
 
@@ -152,6 +151,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clock", CLOCKS)
 def test_commands_under_a_clock_that_is_wrong(
     clock: Callable[[], float], here: InProcess, empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -166,18 +166,28 @@ def test_commands_under_a_clock_that_is_wrong(
     for words in COMMANDS:
         done = here(*words.format(*(spec.run_id for spec in specs), at=tmp_path).split())
         assert done.returncode == 0, (words, done.stderr)
-    assert store_points.differences(here.home, store_runs.plan(*specs), database) == (0, 0)
+    assert store_runs.differences(here.home, store_runs.plan(*specs), database) == (0, 0)
+
+
+@pytest.fixture(scope="module")
+def killed(undisturbed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home of a run that was killed in its third step."""
+    home = tmp_path_factory.mktemp("killed")
+    shutil.copytree(undisturbed / "cache", home / "cache")
+    assert work(home, spec_of(), "sampling", 3) != 0
+    return home
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("clock", CLOCKS)
-def test_a_run_under_a_clock_that_is_wrong(clock: Callable[[], float], here: InProcess, tmp_path: Path) -> None:
+def test_a_run_under_a_clock_that_is_wrong(
+    clock: Callable[[], float], here: InProcess, undisturbed: Path, killed: Path
+) -> None:
     """In two attempts, the first of which is killed under the correct clock: equal records, and it can be shown."""
     spec = spec_of()
-    assert work(tmp_path / "right", spec) == 0
-    assert work(here.home, spec, "sampling", 3) != 0
+    shutil.copytree(killed, here.home, dirs_exist_ok=True)
     assert work(here.home, spec, clock=clock) == 0
-    assert differences(records(tmp_path / "right", spec), records(here.home, spec)) == (0, 0)
+    assert differences(records(undisturbed, spec), records(here.home, spec)) == (0, 0)
     assert torn(run_dir(spec.run_id)) == 0
     assert here("runs", "show", spec.run_id).returncode == 0
     assert estimate.Estimator(here.home).seconds(spec) > 0

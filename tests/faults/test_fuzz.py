@@ -78,7 +78,7 @@ def damaged(draw: st.DrawFn, content: bytes) -> bytes:
     return bytes(data)
 
 
-@examples(60, 600)
+@examples(60, 300)
 @pytest.mark.parametrize("kind", ["steps", "groups", "eval"])
 @pytest.mark.parametrize("sealed", [True, False])
 def test_journals(kind: Literal["steps", "groups", "eval"], sealed: bool, count: int, mcpo_home: Path) -> None:

@@ -32,18 +32,12 @@ def make(*overrides: str) -> Plan:
     return plans.from_overrides([*OFFLINE, *overrides])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("illness", "limit", "what"),
     [
-        pytest.param(
-            "hangs",
-            "stall_limit=0.2",
-            "no progress for compute.stall_limit=0.2 minutes in phase: step 2",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "hangs", "time_limit=0.2", "it took longer than compute.time_limit=0.2 minutes", marks=pytest.mark.slow
-        ),
+        ("hangs", "stall_limit=0.1", "no progress for compute.stall_limit=0.1 minutes in phase: step 2"),
+        ("hangs", "time_limit=0.1", "it took longer than compute.time_limit=0.1 minutes"),
         ("leaks", "memory_limit=0.5", "more than compute.memory_limit=0.5"),
         ("a child leaks", "memory_limit=0.5", "more than compute.memory_limit=0.5"),
     ],

@@ -14,7 +14,7 @@ from tests import store_runs
 from tests.cli.conftest import MCPO, InProcess
 from tests.faults.faulty_server import mlflow_server
 from tests.faults.postgres import USER, Postgres, postgres
-from tests.faults.store_points import differences
+from tests.store_runs import differences
 
 pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 WRITERS = 4

@@ -34,9 +34,10 @@ def spec_of_a_longer_run() -> RunSpec:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """The home of an undisturbed run, and its records."""
-    home, spec = tmp_path_factory.mktemp("undisturbed"), spec_of_a_longer_run()
+def longer(undisturbed: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The home of an undisturbed longer run, and its records."""
+    home, spec = tmp_path_factory.mktemp("longer"), spec_of_a_longer_run()
+    shutil.copytree(undisturbed / "cache", home / "cache")
     assert work(home, spec) == 0
     return home, records(home, spec)
 
@@ -95,21 +96,30 @@ def keep_lines(path: Path, number: int, end: bytes = b"") -> None:
     path.write_bytes(b"".join([*lines[:number], *rest]))
 
 
-@pytest.mark.parametrize("what", LOSSES)
-def test_rows_that_a_checkpoint_covers_are_lost(
-    what: str, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
-    """The run continues from the newest checkpoint whose rows exist, and names it."""
-    home, expected = undisturbed
-    spec = spec_of_a_longer_run()
-    attempt = tmp_path / "runs" / spec.run_id / "attempt_1"
+@pytest.fixture(scope="module")
+def killed(longer: tuple[Path, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home of a run that was killed after the checkpoint of step CUT_AT."""
+    home, spec = tmp_path_factory.mktemp("killed"), spec_of_a_longer_run()
+    shutil.copytree(longer[0] / "cache", home / "cache")
+    attempt = home / "runs" / spec.run_id / "attempt_1"
     # On a busy machine it may have trained further before it stopped.
     while [path.name for path in sorted(attempt.glob("checkpoints/*"))] != ["step_000004", "step_000006"]:
-        shutil.rmtree(tmp_path / "runs", ignore_errors=True)
-        shutil.copytree(home / "cache", tmp_path / "cache", dirs_exist_ok=True)
-        with stopped_at(tmp_path, spec, CUT_AT):
+        shutil.rmtree(home / "runs", ignore_errors=True)
+        with stopped_at(home, spec, CUT_AT):
             pass
     keep_lines(attempt / "metrics.jsonl", CUT_AT)
+    return home
+
+
+@pytest.mark.parametrize("what", LOSSES)
+def test_rows_that_a_checkpoint_covers_are_lost(
+    what: str, killed: Path, longer: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    """The run continues from the newest checkpoint whose rows exist, and names it."""
+    _, expected = longer
+    spec = spec_of_a_longer_run()
+    shutil.copytree(killed, tmp_path, dirs_exist_ok=True)
+    attempt = tmp_path / "runs" / spec.run_id / "attempt_1"
     injure, start = LOSSES[what]
     injure(attempt / "metrics.jsonl")
     step, said = continued(tmp_path, spec)
@@ -119,9 +129,9 @@ def test_rows_that_a_checkpoint_covers_are_lost(
 
 
 @pytest.mark.parametrize("_real", REAL)
-def test_the_power_is_cut(_real: bool, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+def test_the_power_is_cut(_real: bool, longer: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     """A copy of an ext4 image at that moment lacks the data that the kernel has not written."""
-    home, expected = undisturbed
+    home, expected = longer
     spec = spec_of_a_longer_run()
     image, copy, disk = tmp_path / "disk.img", tmp_path / "copy.img", tmp_path / "disk"
     with image.open("wb") as file:
@@ -150,9 +160,9 @@ def mounted(image: Path, folder: Path) -> Iterator[None]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_run_folder_removed_in_mid_run(undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+def test_a_run_folder_removed_in_mid_run(longer: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     """The run ends with a message, and the next start trains it from the beginning."""
-    home, expected = undisturbed
+    home, expected = longer
     spec = spec_of_a_longer_run()
     shutil.copytree(home / "cache", tmp_path / "cache")
     process = standing_still(tmp_path, spec, CUT_AT)

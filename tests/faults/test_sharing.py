@@ -6,7 +6,6 @@ import shutil
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,32 +13,22 @@ from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.scheduling.worker import BUSY
 from tests.cli.conftest import InProcess
 from tests.engine import begin, differences, end, records, torn, work
-from tests.faults.suites import Suite, released
+from tests.faults.suites import Suite, released, spec_of
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, Any]]]:
-    """The home of the two undisturbed runs, and their records."""
-    suite = Suite(tmp_path_factory.mktemp("alone"))
-    for spec in suite.specs:
-        assert work(suite.home, spec) == 0
-    return suite.home, {spec.run_id: records(suite.home, spec) for spec in suite.specs}
-
-
-def compare(suite: Suite, expected: dict[str, dict[str, Any]]) -> tuple[int, int]:
+def compare(suite: Suite, undisturbed: Path) -> tuple[int, int]:
     """Lost and wrong records of both runs."""
-    found = [differences(expected[spec.run_id], records(suite.home, spec)) for spec in suite.specs]
+    found = [differences(records(undisturbed, spec), records(suite.home, spec)) for spec in suite.specs]
     return sum(lost for lost, _ in found), sum(wrong for _, wrong in found) + sum(
         torn(suite.folder(spec)) for spec in suite.specs
     )
 
 
-def test_two_share_a_suite(alone: tuple[Path, dict[str, dict[str, Any]]], tmp_path: Path) -> None:
-    home, expected = alone
+def test_two_share_a_suite(undisturbed: Path, tmp_path: Path) -> None:
     suite = Suite(tmp_path, "compute.parallel=1")
-    shutil.copytree(home / "cache", tmp_path / "cache")
+    shutil.copytree(undisturbed / "cache", tmp_path / "cache")
     both = [suite.begin(), suite.begin()]
     for process in both:
         out, err = process.communicate(timeout=600)
@@ -47,7 +36,7 @@ def test_two_share_a_suite(alone: tuple[Path, dict[str, dict[str, Any]]], tmp_pa
         assert [run["state"] for run in json.loads(out)["runs"]] == ["done", "done"]
     assert suite.attempts() == 2, "a run was begun twice"
     assert suite.nobody_is_left()
-    assert compare(suite, expected) == (0, 0)
+    assert compare(suite, undisturbed) == (0, 0)
 
 
 MEANWHILE = (
@@ -63,13 +52,12 @@ MEANWHILE = (
 
 
 def test_two_workers_of_one_run(
-    alone: tuple[Path, dict[str, dict[str, Any]]], here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    undisturbed: Path, here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the second worker nor a command changes anything while the first is stopped; and the first completes."""
     monkeypatch.setenv("MCPO_HOME", str(tmp_path))
-    home, expected = alone
-    spec = Suite(home).specs[0]
-    shutil.copytree(home / "cache", tmp_path / "cache")
+    spec = spec_of()
+    shutil.copytree(undisturbed / "cache", tmp_path / "cache")
     folder, first = tmp_path / "runs" / spec.run_id, begin(tmp_path, spec)
     while not (attempts := Journal(folder).attempts()):
         time.sleep(0.01)
@@ -85,14 +73,13 @@ def test_two_workers_of_one_run(
     os.kill(pid, signal.SIGCONT)
     assert end(first) == 0
     assert released(folder)
-    assert differences(expected[spec.run_id], records(tmp_path, spec)) == (0, 0)
+    assert differences(records(undisturbed, spec), records(tmp_path, spec)) == (0, 0)
 
 
-def test_the_other_takes_over_when_one_dies(alone: tuple[Path, dict[str, dict[str, Any]]], tmp_path: Path) -> None:
+def test_the_other_takes_over_when_one_dies(undisturbed: Path, tmp_path: Path) -> None:
     """The killed process owns both runs; the other one waits and continues them."""
-    home, expected = alone
     suite = Suite(tmp_path, "compute.parallel=2")
-    shutil.copytree(home / "cache", tmp_path / "cache")
+    shutil.copytree(undisturbed / "cache", tmp_path / "cache")
     first = suite.begin()
     for spec in suite.specs:
         while not (attempts := Journal(suite.folder(spec)).attempts()):
@@ -114,4 +101,4 @@ def test_the_other_takes_over_when_one_dies(alone: tuple[Path, dict[str, dict[st
     assert [run["state"] for run in json.loads(out)["runs"]] == ["done", "done"]
     assert {len(Journal(suite.folder(spec)).attempts()) for spec in suite.specs} == {2}
     assert suite.nobody_is_left()
-    assert compare(suite, expected) == (0, 0)
+    assert compare(suite, undisturbed) == (0, 0)

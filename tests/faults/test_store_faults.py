@@ -10,10 +10,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import Engine, event
 
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
@@ -24,8 +26,8 @@ from mcpo_cli.store import uploader
 from mcpo_cli.store.mlflow import Store
 from tests import store_runs
 from tests.faults.faulty_server import DOWN, FAULTS, PATIENCE, Proxy, mlflow_server
-from tests.faults.store_points import differences
 from tests.faults.test_disk import REAL, mount, tmpfs
+from tests.store_runs import differences
 
 pytestmark = pytest.mark.slow
 MAKE = "import sys; from mcpo_cli.store.mlflow import Store; print('go', flush=True); Store(sys.argv[1]).check()"
@@ -129,6 +131,20 @@ def test_a_store_that_vanishes(database: Path, home: Path) -> None:
     assert differences(home, plan, database) == (0, 0)
 
 
+@contextmanager
+def impatient() -> Iterator[None]:
+    """SQLite waits for a lock for one second, not for the 20 that MLflow sets."""
+
+    def shorter(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> tuple[str, Any]:
+        return statement.replace("busy_timeout = 20000", "busy_timeout = 1000"), parameters
+
+    event.listen(Engine, "before_cursor_execute", shorter, retval=True)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "before_cursor_execute", shorter)
+
+
 @pytest.mark.parametrize("held", [2.0, math.inf])
 def test_a_store_that_another_process_locks(held: float, database: Path, home: Path) -> None:
     """For seconds, for which mcpo waits, and until the plan has ended."""
@@ -142,7 +158,8 @@ def test_a_store_that_another_process_locks(held: float, database: Path, home: P
         if held < math.inf:
             threading.Timer(held, holder.kill).start()
 
-    plan, notes = train(f"sqlite:///{database}", lock)
+    with impatient() if held == math.inf else nullcontext():
+        plan, notes = train(f"sqlite:///{database}", lock)
     (holder,) = holders
     assert (holder.poll() is None) == (held == math.inf)
     holder.kill()

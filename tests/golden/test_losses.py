@@ -1,4 +1,4 @@
-"""Eq. 2-3 and 7-11: hinge-KL values and gradients, the clipped surrogate, and independence of the split."""
+"""Eq. 2-3 and 7-11: hinge-KL values and gradients, the clipped surrogate against nested loops."""
 
 import math
 import sys
@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from mcpo_cli.methods import Method, MiniBatch, TokenBatch, get, reduce
 from mcpo_cli.methods.mcpo import hinge_kl
@@ -83,8 +82,8 @@ def test_hinge_is_never_negative_and_zero_only_inside_the_budget(d: float, delta
         assert value >= 0
 
 
-def random_batch(seed: int, method: Method, sequences: int = 12, tokens: int = 7) -> tuple[TokenBatch, Tensor]:
-    """A mini-batch for `method` with log-probabilities that need a gradient, in float64."""
+def random_batch(seed: int, method: Method, sequences: int = 12, tokens: int = 7) -> TokenBatch:
+    """A mini-batch for `method` in float64."""
     rng = torch.Generator().manual_seed(seed)
     length_B = torch.randint(1, tokens + 1, (sequences,), generator=rng)
     mask_BT = torch.arange(tokens) < length_B[:, None]
@@ -93,8 +92,7 @@ def random_batch(seed: int, method: Method, sequences: int = 12, tokens: int = 7
     mastered_B = torch.arange(sequences) % 3 == 0
     advantage_B = torch.randn(sequences, generator=rng, dtype=torch.float64) * ~mastered_B
     total = MiniBatch(sequences, int(length_B.sum()), 4, LIMIT, {"mastered": float(mastered_B.sum())})
-    logp_BT.requires_grad_()
-    batch = TokenBatch(
+    return TokenBatch(
         logp_BT=logp_BT,
         logp_old_BT=old_BT,
         mask_BT=mask_BT,
@@ -104,7 +102,6 @@ def random_batch(seed: int, method: Method, sequences: int = 12, tokens: int = 7
         columns={"mastered": mastered_B},
         logp_previous_BT=old_BT - 0.1 if "previous_policy" in method.needs else None,
     )
-    return batch, logp_BT
 
 
 def numpy_loss(method: Method, batch: TokenBatch) -> float:
@@ -119,9 +116,9 @@ def numpy_loss(method: Method, batch: TokenBatch) -> float:
         a = float(batch.advantage_BT[b, 0])
         of_sequence = of_hinge = 0.0
         for t in range(length):
-            r = math.exp(float(batch.logp_BT.detach()[b, t] - batch.logp_old_BT[b, t]))
+            r = math.exp(float(batch.logp_BT[b, t] - batch.logp_old_BT[b, t]))
             of_sequence += min(r * a, min(max(r, 1 - method.clip_low), 1 + method.clip_high) * a)
-            d = float(batch.logp_BT.detach()[b, t] - anchor_BT[b, t])
+            d = float(batch.logp_BT[b, t] - anchor_BT[b, t])
             delta = getattr(method, "delta", 0.0)
             of_hinge += 0.0 if abs(d) <= delta else k3(d) - k3(math.copysign(delta, d))
         surrogate += (
@@ -142,39 +139,9 @@ def numpy_loss(method: Method, batch: TokenBatch) -> float:
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=20)
 def test_loss_against_nested_loops(method: Method, seed: int) -> None:
-    batch, _ = random_batch(seed, method)
-    loss = reduce(method.token_loss(batch), batch.mask_BT).detach()
+    batch = random_batch(seed, method)
+    loss = reduce(method.token_loss(batch), batch.mask_BT)
     assert float(loss) == pytest.approx(numpy_loss(method, batch), abs=1e-12)
-
-
-@pytest.mark.parametrize("method", VARIANTS, ids=str)
-@given(seed=st.integers(0, 2**32 - 1), cuts=st.sets(st.integers(1, 11), max_size=5))
-@settings(max_examples=20)
-def test_loss_and_gradient_do_not_depend_on_the_split(method: Method, seed: int, cuts: set[int]) -> None:
-    batch, logp_BT = random_batch(seed, method)
-    whole = reduce(method.token_loss(batch), batch.mask_BT)
-    whole.backward()
-    assert logp_BT.grad is not None
-    expected, logp_BT.grad = logp_BT.grad.clone(), None
-    order = torch.randperm(12, generator=torch.Generator().manual_seed(seed))
-    total = 0.0
-    for index in order.tensor_split(sorted(cuts)):
-        piece = batch.select(index)
-        loss = reduce(method.token_loss(piece), piece.mask_BT)
-        loss.backward()
-        total += float(loss.detach())
-    assert total == pytest.approx(float(whole.detach()), abs=1e-6)
-    assert torch.allclose(logp_BT.grad, expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("method", VARIANTS, ids=str)
-def test_gradient_by_finite_differences(method: Method) -> None:
-    batch, logp_BT = random_batch(5, method)
-
-    def loss(logp: Tensor) -> Tensor:
-        return reduce(method.token_loss(batch.replace(logp_BT=logp)), batch.mask_BT)
-
-    assert torch.autograd.gradcheck(loss, (logp_BT,), eps=1e-7, atol=1e-6)
 
 
 def test_clipping_is_asymmetric() -> None:
@@ -200,10 +167,10 @@ def test_clipping_is_asymmetric() -> None:
 
 
 def test_a_mini_batch_without_mastered_prompts_has_no_hinge_and_no_nan() -> None:
-    batch, _ = random_batch(3, get("mcpo"))
+    batch = random_batch(3, get("mcpo"))
     total = MiniBatch(12, batch.total.tokens, 4, LIMIT, {"mastered": 0.0})
     nobody = batch.replace(columns={"mastered": batch.columns["mastered"] & False}, total=total)
     with_hinge = reduce(get("mcpo").token_loss(nobody), batch.mask_BT)
     without = reduce(get("mcpo", hinge=False).token_loss(nobody), batch.mask_BT)
-    assert np.isfinite(float(with_hinge.detach()))
-    assert float(with_hinge.detach()) == float(without.detach())
+    assert np.isfinite(float(with_hinge))
+    assert float(with_hinge) == float(without)

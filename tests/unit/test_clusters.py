@@ -114,16 +114,6 @@ def test_the_mean_of_few_clusters_with_effects_of_their_own_covers_what_it_promi
     assert 0.93 <= covered / runs <= 0.97
 
 
-def test_treating_values_of_a_cluster_as_independent_covers_far_less() -> None:
-    """The purpose of clusters: 6 clusters of 8 values, half of whose variance is shared."""
-    rng, covered = np.random.default_rng(0), 0
-    for _ in range(1000):
-        value = (rng.normal(size=(6, 1)) + rng.normal(size=(6, 8))).ravel()
-        interval = t_interval(value)
-        covered += interval.low <= 0 <= interval.high
-    assert covered / 1000 < 0.7
-
-
 def test_slope_of_single_values_is_least_squares_with_the_error_hc2() -> None:
     """By hand: x = -1, 0, 1, 2 and y = 0, 1, 0, 3, centred; slope 4 / 5, residuals and leverages in fifths."""
     found = clusters.slope(np.array([-1.0, 0.0, 1.0, 2.0]), np.array([0.0, 1.0, 0.0, 3.0]), range(4))

@@ -77,18 +77,3 @@ def test_without_a_difference_verdicts_are_wrong_at_the_nominal_rate(
         for seeds in (3, 5):
             wrong = rejected(*values, seeds)
             assert wrong <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / (runs // seeds)), (statistic.__name__, seeds)
-
-
-def test_the_lowest_step_and_raw_swings_are_what_these_replace() -> None:
-    """The same comparison with the minimum and the raw changes: most of the verdicts are wrong."""
-    rng = np.random.default_rng(7)
-
-    def lowest(cohorts_T: Cohorts) -> float:
-        return min(cohort_C2[:, 1].mean() for cohort_C2 in cohorts_T)
-
-    def raw(cohorts_T: Cohorts) -> float:
-        return float(np.mean(np.diff([cohort_C2[:, 1].mean() for cohort_C2 in cohorts_T]) ** 2))
-
-    few, many = ([simulated(rng, size, 40) for _ in range(150)] for size in (FEW, MANY))
-    for statistic in (lowest, raw):
-        assert rejected([statistic(run) for run in few], [statistic(run) for run in many], 3) > 0.2

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from mcpo_cli import methods, samplers, tasks
+from mcpo_cli.backends import feasible
 from mcpo_cli.config import kinds, load, plan
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import Compute, RunSpec, digest
@@ -118,6 +119,8 @@ def test_digest_is_stable() -> None:
 
 PAPER = ["dapo", "grpo", "mcpo"]
 """Methods that are paired with every other preset; all methods with each would be half of all tests."""
+PRIME = 11
+"""At least the number of presets of any group."""
 BINARY = ("max_rl", "passk", "psr_nsr", "real", "rl_zvp", "topr")
 REQUIRED = {
     "method=mc_grpo": ["train.rollouts=17"],
@@ -144,18 +147,23 @@ def test_every_preset_composes(overrides: list[str]) -> None:
     assert load.from_dict(spec.to_dict()) == spec
 
 
+def together() -> Iterator[tuple[str, ...]]:
+    """Presets of all groups at once, so that every pair of presets of two groups occurs: an orthogonal array.
+
+    Modulo a prime, two of the lines i + slope * j with different slopes meet in every pair of values.
+    """
+    groups = {group: PAPER if group == "method" else names for group, names in load.groups().items()}
+    assert len(groups) <= PRIME >= max(map(len, groups.values()))
+    for i, j in itertools.product(range(PRIME), repeat=2):
+        chosen = (
+            (group, names[(i + slope * j) % PRIME % len(names)]) for slope, (group, names) in enumerate(groups.items())
+        )
+        yield tuple(f"{group}={name}" for group, name in chosen)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        [f"{one}={a}", f"{two}={b}"]
-        for (one, first), (two, second) in itertools.combinations(load.groups().items(), 2)
-        for a in (PAPER if one == "method" else first)
-        for b in second
-    ],
-    ids=" ".join,
-)
-def test_every_pair_of_presets_composes(overrides: list[str]) -> None:
+@pytest.mark.parametrize("overrides", list(dict.fromkeys(together())), ids=" ".join)
+def test_every_pair_of_presets_composes(overrides: tuple[str, ...]) -> None:
     (spec,) = load.load([*overrides, *required(overrides)])
     assert load.from_dict(spec.to_dict()) == spec
 
@@ -164,7 +172,7 @@ def test_every_pair_of_presets_composes(overrides: list[str]) -> None:
 @pytest.mark.parametrize(
     "scale", [pytest.param(name, marks=[pytest.mark.slow] * (name != "toy")) for name in load.groups()["scale"]]
 )
-def test_every_suite_composes(name: str, scale: str) -> None:
+def test_every_suite_composes_and_can_be_trained(name: str, scale: str) -> None:
     suite = read_yaml(plan.suites()[name])
     # One seed, because composing takes a tenth of a second per run.
     cells = plan.from_suite(name, [f"scale={scale}", "seed=0"], "mcpo").cells
@@ -174,6 +182,8 @@ def test_every_suite_composes(name: str, scale: str) -> None:
     sweep = itertools.product(*swept.values())
     assert len(cells) == len(suite["arms"]) * len(list(sweep))
     assert {cell.arm for cell in cells} == set(suite["arms"])
+    if scale == "toy":
+        feasible.check(cell.spec for cell in cells)
 
 
 @pytest.mark.slow

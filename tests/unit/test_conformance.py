@@ -30,6 +30,7 @@ VARIANTS = [
     *(get(name) for name in sorted(registry())),
     get("mcpo", anchor="previous_step", normalize="all", delta=0.1),
     get("mcpo", degenerate="shaped", aggregation="token-mean"),
+    get("mcpo", hinge=False, aggregation="seq-mean-token-sum"),
     get("mcpo", reweight=False, aggregation="constant"),
     get("reweighted", clip_advantage=2.0, renormalise=True),
     get("rl_zvp", entropy="current"),

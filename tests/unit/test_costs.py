@@ -27,7 +27,8 @@ from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics.curves import at_cost
 from tests import fakes
 
-QUICK = ("scale=smoke", "warmup.target_accuracy=0", "train.rollouts=2", "train.temperature=1", "eval.samples=1")
+UNTRAINED = ("warmup.target_accuracy=0", "warmup.probe_prompts=8")
+QUICK = ("scale=smoke", *UNTRAINED, "train.rollouts=2", "train.temperature=1", "eval.samples=1")
 
 
 def trained(*overrides: str, quick: Sequence[str] = QUICK) -> tuple[RunSpec, Journal]:

@@ -200,10 +200,10 @@ def test_batches_one_by_one_agree_with_batches_at_once(monkeypatch: pytest.Monke
 
 def test_a_method_with_a_memory_sees_the_batches_in_their_order() -> None:
     """SPO's baseline is the remembered accuracy, so its estimates become better than at the first visit."""
-    remembering = sampled(get("spo"), where(), 2, effort=2)
-    assert remembering.batches == 2 * sampling.SINGLY - 1
+    remembering = sampled(get("spo"), where(), 2)
+    assert remembering.batches == sampling.SINGLY - 1
     blank = Sample(where().exact_PSV.flatten())
-    for seed in range(400):
+    for seed in range(200):
         drawn = draw(where(), 1, 2, seed)
         blank.add(gradients(where(), drawn, compute(get("spo"), where(), drawn, {}, 0).coefficient_MGT, 1), seed)
     assert remembering.measures()["cosine"] > blank.measures()["cosine"] + 3 * blank.measures()["cosine_se"]

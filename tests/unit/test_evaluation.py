@@ -2,14 +2,13 @@
 
 import gzip
 import math
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import pytest
 
-from mcpo_cli import tasks
+from mcpo_cli import grading, tasks
 from mcpo_cli.config.evaluation import Evaluation
 from mcpo_cli.config.load import settings
 from mcpo_cli.data.base import Problem
@@ -17,7 +16,7 @@ from mcpo_cli.evaluation import asking, engines, gradings, metrics, protocol, re
 from mcpo_cli.evaluation.asking import Benchmark
 from mcpo_cli.evaluation.engines import Sample
 from mcpo_cli.evaluation.gradings import Samples
-from mcpo_cli.grading import tally
+from mcpo_cli.grading import Verdict
 from mcpo_cli.model_facts import ModelFacts, resolve, tokenizer
 from mcpo_cli.records import GradeRow
 from mcpo_cli.tasks import Task
@@ -198,10 +197,13 @@ def test_chat_template_is_the_models_or_none() -> None:
 
 
 def test_a_few_failed_gradings_are_borne_and_many_are_not() -> None:
-    tally.check(Counter(correct=10, infra_error=3), "killed")
-    tally.check(Counter(correct=990, infra_error=10), "killed")
-    with refused("ungraded"):
-        tally.check(Counter(correct=10, infra_error=4), "killed")
+    def check(correct: int, failed: int) -> None:
+        grading.check([Verdict("correct")] * correct + [Verdict("infra_error", detail="killed")] * failed)
+
+    check(10, 3)
+    check(990, 10)
+    with refused("ungraded", "4 of 14", "killed"):
+        check(10, 4)
 
 
 def test_gradings_are_numbered_past_one_that_was_cut_short(tmp_path: Path) -> None:

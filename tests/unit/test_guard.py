@@ -78,7 +78,7 @@ SPELLED: dict[str, list[tuple[str, str]]] = {
 """Replacements in a set's own answers; other answers stay as they are."""
 
 
-def drawn(name: str, count: int = 50) -> list[dict[str, Any]]:
+def drawn(name: str, count: int = 25) -> list[dict[str, Any]]:
     kept = reasoning_gym.create_dataset(name, seed=0, size=count)
     return [json.loads(json.dumps(kept[i])) for i in range(count)]
 
@@ -176,7 +176,7 @@ def test_no_response_runs_as_a_program(name: str, tmp_path: Path) -> None:
 def test_no_response_runs_as_a_program_in_a_pool(tmp_path: Path) -> None:
     file = tmp_path / "ran"
     with Pool("reasoning_gym", workers=1, timeout=20) as pool:
-        for name in guard.GUARDS:
+        for name in ("countdown", "simple_integration", "number_sorting"):
             entry = problem(name)
             gold = json.dumps({"set": name, "config": {}, "entry": entry})
             said = pool.grade([(gold, text) for text in [*attacks(file), REPLACING, "99"]], extracted=True)
@@ -271,7 +271,7 @@ def pliable(plugin_folder: Path) -> str:
 
 def test_an_answer_cannot_touch_the_next_one(pliable: str) -> None:
     answers = ["cheat", "x", "die", "right", "hang", "x", "talk", "x"]
-    with Pool(pliable, workers=1, timeout=3) as pool:
+    with Pool(pliable, workers=1, timeout=1.5) as pool:
         said = [verdict.status for verdict in pool.grade([("apart", answer) for answer in answers])]
         here = [verdict.status for verdict in pool.grade([("here", "cheat"), ("here", "x")])]
     assert said[:6] == ["correct", "wrong", "infra_error", "correct", "timeout", "wrong"]

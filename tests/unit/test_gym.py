@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import zlib
@@ -19,7 +20,7 @@ from mcpo_cli.backends.verl.overrides import planned
 from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem, held_out
 from mcpo_cli.grading import Pool
-from mcpo_cli.gym import grader
+from mcpo_cli.gym import draws, grader
 from mcpo_cli.gym import sets as gym
 from mcpo_cli.gym.task import Gym
 
@@ -40,7 +41,7 @@ print([(problem.text, problem.gold) for problem in gym.drawn("reasoning_gym:isom
 
 
 @pytest.fixture(scope="module", autouse=True)
-def draws(module_home: Path) -> None:
+def shared_draws(module_home: Path) -> None:
     """The draws that tests of this file share, so that the package is loaded for each set once."""
     gym.drawn(WORDS, SHORT, COUNT)
     gym.drawn(WORDS)
@@ -129,21 +130,25 @@ def test_draws_are_made_once_unless_their_file_is_damaged(mcpo_home: Path, monke
 
 
 @pytest.mark.slow
+def test_a_set_that_cannot_be_used(mcpo_home: Path) -> None:
+    with refused("unknown_name", "reasoning_gym:leg_countin", "'leg_counting'"):
+        gym.drawn("reasoning_gym:leg_countin", (), 24)
+    assert not list(mcpo_home.rglob("*.json"))
+
+
 @pytest.mark.parametrize(
     ("name", "config", "named"),
     [
-        ("leg_countin", (), "'leg_counting'"),
-        ("leg_counting", ("max_animal=3",), "'max_animals'"),
-        ("leg_counting", ("max_animals=0",), "{'max_animals': 0}"),
-        ("game_of_life_halting", (), "takes any answer"),
-        ("coin_flip", (), "takes 0 for 0."),
-        ("rearc", (), "refuses its own answer"),
+        ("leg_counting", {"max_animal": 3}, "'max_animals'"),
+        ("leg_counting", {"max_animals": 0}, "{'max_animals': 0}"),
+        ("game_of_life_halting", {}, "takes any answer"),
+        ("coin_flip", {}, "takes 0 for 0."),
+        ("rearc", {}, "refuses its own answer"),
     ],
 )
-def test_sets_that_cannot_be_used(mcpo_home: Path, name: str, config: tuple[str, ...], named: str) -> None:
-    with refused("unknown_name", f"reasoning_gym:{name}", named):
-        gym.drawn(f"reasoning_gym:{name}", config, 24)
-    assert not list(mcpo_home.rglob("*.json"))
+def test_why_a_set_cannot_be_used(name: str, config: dict[str, int], named: str) -> None:
+    with pytest.raises(draws.Unusable, match=re.escape(named)):
+        draws.entries(name, config, 24)
 
 
 def test_the_package_is_needed_in_this_version(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +225,7 @@ def test_an_answer_on_which_a_verifier_fails_is_wrong(error: Exception, monkeypa
 def test_a_pool_outlives_a_verifier_that_hangs_and_calls_a_gold_without_a_set_no_verdict() -> None:
     integral = gold("simple_integration", "x**2 + C", variable="x", integrand="2*x")
     pairs = [(integral, "x**2 + 7"), (integral, "9**9**9**9"), (integral, "x**3"), (gold("nothing", "1"), "1")]
-    with Pool("reasoning_gym", workers=1, timeout=3) as pool:
+    with Pool("reasoning_gym", workers=1, timeout=2) as pool:
         statuses = [verdict.status for verdict in pool.grade(pairs)]
     assert statuses == ["correct", "timeout", "wrong", "infra_error"]
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpo_cli.backends import measure
@@ -56,6 +56,7 @@ def test_equal_sizes_of_advantages_make_every_rollout_count() -> None:
 WEIGHTS = {name: [float(query_weight(name, k / 8)) for k in range(9)] for name in ("grpo", "mcpo")}
 
 
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=12).filter(lambda right: any(0 < k < 8 for k in right)))
 def test_the_share_on_minority_prompts_is_that_of_the_analytic_weights(right: list[int]) -> None:
     correct_PG = groups(*right, rollouts=8)

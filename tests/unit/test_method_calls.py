@@ -12,7 +12,7 @@ from mcpo_cli.backends import checks
 from mcpo_cli.backends.verl import batch as verl_batch
 from mcpo_cli.config.load import load
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.methods import Clipped, Normalized, Signals, State, Step, Term, TokenBatch, TokenLoss, get, registry
+from mcpo_cli.methods import Clipped, Normalized, Signals, State, Step, Term, TokenBatch, TokenLoss, get
 from mcpo_cli.testing import batches
 
 SIGNALS = Signals(torch.zeros(6, 4).double(), torch.zeros(6, 4).bool())
@@ -30,15 +30,6 @@ class Slips(Clipped, Normalized):
 
     def token_loss(self, batch: TokenBatch) -> TokenLoss:
         return self.returns(batch) if self.returns else None  # type: ignore[no-any-return,return-value]
-
-
-@pytest.mark.parametrize("name", registry())
-def test_what_every_shipped_method_returns_passes(name: str) -> None:
-    method, of = get(name), batches.step()
-    found, after = checks.signals(method, of, {})
-    assert found.advantage.shape in (of.length_PG.shape, of.mask_PGT.shape)
-    assert after.keys() >= {}.keys()
-    assert checks.token_loss(method, batches.mini_batch(method, of, found)).terms
 
 
 @pytest.mark.parametrize(

@@ -339,25 +339,3 @@ def test_a_grader_of_a_folder_grades_in_its_own_processes(plugin_folder: Path) -
     with Pool("lower", workers=1) as pool:
         assert pool.version == "lower 1"
         assert pool.grade([("yes", "YES"), ("yes", "no")]) == [Verdict("correct"), Verdict("wrong")]
-
-
-LOUD = """
-import os, subprocess, sys, threading, time
-os.write(1, b"through a descriptor")
-subprocess.run(["echo", "through a child"])
-print("through what Python began with", file=sys.__stdout__, flush=True)
-threading.Thread(target=time.sleep, args=(600,)).start()
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("source", [LOUD + SOFT, LOUD + "raise SystemExit(0)"])
-def test_a_plug_in_neither_writes_to_standard_output_nor_keeps_a_command_from_ending(
-    source: str, plugin_folder: Path, mcpo_home: Path
-) -> None:
-    write(plugin_folder / "loud.py", source)
-    command = [sys.executable, "-m", "mcpo_cli.main", "method", "list", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    assert "through a descriptor" in done.stderr
-    assert ("soft" in done.stdout) == ("SystemExit" not in source)
-    assert json.loads(done.stdout)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import special
-from scipy import stats as scipy_stats
 
 from mcpo_cli.statistics import stats
 
@@ -30,18 +29,14 @@ def p_values(score_RAS: Floats) -> tuple[Floats, Floats]:
     """p of arm 1 against arm 0: by the difference's own deviation, and by the pooled one."""
     _, arms, pairs = score_RAS.shape
     diff_RS = score_RAS[:, 1] - score_RAS[:, 0]
-    residual_RAS = residuals(score_RAS)
+    of_arm, of_pair = score_RAS.mean(axis=2, keepdims=True), score_RAS.mean(axis=1, keepdims=True)
+    residual_RAS = score_RAS - of_arm - of_pair + score_RAS.mean(axis=(1, 2), keepdims=True)
     freedom = (arms - 1) * (pairs - 1)
     pooled_R = 2 * (residual_RAS**2).sum(axis=(1, 2)) / freedom
     return tuple(
         2 * special.stdtr(df, -np.abs(diff_RS.mean(axis=1)) / np.sqrt(variance / pairs))
         for df, variance in ((pairs - 1, diff_RS.var(axis=1, ddof=1)), (freedom, pooled_R))
     )
-
-
-def residuals(score_RAS: Floats) -> Floats:
-    of_arm, of_pair = score_RAS.mean(axis=2, keepdims=True), score_RAS.mean(axis=1, keepdims=True)
-    return score_RAS - of_arm - of_pair + score_RAS.mean(axis=(1, 2), keepdims=True)
 
 
 def found(p: Floats) -> float:
@@ -53,20 +48,6 @@ def test_with_two_arms_the_pooled_deviation_is_the_paired_t_test() -> None:
     own, pooled = p_values(score_RAS)
     assert pooled == pytest.approx(own)
     assert own == pytest.approx([stats.paired_t(one[1] - one[0]).p for one in score_RAS])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("pairs", [3, 5, 8, 12])
-@pytest.mark.parametrize("arms", [3, 4, 6])
-def test_the_pooled_deviation_breaks_where_arms_vary_differently_and_the_own_one_does_not(
-    pairs: int, arms: int
-) -> None:
-    alike = [found(p) for p in p_values(scores(pairs, [1] * arms))]
-    assert alike == pytest.approx([0.05, 0.05], abs=0.007)
-    for spreads in ([1, 2, *[1] * (arms - 2)], [2, 1, *[1] * (arms - 2)]):
-        own, pooled = (found(p) for p in p_values(scores(pairs, spreads)))
-        assert own == pytest.approx(0.05, abs=0.007)
-        assert pooled > (0.065 if arms == 3 else 0.09)
 
 
 @pytest.mark.slow
@@ -82,12 +63,3 @@ def test_numbers_that_the_docstring_of_differences_quotes() -> None:
             own, pooled = (found(p) for p in p_values(scores(pairs, [1, ratio, *[1] * (arms - 2)])))
             assert own == pytest.approx(0.05, abs=0.007)
             assert pooled == pytest.approx(false[arms], abs=0.01)
-
-
-@pytest.mark.slow
-def test_a_test_of_equal_variances_does_not_save_the_pooled_deviation() -> None:
-    """Levene's test of the residuals at .05 chooses between the two: three pairs are too few for it."""
-    score_RAS = scores(3, (1, 2, 1, 1, 1, 1))
-    own, pooled = p_values(score_RAS)
-    levene = scipy_stats.f_oneway(*np.abs(residuals(score_RAS)).transpose(1, 2, 0)).pvalue
-    assert found(np.where(levene <= 0.05, own, pooled)) > 0.085

@@ -30,7 +30,7 @@ def test_ten_and_more_values_have_spearmans_correlation_and_its_p(seed: int) -> 
     assert found.p_below == pytest.approx(1 - expected.pvalue)
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=3, max_size=7))
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=3, max_size=6))
 def test_fewer_values_have_the_share_of_all_orders_ties_included(points: list[tuple[int, int]]) -> None:
     x, y = np.array(points).T
     if np.ptp(x) == 0 or np.ptp(y) == 0:
@@ -124,14 +124,11 @@ def test_p_within_clusters_counts_orders_within_each_of_them(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", range(3, 17))
+@pytest.mark.parametrize("n", [5, 7, 10, 16])
 def test_without_a_correlation_one_is_found_in_at_most_a_twentieth_of_the_cases(n: int) -> None:
     rng = np.random.default_rng(n)
-    # 9 values have 362 880 orders.
-    repeats = 1000 if n == 9 else 4000
-    found = [two_sided(ranks.correlation(*rng.normal(size=(2, n)))) <= 0.05 for _ in range(repeats)]
+    found = [two_sided(ranks.correlation(*rng.normal(size=(2, n)))) <= 0.05 for _ in range(4000)]
     assert np.mean(found) <= 0.055
-    assert n > 4 or not any(found)
 
 
 @pytest.mark.slow
@@ -148,7 +145,8 @@ def test_intervals_of_a_correlation_cover_what_they_promise(n: int) -> None:
 def test_effects_of_clusters_are_no_correlation_along_the_maps_design(assignment: str) -> None:
     """Base policies and seeds with their own effects at the map's 64 points, along its drift: level .05.
 
-    Values taken as independent find one in far more cases if each seed has a part of the range.
+    Values taken as independent find one in far more cases if each seed has a part of the range. 250 maps have a
+    standard error of .014.
     """
     design = plan.read("map").design
     assert design is not None
@@ -156,11 +154,11 @@ def test_effects_of_clusters_are_no_correlation_along_the_maps_design(assignment
     cluster = np.array([point["base_seed"] * 8 + point["seed"] for point in points])
     drift = np.array([point["train.lr"] * (128 / point["train.mini_batch"] - 1) for point in points])
     rng, wrong = np.random.default_rng(1), np.zeros(3)
-    for _ in range(500):
+    for _ in range(250):
         y = rng.normal(size=24)[cluster] + rng.normal(size=64)
         found = ranks.correlation(drift, y, cluster)
         wrong += [two_sided(found) <= 0.05, found.p_within <= 0.05, two_sided(ranks.correlation(drift, y)) <= 0.05]
-    by_cluster, within, independent = wrong / 500
-    assert by_cluster <= 0.07
-    assert within <= 0.07
+    by_cluster, within, independent = wrong / 250
+    assert by_cluster <= 0.05 + 2 * 0.014
+    assert within <= 0.05 + 2 * 0.014
     assert assignment == "balanced" or independent > 0.1

@@ -288,6 +288,7 @@ BAD: dict[str, tuple[str, Write]] = {
     "empty JSONL": ("no rows", raw(b"", f"samples_sums_{DATE}.jsonl")),
     "empty CSV": ("cannot be read", raw(b"")),
     "no rows": ("no samples", raw(b"problem,correct\n")),
+    "truncated table": ("cannot be read", raw(b'{"problem": "a", "corr', "table.jsonl")),
     "truncated JSONL": ("cannot be read", cut(dump(verl(1), verl(2)))),
     "truncated parquet": ("cannot be read", cut(completions)),
     "not UTF-8": ("cannot be read", raw(b'{"doc_id": "\xff"}\n', f"samples_sums_{DATE}.jsonl")),

@@ -9,6 +9,7 @@ from mcpo_cli.grading import Verdict
 from mcpo_cli.results import regrade
 from mcpo_cli.results.comparison import Question, compare
 from mcpo_cli.results.log import Side, checked
+from mcpo_cli.results.regrade import Regraded
 from tests.errors import refused
 
 ROWS = (
@@ -27,10 +28,16 @@ def side(name: str, score: int, *more: tuple[str, str | None, str | None, float]
     return Side(name, (checked(Path(name), samples, {"b": {"grader": name, "temperature": "1"}}),))
 
 
-def test_a_difference_of_graders_goes_away() -> None:
-    found = regrade.regrade([side("base", 3), side("arm", 4)], "math_verify", workers=1)
+@pytest.fixture(scope="module")
+def found() -> Regraded:
+    """Two samples of base, one without a gold and one without a response, cannot be graded."""
+    base = side("base", 3, ("p5", None, "no gold", 1.0), ("p6", "3", None, 1.0))
+    return regrade.regrade([base, side("arm", 4, ("p5", "1", r"\boxed{1}", 1.0))], "math_verify", workers=1)
+
+
+def test_a_difference_of_graders_goes_away(found: Regraded) -> None:
     # math-verify takes 1/2 for 0.5 and not 8 for 7: both sides answered the same.
-    assert found.sides[0].scores("b").sum_SP.tolist() == found.sides[1].scores("b").sum_SP.tolist() == [[1, 1, 0, 1]]
+    assert [one.scores("b").sum_SP.tolist() for one in found.sides] == [[[1, 1, 0, 1]], [[1, 1, 0, 1, 1]]]
     changes = found.changes[["side", "problem", "before", "after"]].to_numpy().tolist()
     assert changes == [["base", "p2", 0, 1], ["arm", "p3", 1, 0]]
     (row,) = found.shares(Question(), compare(found.sides, Question())).to_dict("records")
@@ -41,20 +48,10 @@ def test_a_difference_of_graders_goes_away() -> None:
     assert facts["grader"].startswith("math_verify ")
 
 
-def test_what_cannot_be_graded_is_left_out_on_both_counts_and_counted() -> None:
-    base = side("base", 3, ("p5", None, "no gold", 1.0), ("p6", "3", None, 1.0))
-    found = regrade.regrade([base, side("arm", 4, ("p5", "1", r"\boxed{1}", 1.0))], "math_verify", workers=1)
-    counts = found.counts.set_index("side")
-    assert counts.loc["base", ["samples", "regraded", "up", "down", *regrade.LEFT_OUT]].tolist() == [
-        6,
-        4,
-        1,
-        0,
-        1,
-        1,
-        0,
-    ]
-    assert counts.loc["arm", ["samples", "regraded", "up", "down", *regrade.LEFT_OUT]].tolist() == [5, 5, 0, 1, 0, 0, 0]
+def test_what_cannot_be_graded_is_left_out_on_both_counts_and_counted(found: Regraded) -> None:
+    counts = found.counts.set_index("side")[["samples", "regraded", "up", "down", *regrade.LEFT_OUT]]
+    assert counts.loc["base"].tolist() == [6, 4, 1, 0, 1, 1, 0]
+    assert counts.loc["arm"].tolist() == [5, 5, 0, 1, 0, 0, 0]
     assert found.before[0].scores("b").problems == ("p1", "p2", "p3", "p4")
     said = "\n".join(found.sentences(Question(), compare(found.sides, Question())))
     assert "4 of 6 samples" in said
@@ -90,6 +87,6 @@ def test_failures_of_the_grader_are_no_wrong_answers(monkeypatch: pytest.MonkeyP
 def test_sides_without_responses_are_refused() -> None:
     bare = Side("bare", (checked(Path("x"), pd.DataFrame({"benchmark": ["b"], "problem": ["p"], "correct": [1]})),))
     with refused("bad_input", "bare"):
-        regrade.regrade([side("base", 3), bare], "math_verify")
+        regrade.regrade([side("base", 3), bare], "exact", workers=1)
     with refused("unknown_name"):
         regrade.regrade([side("base", 3), side("arm", 4)], "math_verfy")

@@ -14,35 +14,10 @@ from mcpo_cli.statistics import stats
 COUNTS = st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n)))
 
 
-@pytest.mark.parametrize(
-    ("n", "c", "k", "expected"),
-    [
-        (5, 2, 3, 1 - 1 / 10),  # C(3,3) / C(5,3)
-        (10, 3, 1, 0.3),
-        (4, 1, 2, 0.5),  # C(3,2) / C(4,2)
-        (8, 1, 8, 1.0),
-        (8, 0, 8, 0.0),
-        (8, 8, 1, 1.0),
-    ],
-)
-def test_pass_at_k_by_hand(n: int, c: int, k: int, expected: float) -> None:
-    assert stats.pass_at_k(n, c, k) == pytest.approx(expected, abs=1e-15)
-
-
 @given(COUNTS)
 def test_pass_at_k_is_the_ratio_of_binomials(counts: tuple[int, int, int]) -> None:
     n, c, k = counts
     assert stats.pass_at_k(n, c, k) == pytest.approx(1 - math.comb(n - c, k) / math.comb(n, k), abs=1e-12)
-
-
-@given(COUNTS)
-def test_pass_at_k_grows_with_k_and_c(counts: tuple[int, int, int]) -> None:
-    n, c, k = counts
-    value = stats.pass_at_k(n, c, k)
-    assert 0 <= value <= 1
-    assert k == n or stats.pass_at_k(n, c, k + 1) >= value
-    assert c == n or stats.pass_at_k(n, c + 1, k) >= value
-    assert stats.best_at_k(n, c, k) <= value + 1e-12
 
 
 def test_pass_at_k_of_many_samples_agrees_with_scipy() -> None:
@@ -60,11 +35,10 @@ def test_arrays_broadcast() -> None:
     assert stats.best_at_k(4, [[0], [1]], [1, 2]) == pytest.approx(np.array([[0, 0], [0.25, 1 - 0.75**2]]))
 
 
-def test_best_at_k_is_the_mean_over_all_draws_with_replacement() -> None:
-    right = [True, False, False]
-    draws = list(itertools.product(right, repeat=4))
-    assert stats.best_at_k(3, 1, 4) == pytest.approx(sum(map(any, draws)) / len(draws))
-    assert stats.best_at_k(8, 1, 8) == pytest.approx(0.656, abs=5e-4)
+@pytest.mark.parametrize(("n", "c", "k"), [(3, 1, 4), (8, 3, 2), (5, 2, 6)])
+def test_best_at_k_is_the_mean_over_all_draws_with_replacement(n: int, c: int, k: int) -> None:
+    draws = list(itertools.product([index < c for index in range(n)], repeat=k))
+    assert stats.best_at_k(n, c, k) == pytest.approx(sum(map(any, draws)) / len(draws))
 
 
 @pytest.mark.parametrize("function", [stats.pass_at_k, stats.best_at_k])
@@ -104,13 +78,6 @@ def test_no_seed_is_an_error() -> None:
         stats.t_interval([])
     with pytest.raises(ValueError, match="NaN"):
         stats.paired_t([0.1, math.nan, 0.2])
-
-
-@pytest.mark.parametrize("seeds", [3, 5])
-def test_t_interval_covers_what_it_promises(seeds: int) -> None:
-    rng = np.random.default_rng(7)
-    intervals = [stats.t_interval(rng.normal(0.4, 0.02, seeds)) for _ in range(3000)]
-    assert 0.93 <= np.mean([interval.low <= 0.4 <= interval.high for interval in intervals]) <= 0.97
 
 
 def test_paired_t_by_hand_and_by_scipy() -> None:
@@ -203,37 +170,13 @@ def test_maj_at_k_agrees_with_counting_all_subsets(answers: list[int | None]) ->
     for k in range(1, len(answers) + 1):
         exact = stats.maj_at_k(answers.count(0), others, answers.count(None), k)
         assert exact == pytest.approx(brute_majority(answers, k), abs=1e-12)
-
-
-def test_maj_at_k_by_hand() -> None:
-    assert stats.maj_at_k(2, [1], 0, 1) == pytest.approx(2 / 3)  # one sample: pass@1
-    assert stats.maj_at_k(2, [1], 0, 2) == pytest.approx((1 + 0.5 + 0.5) / 3)  # two of three pairs are a tie
-    assert stats.maj_at_k(2, [1], 0, 3) == 1.0
-    assert stats.maj_at_k(1, [1, 1], 1, 4) == pytest.approx(1 / 3)  # three answers with a vote each
-    assert stats.maj_at_k(0, [], 3, 2) == 0.0
-    assert math.isnan(stats.maj_at_k(2, [1], 0, 4))
+    assert math.isnan(stats.maj_at_k(answers.count(0), others, answers.count(None), len(answers) + 1))
 
 
 @pytest.mark.parametrize("counts", [(-1, [1], 0, 1), (1, [-1], 0, 1), (1, [], -1, 1), (1, [], 0, 0)])
 def test_maj_at_k_refuses_impossible_counts(counts: tuple[int, list[int], int, int]) -> None:
     with pytest.raises(ValueError, match="at least"):
         stats.maj_at_k(*counts)
-
-
-@given(COUNTS)
-def test_pass_at_k_agrees_with_counting_all_subsets(counts: tuple[int, int, int]) -> None:
-    n, c, k = (min(value, 10) for value in counts)
-    c = min(c, n)
-    right = [index < c for index in range(n)]
-    hits = [any(chosen) for chosen in itertools.combinations(right, k)]
-    assert stats.pass_at_k(n, c, k) == pytest.approx(sum(hits) / len(hits), abs=1e-12)
-
-
-@pytest.mark.parametrize(("n", "c", "k"), [(8, 1, 8), (8, 3, 2), (5, 2, 8)])
-def test_best_at_k_is_a_bootstrap_with_replacement(n: int, c: int, k: int) -> None:
-    draws = np.random.default_rng(0).integers(0, n, size=(200_000, k))
-    share = (draws < c).any(axis=1).mean()
-    assert stats.best_at_k(n, c, k) == pytest.approx(share, abs=4 * math.sqrt(0.25 / 200_000))
 
 
 def test_share_interval_of_one_binomial_is_wilsons() -> None:

@@ -12,7 +12,6 @@ from mcpo_cli.analysis import step_sizes
 from mcpo_cli.analysis.comparison import Choice, compare
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config import plan
-from mcpo_cli.config.plan import Plan
 from mcpo_cli.statistics.stats import Floats
 from mcpo_cli.statistics.step_size import equal_step
 from tests import fakes
@@ -180,14 +179,13 @@ def test_another_baseline_is_the_grid(runs: Runs, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (["method=dapo,mcpo", "train.lr=1e-4,2e-4"], "a curve needs 3"),
-        (["method=dapo", "train.lr=1e-4,2e-4,4e-4"], "no other arm"),
+        (["method=dapo,mcpo", "train.lr=1e-4,2e-4", "seed=0,1,2"], "a curve needs 3"),
+        (["method=dapo", "train.lr=1e-4,2e-4,4e-4", "seed=0,1,2"], "no other arm"),
         (["method=dapo,mcpo", "train.lr=1e-4,2e-4,4e-4", "seed=0,1"], "2 seeds"),
     ],
 )
-def test_grids_that_say_nothing(mcpo_home: Path, overrides: list[str], words: str) -> None:
-    whole: Plan = plan.from_overrides(["scale=smoke", *overrides])
-    fakes.write_runs(whole)
+def test_grids_that_say_nothing(runs: Runs, overrides: list[str], words: str) -> None:
+    part = plan.from_overrides(["scale=smoke", *overrides])
     with refused("bad_input", words) as caught:
-        step_sizes.product("x", compare(Runs(whole), Choice()))
+        step_sizes.product("x", compare(Runs(part), Choice()))
     assert caught.value.fix

@@ -114,16 +114,6 @@ def test_runs_have_names_tags_to_filter_by_and_notes(store: Store, home: Path) -
     assert "\nmcpo reproduce table1\n" in note
 
 
-def test_a_store_of_an_older_version_is_continued(store: Store) -> None:
-    complete(spec(0))
-    sent = store.ingest(plan(spec(0)))
-    client, old = MlflowClient(store.uri), runs(store)[spec(0).run_id]
-    for tag in [tag for tag in old.data.tags if tag.startswith("mlflow.mcpo.")]:
-        client.set_tag(old.info.run_id, tag.removeprefix("mlflow."), old.data.tags[tag])
-        client.delete_tag(old.info.run_id, tag)
-    assert (sent > 0, Store(store.uri).ingest(plan(spec(0)))) == (True, 0)
-
-
 @pytest.mark.parametrize(("name", "part"), [("DAPO w/o filter", "DAPO_w_o_filter"), ("best@8", "best_at_8")])
 def test_names_of_arms_and_scores_are_one_part_of_the_name_of_a_metric(name: str, part: str) -> None:
     assert descriptions.metric_part(name) == part

@@ -1,9 +1,7 @@
 """The parts around verl's trainer that need no verl: checkpoints, messages of a crash, processes, rewards, the loss."""
 
 import asyncio
-import dataclasses
 import importlib
-import json
 import os
 import shutil
 import subprocess
@@ -16,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from mcpo_cli.backends.verl import checkpoint, checks, launch, reward
+from mcpo_cli.backends.verl import checkpoint, launch, reward
 from mcpo_cli.backends.verl.batch import Group, Prompt, end_tokens, graded
 from mcpo_cli.backends.verl.launch import Channel
 from mcpo_cli.backends.verl.loss import merged, noise_floor
@@ -26,8 +24,6 @@ from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import ConfigError, Interrupted
 from mcpo_cli.grading import Verdict
 from mcpo_cli.grading.base import Status
-from tests.errors import refused
-from tests.methods import Centred
 from tests.models import words
 
 ANCHORS = ("rollout", "previous_step")
@@ -283,26 +279,6 @@ def test_a_method_without_a_state_leaves_no_file(tmp_path: Path) -> None:
     checkpoint.save_method_state(tmp_path, 4, {})
     assert checkpoint.method_state(tmp_path, 4) == {}
     assert not list(tmp_path.rglob("method*"))
-
-
-def test_a_pass_before_each_gradient_is_refused_where_a_step_has_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "installed", lambda _: None)
-    (spec,) = load(["scale=verl-cpu"])
-    several = dataclasses.replace(spec, method=Centred())
-    with refused("bad_input", "method=centred", "2 mini-batches") as error:
-        checks.check(several)
-    assert error.value.fix == f"train.mini_batch={spec.train.prompts}, or backend=local"
-    one = dataclasses.replace(several, train=dataclasses.replace(spec.train, mini_batch=spec.train.prompts))
-    # The next check.
-    with refused("bad_input", "verl"):
-        checks.check(one)
-
-
-def test_the_seal_names_every_file_with_its_size(tmp_path: Path) -> None:
-    root = tmp_path / "run" / "checkpoints"
-    sealed(root, 3)
-    written = json.loads((checkpoint.folder(root, 3) / "sealed.json").read_text())
-    assert written == {"run_id": "run", "step": 3, "bytes": {"actor/model_world_size_1_rank_0.pt": 21, "data.pt": 5}}
 
 
 def test_the_noise_floor_is_the_largest_drift_before_any_weight_has_moved() -> None:

@@ -2,13 +2,13 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
+from typer.testing import CliRunner
 
+from mcpo_cli.commands.components import method_app
 from mcpo_cli.testing import CHECKS
 
 ROOT = Path(__file__).parents[2]
@@ -29,14 +29,11 @@ def test_page_and_notebook_tell_of_three_methods() -> None:
     assert sorted(told()) == ["my_dr_grpo", "my_gspo", "partial"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", told())
-def test_a_method_saved_as_told_passes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / f"{name}.py").write_text(told()[name], encoding="utf-8")
-    monkeypatch.setenv("MCPO_PLUGINS", str(tmp_path))
-    command = [sys.executable, "-m", "mcpo_cli.main", "method", "check", name, "--json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def test_a_method_saved_as_told_passes(name: str, plugin_folder: Path) -> None:
+    (plugin_folder / f"{name}.py").write_text(told()[name], encoding="utf-8")
+    done = CliRunner().invoke(method_app, ["check", name, "--json"])
+    assert done.exit_code == 0, done.output
     outcomes = json.loads(done.stdout)["checks"]
-    assert len(outcomes) >= len(CHECKS)
+    assert [outcome["name"] for outcome in outcomes] == [*CHECKS]
     assert all(outcome["passed"] for outcome in outcomes)

@@ -2,11 +2,10 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from mcpo_cli import tasks
 from mcpo_cli.commands import components
@@ -55,12 +54,10 @@ def test_the_page_tells_of_two_tasks_and_of_every_check() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", told())
-def test_a_task_saved_as_told_passes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / f"{name}.py").write_text(told()[name], encoding="utf-8")
-    monkeypatch.setenv("MCPO_PLUGINS", str(tmp_path))
-    command = [sys.executable, "-m", "mcpo_cli.main", "task", "check", name, "--json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_a_task_saved_as_told_passes(name: str, plugin_folder: Path) -> None:
+    (plugin_folder / f"{name}.py").write_text(told()[name], encoding="utf-8")
+    done = CliRunner().invoke(components.task_app, ["check", name, "--json"])
+    assert done.exit_code == 0, done.output
     outcomes = json.loads(done.stdout)["checks"]
     assert [outcome["name"] for outcome in outcomes] == [*TASK_CHECKS]
     assert all(outcome["passed"] for outcome in outcomes)

@@ -114,15 +114,31 @@ def test_advantages_name_the_step(trainer: Any, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
-def test_a_run_whose_weights_become_nan_ends_as_failed(runs: Runs) -> None:
-    """After the last gradient step of global step 2, whose loss and gradient are finite."""
-    fault = "cluster.plugin=tests.verl.faults.nan_weights"
-    result = runs("train", *TOY, "method=grpo", "train.steps=3", "compute.checkpoint_every=1", fault)
+def test_a_run_whose_weights_become_nan_fails_and_goes_on_with_its_reference(runs: Runs) -> None:
+    """They do so after the last gradient step of global step 2, whose loss and gradient are finite.
+
+    The method has a penalty on the divergence from a reference, which is the base policy until it moves in step 3.
+    """
+    method = ("method=grpo_kl", "method.kl_beta=0.1", "method.reference_every=2", "train.lr=1e-3")
+    settings = (*TOY, *method, "train.steps=3", "compute.checkpoint_every=1")
+    result = runs("train", *settings, "cluster.plugin=tests.verl.faults.nan_weights")
     assert result.returncode == 1, result.stdout
-    folder = runs.folder("grpo")
+    folder = runs.folder("grpo_kl")
     assert status(folder)["state"] == "failed"
     assert status(folder)["error"].startswith("step 2: a weight of the policy is NaN or infinite")
     assert "a smaller train.lr" in result.stdout
     assert checkpoint.complete(folder / "checkpoints") == [1]
     assert [row["step"] for row in Journal(folder).steps()] == [1]
     assert nobody_is_left(folder)
+
+    again = runs("train", *settings)
+    assert again.returncode == 0, again.stdout
+    divergence: dict[int, list[float]] = {}
+    for mini_batch in Journal(folder).mini_batches():
+        total, count = mini_batch["sums"]["kl/reference"]
+        divergence.setdefault(mini_batch["step"], []).append(total / count)
+    # In the first gradient step of step 1, and of step 3 where it moved, the policy is the reference itself.
+    assert divergence[1][0] == pytest.approx(0, abs=1e-9)
+    assert divergence[3][0] == pytest.approx(0, abs=1e-9)
+    # A run that was resumed from step 1 still has the base policy in step 2.
+    assert min(divergence[1][1], divergence[2][0], divergence[2][1], divergence[3][1]) > 1e-6

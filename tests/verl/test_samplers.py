@@ -15,6 +15,7 @@ from mcpo_cli.probes.base import by_step
 from mcpo_cli.records import GroupRow
 from mcpo_cli.runs.journal import Journal, read_json
 from tests.verl.conftest import PATIENCE, ROOT, TOY, Runs, nobody_is_left, phase, wait
+from tests.verl.test_rollout_correction import nearly_nothing_is_corrected
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 
@@ -66,11 +67,13 @@ def test_plug_ins_of_the_pages_train_and_a_killed_run_draws_what_it_would_have(r
 
 
 def test_a_filter_of_several_rounds_throws_away_what_it_would_locally(runs: Runs) -> None:
-    settings = ("method=grpo", "sampler=greso", "task.pool=64", "train.steps=4", "train.max_refills=20")
-    result = runs("train", *TOY, *settings)
+    sampler = ("sampler=greso", "task.pool=64", "train.steps=4", "train.max_refills=20")
+    correction = ("train.correction=sequence-mask", "train.off_policy_mask=0.5")
+    result = runs("train", *TOY, "method=grpo", *sampler, *correction)
     assert result.returncode == 0, result.stdout
     folder = runs.folder("grpo")
     steps = drawn_as_locally(folder)
     assert any(len(rows) > 8 and not all(row["kept"] for row in rows) for rows in steps.values())
     for row in Journal(folder).steps():
         assert row["metrics"]["sampling/prompts"] == len(steps[row["step"]])
+    nearly_nothing_is_corrected(Journal(folder))

@@ -1,6 +1,5 @@
 """The local engine: causal LMs on one machine, from scratch or pretrained, in pure torch."""
 
-import importlib.util
 import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -80,15 +79,12 @@ class Local:
             _check_model(spec)
 
     def check(self, spec: RunSpec) -> None:
-        """Raise ConfigError if torch, transformers, the device or the problems are missing, and as `check_spec`."""
+        """Raise ConfigError if the device, the problems or a tracker is missing, and as `check_spec`."""
         self.check_spec(spec)
         spec.task.check()
         if spec.model.path:
             check_room(spec)
             _check_model(spec)
-        for package in ("torch", "transformers"):
-            if importlib.util.find_spec(package) is None:
-                raise ConfigError(f"backend=local needs {package}, which is not installed", fix="make setup")
         for package in spec.cluster.loggers:
             extras.require(package, f"cluster.loggers=[{package}]")
         if spec.compute.device == "cuda" and not Path("/proc/driver/nvidia").exists():

@@ -1,8 +1,13 @@
-"""The batch of a global step: all groups that were sampled, graded and rewarded, and which of them are trained on."""
+"""The batch of a global step: all groups that were sampled, graded and rewarded, and which of them are trained on.
 
+Groups of different sizes are a rectangle with empty places (`backends/graded.py`); a method gets a step per size.
+"""
+
+import dataclasses
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +21,7 @@ from mcpo_cli.backends.local.update import crop
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import functions, rewards
-from mcpo_cli.methods import Step
+from mcpo_cli.methods import Method, Signals, State, Step
 from mcpo_cli.methods.base import Need
 
 
@@ -138,3 +143,42 @@ def _most_likely(rounding: float, logits_NV: Tensor, row_M: Tensor, uniform_M: T
     logits_NV = corrections.rounded(logits_NV, rounding)
     largest_M = logits_NV.amax(-1)[row_M]
     return logits_NV.argmax(-1)[row_M], largest_M, largest_M
+
+
+def signals(method: Method, step: Step, state: State) -> tuple[Signals, State]:
+    """`checks.signals`. The empty places of `step` (length 0) do not count, have no gradient, and are 0 everywhere.
+
+    A method never sees an empty place. That is correct if a group's signals depend only on that group
+    (`Method.uneven_groups`); its signals of each group are put back into the rectangle.
+    """
+    drawn_PG = step.length_PG > 0
+    if drawn_PG.all():
+        return checks.signals(method, step, state)
+    count_P = drawn_PG.sum(-1)
+    sizes = count_P.unique().tolist()
+    indices = [(count_P == size).nonzero().squeeze(-1) for size in sizes]
+    steps = [_of_size(step, index_P, size) for index_P, size in zip(indices, sizes, strict=True)]
+    found = [checks.signals(method, part, state)[0] for part in steps]
+
+    def whole(parts: list[Tensor]) -> Tensor:
+        value = parts[0].new_zeros(step.mask_PGT.shape[: parts[0].ndim])
+        for index_P, part in zip(indices, parts, strict=True):
+            value[(index_P, *(slice(size) for size in part.shape[1:]))] = part
+        return value
+
+    counts = [one.has_gradient_PG | True if one.counts_PG is None else one.counts_PG for one in found]
+    columns = {name: whole([one.columns[name] for one in found]) for name in found[0].columns}
+    advantage = whole([one.advantage for one in found])
+    return Signals(advantage, whole([one.has_gradient_PG for one in found]), whole(counts), columns), state
+
+
+def _of_size(step: Step, index_P: Tensor, size: int) -> Step:
+    """The groups of `index_P`, which have `size` rollouts each, as a separate step."""
+    longest = int(step.length_PG[index_P].max())
+
+    def cut(value: Tensor) -> Tensor:
+        part = value[index_P]
+        return part if part.ndim == 1 else part[:, :size] if part.ndim == 2 else part[:, :size, :longest]
+
+    parts: dict[str, Any] = {name: cut(value) for name, value in vars(step).items() if isinstance(value, Tensor)}
+    return dataclasses.replace(step, **parts)

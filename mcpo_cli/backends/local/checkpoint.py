@@ -7,7 +7,6 @@ was damaged after it was written is passed over, and the one before it is taken.
 import hashlib
 import shutil
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from torch import Tensor
 from mcpo_cli import samplers
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs import folders
-from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import read_json
 
 
@@ -29,35 +27,6 @@ class Checkpoint:
     step: int
     cursor: int
     tensors: Mapping[str, Mapping[str, Tensor]]
-
-
-class Writer:
-    """Writes checkpoints of one attempt in a separate thread, so that the run samples its next batch meanwhile.
-
-    Until `wait` has returned, the tensors that are being written must not change.
-    """
-
-    def __init__(self, attempt: Attempt, kept: int) -> None:
-        self.attempt, self.kept_checkpoints = attempt, kept
-        self._thread = ThreadPoolExecutor(1)
-        self._pending: tuple[int, Future[None]] | None = None
-
-    def start(self, checkpoint: Checkpoint) -> None:
-        """Begin to write `checkpoint`, after the one before it. Raises as `wait`."""
-        self.wait()
-        written = self._thread.submit(save, self.attempt.folder, checkpoint, self.kept_checkpoints)
-        self._pending = checkpoint.step, written
-
-    def wait(self) -> None:
-        """Wait until the checkpoint is written, and record that it is durable.
-
-        Raises:
-            RunFailed: the disk cannot be written; the existing checkpoints are kept.
-        """
-        if self._pending:
-            (step, written), self._pending = self._pending, None
-            written.result()
-            self.attempt.durable(step)
 
 
 def save(attempt_dir: Path, checkpoint: Checkpoint, kept: int) -> None:

@@ -8,7 +8,7 @@ variables (`WANDB_API_KEY`, `WANDB_MODE=offline`).
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,9 +26,9 @@ EVERY_SECONDS, LAST_SECONDS = 1.0, 60.0
 
 
 class Tracker(Protocol):
-    """A run of a tracker."""
+    """A run of a tracker; W&B's and trackio's own runs are such."""
 
-    def log(self, metrics: Mapping[str, float], step: int) -> None:
+    def log(self, metrics: dict[str, float], step: int) -> None:
         """Send the metrics of one global step; steps never decrease."""
 
     def finish(self) -> None:
@@ -44,7 +44,7 @@ class TensorBoard:
         self._writer: Any = SummaryWriter(str(folder / "tensorboard"))
         self._writer.add_text("settings", f"```json\n{json.dumps(_settings(spec), indent=2)}\n```")
 
-    def log(self, metrics: Mapping[str, float], step: int) -> None:
+    def log(self, metrics: dict[str, float], step: int) -> None:
         for name, value in metrics.items():
             self._writer.add_scalar(name, value, step)
 
@@ -52,44 +52,26 @@ class TensorBoard:
         self._writer.close()
 
 
-class _Run:
-    """A tracker whose `_run` has W&B's interface. See `Tracker`."""
+def _wandb(spec: RunSpec, folder: Path) -> Any:
+    """A run of W&B, with its files in the attempt's folder."""
+    import wandb
 
-    _run: Any
-
-    def log(self, metrics: Mapping[str, float], step: int) -> None:
-        self._run.log(dict(metrics), step=step)
-
-    def finish(self) -> None:
-        self._run.finish()
+    # The worker's output is its log.
+    quiet = wandb.Settings(console="off", silent=True)
+    return wandb.init(project=PROJECT, name=spec.run_id, config=_settings(spec), dir=str(folder), settings=quiet)
 
 
-class Wandb(_Run):
-    """A run of W&B, with its files in the attempt's folder. See `Tracker`."""
+def _trackio(spec: RunSpec, folder: Path) -> Any:
+    """A run of trackio, in the folder that its own variables name (`TRACKIO_DIR`)."""
+    import trackio
 
-    def __init__(self, spec: RunSpec, folder: Path) -> None:
-        import wandb
-
-        # The worker's output is its log.
-        quiet = wandb.Settings(console="off", silent=True)
-        self._run = wandb.init(
-            project=PROJECT, name=spec.run_id, config=_settings(spec), dir=str(folder), settings=quiet
-        )
-
-
-class Trackio(_Run):
-    """A run of trackio, in the folder that its own variables name (`TRACKIO_DIR`). See `Tracker`."""
-
-    def __init__(self, spec: RunSpec, folder: Path) -> None:
-        import trackio
-
-        self._run = trackio.init(PROJECT, name=spec.run_id, config=_settings(spec), embed=False)
+    return trackio.init(PROJECT, name=spec.run_id, config=_settings(spec), embed=False)
 
 
 TRACKERS: dict[str, Callable[[RunSpec, Path], Tracker]] = {
     "tensorboard": TensorBoard,
-    "trackio": Trackio,
-    "wandb": Wandb,
+    "trackio": _trackio,
+    "wandb": _wandb,
 }
 """Tracker by its package, which is its name in `cluster.loggers`."""
 
@@ -122,7 +104,7 @@ class _Follower(threading.Thread):
         self.spec, self.attempt = spec, attempt
         self.trackers: dict[str, Tracker] = {}
         self._left = list(spec.cluster.loggers)
-        """The trackers that have not failed."""
+        """Trackers that have not failed."""
         self._end = threading.Event()
         self._offset, self._last = 0, int(attempt.status["start_step"])
         self._evaluations: set[Path] = set()
@@ -144,25 +126,21 @@ class _Follower(threading.Thread):
         if self.is_alive():
             self._note(", ".join(self._left), f"not all was sent within {LAST_SECONDS:.0f} s")
 
-    @property
-    def _folder(self) -> Path:
-        return self.attempt.folder
-
     def _open(self, name: str) -> None:
-        self.trackers[name] = TRACKERS[name](self.spec, self._folder)
+        self.trackers[name] = TRACKERS[name](self.spec, self.attempt.folder)
 
     def _send(self) -> None:
         for step, metrics in self._new():
             for name, tracker in list(self.trackers.items()):
-                self._call(name, partial(tracker.log, metrics, step))
+                self._call(name, partial(tracker.log, metrics, step=step))
 
-    def _new(self) -> list[tuple[int, Mapping[str, float]]]:
+    def _new(self) -> list[tuple[int, dict[str, float]]]:
         """The metrics of steps and evaluations since the last call, in the order of their steps."""
-        found: list[tuple[int, Mapping[str, float]]] = []
-        for row, end in lines_from(self._folder / "metrics.jsonl", self._offset):
+        found: list[tuple[int, dict[str, float]]] = []
+        for row, end in lines_from(self.attempt.folder / "metrics.jsonl", self._offset):
             found.append((row["step"], row["metrics"]))
             self._last, self._offset = row["step"], end
-        for path in sorted((self._folder / "eval").glob("step_*.jsonl")):
+        for path in sorted((self.attempt.folder / "eval").glob("step_*.jsonl")):
             step = int(path.stem.removeprefix("step_"))
             # A later one was written meanwhile: the next call sends the rows of the steps before it.
             if path not in self._evaluations and step <= self._last:

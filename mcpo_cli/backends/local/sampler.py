@@ -91,21 +91,9 @@ def sample(
     Raises:
         NotFinite: the log-probability of a token is NaN or infinite, as the policy's logits are.
     """
-    uniform_TPG = quantiles(seed, len(prompt_PS), rollouts, max_response).to(policy.device)
-    return at_quantiles(policy, prompt_PS, uniform_TPG, temperature, eos, stops, rounding, count_P)
-
-
-def at_quantiles(
-    policy: Policy,
-    prompt_PS: Tensor,
-    uniform_TPG: Tensor,
-    temperature: float,
-    eos: int,
-    stops: Stops | None = None,
-    rounding: float = 0.0,
-    count_P: Tensor | None = None,
-) -> Rollouts:
-    """Responses whose tokens are drawn at the quantiles `uniform_TPG`; see `sample`."""
+    uniform_TPG = torch.rand(max_response, len(prompt_PS), rollouts, generator=torch.Generator().manual_seed(seed)).to(
+        policy.device
+    )
     draw = partial(_with_log_probs, temperature, rounding)
     return drawn_by(draw, policy, prompt_PS, uniform_TPG, eos, stops, count_P=count_P)
 
@@ -121,7 +109,7 @@ def drawn_by(
     limit_P: Tensor | None = None,
     count_P: Tensor | None = None,
 ) -> Rollouts:
-    """Responses whose tokens `draw` chooses; see `at_quantiles`.
+    """Responses whose tokens `draw` chooses at the quantiles `uniform_TPG`; see `sample`.
 
     limit_P: maximum tokens of each prompt's responses. count_P: the number of its responses, G at most.
     """
@@ -211,17 +199,10 @@ def _with_log_probs(
     return token_M, logp_NV[row_M, token_M], entropy_N[row_M]
 
 
-def quantiles(seed: int, prompts: int, rollouts: int, max_response: int) -> Tensor:
-    """uniform_TPG: the quantile at which each token is drawn, from stream `seed`."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(max_response, prompts, rollouts, generator=generator)
-
-
 def draw(logits_MV: Tensor, temperature: float, uniform_M: Tensor) -> Tensor:
     """token_M at the quantiles `uniform_M` of softmax(logits / temperature)."""
-    return at_quantile(
-        (logits_MV / temperature).softmax(-1), uniform_M, torch.arange(len(logits_MV), device=logits_MV.device)
-    )
+    row_M = torch.arange(len(logits_MV), device=logits_MV.device)
+    return at_quantile((logits_MV / temperature).softmax(-1), uniform_M, row_M)
 
 
 def at_quantile(probability_NV: Tensor, uniform_M: Tensor, row_M: Tensor) -> Tensor:

@@ -16,8 +16,8 @@ from mcpo_cli.backends import Stop, checks, corrections, measure
 from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
 from mcpo_cli.backends.graded import Graded
-from mcpo_cli.backends.local import checkpoint, gradients, uneven
-from mcpo_cli.backends.local.batch import Sampled, greedy_rewards, rewarded
+from mcpo_cli.backends.local import checkpoint, gradients
+from mcpo_cli.backends.local.batch import Sampled, greedy_rewards, rewarded, signals
 from mcpo_cli.backends.local.encoding import Grades, Language
 from mcpo_cli.backends.local.policy import Policy, product_precision
 from mcpo_cli.backends.local.sampler import Rollouts, sample
@@ -66,7 +66,6 @@ class Trainer:
         self.updater = Updater(policy, spec.method, spec.train, spec.compute, spec.seed)
         self.method_state: State = {}
         self.sampler_state: samplers.State = {}
-        self.writer = checkpoint.Writer(attempt, spec.compute.checkpoints)
         self.step = 0
         self.cursor = 0
         self._follow_journal()
@@ -80,7 +79,6 @@ class Trainer:
         while self.step < last:
             if stop():
                 self.save()
-                self.writer.wait()
                 raise Interrupted(f"stopped after step {self.step} of {last}")
             self.step += 1
             self.attempt.phase(f"step {self.step} of {last}")
@@ -89,7 +87,6 @@ class Trainer:
                 self.evaluate()
             if self.step in saved:
                 self.save()
-        self.writer.wait()
 
     def global_step(self) -> None:
         """One batch of rollouts, the gradient steps on it, one row of metrics."""
@@ -100,9 +97,6 @@ class Trainer:
             batch, self.method_state = self.batch(sampled)
         with clock.phase("probe"):
             probed = self.probe(sampled.graded) | self.gradients(sampled, batch)
-        with clock.phase("record"):
-            # The weights change below, and the writer may still be reading them.
-            self.writer.wait()
         with clock.phase("update"):
             updates, mini_batches = self.updater.global_step(batch, self.step)
             if isinstance(self.spec.method, AdvancedMethod):
@@ -195,12 +189,12 @@ class Trainer:
             self.costs.add_untrained(rollouts=len(problems), sampled_tokens=tokens)
             step = dataclasses.replace(step, greedy_reward_P=reward_P)
         with checks.at(f"step {self.step}"):
-            signals, state = uneven.signals(method, step, self.method_state)
+            found, state = signals(method, step, self.method_state)
         index_P = torch.arange(len(chosen), device=chosen.device)
         if train.sampler_rounding:
             extra = corrections.columns(train, sampled.batch.logp_PGT, sampler_PGT, sampled.batch.mask_PGT)
-            signals = dataclasses.replace(signals, columns={**signals.columns, **extra})
-        return GradedBatch(sampled.batch, sampled.correct_PG[chosen], signals, index_P), state
+            found = dataclasses.replace(found, columns={**found.columns, **extra})
+        return GradedBatch(sampled.batch, sampled.correct_PG[chosen], found, index_P), state
 
     def sample_groups(
         self, problems: Sequence[Problem], seed: int, counts: Sequence[int] = ()
@@ -285,7 +279,7 @@ class Trainer:
         self.attempt.journal.rows("eval", self.step, rows)
 
     def save(self) -> None:
-        """Begin to write a checkpoint of the current step, after which its records are final.
+        """Write a checkpoint of the current step, after which its records are final.
 
         Raises:
             NotFinite: a weight is NaN or infinite. RunFailed: the disk cannot be written.
@@ -296,7 +290,9 @@ class Trainer:
         self.attempt.journal.sync()
         memories = {"method": self.method_state, "sampler": checkpoint.as_tensors(self.sampler_state)}
         state = self.updater.state() | {name: memory for name, memory in memories.items() if memory}
-        self.writer.start(checkpoint.Checkpoint(self.step, self.cursor, state))
+        written = checkpoint.Checkpoint(self.step, self.cursor, state)
+        checkpoint.save(self.attempt.folder, written, self.spec.compute.checkpoints)
+        self.attempt.durable(self.step)
 
     def restore(self, folder: Path) -> None:
         """Continue from a checkpoint."""

@@ -4,7 +4,6 @@ Shape suffixes: P prompts, G rollouts of each, T tokens; B = P x G sequences.
 """
 
 import operator
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,12 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mcpo_cli import grading
 from mcpo_cli.backends import checks, measure
 from mcpo_cli.backends.graded import Graded, equal_pairs
 from mcpo_cli.backends.measure import MetricSums
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
-from mcpo_cli.grading import Verdict, functions, rewards, tally
+from mcpo_cli.grading import Verdict, functions, rewards
 from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Signals, State, Step, TokenBatch
 from mcpo_cli.tasks import Task
 from mcpo_cli.tokenization import stop_ids
@@ -115,10 +115,8 @@ def in_order(groups: Iterable[Group]) -> list[Group]:
 def check(spec: RunSpec, groups: Sequence[Group]) -> None:
     """Raise RunFailed if too many rollouts could not be graded, or a user's function failed on one."""
     verdicts = [verdict for group in groups for verdict in group.verdicts]
-    failures = [verdict.detail for verdict in verdicts if verdict.status == "infra_error"]
     judges = {spec.train.reward, *(spec.task.grader_of(group.prompt.tier) for group in groups)}
-    is_own = any(map(functions.is_function, judges))
-    tally.check(Counter(verdict.status for verdict in verdicts), failures[0] if failures else "", function=is_own)
+    grading.check(verdicts, function=any(map(functions.is_function, judges)))
 
 
 def end_tokens(task: Task, tokenizer: Any) -> Collection[int]:

@@ -49,7 +49,7 @@ def stops(extra_info: Mapping[str, Any]) -> tuple[str, ...]:
 def stream_length(spec: RunSpec) -> int:
     """Maximum number of problems from verl's data loader: every step's batch with all refills, or the panel.
 
-    A sampler that draws by position (`rounds.py`) does not use them, but verl requires at least one batch.
+    A sampler that draws by position (`queue.Rounds`) does not use them, but verl requires at least one batch.
     """
     rounds = 1 + spec.train.max_refills if isinstance(spec.sampler, Refill) else 1
     steps = spec.train.steps if is_of_option(spec.sampler) else 1

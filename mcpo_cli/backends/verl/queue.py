@@ -1,34 +1,43 @@
 """verl's queue (TransferQueue): its buffer of trajectories, reading them, and the fields that the loss reads."""
 
+import json
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import transfer_queue as tq
 from tensordict import TensorDict
 from torch import Tensor
+from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.utils import tensordict_utils as tu
 from verl.workers.utils.padding import response_from_nested, response_to_nested
 
 from mcpo_cli.backends import corrections, measure
 from mcpo_cli.backends.checks import NotFinite
+from mcpo_cli.backends.drawing import Drawing, TrainingStream
 from mcpo_cli.backends.graded import Graded
+from mcpo_cli.backends.verl import batch, data
 from mcpo_cli.backends.verl.batch import Group, MethodOutput, Prompt, index_of, uid_of
 from mcpo_cli.backends.verl.loss import FACTS, KEPT, WEIGHTS, column_field, facts, importance_weights
 from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.grading import Verdict
 from mcpo_cli.methods import Method, Step
-from mcpo_cli.samplers import Refill
+from mcpo_cli.runs.journal import read_json, write_atomic
+from mcpo_cli.samplers import Refill, State
 
 POLL_SECONDS = 0.1  # verl's default of 2 s would be most of a small model's step
 WATCH_SECONDS = 10.0  # between two looks at the actors
+SAMPLER = "sampler.json"
+"""File of a checkpoint: position in the stream, and the state of a sampler that draws by position."""
 
 
 class Buffer(ReplayBuffer):
@@ -98,6 +107,66 @@ class Buffer(ReplayBuffer):
         return super()._wait_for_next_poll(partition_id, last_debug_time)
 
 
+class Rounds(Buffer):
+    """The buffer of a run whose sampler draws by position. It submits prompts while the trainer waits for its batch.
+
+    verl's data loader yields the training stream in order, and its buffer replaces dropped groups while others are
+    sampled: `sampler=uniform` and `sampler=refill`. Every other sampler decides which positions of the stream a round
+    samples, from its state and from the finished rounds of the step, as on the local engine (`backends.drawing`).
+    """
+
+    draws = True
+
+    def restore(self, checkpoint: Path) -> None:
+        """Continue after the step whose checkpoint is in this folder, or from the beginning if it has no such file."""
+        spec, model = self._trainer.spec, Path(self._trainer.config.actor_rollout_ref.model.path)
+        self._stream = TrainingStream(spec.task.problems(spec.train, data.tokens(model)), spec.seed)
+        path = checkpoint / SAMPLER
+        found: dict[str, Any] = read_json(path) if path.exists() else {"cursor": 0, "state": {}}
+        self._cursor: int = found["cursor"]
+        self._state: State = found["state"]
+
+    def save(self, checkpoint: Path) -> None:
+        """Write the file that `restore` reads. Python writes floats so that reading them restores them exactly."""
+        write_atomic(checkpoint / SAMPLER, json.dumps({"cursor": self._cursor, "state": dict(self._state)}))
+
+    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, Any]]:
+        """The batch of a global step; evaluations and probes use verl's buffer.
+
+        Raises:
+            RunFailed: as `Drawing.draw`.
+        """
+        if partition_id != "train":
+            return super().sample(global_steps, partition_id, batch_size)
+        drawing = Drawing(self._trainer.spec, self._stream, global_steps, self._cursor, self._state)
+        while not drawing.is_full:
+            found, metrics = super().sample(global_steps, partition_id, self._submit(drawing))
+            groups = self._trainer.read(found.keys)
+            drawing.add([sum(group.correct) / len(group.correct) for group in groups])
+        self._cursor, self._state = drawing.cursor, drawing.state()
+        return self._batch(drawing.batch), metrics
+
+    def _submit(self, drawing: Drawing) -> int:
+        """Submit the next round; returns its number of prompts."""
+        trainer, problems, before = self._trainer, drawing.draw(), len(drawing.groups)
+        spec, step = trainer.spec, trainer.global_steps
+        rows = [data.row(spec, spec.task.source, "train", before + i, one) for i, one in enumerate(problems)]
+        columns = batch.columns(rows)
+        # Ids are unique in a run, and have no underscore, which separates the parts of a trajectory's key.
+        columns["uid"] = np.array([f"step{step}prompt{before + i}" for i in range(len(rows))], dtype=object)
+        submitted = tu.get_tensordict(columns)
+        tu.assign_non_tensor_data(submitted, "global_steps", step)
+        trainer._submit_batch_to_rollout(submitted)
+        return len(rows)
+
+    def _batch(self, chosen: Collection[int]) -> KVBatchMeta:
+        """verl's description of the groups at the indices `chosen` of the step; the others are dropped."""
+        dropped = {uid for uid, prompt in self._trainer.prompts.items() if prompt.order not in chosen}
+        self._clear_groups("train", dropped)
+        partition = self.partitions["train"]
+        return KVBatchMeta(partition_id="train", keys=[*partition], tags=[*partition.values()])
+
+
 def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> list[Group]:
     """The groups of the trajectories `keys`, in the order of their prompts.
 
@@ -106,8 +175,8 @@ def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> li
     """
     ordered = sorted(keys, key=lambda key: index_of(key, known))
     fields = ["responses", "rm_scores", "rollout_log_probs", "extra_fields"]
-    data = tq.kv_batch_get(keys=ordered, partition_id=partition, select_fields=fields)
-    columns = (*(data[field].unbind() for field in fields[:3]), list(data["extra_fields"]))
+    queued = tq.kv_batch_get(keys=ordered, partition_id=partition, select_fields=fields)
+    columns = (*(queued[field].unbind() for field in fields[:3]), list(queued["extra_fields"]))
     groups: dict[str, Group] = {}
     for key, tokens, score, logp, extra in zip(ordered, *columns, strict=True):
         uid = uid_of(key)
@@ -126,8 +195,8 @@ def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> li
 def with_entropy(groups: Sequence[Group], keys: Sequence[str], known: Mapping[str, Prompt]) -> list[Group]:
     """`groups`, whose trajectories are `keys`, with the entropies that the trainer has computed."""
     ordered = sorted(keys, key=lambda key: index_of(key, known))
-    data = tq.kv_batch_get(keys=ordered, partition_id="train", select_fields=["entropy"])
-    means = iter(float(entropy_T.double().mean()) for entropy_T in data["entropy"].unbind())
+    queued = tq.kv_batch_get(keys=ordered, partition_id="train", select_fields=["entropy"])
+    means = iter(float(entropy_T.double().mean()) for entropy_T in queued["entropy"].unbind())
     return [replace(group, entropy=list(islice(means, len(group.tokens)))) for group in groups]
 
 
@@ -169,8 +238,8 @@ def old_log_probs(keys: Sequence[str]) -> Tensor:
 
 def newest_log_probs(keys: Sequence[str]) -> Tensor:
     """Log-probabilities from the last pass over the trajectories `keys`, ragged."""
-    data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["log_probs", "response_mask"])
-    newest: Tensor = response_from_nested(data["log_probs"], data["response_mask"])
+    queued = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["log_probs", "response_mask"])
+    newest: Tensor = response_from_nested(queued["log_probs"], queued["response_mask"])
     return newest
 
 
@@ -227,9 +296,9 @@ def put_corrections(keys: Sequence[str], train: Train) -> None:
 def _both(keys: Sequence[str]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Log-probabilities before the update by the trainer and by the rollout engine, the mask, and the mask ragged."""
     names = ["old_log_probs", "rollout_log_probs", "response_mask"]
-    data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=names)
-    padded = data.to_padded_tensor()
-    return padded[names[0]], padded[names[1]], padded[names[2]], data["response_mask"]
+    queued = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=names)
+    padded = queued.to_padded_tensor()
+    return padded[names[0]], padded[names[1]], padded[names[2]], queued["response_mask"]
 
 
 def _put(keys: Sequence[str], columns: Mapping[str, Tensor], ragged_mask: Tensor) -> None:
@@ -239,6 +308,6 @@ def _put(keys: Sequence[str], columns: Mapping[str, Tensor], ragged_mask: Tensor
 
 def logp_difference(keys: Sequence[str]) -> float:
     """`sanity/logp_difference` of the trajectories `keys`, under the policy before its update."""
-    data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["old_log_probs", "rollout_log_probs"])
-    pairs = zip(data["old_log_probs"].unbind(), data["rollout_log_probs"].unbind(), strict=True)
+    queued = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["old_log_probs", "rollout_log_probs"])
+    pairs = zip(queued["old_log_probs"].unbind(), queued["rollout_log_probs"].unbind(), strict=True)
     return float(torch.cat([(trained - sampled).abs() for trained, sampled in pairs]).double().mean())

@@ -34,7 +34,6 @@ from mcpo_cli.backends.verl.batch import Group, Prompt
 from mcpo_cli.backends.verl.engine import Returned, Rounding
 from mcpo_cli.backends.verl.loss import METRIC, gradient_steps, kept_policies, loss, noise_floor
 from mcpo_cli.backends.verl.records import Records, Trained, seconds
-from mcpo_cli.backends.verl.rounds import Rounds
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.methods import AdvancedMethod, State
@@ -77,7 +76,7 @@ class Trainer(PPOTrainerSync):
         self.curr_step_profile = False
 
     def _build_replay_buffer(self) -> queue.Buffer:
-        return queue.Buffer(self) if is_of_option(self.spec.sampler) else Rounds(self)
+        return queue.Buffer(self) if is_of_option(self.spec.sampler) else queue.Rounds(self)
 
     def check_alive(self) -> None:
         """Raise RunFailed if one of the actors has died."""

@@ -99,9 +99,6 @@ def finish(tokenizer: Any, ids: Sequence[int], stop_ids: Sequence[int], seed: in
     return Sample(text(end), end + 1, "stop", seed)
 
 
-__all__ = ["Engine", "Request", "Sample", "Sampling", "open_engine"]
-
-
 def open_engine(
     name: Literal["hf", "local", "vllm"],
     model: ModelFacts,

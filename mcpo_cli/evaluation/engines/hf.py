@@ -66,18 +66,23 @@ def finite(logits_BV: Tensor) -> Tensor:
     return logits_BV
 
 
+def available(device: str) -> torch.device:
+    """The device that `compute.device` names. Raises ConfigError if it is CUDA and there is none."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(
+            "device=cuda: torch finds no CUDA device on this machine", fix="device=auto", code="needs_gpu"
+        )
+    return torch_device(device)
+
+
 class Transformers:
     """See `Engine`. One model on one device; the global random numbers are not used."""
 
     version = f"transformers {transformers.__version__}"
 
     def __init__(self, model: ModelFacts, sampling: Sampling, device: str, threads: int) -> None:
-        if device == "cuda" and not torch.cuda.is_available():
-            raise ConfigError(
-                "device=cuda: torch finds no CUDA device on this machine", fix="device=auto", code="needs_gpu"
-            )
+        self.facts, self.sampling, self.device = model, sampling, available(device)
         torch.set_num_threads(threads)
-        self.facts, self.sampling, self.device = model, sampling, torch_device(device)
         self.tokenizer = tokenizer(model)
         self.model = load(model.folder, model.name, model.dtype).to(self.device).eval()
         # Otherwise the model's own defaults (top-k, penalties, ...) would fill omitted settings.

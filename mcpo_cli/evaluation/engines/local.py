@@ -16,13 +16,12 @@ from torch.nn.utils.rnn import pad_sequence
 from mcpo_cli import architecture, model_facts
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.policy import Policy
-from mcpo_cli.backends.local.policy import device as torch_device
 from mcpo_cli.backends.local.sampler import at_quantile, drawn_by
 from mcpo_cli.backends.local.start import load
 from mcpo_cli.backends.local.tokenizer import Stops
 from mcpo_cli.errors import ConfigError, RunFailed, no_room
 from mcpo_cli.evaluation.engines import Request, Sample, Sampling, finish, room
-from mcpo_cli.evaluation.engines.hf import finite, warped
+from mcpo_cli.evaluation.engines.hf import available, finite, warped
 from mcpo_cli.model_facts import ModelFacts
 
 ROWS = 256
@@ -38,15 +37,11 @@ class Local:
     version = f"mcpo local, torch {torch.__version__.partition('+')[0]}, transformers {transformers.__version__}"
 
     def __init__(self, model: ModelFacts, sampling: Sampling, device: str, threads: int) -> None:
-        if device == "cuda" and not torch.cuda.is_available():
-            raise ConfigError(
-                "device=cuda: torch finds no CUDA device on this machine", fix="device=auto", code="needs_gpu"
-            )
+        where = available(device)
         self.sliding_window = _check(model)
         torch.set_num_threads(threads)
         self.facts, self.sampling = model, sampling
         self.tokenizer = model_facts.tokenizer(model)
-        where = torch_device(device)
         dtype = torch.bfloat16 if where.type == "cuda" else None
         self.policy = Policy(load(model.folder, model.name, "float32").eval(), where, dtype=dtype)
 

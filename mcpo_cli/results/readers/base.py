@@ -78,6 +78,18 @@ def files_named(path: Path, pattern: str, name: re.Pattern[str]) -> list[Path]:
     return [file for file in found if name.fullmatch(file.name)]
 
 
+def newest_of_tasks(
+    files: Iterable[Path], name: re.Pattern[str], folder: Callable[[Path], Path]
+) -> dict[Path, dict[str, Path]]:
+    """By the folder of a model: the newest file of each task. name: of files, with the group `task` before the date."""
+    found: dict[Path, dict[str, Path]] = {}
+    for file in files:
+        if named := name.fullmatch(file.name):
+            tasks = found.setdefault(folder(file), {})
+            tasks[named["task"]] = max(tasks.get(named["task"], file), file, key=lambda one: one.name)
+    return found
+
+
 def last_of_folders(path: Path, files: Iterable[Path], step: Callable[[Path], int]) -> list[tuple[Path, Path]]:
     """The file of the last step of each folder, and its location, for messages and the name of the seed.
 

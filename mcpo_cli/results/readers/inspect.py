@@ -89,7 +89,8 @@ def _log(path: Path, model: str, tasks: Sequence[tuple[str, Path]], options: Opt
                 fix=f"inspect eval-retry {file}",
             )
         samples = log.samples or []
-        score = score_name(file, *_score_arguments(samples, options))
+        known = list(dict.fromkeys(name for one in samples for name, _, _ in _scores(one)))
+        score = score_name(file, known, options, known if len(known) == 1 else ())
         rows = [row for one in samples if (row := _row(one, score)) is not None]
         if not rows:
             raise bad_data(f"{file}: none of its {len(samples)} samples has a score")
@@ -102,12 +103,6 @@ def _log(path: Path, model: str, tasks: Sequence[tuple[str, Path]], options: Opt
     if not frames:
         raise no_task(path, options, [name for name, _ in tasks])
     return checked(path / model, pd.concat(frames, ignore_index=True), facts, model=model)
-
-
-def _score_arguments(samples: Sequence[Any], options: Options) -> tuple[list[str], Options, list[str]]:
-    """The arguments of `score_name`: all scores, and the only one as the preferred one."""
-    known = list(dict.fromkeys(name for one in samples for name, _, _ in _scores(one)))
-    return known, options, known if len(known) == 1 else []
 
 
 def _scores(sample: Any) -> Iterator[tuple[str, Any, Any]]:

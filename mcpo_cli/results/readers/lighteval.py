@@ -17,6 +17,7 @@ from mcpo_cli.results.readers.base import (
     Row,
     digest,
     files_named,
+    newest_of_tasks,
     no_task,
     prompts,
     score_name,
@@ -38,12 +39,7 @@ def read(path: Path, options: Options) -> list[Log]:
     Raises:
         ConfigError: a file is damaged or of another version, holds a problem twice, or lacks the metric.
     """
-    models: dict[Path, dict[str, Path]] = {}
-    for file in _files(path):
-        named = FILE.fullmatch(file.name)
-        if named:
-            tasks = models.setdefault(file.parents[1], {})
-            tasks[named["task"]] = max(tasks.get(named["task"], file), file, key=lambda one: one.name)
+    models = newest_of_tasks(_files(path), FILE, lambda file: file.parents[1])
     return [_log(model, tasks, options) for model, tasks in models.items()]
 
 

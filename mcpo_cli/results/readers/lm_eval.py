@@ -18,6 +18,7 @@ from mcpo_cli.results.readers.base import (
     digest,
     files_named,
     json_lines,
+    newest_of_tasks,
     no_task,
     score_name,
     stated,
@@ -37,12 +38,7 @@ def read(path: Path, options: Options) -> list[Log]:
     Raises:
         ConfigError: a file is damaged, holds a problem twice, or lacks the metric.
     """
-    folders: dict[Path, dict[str, Path]] = {}
-    for file in _files(path):
-        named = SAMPLES.fullmatch(file.name)
-        if named:
-            tasks = folders.setdefault(file.parent, {})
-            tasks[named["task"]] = max(tasks.get(named["task"], file), file)
+    folders = newest_of_tasks(_files(path), SAMPLES, lambda file: file.parent)
     return [_log(folder, tasks, options) for folder, tasks in folders.items()]
 
 

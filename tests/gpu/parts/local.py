@@ -22,10 +22,14 @@ from mcpo_cli.runs.journal import Journal
 from tests.gpu.notes import Notes
 
 LARGE = ("hidden=640", "layers=10", "heads=10", "head_dim=64", "mlp=1728", "name=50m")
+SMALLEST = {"toy-s": ("model=toy-s",)}
 MODELS = {
-    "toy-s": ("model=toy-s",),
-    "toy-m": ("model=toy-m",),
-    "50M": ("model=toy-m", *(f"model.{size}" for size in LARGE)),
+    "cuda": {
+        **SMALLEST,
+        "toy-m": ("model=toy-m",),
+        "50M": ("model=toy-m", *(f"model.{size}" for size in LARGE)),
+    },
+    "cpu": SMALLEST,
 }
 NO_PROBES = ("probe.every=0", "probe.panel_every=0", "probe.gradients_every=0")
 COINS = ("train.reward=random", "train.overlong_cache=0", "model.init_std=0.02")
@@ -40,7 +44,7 @@ STEPS = {"cuda": 5, "cpu": 1}
 
 def measure(notes: Notes, device: str, folder: Path) -> None:
     """Measure each model."""
-    for name, model in MODELS.items():
+    for name, model in MODELS[device].items():
         (spec,) = load([*SHAPES[device], *model, *NO_PROBES, *COINS, f"compute.device={device}", "method=mcpo"])
         trainer = new(spec, folder / name)
         rows = [step(trainer) for _ in range(1 + STEPS[device])][1:]

@@ -122,7 +122,7 @@ _DECLARED: Mapping[str, tuple[str, Measure]] = {
     ),
     "pass@1 of the hardest tier": (
         "pass@1 after the last step, last tier",
-        numbers.of_tiers(1, lambda tiers: tiers[-1]),
+        numbers.of_tiers(numbers.scores(1), lambda tiers: tiers[-1]),
     ),
     "pass@1 at equal steps": (
         "pass@1 after as many global steps as all runs of the model have, mean over the tiers",
@@ -138,7 +138,10 @@ _DECLARED: Mapping[str, tuple[str, Measure]] = {
         "the learning rate at which the arm's pass@1 is highest on average over the other base policies",
         numbers.at_best_rate(lambda runs, cell: {WHOLE: cell.spec.train.lr}),
     ),
-    "best@8 over pass@1": ("best@8 minus pass@1 after the last step, mean over the tiers", numbers.more_samples),
+    "best@8 over pass@1": (
+        "best@8 minus pass@1 after the last step, mean over the tiers",
+        numbers.minus(numbers.best_at_8, numbers.pass_at_1),
+    ),
     "flipped advantages": (
         "share of rollouts that are correct and have an advantage below 0, or incorrect and above 0, mean over steps",
         numbers.of_steps(np.mean, "advantage/flipped"),

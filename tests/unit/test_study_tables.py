@@ -16,7 +16,10 @@ from tests.fakes import table1, write_runs
 
 SMALL = {
     "smollm2-runs": ("eval.problems=4", "eval.every_rollouts=0", "seed=1,2,3"),
-    "opposite-weights": ("eval.problems=4", "base_seed=3", "seed=2,3,4"),
+    "opposite-weights": (
+        *("eval.problems=4", "base_seed=3", "seed=2,3,4"),
+        *("train.steps=40", "train.prompts=32", "train.mini_batch=16"),
+    ),
 }
 
 

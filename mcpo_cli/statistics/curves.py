@@ -100,12 +100,11 @@ def survival(duration_N: ArrayLike, observed_N: ArrayLike) -> Survival:
 
 @dataclass(frozen=True)
 class TimeFactor:
-    """Speed of learning relative to a baseline: geometric mean over seeds, its interval, and each seed's factor."""
+    """Speed of learning relative to a baseline: geometric mean over seeds, and its interval."""
 
     factor: float
     low: float
     high: float
-    by_seed: tuple[float, ...]
 
 
 def time_factor(baseline_ST: Floats, arm_ST: Floats, step_T: Sequence[float] | Floats) -> TimeFactor:
@@ -123,8 +122,7 @@ def time_factor(baseline_ST: Floats, arm_ST: Floats, step_T: Sequence[float] | F
             samples the rollouts of step s, so a metric of these rollouts belongs to time s - 1.
 
     Returns:
-        Factors. A seed whose curves determine no factor within the bounds gets NaN, and so does the mean; with one
-        seed the bounds are NaN.
+        The factor; NaN if the curves of a seed determine none within the bounds. With one seed the bounds are NaN.
 
     Raises:
         ValueError: there are fewer than 4 points, times do not rise from 0, shapes do not match, or values are NaN.
@@ -138,8 +136,7 @@ def time_factor(baseline_ST: Floats, arm_ST: Floats, step_T: Sequence[float] | F
         raise ValueError("curves must have at least one seed and no NaN")
     log_S = np.array([_log_factor(*pair, step) for pair in zip(baseline_ST, arm_ST, strict=True)])
     interval = t_interval(log_S)
-    factor, low, high = (math.exp(value) for value in (interval.mean, interval.low, interval.high))
-    return TimeFactor(factor, low, high, tuple(np.exp(log_S).tolist()))
+    return TimeFactor(math.exp(interval.mean), math.exp(interval.low), math.exp(interval.high))
 
 
 def _log_factor(baseline_T: Floats, arm_T: Floats, step_T: Floats) -> float:

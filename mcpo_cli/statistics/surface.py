@@ -69,10 +69,6 @@ class Surface:
         variance_M = (sd_M * self._unit) ** 2 - self.noise**2
         return mean_M * self._unit + self._mean, np.sqrt(np.maximum(variance_M, np.finfo(np.float64).tiny))
 
-    def above(self, place_MF: Floats) -> Floats:
-        """Probability that the response is above 0, under the fitted kernel."""
-        return _above(*self.at(place_MF))
-
     def sure(self, place_MF: Floats) -> tuple[Flags, Flags]:
         """The places where the response is above 0, and those where it is below, simultaneously over all places.
 
@@ -99,12 +95,9 @@ class Surface:
         place_MRF = np.repeat(rest_RF[None], len(place_MK), axis=0)
         place_MRF[:, :, list(factors)] = place_MK[:, None, :]
         mean_N, sd_N = self.at(place_MRF.reshape(-1, self.factors))
-        mean_MR, above_MR = (one_N.reshape(place_MRF.shape[:2]) for one_N in (mean_N, _above(mean_N, sd_N)))
+        above_N = distributions.norm.cdf(mean_N / sd_N)
+        mean_MR, above_MR = (one_N.reshape(place_MRF.shape[:2]) for one_N in (mean_N, above_N))
         return mean_MR.mean(1), above_MR.mean(1)
-
-
-def _above(mean_M: Floats, sd_M: Floats) -> Floats:
-    return np.asarray(distributions.norm.cdf(mean_M / sd_M), dtype=np.float64)
 
 
 @dataclass(frozen=True)

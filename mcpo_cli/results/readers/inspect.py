@@ -13,17 +13,8 @@ import pandas as pd
 from mcpo_cli import extras
 from mcpo_cli.errors import bad_data, first_line
 from mcpo_cli.results.log import Log, check_headings, checked
-from mcpo_cli.results.readers.base import (
-    Options,
-    Reader,
-    damaged,
-    digest,
-    no_task,
-    prompts,
-    score_name,
-    stated,
-    text,
-)
+from mcpo_cli.results.readers import base
+from mcpo_cli.results.readers.base import Options, Reader
 
 HEAD = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"status":\s*"')
 """The beginning of a .json log."""
@@ -74,7 +65,7 @@ def _opened(file: Path, *, header_only: bool = False) -> Any:
     try:
         return logs.read_eval_log(str(file), header_only=header_only, exclude_fields=LEFT_OUT)
     except Exception as error:  # of zip, JSON, pydantic and others
-        raise damaged(file, first_line(error)) from error
+        raise base.damaged(file, first_line(error)) from error
 
 
 def _log(path: Path, model: str, tasks: Sequence[tuple[str, Path]], options: Options) -> Log:
@@ -90,18 +81,18 @@ def _log(path: Path, model: str, tasks: Sequence[tuple[str, Path]], options: Opt
             )
         samples = log.samples or []
         known = list(dict.fromkeys(name for one in samples for name, _, _ in _scores(one)))
-        score = score_name(file, known, options, known if len(known) == 1 else ())
+        score = base.score_name(file, known, options, known if len(known) == 1 else ())
         rows = [row for one in samples if (row := _row(one, score)) is not None]
         if not rows:
             raise bad_data(f"{file}: none of its {len(samples)} samples has a score")
         frames.append(pd.DataFrame(rows).assign(benchmark=benchmark))
         unscored = len(samples) - len(rows)
         facts[benchmark] = {
-            "prompts": prompts(frames[-1]),
-            **stated({"metric": score, "samples without a score": unscored or None, **_settings(log)}),
+            "prompts": base.prompts(frames[-1]),
+            **base.stated({"metric": score, "samples without a score": unscored or None, **_settings(log)}),
         }
     if not frames:
-        raise no_task(path, options, [name for name, _ in tasks])
+        raise base.no_task(path, options, [name for name, _ in tasks])
     return checked(path / model, pd.concat(frames, ignore_index=True), facts, model=model)
 
 
@@ -125,7 +116,7 @@ def _row(sample: Any, score: str) -> dict[str, Any] | None:
         "correct": WORDS.get(value, value) if isinstance(value, str) else value,
         "response": sample.output.completion,
         "answer": "" if answer is None else answer,
-        "gold": text(sample.target),
+        "gold": base.text(sample.target),
         "prompt": sample.input if isinstance(sample.input, str) else "\n".join(turn.text for turn in sample.input),
         "tokens": sample.output.usage.output_tokens if sample.output.usage else None,
     }
@@ -139,7 +130,7 @@ def _settings(log: Any) -> dict[str, Any]:
         "inspect_ai": spec.packages.get("inspect_ai"),
         "task version": spec.task_version,
         "task arguments": json.dumps(spec.task_args_passed, sort_keys=True, default=str),
-        "solver": f"{', '.join(step.solver for step in plan.steps)} {digest(steps)[:8]}",
+        "solver": f"{', '.join(step.solver for step in plan.steps)} {base.digest(steps)[:8]}",
         "scorer": ", ".join(scorer.name for scorer in spec.scorers or []),
         "generation": {
             **spec.model_generate_config.model_dump(exclude_none=True, mode="json"),

@@ -10,20 +10,8 @@ import pandas as pd
 
 from mcpo_cli.errors import bad_data
 from mcpo_cli.results.log import Log, checked
-from mcpo_cli.results.readers import tabular
-from mcpo_cli.results.readers.base import (
-    Options,
-    Reader,
-    Row,
-    digest,
-    files_named,
-    newest_of_tasks,
-    no_task,
-    prompts,
-    score_name,
-    stated,
-    text,
-)
+from mcpo_cli.results.readers import base, tabular
+from mcpo_cli.results.readers.base import Options, Reader, Row
 
 FILE = re.compile(r"details_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.-]+)\.parquet")
 NEEDED = ("doc", "metric", "model_response")
@@ -39,12 +27,12 @@ def read(path: Path, options: Options) -> list[Log]:
     Raises:
         ConfigError: a file is damaged or of another version, holds a problem twice, or lacks the metric.
     """
-    models = newest_of_tasks(_files(path), FILE, lambda file: file.parents[1])
+    models = base.newest_of_tasks(_files(path), FILE, lambda file: file.parents[1])
     return [_log(model, tasks, options) for model, tasks in models.items()]
 
 
 def _files(path: Path) -> list[Path]:
-    return files_named(path, "details_*.parquet", FILE)
+    return base.files_named(path, "details_*.parquet", FILE)
 
 
 def _log(model: Path, tasks: Mapping[str, Path], options: Options) -> Log:
@@ -57,15 +45,15 @@ def _log(model: Path, tasks: Mapping[str, Path], options: Options) -> Log:
             raise bad_data(f"{file}: it has no column {lacking[0]!r}, which details of lighteval 0.10 and later have")
         rows = table.select(NEEDED).to_pylist()
         known = [name for name, value in (rows[0]["metric"] if rows else {}).items() if isinstance(value, int | float)]
-        metric = score_name(file, known, options, known if len(known) == 1 else METRICS)
+        metric = base.score_name(file, known, options, known if len(known) == 1 else METRICS)
         frames.append(_frame(task, rows, metric))
         first = rows[0]["doc"]
         asked = {"max tokens": first.get("generation_size"), "samples averaged": first.get("num_samples")}
-        facts[task] = stated(
-            {"metric": metric, "prompts": prompts(frames[-1]), **asked, **_settings(model, file, task)}
+        facts[task] = base.stated(
+            {"metric": metric, "prompts": base.prompts(frames[-1]), **asked, **_settings(model, file, task)}
         )
     if not frames:
-        raise no_task(model, options, tasks)
+        raise base.no_task(model, options, tasks)
     return checked(model, pd.concat(frames, ignore_index=True), facts, model=model.name)
 
 
@@ -75,12 +63,12 @@ def _frame(task: str, rows: list[Row], metric: str) -> pd.DataFrame:
         {
             "benchmark": task,
             # Numbers repeat if files of two tasks were put together, and a text may be asked twice.
-            "problem": [f"{doc.get('id', '')}-{digest(doc['query'])[:8]}" for doc in docs],
+            "problem": [f"{doc.get('id', '')}-{base.digest(doc['query'])[:8]}" for doc in docs],
             "sample": 0,
             "correct": [row["metric"].get(metric) for row in rows],
-            "response": [text((row["model_response"].get("text") or [""])[0]) for row in rows],
+            "response": [base.text((row["model_response"].get("text") or [""])[0]) for row in rows],
             "gold": [_gold(doc) for doc in docs],
-            "prompt": [text(row["model_response"].get("input") or row["doc"]["query"]) for row in rows],
+            "prompt": [base.text(row["model_response"].get("input") or row["doc"]["query"]) for row in rows],
         }
     )
 
@@ -89,7 +77,7 @@ def _gold(doc: Row) -> str:
     index = doc.get("gold_index")
     first = index[0] if isinstance(index, list) and index else index
     choices = doc.get("choices") or []
-    return text(choices[first]) if isinstance(first, int) and 0 <= first < len(choices) else ""
+    return base.text(choices[first]) if isinstance(first, int) and 0 <= first < len(choices) else ""
 
 
 def _settings(model: Path, file: Path, task: str) -> dict[str, Any]:

@@ -10,19 +10,8 @@ import pandas as pd
 
 from mcpo_cli.errors import bad_data
 from mcpo_cli.results.log import Log, checked
-from mcpo_cli.results.readers.base import (
-    Options,
-    Reader,
-    Row,
-    damaged,
-    digest,
-    files_named,
-    json_lines,
-    newest_of_tasks,
-    no_task,
-    score_name,
-    stated,
-)
+from mcpo_cli.results.readers import base
+from mcpo_cli.results.readers.base import Options, Reader, Row
 
 SAMPLES = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.-]+)\.jsonl")
 METRICS = ("exact_match", "acc", "pass@1", "acc_norm")
@@ -38,24 +27,24 @@ def read(path: Path, options: Options) -> list[Log]:
     Raises:
         ConfigError: a file is damaged, holds a problem twice, or lacks the metric.
     """
-    folders = newest_of_tasks(_files(path), SAMPLES, lambda file: file.parent)
+    folders = base.newest_of_tasks(_files(path), SAMPLES, lambda file: file.parent)
     return [_log(folder, tasks, options) for folder, tasks in folders.items()]
 
 
 def _files(path: Path) -> list[Path]:
-    return files_named(path, "samples_*.jsonl", SAMPLES)
+    return base.files_named(path, "samples_*.jsonl", SAMPLES)
 
 
 def _log(folder: Path, tasks: Mapping[str, Path], options: Options) -> Log:
     frames, facts = [], {}
     for task, file in tasks.items():
-        rows, settings = json_lines(file, ("doc_id", "filter", "metrics")), _settings(file, task)
+        rows, settings = base.json_lines(file, ("doc_id", "filter", "metrics")), _settings(file, task)
         if not all(
             isinstance(row["metrics"], list) and all(isinstance(name, str) for name in row["metrics"]) for row in rows
         ):
-            raise damaged(file, "the metrics of a row are not a list of names")
+            raise base.damaged(file, "the metrics of a row are not a list of names")
         known = [name for name in rows[0]["metrics"] if isinstance(rows[0].get(name), bool | int | float)]
-        metric = score_name(file, known, options, METRICS)
+        metric = base.score_name(file, known, options, METRICS)
         filters = list(dict.fromkeys(str(row["filter"]) for row in rows))
         for name in filters:
             benchmark = task if len(filters) == 1 else f"{task} ({name})"
@@ -63,10 +52,10 @@ def _log(folder: Path, tasks: Mapping[str, Path], options: Options) -> Log:
                 continue
             own = [row for row in rows if str(row["filter"]) == name]
             frames.append(_frame(file, benchmark, own, metric))
-            prompts = digest(sorted(str(row.get("prompt_hash")) for row in own))[:8]
+            prompts = base.digest(sorted(str(row.get("prompt_hash")) for row in own))[:8]
             facts[benchmark] = {"metric": metric, "prompts": prompts, **settings}
     if not frames:
-        raise no_task(folder, options, tasks)
+        raise base.no_task(folder, options, tasks)
     return checked(folder, pd.concat(frames, ignore_index=True), facts, model=folder.name)
 
 
@@ -112,7 +101,7 @@ def _settings(file: Path, task: str) -> dict[str, str]:
             "chat template": document.get("chat_template_sha"),
             "system instruction": document.get("system_instruction_sha"),
         }
-        return stated(facts)
+        return base.stated(facts)
     return {}
 
 

@@ -8,17 +8,8 @@ import pyarrow as pa
 
 from mcpo_cli.errors import bad_data
 from mcpo_cli.results.log import Log, checked
-from mcpo_cli.results.readers import tabular
-from mcpo_cli.results.readers.base import (
-    Options,
-    Reader,
-    digest,
-    files_named,
-    last_of_folders,
-    score_name,
-    stated,
-    text,
-)
+from mcpo_cli.results.readers import base, tabular
+from mcpo_cli.results.readers.base import Options, Reader
 
 FILE = re.compile(r"completions_(?P<step>\d+)\.(parquet|jsonl)")
 NEEDED = ("step", "prompt", "completion")
@@ -35,11 +26,11 @@ def read(path: Path, options: Options) -> list[Log]:
     Raises:
         ConfigError: a file is damaged, or it is not clear which reward is the score.
     """
-    return [_log(file, named, options) for file, named in last_of_folders(path, _files(path), _step)]
+    return [_log(file, named, options) for file, named in base.last_of_folders(path, _files(path), _step)]
 
 
 def _files(path: Path) -> list[Path]:
-    return files_named(path, "completions_*", FILE)
+    return base.files_named(path, "completions_*", FILE)
 
 
 def _step(file: Path) -> int:
@@ -53,21 +44,21 @@ def _log(file: Path, named: Path, options: Options) -> Log:
         raise bad_data(f"{file}: it has no column {lacking[0]!r}, which completions of TRL 1 have")
     numbers = [one.name for one in table.schema if pa.types.is_floating(one.type) or pa.types.is_integer(one.type)]
     rewards = [name for name in numbers if name not in OTHERS]
-    score = score_name(file, rewards, options, rewards if len(rewards) == 1 else ())
-    asked = [text(prompt) for prompt in table["prompt"].to_pylist()]
+    score = base.score_name(file, rewards, options, rewards if len(rewards) == 1 else ())
+    asked = [base.text(prompt) for prompt in table["prompt"].to_pylist()]
     samples = pd.DataFrame(
         {
             "benchmark": options.benchmark or "completions",
-            "problem": [digest(prompt) for prompt in asked],
+            "problem": [base.digest(prompt) for prompt in asked],
             "correct": table[score].to_pylist(),
-            "response": [text(one) for one in table["completion"].to_pylist()],
+            "response": [base.text(one) for one in table["completion"].to_pylist()],
             "prompt": asked,
         }
     )
     for name in ("gold", "answer"):
         if (column := options.column(name, table.column_names)) in table.column_names:
-            samples[name] = [text(one) for one in table[column].to_pylist()]
-    facts = stated({"metric": score, "step": _step(file)})
+            samples[name] = [base.text(one) for one in table[column].to_pylist()]
+    facts = base.stated({"metric": score, "step": _step(file)})
     return checked(named, samples, {str(samples["benchmark"].iloc[0]) if len(samples) else "": facts})
 
 

@@ -6,18 +6,8 @@ from pathlib import Path
 import pandas as pd
 
 from mcpo_cli.results.log import Log, checked
-from mcpo_cli.results.readers.base import (
-    Options,
-    Reader,
-    Row,
-    digest,
-    files_named,
-    first_row,
-    json_lines,
-    last_of_folders,
-    score_name,
-    stated,
-)
+from mcpo_cli.results.readers import base
+from mcpo_cli.results.readers.base import Options, Reader, Row
 
 FILE = re.compile(r"\d+\.jsonl")
 NEEDED = ("input", "output", "score", "step")
@@ -35,23 +25,23 @@ def read(path: Path, options: Options) -> list[Log]:
     Raises:
         ConfigError: a file is damaged, or lacks the score.
     """
-    found = last_of_folders(path, _files(path), lambda file: int(file.stem))
+    found = base.last_of_folders(path, _files(path), lambda file: int(file.stem))
     return [_log(file, named, options) for file, named in found]
 
 
 def _files(path: Path) -> list[Path]:
-    return [file for file in files_named(path, "*.jsonl", FILE) if set(NEEDED) <= set(first_row(file))]
+    return [file for file in base.files_named(path, "*.jsonl", FILE) if set(NEEDED) <= set(base.first_row(file))]
 
 
 def _log(file: Path, named: Path, options: Options) -> Log:
     """named: its folder or file, for messages and the name of the seed."""
-    rows = _last_of_each(json_lines(file, NEEDED))
+    rows = _last_of_each(base.json_lines(file, NEEDED))
     known = [name for name, value in rows[0].items() if isinstance(value, bool | int | float) and name != "step"]
-    score = score_name(file, known, options, SCORES)
+    score = base.score_name(file, known, options, SCORES)
     samples = pd.DataFrame(
         {
             "benchmark": options.benchmark or "validation",
-            "problem": [digest(row["input"]) for row in rows],
+            "problem": [base.digest(row["input"]) for row in rows],
             "correct": [row.get(score) for row in rows],
             "response": [row["output"] for row in rows],
             "prompt": [row["input"] for row in rows],
@@ -60,7 +50,7 @@ def _log(file: Path, named: Path, options: Options) -> Log:
     )
     if "pred" in rows[0]:
         samples["answer"] = [str(row.get("pred")) for row in rows]
-    facts = stated({"metric": score, "step": rows[0]["step"]})
+    facts = base.stated({"metric": score, "step": rows[0]["step"]})
     return checked(named, samples, {str(samples["benchmark"][0]): facts})
 
 

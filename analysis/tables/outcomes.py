@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import pandas as pd
 from matplotlib.figure import Figure
 
+from mcpo_cli.analysis import measures
+from mcpo_cli.analysis.comparison import Row
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import LENGTH, STATISTICS
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.run_numbers import WHOLE, Measure, Numbers, end, of_probe, of_steps
-from mcpo_cli.analysis.tables import measured
 from mcpo_cli.config.plan import PlannedRun
 
 
@@ -86,7 +87,7 @@ SUITES = {
 }
 
 
-def draw(rows: Sequence[measured.Row], drawn: Mapping[str, str]) -> Figure:
+def draw(rows: Sequence[Row], drawn: Mapping[str, str]) -> Figure:
     """A panel per outcome: each arm's difference to the baseline with its 95 % interval; a filled point excludes 0."""
     arms = [*dict.fromkeys(row["arm"] for row in rows if "difference" in row)]
     with base.drawing():
@@ -111,8 +112,8 @@ def build(data: Mapping[str, Runs]) -> Product:
     """One row per arm and outcome, and one per run."""
     ((suite, runs),) = data.items()
     shown = SUITES[suite]
-    of_runs = measured.per_run(runs, shown.measures)
-    rows = measured.rows(of_runs, shown.measures, shown.baseline)
+    of_runs = measures.per_run(runs, shown.measures)
+    rows = measures.rows(of_runs, shown.measures, shown.baseline)
     notes = [
         "Means over seeds with 95% t-intervals; in brackets the difference, paired by base and seed, to "
         f"{shown.baseline}.",
@@ -128,7 +129,7 @@ def build(data: Mapping[str, Runs]) -> Product:
     )
     frame = pd.DataFrame([*rows, *of_runs])
     return Product(
-        base.titled(shown.title, runs), sentence, frame, measured.grids(rows), notes, draw(rows, shown.drawn)
+        base.titled(shown.title, runs), sentence, frame, measures.grids(rows), notes, draw(rows, shown.drawn)
     )
 
 

@@ -210,8 +210,6 @@ class ArtifactBuilder:
         self.folder = reports / scale
         self._overrides = overrides
         self._cache = Cache()
-        self._runs: dict[tuple[str, bool], Runs] = {}
-        self._missing: dict[tuple[str, bool], MissingCells] = {}
         self._digest = cache(lambda run_id: Journal(run_dir(run_id)).digest())
 
     def check(self, artifact: Artifact) -> None:
@@ -278,24 +276,24 @@ class ArtifactBuilder:
         return shlex.join(["mcpo", "reproduce", name, *self._overrides])
 
     def runs(self, suite: str, *, failed_too: bool = False) -> Runs:
-        """The runs of a suite. failed_too: see `Runs`.
+        """The runs of a suite, which are looked up once. failed_too: see `Runs`.
 
         Raises:
             MissingCells: a run is not done.
         """
-        if error := self.missing(suite, failed_too=failed_too):
-            raise error
-        return self._runs[suite, failed_too]
+        load_runs = partial(Runs, self.plans[suite], self._cache, failed_too=failed_too)
+        found = self._cache.once(("runs", suite, failed_too), partial(_outcome, load_runs))
+        if isinstance(found, McpoError):
+            raise found
+        return found
 
     def missing(self, suite: str, *, failed_too: bool = False) -> MissingCells | None:
-        """The error if runs of a suite are not done, else None; cached. failed_too: see `Runs`."""
-        key = suite, failed_too
-        if key not in self._runs and key not in self._missing:
-            try:
-                self._runs[key] = Runs(self.plans[suite], self._cache, failed_too=failed_too)
-            except MissingCells as error:
-                self._missing[key] = error
-        return self._missing.get(key)
+        """The error if runs of a suite are not done, else None. failed_too: see `Runs`."""
+        try:
+            self.runs(suite, failed_too=failed_too)
+        except MissingCells as error:
+            return error
+        return None
 
     def _hash(self, command: str, artifact: Artifact) -> str:
         journals = {

@@ -1,15 +1,21 @@
-"""The statistics of a run by name, for tests of claims, the league, maps and the table `forgetting`."""
+"""The statistics of a run by name, for claims, the league, maps and tables of outcomes.
 
-from collections.abc import Mapping
+Tables have rows of them: per run, and per arm as means over seeds with paired differences to a baseline.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from mcpo_cli.analysis import render
 from mcpo_cli.analysis import run_numbers as numbers
-from mcpo_cli.analysis.comparison import K
+from mcpo_cli.analysis.comparison import K, Row
 from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.run_numbers import HIGH_DRIFT, MASTERED, WHOLE, Measure, Numbers
 from mcpo_cli.config.plan import PlannedRun
+from mcpo_cli.statistics import stats
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,8 @@ def _statistic(name: str, meaning: str, measure: Measure) -> Statistic:
     return Statistic(meaning, measured)
 
 
+DIGITS = 4
+"""Decimals in a grid of rows."""
 ALL_WRONG, LENGTH = "mastery/all_wrong", "train/response_length"
 DEAD = (MASTERED, ALL_WRONG)
 _DECLARED: Mapping[str, tuple[str, Measure]] = {
@@ -114,7 +122,7 @@ _DECLARED: Mapping[str, tuple[str, Measure]] = {
     ),
     "pass@1 of the hardest tier": (
         "pass@1 after the last step, last tier",
-        numbers.of_tiers(1, lambda tiers: tiers[-1]),
+        numbers.of_tiers(numbers.scores(1), lambda tiers: tiers[-1]),
     ),
     "pass@1 at equal steps": (
         "pass@1 after as many global steps as all runs of the model have, mean over the tiers",
@@ -130,7 +138,10 @@ _DECLARED: Mapping[str, tuple[str, Measure]] = {
         "the learning rate at which the arm's pass@1 is highest on average over the other base policies",
         numbers.at_best_rate(lambda runs, cell: {WHOLE: cell.spec.train.lr}),
     ),
-    "best@8 over pass@1": ("best@8 minus pass@1 after the last step, mean over the tiers", numbers.more_samples),
+    "best@8 over pass@1": (
+        "best@8 minus pass@1 after the last step, mean over the tiers",
+        numbers.minus(numbers.best_at_8, numbers.pass_at_1),
+    ),
     "flipped advantages": (
         "share of rollouts that are correct and have an advantage below 0, or incorrect and above 0, mean over steps",
         numbers.of_steps(np.mean, "advantage/flipped"),
@@ -201,3 +212,71 @@ _AT_BEST_RATE: Mapping[str, tuple[str, Measure]] = {
 STATISTICS: Mapping[str, Statistic] = {
     name: _statistic(name, *declared) for name, declared in {**_DECLARED, **_AT_BEST_RATE}.items()
 }
+
+
+def per_run(runs: Runs, measures: Mapping[str, Measure], arms: Collection[str] = ()) -> list[Row]:
+    """One row per run: regime, model, arm, base_seed, seed, run_id, and a column for each measure that it has.
+
+    A measure of parts (tiers, thirds) has a column for each, `NAME, PART`. arms: by default all.
+    """
+    found = []
+    for cell in runs.cells:
+        if arms and cell.arm not in arms:
+            continue
+        spec = cell.spec
+        row: Row = {"block": "run", "regime": spec.regime, "model": spec.model.name, "arm": cell.arm}
+        row |= {"base_seed": spec.seed_of_base, "seed": spec.seed, "run_id": spec.run_id}
+        numbers = {name: measure(runs, cell) for name, measure in measures.items()}
+        for name, parts in numbers.items():
+            row |= {name if part == WHOLE else f"{name}, {part}": value for part, value in parts.items()}
+        found.append(row)
+    return found
+
+
+def rows(of_runs: Sequence[Row], names: Iterable[str], baseline: str) -> list[Row]:
+    """One row per regime, model, arm and measure, from rows of `per_run`.
+
+    Columns: `mean`, `low`, `high` over `seeds`; `difference` and its bounds, paired by base policy and seed with the
+    arm `baseline`. Runs without the number are left out.
+    """
+    values: dict[tuple[str, ...], dict[tuple[int, int], float]] = {}
+    for name in names:
+        for run in of_runs:
+            if name in run:
+                key = (run["regime"], run["model"], run["arm"], name)
+                values.setdefault(key, {})[run["base_seed"], run["seed"]] = run[name]
+    found = []
+    for (regime, model, arm, name), by_seed in values.items():
+        mean = stats.t_interval([*by_seed.values()])
+        row: Row = {"block": "measured", "regime": regime, "model": model, "arm": arm, "statistic": name}
+        row |= {"seeds": mean.n, "mean": mean.mean, "low": mean.low, "high": mean.high}
+        base = values.get((regime, model, baseline, name), {})
+        if arm != baseline and (paired := [by_seed[seed] - base[seed] for seed in by_seed if seed in base]):
+            difference = stats.t_interval(paired)
+            row |= render.columns("difference", difference.mean, difference.low, difference.high)
+        found.append(row)
+    return found
+
+
+def grids(found: Sequence[Row]) -> list[Grid]:
+    """A grid per regime and model: a line per arm, a column per statistic, differences in brackets."""
+    made = []
+    for regime, model in dict.fromkeys((row["regime"], row["model"]) for row in found):
+        here = {
+            (row["arm"], row["statistic"]): row for row in found if (row["regime"], row["model"]) == (regime, model)
+        }
+        names = [*dict.fromkeys(name for _, name in here)]
+        arms = dict.fromkeys(arm for arm, _ in here)
+        cells = [[arm, *(_shown(here.get((arm, name))) for name in names)] for arm in arms]
+        made.append(Grid(f"{regime}, {model}", ["arm", *names], cells, labels=1))
+    return made
+
+
+def _shown(row: Row | None) -> str:
+    if row is None:
+        return "-"
+    text = render.change(row["mean"], (row["high"] - row["low"]) / 2, DIGITS).removeprefix("+")
+    if "difference" not in row:
+        return text
+    half = (row["difference_high"] - row["difference_low"]) / 2
+    return f"{text} ({render.change(row['difference'], half, DIGITS)})"

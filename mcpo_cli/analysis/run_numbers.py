@@ -62,13 +62,14 @@ def end(values: Floats) -> float:
     return ends(values)[1]
 
 
-def scores(k: int) -> Measure:
-    """best@k of each tier after the last step; best@1 equals pass@1."""
+def scores(k: int, *, at_start: bool = False) -> Measure:
+    """best@k of each tier after the last step, or of the base policy; best@1 equals pass@1."""
 
     def measure(runs: Runs, cell: PlannedRun) -> Numbers:
+        step = 0 if at_start else cell.spec.train.steps
         counts: dict[str, tuple[list[int], list[int]]] = {}
         for row in runs.journal(cell).eval():
-            if row["step"] == cell.spec.train.steps and row["n"]:
+            if row["step"] == step and row["n"]:
                 n_Q, c_Q = counts.setdefault(row["tier"], ([], []))
                 n_Q.append(row["n"])
                 c_Q.append(row["c"])
@@ -77,9 +78,8 @@ def scores(k: int) -> Measure:
     return measure
 
 
-def of_tiers(k: int, number: Callable[[Sequence[float]], float]) -> Measure:
-    """A number made of the tiers' best@k."""
-    by_tier = scores(k)
+def of_tiers(by_tier: Measure, number: Callable[[Sequence[float]], float]) -> Measure:
+    """A number made of those of the tiers."""
 
     def measure(runs: Runs, cell: PlannedRun) -> Numbers:
         tiers = list(by_tier(runs, cell).values())
@@ -88,22 +88,19 @@ def of_tiers(k: int, number: Callable[[Sequence[float]], float]) -> Measure:
     return measure
 
 
-pass_at_1, best_at_8 = of_tiers(1, fmean), of_tiers(K, fmean)
+def minus(mine: Measure, other: Measure) -> Measure:
+    """The difference of two numbers of one run."""
+
+    def measure(runs: Runs, cell: PlannedRun) -> Numbers:
+        first, second = mine(runs, cell), other(runs, cell)
+        return {WHOLE: first[WHOLE] - second[WHOLE]} if first and second else {}
+
+    return measure
 
 
-def more_samples(runs: Runs, cell: PlannedRun) -> Numbers:
-    one, best = pass_at_1(runs, cell), best_at_8(runs, cell)
-    return {WHOLE: best[WHOLE] - one[WHOLE]} if one and best else {}
-
-
-def gained(runs: Runs, cell: PlannedRun) -> Numbers:
-    """pass@1 after the last step minus that of the base policy, mean over the tiers."""
-    counts: dict[int, dict[str, list[float]]] = {0: {}, cell.spec.train.steps: {}}
-    for row in runs.journal(cell).eval():
-        if row["n"] and row["step"] in counts:
-            counts[row["step"]].setdefault(row["tier"], []).append(row["c"] / row["n"])
-    first, last = (fmean(map(fmean, tiers.values())) if tiers else math.nan for tiers in counts.values())
-    return unless_nan(last - first)
+pass_at_1, best_at_8 = of_tiers(scores(1), fmean), of_tiers(scores(K), fmean)
+gained = minus(pass_at_1, of_tiers(scores(1, at_start=True), fmean))
+"""pass@1 after the last step minus that of the base policy, mean over the tiers."""
 
 
 def at_equal_cost(at: str) -> Measure:

@@ -7,7 +7,7 @@ import pytest
 
 from mcpo_cli.analysis import artifacts
 from mcpo_cli.config.plan import from_suite
-from tests.cli.conftest import Cli, InProcess
+from tests.cli.conftest import InProcess
 from tests.fakes import ThisProcess, write_runs
 
 SMALL = ("scale=smoke", "model=toy-s", "seed=0")
@@ -55,24 +55,27 @@ def test_a_setting_that_a_suites_arms_differ_in_leaves_out_what_is_about_them_al
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("warm_home")
-def test_reproduce_all_trains_builds_and_reports_and_does_so_once(cli: Cli, here: InProcess) -> None:
+def test_reproduce_all_trains_builds_and_reports_and_does_so_once(
+    here: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifacts, "_helpers", ThisProcess)
     for suite in ("table1", "table2"):
         write_runs(from_suite(suite, SMALL, ""), probed=True)
-    first = cli("reproduce", "all", *SMALL)
+    first = here("reproduce", "all", *SMALL)
     assert first.returncode == 0, first.stderr
     (trained,) = from_suite("mastery", SMALL, "").cells
-    assert [path.parent.name for path in cli.home.glob("runs/*/worker.log")] == [trained.spec.run_id]
-    folder = cli.home / "reports" / "smoke"
+    assert [path.parent.name for path in here.home.glob("runs/*/worker.log")] == [trained.spec.run_id]
+    folder = here.home / "reports" / "smoke"
     assert all(f"written: {folder / name}\n" in first.stderr for name in FILES)
     for name in artifacts.names("all"):
         assert f"\n{name}: " in f"\n{first.stdout}"
     assert "runs of several commits" in (folder / "report.md").read_text(encoding="utf-8")
     before = {path: path.read_bytes() for path in folder.iterdir() if path.name not in FILES}
-    attempts = sorted(cli.home.glob("runs/*/attempt_*"))
+    attempts = sorted(here.home.glob("runs/*/attempt_*"))
     again = here.json("reproduce", "all", *SMALL)
     assert again["report"]["not_built"] == {}
     assert {run["state"] for suite in again["suites"] for run in suite["runs"]} == {"done"}
-    assert sorted(cli.home.glob("runs/*/attempt_*")) == attempts
+    assert sorted(here.home.glob("runs/*/attempt_*")) == attempts
     assert {path: path.read_bytes() for path in before} == before
     document = here.json("report", *SMALL)
     assert [Path(path).name for path in document["report"]["files"]] == list(FILES)

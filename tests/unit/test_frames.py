@@ -101,13 +101,6 @@ def test_a_lost_evaluation_is_named(plan: Plan, mcpo_home: Path) -> None:
     assert f"MCPO, toy-s, seed 0 ({broken}): failed; {lost} is gone" in caught.value.message
 
 
-@pytest.mark.parametrize(("dirty", "expected"), [(True, "dirty"), (False, "clean"), (None, "unknown")])
-def test_tree_of_a_run(plan: Plan, dirty: bool | None, expected: str) -> None:
-    cell = plan.cells[0]
-    write_run(cell.spec, dirty)
-    assert frames.tree(cell) == expected
-
-
 def test_the_code_of_an_installed_package_is_known_by_its_files(
     plan: Plan, mcpo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

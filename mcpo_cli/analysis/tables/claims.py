@@ -10,15 +10,14 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.analysis import claims, render
+from mcpo_cli.analysis import claims, measures, render
 from mcpo_cli.analysis.claims import Claim
+from mcpo_cli.analysis.comparison import Row
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Columns, Grid
-from mcpo_cli.analysis.tables import measured
 from mcpo_cli.analysis.tables.comparison import STANDS_FOR
-from mcpo_cli.analysis.tables.measured import Row
 from mcpo_cli.analysis.verdicts import APART, TESTED, Outcome, outcomes
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.statistics.power import ALPHA, POWER
@@ -127,7 +126,7 @@ def _runs(declared: Sequence[Claim], data: Mapping[str, Runs]) -> Iterator[Row]:
         of_suite = [claim for claim in declared if claim.suite == suite]
         names = dict.fromkeys(name for claim in of_suite for name in claim.statistics)
         arms = {arm for claim in of_suite for arm in claim.arms}
-        for row in measured.per_run(runs, {name: STATISTICS[name].measure for name in names}, arms):
+        for row in measures.per_run(runs, {name: STATISTICS[name].measure for name in names}, arms):
             yield {**row, "suite": suite}
 
 

@@ -1,4 +1,6 @@
-"""The graded rollouts of a global step, of any backend. Shapes: P prompt groups of at most G rollouts.
+"""The graded rollouts of a global step, of any backend, and rewards besides the verdict.
+
+Shapes: P prompt groups of at most G rollouts.
 
 A group may have fewer rollouts than others (`sampler=knapsack`). Then its last places are empty: not correct, reward,
 length, entropy and log-probability 0, and no mean over rollouts may count them.
@@ -6,11 +8,13 @@ length, entropy and log-probability 0, and no mean over rollouts may count them.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mcpo_cli.data.base import Problem
+from mcpo_cli.seeds import stream
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -82,3 +86,28 @@ def equal_pairs(token_GT: Tensor, drawn_G: Tensor | None = None) -> Tensor:
         same_GG &= token_G[..., :, None] == token_G[..., None, :]
     count = drawn_G.sum(-1)
     return (same_GG.double().sum((-2, -1)) - count) / (count * (count - 1))
+
+
+def overlong_penalty(length: Tensor, max_response: int, cache: int, factor: float) -> Tensor:
+    """DAPO's soft overlong punishment (arXiv 2503.14476, Eq. 13), elementwise, in [-factor, 0].
+
+    Args:
+        length: response lengths in tokens, including the end token.
+        max_response: hard limit in tokens.
+        cache: tokens before the limit over which the penalty grows linearly; 0 switches the penalty off.
+    """
+    if cache == 0:
+        return length.double() * 0
+    return -factor * ((length - (max_response - cache)).double() / cache).clamp(0, 1)
+
+
+def random_rewards(correct_PG: Tensor, seed: int, step: int, first: int) -> Tensor:
+    """A fair coin for each rollout in place of its verdict, like `correct_PG` (train.reward=random).
+
+    Args:
+        correct_PG: only its shape and type are used.
+        first: index of the first prompt among those of the global step; each prompt has its own random stream.
+    """
+    P, G = correct_PG.shape
+    coins = [random.Random(stream(seed, "reward", step, first + i)).choices((0, 1), k=G) for i in range(P)]
+    return correct_PG.new_tensor(coins)

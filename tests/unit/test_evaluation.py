@@ -138,6 +138,8 @@ def test_samples_come_back_whole_or_not_at_all(tmp_path: Path) -> None:
     for broken in (before[:-5], before[:20] + b"\xff" + before[21:], b"", gzip.compress(b"{}")):
         path.write_bytes(broken)
         assert samples.read(problem.id) is None
+    with refused("damaged", "1 of 1 problems"):
+        samples.read_all([problem.id])
 
 
 def made(*overrides: str, **model: Any) -> protocol.Protocol:

@@ -2,10 +2,7 @@
 
 import json
 import math
-import os
 import re
-import subprocess
-import sys
 import zlib
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -33,11 +30,6 @@ from tests.errors import refused
 WORDS = "reasoning_gym:spell_backward"
 SHORT = ("max_word_len=4",)
 COUNT = 300
-HASHED = """
-import sys
-from mcpo_cli.gym import sets as gym
-print([(problem.text, problem.gold) for problem in gym.drawn("reasoning_gym:isomorphic_strings", (), 12)])
-"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -92,13 +84,14 @@ def test_training_and_held_out_problems_share_no_question() -> None:
 
 
 @pytest.mark.slow
-def test_draws_depend_on_no_order_of_pythons_sets(tmp_path: Path) -> None:
+def test_draws_depend_on_no_order_of_pythons_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     """The package draws these strings in another order under another hash seed."""
     said = []
     for seed in ("1", "2"):
-        env = {**os.environ, "PYTHONHASHSEED": seed, "MCPO_HOME": str(tmp_path / seed)}
-        done = subprocess.run([sys.executable, "-c", HASHED], env=env, capture_output=True, text=True, check=True)
-        said.append(done.stdout)
+        monkeypatch.setenv("PYTHONHASHSEED", seed)
+        said.append(
+            gym._asked("isomorphic_strings", json.dumps({"set": "isomorphic_strings", "config": {}, "count": 12}))
+        )
     assert said[0] == said[1]
 
 

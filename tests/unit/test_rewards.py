@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from mcpo_cli.backends.graded import overlong_penalty, random_rewards
 from mcpo_cli.backends.verl.batch import Group, Prompt
 from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import Verdict
-from mcpo_cli.grading.rewards import overlong_penalty, random_rewards
 
 P, G = 200, 16
 RIGHT_PG = torch.ones(P, G, dtype=torch.bool)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from mcpo_cli.backends.graded import overlong_penalty
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.verl.overrides import Paths, overrides
 from mcpo_cli.backends.verl.reward import compute_score
 from mcpo_cli.config.load import load
-from mcpo_cli.grading import rewards
 from mcpo_cli.tasks.chains import Arithmetic
 
 pytestmark = pytest.mark.verl
@@ -45,7 +45,7 @@ def test_overlong_shaping_is_the_local_backends(cache: int, tmp_path: Path) -> N
     with initialize_config_module("verl.trainer.config", version_base=None):
         config = compose("ppo_trainer", overrides(spec, Paths(tmp_path, tmp_path, "model")))
     for length in range(1, spec.train.max_response + 1):
-        penalty = rewards.overlong_penalty(torch.tensor(length), spec.train.max_response, cache, 0.7)
+        penalty = overlong_penalty(torch.tensor(length), spec.train.max_response, cache, 0.7)
         wrong = " ".join(["4"] * (length - 1) + ["<eos>"])
         assert shaped(config, wrong) == pytest.approx(float(penalty), abs=1e-6)
     assert shaped(config, "3 = 5 <eos>") == 1

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from mcpo_cli.backends import checks, corrections, measure
-from mcpo_cli.backends.graded import Graded, equal_pairs
+from mcpo_cli.backends.graded import Graded, equal_pairs, overlong_penalty, random_rewards
 from mcpo_cli.backends.local.encoding import Language
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, concatenate, drawn_by
 from mcpo_cli.backends.local.update import crop
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
-from mcpo_cli.grading import functions, rewards
+from mcpo_cli.grading import functions
 from mcpo_cli.methods import Method, Signals, State, Step
 from mcpo_cli.methods.base import Need
 
@@ -114,12 +114,12 @@ def rewarded(
     """
     train, seen_PG = spec.train, correct_PG
     if train.reward == "random":
-        seen_PG = rewards.random_rewards(seen_PG, spec.seed, *at)
+        seen_PG = random_rewards(seen_PG, spec.seed, *at)
     reward_PG = seen_PG.double()
     if functions.is_function(train.reward):
         reward_PG = language.rewards(train.reward, problems, rollouts)
     shaping = train.max_response, train.overlong_cache, train.overlong_penalty
-    return seen_PG, reward_PG + rewards.overlong_penalty(rollouts.length_PG, *shaping)
+    return seen_PG, reward_PG + overlong_penalty(rollouts.length_PG, *shaping)
 
 
 def greedy_rewards(

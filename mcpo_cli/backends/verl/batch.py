@@ -13,11 +13,11 @@ from torch import Tensor
 
 from mcpo_cli import grading
 from mcpo_cli.backends import checks, measure
-from mcpo_cli.backends.graded import Graded, equal_pairs
+from mcpo_cli.backends.graded import Graded, equal_pairs, random_rewards
 from mcpo_cli.backends.measure import MetricSums
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
-from mcpo_cli.grading import Verdict, functions, rewards
+from mcpo_cli.grading import Verdict, functions
 from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Signals, State, Step, TokenBatch
 from mcpo_cli.tasks import Task
 from mcpo_cli.tokenization import stop_ids
@@ -57,7 +57,7 @@ class Group:
 
     def rewarded_at_random(self, seed: int, step: int) -> "Group":
         """This group as the local engine would reward it at global step `step` under `train.reward=random`."""
-        random_correct = rewards.random_rewards(torch.tensor([self.correct]), seed, step, self.prompt.order)[0].tolist()
+        random_correct = random_rewards(torch.tensor([self.correct]), seed, step, self.prompt.order)[0].tolist()
         return replace(self, reward=list(map(float, random_correct)), random_correct=random_correct)
 
     @property

@@ -10,7 +10,7 @@ import re
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -228,9 +228,9 @@ class Store(Connection):
                 mlflow_id=run.info.run_id,
                 parent=tags.get(PARENT, ""),
                 # MLflow drops points that are sent again, so an unreadable cursor costs only time.
-                steps=FinalSteps(journal, after=_number(tags.get(STEP), 0)),
-                evaluated=_number(tags.get(EVALUATED), -1),
-                settled=tags.get(SETTLED, ""),
+                steps=FinalSteps(journal, after=_number(_hidden(tags, STEP), 0)),
+                evaluated=_number(_hidden(tags, EVALUATED), -1),
+                settled=_hidden(tags, SETTLED) or "",
                 state=tags.get("state", "planned"),
             )
         child = self._children[key]
@@ -251,7 +251,7 @@ class Store(Connection):
         started = _status(journal.attempts()[0])["started"]
         run = self.find(experiment, RUN_ID, run_id)
         if run is not None and run.info.start_time != contents.milliseconds(started):
-            origin = run.data.tags.get(ORIGIN, "another home")
+            origin = _hidden(run.data.tags, ORIGIN) or "another home"
             if origin != self._machine:
                 raise RunFailed(f"{run_id}: the store has it from {origin}, not from {self._machine}")
             # The run's folder was removed, and the run was trained again.
@@ -326,6 +326,11 @@ def _run_note(cell: PlannedRun, journal: Journal) -> str:
     policy = journal.attempts()[-1] / "policy"
     where = policy.relative_to(journal.run_dir.parents[1]).as_posix() if policy.is_dir() else ""
     return descriptions.run_note(cell, scores, step, where)
+
+
+def _hidden(tags: Mapping[str, str], name: str) -> str | None:
+    """The value of a hidden tag; older stores have it without the prefix that hides it."""
+    return tags.get(name, tags.get(name.removeprefix("mlflow.")))
 
 
 def _number(tag: str | None, default: int) -> int:

@@ -116,6 +116,16 @@ def test_runs_have_names_tags_to_filter_by_and_notes(store: Store, home: Path) -
     assert "\nmcpo reproduce table1\n" in note
 
 
+def test_a_store_of_an_older_version_is_continued(store: Store) -> None:
+    complete(spec(0))
+    sent = store.ingest(plan(spec(0)))
+    client, old = MlflowClient(store.uri), runs(store)[spec(0).run_id]
+    for tag in [tag for tag in old.data.tags if tag.startswith("mlflow.mcpo.")]:
+        client.set_tag(old.info.run_id, tag.removeprefix("mlflow."), old.data.tags[tag])
+        client.delete_tag(old.info.run_id, tag)
+    assert (sent > 0, Store(store.uri).ingest(plan(spec(0)))) == (True, 0)
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 20), st.integers(0, 20)), min_size=1))
 def test_averages_are_means_over_tiers_of_means_over_problems(problems: list[tuple[str, int, int]]) -> None:
     rows = [{"tier": tier, "n": n, "c": min(n, c)} for tier, n, c in problems]

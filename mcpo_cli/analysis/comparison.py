@@ -337,14 +337,15 @@ def _aggregates(at: str, metric: str, scores: Scores, baseline: str) -> Iterator
         if name == metric and tier != AVERAGE:
             tiers.setdefault(arm, {}).setdefault(model, []).append(runs)
     # By arm and model: runs x tiers.
-    strata = {arm: {model: np.column_stack(runs) for model, runs in own.items()} for arm, own in tiers.items()}
+    strata = {arm: {model: pd.concat(runs, axis=1) for model, runs in own.items()} for arm, own in tiers.items()}
+    theirs = strata[baseline]
     for arm, mine in strata.items():
-        matrices = list(mine.values())
+        matrices = [one.to_numpy() for one in mine.values()]
         found = {"mean": effects.mean(matrices), "iqm": effects.interquartile_mean(matrices), "better": UNKNOWN}
         effect: Row = dict.fromkeys(EFFECT, np.nan)
         if arm != baseline:
-            found["better"] = effects.probability_of_improvement(matrices, [strata[baseline][model] for model in mine])
-            diff = [scores[model, arm, AVERAGE, metric] - scores[model, baseline, AVERAGE, metric] for model in mine]
+            found["better"] = effects.probability_of_improvement(matrices, [theirs[model].to_numpy() for model in mine])
+            diff = [mine[model].mean(axis=1) - theirs[model].mean(axis=1) for model in mine]
             # A seed of several models is one value, as the models may share what the seed decides.
             diff_S = pd.concat(diff, axis=1).mean(axis=1, skipna=False).dropna().to_numpy()
             effect = _columns(stats.paired_t(diff_S)) if diff_S.size else effect

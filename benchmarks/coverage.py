@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, special
 
-from mcpo_cli.statistics import crossed, sequential, stats
+from mcpo_cli.statistics import crossed, stats
 from mcpo_cli.statistics.crossed import Ints
-from mcpo_cli.statistics.power import noncentrality
+from mcpo_cli.statistics.power import look_level, noncentrality
 from mcpo_cli.statistics.stats import Floats, Student
 
 HERE = Path(__file__).parent
@@ -265,7 +265,7 @@ def looks(looks: int, trials: int) -> float:
         for look in range(1, looks + 1):
             seen = slice(0, 40 * look)
             test = crossed.difference(one[:, seen], other[:, seen], same_seeds=True).test
-            if 2 * min(test.p_above(), test.p_below()) <= sequential.look_level(look, looks):
+            if 2 * min(test.p_above(), test.p_below()) <= look_level(look, looks):
                 found += 1
                 break
     return found / trials

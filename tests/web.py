@@ -7,6 +7,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
+import pytest
+
 
 class Answers(BaseHTTPRequestHandler):
     """A handler that does not log; a subclass has `do_GET` and `do_POST`."""
@@ -38,3 +40,17 @@ def serving(answers: type[Answers]) -> Iterator[str]:
         Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
+
+
+def hub_at(address: str, monkeypatch: pytest.MonkeyPatch, cache: object = None) -> None:
+    """The Hugging Face Hub of this process is at `address`, with the folder `cache` if given.
+
+    huggingface_hub reads the variables of its users only when it is imported.
+    """
+    from huggingface_hub import constants
+
+    template = address + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "ENDPOINT", address)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    if cache:
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mcpo_cli.commands.verbs import Debug, Json
+from mcpo_cli.paths import named
 
 if TYPE_CHECKING:
     from mcpo_cli.results.claim import Claim
@@ -35,7 +37,6 @@ Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Also wr
 def claim(what: What, csv: Csv = None, as_json: Json = False, debug: Debug = False) -> None:
     """Say what a published pair of numbers can support, under stated assumptions."""
     from mcpo_cli.commands import console
-    from mcpo_cli.paths import named
     from mcpo_cli.results.claim import read
     from mcpo_cli.results.support import support
     from mcpo_cli.runs.journal import write_atomic
@@ -51,8 +52,6 @@ def claim(what: What, csv: Csv = None, as_json: Json = False, debug: Debug = Fal
 
 
 def _document(asked: "Claim", found: "Support") -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {
         "title": asked.title,
         "names": asked.names,

@@ -1,11 +1,13 @@
 """`mcpo method`, `sampler` and `task`: list what is registered, show one, check one against its contract."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from mcpo_cli.commands.verbs import Debug, Family, Json, completing
+from mcpo_cli.errors import Findings
 
 if TYPE_CHECKING:
     from mcpo_cli.methods import Method
@@ -95,8 +97,6 @@ def check_method(name: MethodName, options: MethodOptions = None, as_json: Json 
 
 def _options(component: Any) -> list[dict[str, Any]]:
     """The options of a method or sampler, with the values that it has."""
-    from dataclasses import asdict
-
     from mcpo_cli import settings
 
     return [{**asdict(one), "value": getattr(component, one.name)} for one in settings.options(type(component))]
@@ -119,10 +119,7 @@ def _report_checks(
     as_json: bool,
 ) -> None:
     """Print what the `checks` of a kit found. Raises Findings if one failed."""
-    from dataclasses import asdict
-
     from mcpo_cli.commands import console
-    from mcpo_cli.errors import Findings
 
     failed = [outcome for outcome in outcomes if not outcome.passed]
     document = {kind: label, "checks": [asdict(outcome) for outcome in outcomes]}

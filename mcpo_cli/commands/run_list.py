@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mcpo_cli.commands.verbs import Debug, Json, complete_settings, complete_suites, completing
+from mcpo_cli.home import location
 from mcpo_cli.records import State
 
 if TYPE_CHECKING:
@@ -58,7 +59,6 @@ def list_runs(
 ) -> None:
     """List the runs of MCPO_HOME: their arms, named by what differs, settings, scores and dates."""
     from mcpo_cli.commands import console
-    from mcpo_cli.home import location
     from mcpo_cli.runs import catalog
 
     given = {"state": state, "method": method, "suite": suite}

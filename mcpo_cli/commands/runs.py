@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from mcpo_cli import extras, paths
 from mcpo_cli.commands import run_list
 from mcpo_cli.commands.samples import samples
 from mcpo_cli.commands.verbs import (
@@ -19,6 +20,8 @@ from mcpo_cli.commands.verbs import (
     complete_suite_or_runs,
     starting_with,
 )
+from mcpo_cli.errors import ConfigError, StoreError
+from mcpo_cli.home import home, location, run_dir
 
 STEP = re.compile(r"step_\d+\.jsonl$")
 EXAMPLES = """\
@@ -59,7 +62,6 @@ RunIds = Annotated[
 
 def _complete_trash(incomplete: str) -> list[str]:
     """Ids of the runs in the trash."""
-    from mcpo_cli.home import location
     from mcpo_cli.runs import trash
 
     return starting_with(incomplete, (path.name for path in trash.contents(location())))
@@ -76,7 +78,6 @@ Tags = Annotated[list[str], typer.Argument(metavar="TAG...", help="Words of your
 def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None:
     """Show one run: settings, attempts, newest metrics, files."""
     from mcpo_cli.commands import console
-    from mcpo_cli.home import location
     from mcpo_cli.runs import catalog, sanity
     from mcpo_cli.runs.journal import Journal, read_json
     from mcpo_cli.scheduling.progress import final_metrics
@@ -110,7 +111,6 @@ def tag(
 ) -> None:
     """Give a run tags, which `mcpo runs list --where tag=TAG` finds."""
     from mcpo_cli.commands import console
-    from mcpo_cli.home import location
     from mcpo_cli.runs import catalog
 
     name = catalog.folder(location(), run_id).name
@@ -125,7 +125,6 @@ def tag(
 def delete(run_ids: RunIds, as_json: Json = False, debug: Debug = False) -> None:
     """Move runs to the trash of MCPO_HOME, from where `mcpo runs restore` brings them back; MLflow keeps its copy."""
     from mcpo_cli.commands import console
-    from mcpo_cli.home import location
     from mcpo_cli.runs import trash
 
     moved = [path.name for path in trash.delete(location(), run_ids)]
@@ -140,7 +139,6 @@ def delete(run_ids: RunIds, as_json: Json = False, debug: Debug = False) -> None
 def restore(run_ids: Deleted, as_json: Json = False, debug: Debug = False) -> None:
     """Bring runs back from the trash."""
     from mcpo_cli.commands import console
-    from mcpo_cli.home import location
     from mcpo_cli.runs import trash
 
     back = [path.name for path in trash.restore(location(), run_ids)]
@@ -154,7 +152,6 @@ def restore(run_ids: Deleted, as_json: Json = False, debug: Debug = False) -> No
 def empty_trash(as_json: Json = False, debug: Debug = False) -> None:
     """Remove the runs in the trash for good."""
     from mcpo_cli.commands import console
-    from mcpo_cli.home import location
     from mcpo_cli.runs import trash
 
     removed = [path.name for path in trash.empty(location())]
@@ -167,9 +164,7 @@ def empty_trash(as_json: Json = False, debug: Debug = False) -> None:
 @app.command("sync")
 def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
     """Upload the missing runs and evaluations of MCPO_HOME to the MLflow store. Rerunning sends nothing twice."""
-    from mcpo_cli import extras
     from mcpo_cli.commands import console, publish
-    from mcpo_cli.errors import ConfigError, StoreError
     from mcpo_cli.machine import freeze_gc
     from mcpo_cli.store import resolve
 
@@ -227,7 +222,6 @@ def bundle(what: What, file: NewFile, as_json: Json = False, debug: Debug = Fals
     """Write the records of done runs into one file, without weights, to hand them to somebody else."""
     from mcpo_cli.analysis.frames import Runs
     from mcpo_cli.commands import comparisons, console
-    from mcpo_cli.home import run_dir
     from mcpo_cli.runs.bundle import write
 
     target = _new(file)
@@ -242,9 +236,7 @@ def bundle(what: What, file: NewFile, as_json: Json = False, debug: Debug = Fals
 @app.command(epilog=EXAMPLES)
 def unbundle(file: Bundle, as_json: Json = False, debug: Debug = False) -> None:
     """Restore the runs of a bundle in MCPO_HOME: all of them, or none if one exists with other records."""
-    from mcpo_cli import paths
     from mcpo_cli.commands import console
-    from mcpo_cli.home import home
     from mcpo_cli.runs.bundle import restore
 
     restored, there = restore(paths.named(file), home())
@@ -257,9 +249,6 @@ def unbundle(file: Bundle, as_json: Json = False, debug: Debug = False) -> None:
 
 def _new(path: Path) -> Path:
     """The path of a file to write. Raises ConfigError if it exists, or its folder does not."""
-    from mcpo_cli import paths
-    from mcpo_cli.errors import ConfigError
-
     path = paths.named(path).absolute()
     if path.exists():
         raise ConfigError(f"{path} already exists and is not overwritten", fix="name another one, or remove it")

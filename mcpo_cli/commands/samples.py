@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mcpo_cli.commands.verbs import Debug, Json, RunId
+from mcpo_cli.errors import ConfigError, mend, nearest
+from mcpo_cli.home import location
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mcpo_cli.errors import ConfigError
     from mcpo_cli.runs.catalog import Run
     from mcpo_cli.runs.rollouts import Group
     from mcpo_cli.tasks import Task
@@ -43,7 +44,6 @@ def samples(
 ) -> None:
     """Show a run's recorded rollouts by prompt group: correct and incorrect ones side by side, equal ones counted."""
     from mcpo_cli.commands import console
-    from mcpo_cli.home import location
     from mcpo_cli.runs import catalog, rollouts
     from mcpo_cli.runs.journal import Journal
 
@@ -72,8 +72,6 @@ def samples(
 
 
 def _check_tier(tier: str, tiers: "Sequence[str]") -> None:
-    from mcpo_cli.errors import ConfigError, mend, nearest
-
     if tier and tier not in tiers:
         raise ConfigError(f"--tier {tier}: {nearest(tier, tiers)}", fix=mend("--tier {}", tier, tiers))
 
@@ -87,9 +85,7 @@ def _kept(task: "Task", groups: "Sequence[Group]") -> str:
     return f"{len(groups)} groups{f' ({listed})' if listed else ''}, of the steps {steps}, with accuracies {accuracies}"
 
 
-def _kept_none(run: "Run") -> "ConfigError":
-    from mcpo_cli.errors import ConfigError
-
+def _kept_none(run: "Run") -> ConfigError:
     if run.spec.compute.sample_groups:
         why = "it has finished no evaluated step yet"
         return ConfigError(f"{run.spec.run_id} kept no rollouts: {why}", fix=f"mcpo runs show {run.spec.run_id}")

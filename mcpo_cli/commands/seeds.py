@@ -14,7 +14,7 @@ from mcpo_cli.config.reading import key_of
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs import attempts
-from mcpo_cli.statistics import power, sequential, stats
+from mcpo_cli.statistics import power, stats
 from mcpo_cli.statistics.power import ALPHA, POWER
 
 SEEDS = (3, 5, 6, 8, 10, 12, 20, 40)
@@ -62,7 +62,7 @@ def show_reach(named: Sequence[str], choice: Choice, *, as_json: bool) -> None:
     if not done:
         trained_by = "" if names and not suite else f": {whole.command}"
         console.print_text(f"no seed is done in all arms; {SPREAD}{trained_by}")
-    stages = ", ".join(map(str, sequential.STAGES))
+    stages = ", ".join(map(str, power.STAGES))
     in_stages = f" Seeds in stages of {stages} that stop at a verdict: mcpo ablate {suite} --until decided"
     console.talk(
         f"Differences that a paired t-test finds with probability {POWER:g} at level {ALPHA:g}. The standard deviation "
@@ -121,7 +121,7 @@ def _done(whole: Plan) -> Plan:
 
 
 def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple[dict[str, Any], list[str]]:
-    """Train the stages of `sequential`, and print each stage's outcome on stderr.
+    """Train the stages of `power`, and print each stage's outcome on stderr.
 
     It tests the differences of the suite's headline at equal steps, over all its models, arms and regimes, as one
     family. All arms train on every seed of a stage, so that the final comparison stays paired.
@@ -137,7 +137,7 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
         raise ConfigError("--until decided chooses the seeds itself", fix="omit seed=..., or --until")
     comparisons.refuse_design(suite)
     decided: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for stage, seeds in enumerate(sequential.STAGES):
+    for stage, seeds in enumerate(power.STAGES):
         given = [*overrides, f"seed={','.join(map(str, range(seeds)))}"]
         whole = plan.from_suite(suite, given, command)
         document = run_plan(whole)
@@ -146,12 +146,12 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
         for one, p_holm in zip(tested, adjusted, strict=True):
             key = (one["regime"], one["model"], one["arm"])
             if decided.get(key, {"verdict": "undecided"})["verdict"] == "undecided":
-                decided[key] = _decision(one, float(p_holm), seeds, sequential.LEVELS[stage])
+                decided[key] = _decision(one, float(p_holm), seeds, power.LEVELS[stage])
         left = sum(one["verdict"] == "undecided" for one in decided.values())
         console.talk(f"{seeds} seeds: {len(decided) - left} of {len(decided)} differences decided")
         if not left:
             break
-    console.talk(f"spent: {len(document['runs'])} runs of {seeds} seeds; at most {sequential.STAGES[-1]} seeds")
+    console.talk(f"spent: {len(document['runs'])} runs of {seeds} seeds; at most {power.STAGES[-1]} seeds")
     return {**document, "decisions": [*decided.values()], "seeds": seeds}, given
 
 

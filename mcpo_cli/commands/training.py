@@ -19,6 +19,8 @@ from mcpo_cli.commands.verbs import (
     complete_suite_overrides,
     starting_with,
 )
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.home import location, run_dir
 
 EXAMPLES = {
     "train": """\
@@ -134,7 +136,6 @@ def fork(
 ) -> None:
     """Continue copies of a run from a global step, each with another method or step size; show what that changed."""
     from mcpo_cli.config import forking
-    from mcpo_cli.home import location
     from mcpo_cli.runs import catalog
 
     parent, words = catalog.find(location(), run_id).spec, overrides or []
@@ -241,8 +242,6 @@ def probe(
     from mcpo_cli.commands import build_artifacts, console, publish
     from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.commands.start_runs import run_plan
-    from mcpo_cli.errors import ConfigError
-    from mcpo_cli.home import run_dir
     from mcpo_cli.probes import run as probe_run
     from mcpo_cli.runs.journal import Journal
 

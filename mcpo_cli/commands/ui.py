@@ -21,6 +21,7 @@ from typing import Annotated
 import typer
 
 import mcpo_cli
+from mcpo_cli import extras
 from mcpo_cli.commands.verbs import Debug, Json
 from mcpo_cli.errors import ConfigError, StoreError
 
@@ -41,7 +42,6 @@ Host = Annotated[
 
 def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug: Debug = False) -> None:
     """Browse the runs in MLflow's UI until Ctrl-C. Anyone who can reach the port can edit and delete runs."""
-    from mcpo_cli import extras
     from mcpo_cli.commands import console
     from mcpo_cli.store import resolve
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mcpo_cli.commands.verbs import Debug, DryRun, Json, RunId
+from mcpo_cli.errors import ConfigError, Differs, Interrupted
+from mcpo_cli.home import home, location
 
 if TYPE_CHECKING:
     from mcpo_cli.probes.spot_checks import Checked, Stretch
@@ -42,8 +44,6 @@ def verify(
 ) -> None:
     """Train random steps of a finished run again from its checkpoints; exit 5 if a record or weight differs."""
     from mcpo_cli.commands import console
-    from mcpo_cli.errors import ConfigError, Differs, Interrupted
-    from mcpo_cli.home import home, location
     from mcpo_cli.probes import spot_checks
     from mcpo_cli.runs import catalog
 

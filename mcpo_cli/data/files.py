@@ -22,6 +22,10 @@ VERL = ("prompt", "reward_model")
 PROBLEMS, ANSWERS = ("problem", "question"), ("answer", "final_answer", "ground_truth")
 SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair: JSON can escape it, but UTF-8 cannot encode it."""
+MAX_LINE = 64 << 20
+"""Maximum bytes of a line: a small compressed file may hold a line that exceeds any memory."""
+MAX_ROWS = 20_000_000
+"""Maximum rows of a parquet file, whose kilobytes may hold more equal rows than can be read in a day."""
 BATCH = 8192
 """Rows of a parquet file held in memory at once."""
 USE = "give a parquet or JSONL file with the columns problem and answer, or in verl's schema"
@@ -178,6 +182,8 @@ def _parquet(path: Path, dataset: Dataset) -> Iterator[Row]:
     try:
         # Verified where the file's writer stored checksums.
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            if file.metadata.num_rows > MAX_ROWS:
+                raise ValueError(f"it says that it has {file.metadata.num_rows} rows; {MAX_ROWS} are the most")
             columns = _columns(path, file.schema_arrow.names, dataset)
             number = 0
             for batch in file.iter_batches(batch_size=BATCH, columns=list(columns)):
@@ -206,7 +212,7 @@ def objects(path: Path) -> Iterator[Row]:
             yield from _items(path)
         else:
             with gzip.open(path) if suffix.endswith(".gz") else path.open("rb") as file:
-                yield from _lines(path, file)
+                yield from _lines(path, iter(lambda: file.readline(MAX_LINE + 1), b""))
     except (OSError, EOFError, zlib.error) as error:
         raise bad_data(f"{path} cannot be read: {error}", fix=USE) from error
 
@@ -222,6 +228,8 @@ def _items(path: Path) -> Iterator[Row]:
 def _lines(path: Path, lines: Iterable[bytes]) -> Iterator[Row]:
     for number, line in enumerate(lines, 1):
         where = f"{path}, line {number}"
+        if len(line) > MAX_LINE:
+            raise bad_data(f"{where}: more than {MAX_LINE >> 20} MiB", fix=USE)
         if line.strip():
             yield number, _object(_parse(line, where), where)
 

@@ -1,12 +1,12 @@
 """Prompts of a benchmark's problems: in the template of the settings, or as their task asks them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from mcpo_cli import model_facts
 from mcpo_cli.config.evaluation import Evaluation
-from mcpo_cli.data.base import Loaded, Problem, Template, render
+from mcpo_cli.data.base import Loaded, Problem, render
 from mcpo_cli.errors import bad_model
 from mcpo_cli.model_facts import ModelFacts
 from mcpo_cli.tasks import ClosedTask, Task
@@ -21,48 +21,38 @@ end their responses would fill their window with every sample."""
 
 
 @dataclass(frozen=True)
-class ByTemplate:
-    """The prompt is a template around the problem."""
+class Asking:
+    """A way of asking."""
 
-    template: Template
-    chat: bool
-    """True if the model's chat template wraps it."""
+    messages: Callable[[Problem], Messages]
+    """The prompt of a problem, see `tokenization.prompt_ids`."""
     stops: tuple[str, ...] = ()
+    """Strings that end a response, in addition to the model's own end tokens."""
     max_tokens: int | None = None
-
-    def messages(self, problem: Problem) -> Messages:
-        """The prompt of `problem`, see `tokenization.prompt_ids`."""
-        return [{"role": "user" if self.chat else TEXT, "content": render(self.template, problem.text)}]
-
-
-@dataclass(frozen=True)
-class ByTask:
-    """The prompt, the ends of responses and their length are those of training."""
-
-    task: Task
-    max_tokens: int | None
-
-    @property
-    def stops(self) -> tuple[str, ...]:
-        return self.task.stops
-
-    def messages(self, problem: Problem) -> Messages:
-        return self.task.messages(problem)
+    """Most tokens of a response, if fewer than those of the settings."""
+    task: str = ""
+    """The task that asks; empty if the settings do."""
 
 
-Asking = ByTemplate | ByTask
-"""A way of asking: its prompts (`messages`), further stop strings, and its maximum of tokens, if lower."""
-BARE = ByTemplate("plain", chat=False)
+BARE = Asking(lambda problem: [{"role": TEXT, "content": problem.text}])
 """The problem text alone, which is the prompt of tasks with their own vocabulary."""
 
 
-def by_settings(settings: Evaluation, facts: ModelFacts) -> ByTemplate:
-    """The prompts of published benchmarks."""
-    return ByTemplate(settings.prompt, chat=settings.chat == "auto" and facts.chat_template)
+def in_chat(settings: Evaluation, facts: ModelFacts) -> bool:
+    """True if the model's chat template wraps the prompts of published benchmarks."""
+    return settings.chat == "auto" and facts.chat_template
+
+
+def by_settings(settings: Evaluation, facts: ModelFacts) -> Asking:
+    """The prompts of published benchmarks: a template around the problem."""
+    role = "user" if in_chat(settings, facts) else TEXT
+    return Asking(lambda problem: [{"role": role, "content": render(settings.prompt, problem.text)}])
 
 
 def by_task(task: Task, facts: ModelFacts, max_tokens: int) -> Asking:
-    """The prompts of held-out problems of `task`; max_tokens: of a response, unless the task has its own vocabulary.
+    """The prompts and ends of responses of training, for held-out problems of `task`.
+
+    max_tokens: of a response, unless the task has its own vocabulary.
 
     Raises:
         ConfigError: the task needs a chat template, and the model has none.
@@ -74,7 +64,7 @@ def by_task(task: Task, facts: ModelFacts, max_tokens: int) -> Asking:
             f"{facts.name}: task={task.name} asks in the chat template, but its tokenizer has none",
             fix="a model with instruction tuning (mcpo model list)",
         )
-    return ByTask(task, max_tokens)
+    return Asking(task.messages, task.stops, max_tokens, task.name)
 
 
 @dataclass(frozen=True)
@@ -84,10 +74,9 @@ class Benchmark(Loaded):
     asking: Asking = BARE
 
 
-def of_tasks(benchmarks: Iterable[Loaded]) -> dict[str, ByTask]:
+def of_tasks(benchmarks: Iterable[Benchmark]) -> dict[str, Asking]:
     """The ways of asking that do not follow from the settings, by task."""
-    asked = (one.asking for one in benchmarks if isinstance(one, Benchmark))
-    return {asking.task.name: asking for asking in asked if isinstance(asking, ByTask)}
+    return {one.asking.task: one.asking for one in benchmarks if one.asking.task}
 
 
 def encoded(asking: Asking, problem: Problem, facts: ModelFacts) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from mcpo_cli.config.schema import digest
 from mcpo_cli.data.base import render
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation import asking
-from mcpo_cli.evaluation.asking import ByTask
+from mcpo_cli.evaluation.asking import Asking
 from mcpo_cli.model_facts import ModelFacts
 from mcpo_cli.settings import plain
 
@@ -24,13 +24,13 @@ class Protocol:
     model: ModelFacts
     limit: int | None = None
     """Maximum problems of each benchmark; None means all."""
-    tasks: Mapping[str, ByTask] = field(default_factory=dict)
+    tasks: Mapping[str, Asking] = field(default_factory=dict)
     """The prompts of tasks, by name, if these do not follow from the settings; see `asking.of_tasks`."""
 
     @property
     def chat(self) -> bool:
         """True if the model's chat template wraps the prompt."""
-        return asking.by_settings(self.settings, self.model).chat
+        return asking.in_chat(self.settings, self.model)
 
     @property
     def eval_id(self) -> str:
@@ -46,7 +46,7 @@ class Protocol:
         limits = "".join(f", {name} at most {self._longest(asked)}" for name, asked in self.tasks.items())
         return f"mean@{settings.n}, {sampled}, at most {settings.max_tokens} tokens{limits}"
 
-    def _longest(self, asked: ByTask) -> int:
+    def _longest(self, asked: Asking) -> int:
         """Most tokens of a response to a task."""
         return min(self.settings.max_tokens, asked.max_tokens or self.settings.max_tokens)
 
@@ -91,7 +91,7 @@ class Protocol:
             lines[f"task={name}"] = self._asked(asked)
         return {**lines, "deviations": "; ".join(self.deviations()) or "none: this is the paper's protocol"}
 
-    def _asked(self, asked: ByTask) -> str:
+    def _asked(self, asked: Asking) -> str:
         """The prompt of a task, for people."""
         *before, last = asked.messages(asking.PLACEHOLDER)
         more = f" after {len(before)} other turns" if before else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from mcpo_cli import data, grading, paths, pretrained, tasks
 from mcpo_cli.config.evaluation import Evaluation
 from mcpo_cli.config.load import from_dict, groups, preset_model
-from mcpo_cli.config.schema import Eval
+from mcpo_cli.config.schema import Eval, RunSpec
 from mcpo_cli.data.base import Loaded, digest
 from mcpo_cli.errors import ConfigError, nearest
 from mcpo_cli.evaluation import asking
@@ -53,9 +53,7 @@ def subject(model: str, revision: str) -> Subject:
         spec_file = facts.folder.parent / "spec.json"
         if facts.folder.name != "policy" or not spec_file.is_file():
             return Subject(facts)
-        folders.check_policy(facts.folder, "evaluated")
-        spec = from_dict(read_json(spec_file))
-        return Subject(replace(facts, name=spec.run_id), spec.task, spec.train.max_response)
+        return _policy(facts, from_dict(read_json(spec_file)))
     run = catalog.find(location(), model)
     policies = [attempt / "policy" for attempt in Journal(run.folder).attempts() if (attempt / "policy").is_dir()]
     if not policies:
@@ -64,9 +62,13 @@ def subject(model: str, revision: str) -> Subject:
             fix="mcpo runs list",
             code="missing_runs",
         )
-    folders.check_policy(policies[-1], "evaluated")
-    facts = replace(resolve(str(policies[-1])), name=run.spec.run_id)
-    return Subject(facts, run.spec.task, run.spec.train.max_response)
+    return _policy(resolve(str(policies[-1])), run.spec)
+
+
+def _policy(facts: ModelFacts, spec: RunSpec) -> Subject:
+    """The final policy of a run. Raises ConfigError if it changed after training."""
+    folders.check_policy(facts.folder, "evaluated")
+    return Subject(replace(facts, name=spec.run_id), spec.task, spec.train.max_response)
 
 
 def _preset(name: str, revision: str) -> Subject:

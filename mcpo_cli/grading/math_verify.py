@@ -93,34 +93,13 @@ _CHANGES = re.compile(
 )
 """Words after a number that make it another one."""
 _UNIT_WORD = re.compile(r"[\d})](?:[\s~]|\\[,;: ])*([A-Za-z]+)\.?(?:\s*\^.*)?$")
-_UNITS = {
-    word: words.split()[0]
-    for words in (
-        *(
-            "mm millimeters",
-            "cm centimeters",
-            "dm",
-            "m meters meter",
-            "km kilometers",
-            "in inches inch",
-            "ft feet foot",
-        ),
-        *(
-            "yd yards yard",
-            "mi miles mile",
-            "mg",
-            "g grams",
-            "kg kilograms",
-            "lb lbs pounds",
-            "oz ounces",
-            "ml",
-            "l liters",
-        ),
-        *("ms", "s sec secs seconds second", "min mins minutes minute", "h hr hrs hours hour", "d days day"),
-        *("weeks week", "months month", "years year", "dollars dollar", "cents cent", "degrees degree", "radians rad"),
-    )
-    for word in words.split()
-}
+_SPELLED = (
+    "mm millimeters; cm centimeters; dm; m meters meter; km kilometers; in inches inch; ft feet foot; yd yards yard; "
+    "mi miles mile; mg; g grams; kg kilograms; lb lbs pounds; oz ounces; ml; l liters; ms; s sec secs seconds second; "
+    "min mins minutes minute; h hr hrs hours hour; d days day; weeks week; months month; years year; dollars dollar; "
+    "cents cent; degrees degree; radians rad"
+)
+_UNITS = {word: words.split()[0] for words in _SPELLED.split("; ") for word in words.split()}
 """Units by their spellings."""
 
 

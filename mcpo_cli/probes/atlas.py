@@ -48,13 +48,10 @@ def fitting(method: Method, train: Train, rollouts: int) -> int | None:
     return next((G for G in options if not any(method.contradictions(dataclasses.replace(plain, rollouts=G)))), None)
 
 
-def row(method: Method, train: Train, condition: Condition, effort: float = 1.0) -> dict[str, Any] | None:
+def row(method: Method, train: Train, condition: Condition) -> dict[str, Any] | None:
     """The measures (see `Moments.measures`) under a condition; None if the method has no groups of that size.
 
     `batches` is the number that was drawn; 0 if the moments were counted, which is exact.
-
-    Args:
-        effort: multiplies the number of batches.
     """
     from mcpo_cli.probes.estimators.counting import counted
     from mcpo_cli.probes.estimators.estimate import Circumstances
@@ -68,7 +65,7 @@ def row(method: Method, train: Train, condition: Condition, effort: float = 1.0)
     about = {**dataclasses.asdict(condition), "size": rollouts}
     if moments := counted(method, where, rollouts):
         return {**about, "batches": 0, **moments.measures(), "cosine_mean_se": 0.0, "cosine_se": 0.0}
-    sample = sampled(method, where, rollouts, effort=effort)
+    sample = sampled(method, where, rollouts)
     return {**about, "batches": sample.batches, **sample.measures()}
 
 

@@ -11,9 +11,9 @@ from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.results import verdicts
 from mcpo_cli.results.log import TEXTS, Scores, Side
 from mcpo_cli.results.pairs import MEAN, Metric, Pair, majority
-from mcpo_cli.statistics import crossed, sequential, stats
+from mcpo_cli.statistics import crossed, stats
 from mcpo_cli.statistics.crossed import Estimate
-from mcpo_cli.statistics.power import ALPHA, noncentrality
+from mcpo_cli.statistics.power import ALPHA, look_level, noncentrality
 
 ALL = "all benchmarks"
 """Name of the mean over benchmarks, which have equal weights."""
@@ -37,16 +37,14 @@ class Question:
     """maj@k, for each k; needs logs with answers and scores that are 0 or 1."""
     margin: float | None = None
     """The largest difference that does not matter, declared before looking: it opens `equivalent` and `not worse`."""
-    level: float = ALPHA
-    """Largest adjusted p-value that decides."""
     look: tuple[int, int] | None = None
     """(i, n): this is look i of n at growing data, declared before the first. The level of that look decides in place
-    of `level` (`statistics.sequential`), and intervals widen to it, so that they hold over all looks together."""
+    of ALPHA (`power.look_level`), and intervals widen to it, so that they hold over all looks together."""
 
     @property
     def decides(self) -> float:
-        """Largest adjusted p-value that decides at this look."""
-        return self.level if self.look is None else sequential.look_level(*self.look)
+        """Largest adjusted p-value that decides."""
+        return ALPHA if self.look is None else look_level(*self.look)
 
     @property
     def metrics(self) -> tuple[Metric, ...]:

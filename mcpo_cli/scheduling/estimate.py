@@ -3,7 +3,6 @@
 `mean_response` is the mean length of a response in tokens; None means what the task assumes.
 """
 
-import copy
 import heapq
 import math
 from collections import defaultdict
@@ -40,8 +39,6 @@ class Estimator:
     def __init__(self, home: Path, mean_response: float | None = None) -> None:
         self._home = home
         self.mean_response = mean_response
-        self.paid: set[str] = set()
-        """Base policies that an estimate has counted."""
         self._measured: dict[Kind, dict[str, Measured]] = defaultdict(dict)
         for run in catalog.runs(home):
             self.learn(run.folder, run.spec)
@@ -61,18 +58,13 @@ class Estimator:
             modelled = steps / spec.train.steps * workload.training_seconds(spec, self.mean_response)
             self._measured[_kind(spec)][spec.run_id] = Measured(taken, modelled)
 
-    def again(self) -> "Estimator":
-        """A copy for other estimates, in which no base policy is counted yet."""
-        other = copy.copy(self)
-        other.paid = set()
-        return other
+    def seconds(self, spec: RunSpec, done_steps: int = 0, counted: set[str] | None = None) -> float:
+        """Expected seconds until the run ends, with those of making its base policy, if that has to be made.
 
-    def seconds(self, spec: RunSpec, done_steps: int = 0) -> float:
-        """Expected seconds until the run ends.
-
-        A base policy that has to be made is counted once, for the first estimated run that needs it.
+        counted: base policies that the estimates of other runs have counted; that of `spec` is added.
         """
-        factor, warmup = self.factor(spec) or 1.0, folders.makes_base(self._home, spec, self.paid)
+        warmup = folders.makes_base(self._home, spec, set() if counted is None else counted)
+        factor = self.factor(spec) or 1.0
         return workload.seconds_left(spec, self.mean_response, done_steps=done_steps, factor=factor, warmup=warmup)
 
     def basis(self, specs: Iterable[RunSpec]) -> str:
@@ -124,9 +116,10 @@ def within(plan: Plan, seconds: float, home: Path) -> Plan:
     Raises:
         ConfigError: the first of these do not fit.
     """
-    estimator, parallel, taken, left = Estimator(home), slots(plan), list[PlannedRun](), list[float]()
+    estimator, parallel, bases = Estimator(home), slots(plan), set[str]()
+    taken, left = list[PlannedRun](), list[float]()
     for group in plan.groups:
-        more = [_planned(cell, home, estimator)[0]["seconds_left"] for cell in group]
+        more = [_planned(cell, home, estimator, bases)[0]["seconds_left"] for cell in group]
         if (needed := until_the_end([*left, *more], parallel)) > seconds:
             if not taken:
                 first = f"the first {len(group)} runs take" if len(group) > 1 else "the first run takes"
@@ -171,27 +164,31 @@ def forecast(plan: Plan, home: Path, mean_response: float | None = None) -> Fore
             fix=f"--mean-length {limit // 4 or 1}{longer}",
         )
     estimator, parallel = Estimator(home, mean_response), slots(plan)
-    basis, planned = estimator.basis(specs), [_planned(cell, home, estimator) for cell in plan.cells]
+    bases, basis = set[str](), estimator.basis(specs)
+    planned = [_planned(cell, home, estimator, bases) for cell in plan.cells]
     costs = {run["run_id"]: cost for run, cost in planned if cost}
     return Forecast([run for run, _ in planned], parallel, basis, costs)
 
 
-def _planned(cell: PlannedRun, home: Path, estimator: Estimator) -> tuple[dict[str, Any], workload.Cost | None]:
-    """The object that `--dry-run --json` prints for a run, and the cost of a run on GPUs."""
+def _planned(
+    cell: PlannedRun, home: Path, estimator: Estimator, bases: set[str]
+) -> tuple[dict[str, Any], workload.Cost | None]:
+    """The object that `--dry-run --json` prints for a run, and the cost of a run on GPUs.
+
+    bases: the base policies counted so far, see `Estimator.seconds`.
+    """
     spec, folder, cost = cell.spec, home / "runs" / cell.spec.run_id, None
-    done_steps, factor = Tracker(folder, spec).read().step, estimator.factor(spec)
-    how, mean = f"middle of that range, {estimator.basis([spec])}", estimator.mean_response
     state, left = attempts.state(folder, spec), 0.0
     if state != "done":
-        warmup = folders.makes_base(home, spec, estimator.paid)
-        left = workload.seconds_left(spec, mean, done_steps=done_steps, factor=factor or 1.0, warmup=warmup)
+        left = estimator.seconds(spec, Tracker(folder, spec).read().step, bases)
     about: dict[str, Any] = {"run_id": spec.run_id, "arm": cell.arm, **spec.about}
     about |= {"state": state, "seconds_left": round(left, 1)}
     if workload.existing_on_local(spec):
         about |= {"memory_bytes": round(space.memory(spec)), "disk_bytes": round(space.disk(spec))}
     about["spec"] = spec.to_dict()
     if workload.on_gpus(spec):
-        cost = workload.cost(spec, mean).corrected(spec, factor, how)
+        how = f"middle of that range, {estimator.basis([spec])}"
+        cost = workload.cost(spec, estimator.mean_response).corrected(spec, estimator.factor(spec), how)
         about["cost"] = cost.to_json()
     existing.check_folder(spec.model)
     return about, cost

@@ -289,9 +289,11 @@ class _Scheduler:
         for job in self.jobs:
             if job.process or job.state == "running":
                 self.estimator.learn(job.folder, job.cell.spec)
-        estimator = self.estimator.again()
+        bases = set[str]()
         self.estimates = {
-            job.cell.spec.run_id: estimator.seconds(job.cell.spec, job.progress.step or job.tracker.read().step)
+            job.cell.spec.run_id: self.estimator.seconds(
+                job.cell.spec, job.progress.step or job.tracker.read().step, bases
+            )
             for job in self.jobs
             if job.waits or job.process
         }

@@ -10,7 +10,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mcpo_cli import backends
@@ -76,12 +76,10 @@ def work(run_id: str, command: Sequence[str]) -> int:
     stop = StopRequest()
     try:
         folder = run_dir(run_id)
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(owned(folder))
-            except Busy as error:
-                return _said(error, BUSY)
+        with owned(folder):
             return _attempt(folder, stop, command)
+    except Busy as error:
+        return _said(error, BUSY)
     except McpoError as error:
         return _said(error, error.exit_code)
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mcpo_cli.statistics.power import POWER, fewest, noncentrality
+from mcpo_cli.statistics.power import fewest, noncentrality
 from mcpo_cli.statistics.stats import LEAST, ROUNDING, Floats, Student
 
 Ints = NDArray[np.int64]
@@ -251,10 +251,10 @@ class Sources:
         variance, df = _satterthwaite(parts, least)
         return math.sqrt(variance), df
 
-    def detectable(self, problems: int, seeds: int, samples: float, power: float = POWER) -> float:
-        """The smallest difference that a two-sided t-test at level .05 finds with probability `power` in a design."""
+    def detectable(self, problems: int, seeds: int, samples: float) -> float:
+        """The smallest difference that a two-sided t-test at level .05 finds with probability .8 in a design."""
         error, df = self.error(problems, seeds, samples)
-        return error * noncentrality(df, power)
+        return error * noncentrality(df)
 
     def needed(self, effect: float, problems: int, seeds: int, samples: float) -> dict[str, int | None]:
         """Numbers of problems, seeds or samples that find `effect`, the other two fixed; None if none does."""

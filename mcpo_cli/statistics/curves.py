@@ -69,11 +69,11 @@ class Survival:
         return float(np.sum(np.diff(edges) * np.concatenate([[1.0], self.share_T[inside]])))
 
 
-def survival(duration_N: ArrayLike, observed_N: ArrayLike, level: float = 0.95) -> Survival:
+def survival(duration_N: ArrayLike, observed_N: ArrayLike) -> Survival:
     """Kaplan-Meier estimate of the share that lasts longer than t (`scipy.stats.ecdf`), at every t that occurs.
 
-    The interval is the exponential Greenwood interval, which stays within 0..1. It assumes independent durations and is
-    too narrow if several belong to the same prompt.
+    The interval is the 95 % exponential Greenwood interval, which stays within 0..1. It assumes independent durations
+    and is too narrow if several belong to the same prompt.
 
     Args:
         duration_N: observed durations, for example in global steps.
@@ -93,7 +93,7 @@ def survival(duration_N: ArrayLike, observed_N: ArrayLike, level: float = 0.95) 
     # Shares of 0 and 1 have no interval: scipy returns the documented NaN, but also warns.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        interval: Any = curve.confidence_interval(level, method="log-log")
+        interval: Any = curve.confidence_interval(0.95, method="log-log")
     low, high = interval.low.probabilities, interval.high.probabilities
     return Survival(curve.quantiles, curve.probabilities, low, high)
 

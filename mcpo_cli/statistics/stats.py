@@ -179,15 +179,15 @@ def student(values: Sequence[float] | Floats) -> Student:
     return Student(float(data.mean()), error, data.size - 1, data.size)
 
 
-def t_interval(values: Sequence[float] | Floats, level: float = 0.95) -> Interval:
-    """Student's t-interval for the mean of `values`, one value per seed.
+def t_interval(values: Sequence[float] | Floats) -> Interval:
+    """Student's 95 % t-interval for the mean of `values`, one value per seed.
 
     Exact for any number of normal values; fewer than LEAST values give no interval (NaN half-width).
 
     Raises:
         ValueError: there are no values.
     """
-    return student(values).interval(level)
+    return student(values).interval()
 
 
 def share_interval(mean: float, variance: float, n: int, df: float) -> tuple[float, float]:

@@ -54,6 +54,7 @@ def test_the_page_does_what_it_says(trained: InProcess, capsys: pytest.CaptureFi
     assert set(names["curve"].index.get_level_values("arm")) == {"DAPO", "MCPO"}
 
 
+@pytest.mark.slow
 def test_comparisons_and_findings_are_those_of_the_verbs(trained: InProcess) -> None:
     (shown,) = trained.json("compare", *WORDS, "--metric", "best@8")["comparisons"]
     expected = [row for row in shown["rows"] if row["family"] == "headline"]

@@ -184,9 +184,13 @@ def test_a_run_of_mcpo_is_compared_with_a_log_of_another_tool(here: InProcess, f
 
 
 @pytest.mark.slow
-def test_a_comparison_is_logged_to_mlflow_once_and_another_question_beside_it(here: InProcess, folder: Path) -> None:
+def test_a_comparison_is_logged_to_mlflow_once_and_another_question_beside_it(
+    here: InProcess, folder: Path, empty_store: Path
+) -> None:
     from mlflow import MlflowClient
 
+    here.home.mkdir()
+    shutil.copy(empty_store, here.home / "mlflow.db")
     for baseline in ("base.jsonl", "base.jsonl", "copy.jsonl"):
         assert here("compare", baseline, "new.jsonl", "--mlflow").returncode == 0
     client = MlflowClient(f"sqlite:///{here.home / 'mlflow.db'}")
@@ -237,6 +241,7 @@ def test_a_terminal_of_80_columns_wraps_names_and_breaks_no_number(
     assert "flexible-extract" in grid
 
 
+@pytest.mark.slow
 def test_one_grader_for_both_sides_explains_what_two_graders_made(here: InProcess, folder: Path) -> None:
     """Both sides have the same answers; the log of one side counts only those after a marker as correct."""
     for name, text, marked in (("plain", "The answer is {}.", False), ("marked", "#### {}", True)):

@@ -10,7 +10,7 @@ from huggingface_hub import constants
 
 from mcpo_cli import data, machine
 from tests.cli.conftest import InProcess
-from tests.web import Answers, serving
+from tests.web import Answers, hub_at, serving
 
 AIME = [{"problem": f"What is the {number}th prime?", "answer": f"{number:03}"} for number in range(30)]
 # the hub's answer about a repository -> the message to the user
@@ -51,17 +51,9 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The hub of the test, with an empty cache; and one grading process, which is enough."""
     Hub.asked.clear()
     monkeypatch.setattr(machine, "cores", lambda: 1)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hf"))
     with serving(Hub) as address:
-        at(address, monkeypatch)
+        hub_at(address, monkeypatch, tmp_path / "hf")
         yield
-
-
-def at(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hub is at `address`; huggingface_hub reads its variables when it is imported."""
-    monkeypatch.setattr(constants, "ENDPOINT", address)
-    template = address + "/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
 
 
 def test_list(here: InProcess) -> None:
@@ -137,7 +129,7 @@ def test_what_the_hub_refuses(here: InProcess, refusal: str, monkeypatch: pytest
 
 @pytest.mark.usefixtures("hub")
 def test_no_network(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    at("http://127.0.0.1:1", monkeypatch)
+    hub_at("http://127.0.0.1:1", monkeypatch)
     assert "data.path=FILE" in here.refused("unreachable", "data", "audit", "aime25")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert "HF_HUB_OFFLINE forbids" in here.refused("unreachable", "data", "audit", "aime25")

@@ -24,12 +24,6 @@ def test_the_process_ends_with_2(cli: Cli) -> None:
     assert cli.untouched()
 
 
-def test_a_home_that_cannot_be_written(here: InProcess, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    home = str(tmp_path / "file" / "home")
-    assert f"MCPO_HOME={home}" in here.refused("not_found", "train", "scale=smoke", MCPO_HOME=home)
-
-
 @pytest.mark.parametrize("preset", [[], ["scale=smoke"]], ids=["alone", "in a preset's formula"])
 def test_json_holds_the_error_too(here: InProcess, preset: list[str]) -> None:
     result = here("train", *preset, "seed=abc", "--json")

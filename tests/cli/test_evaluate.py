@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from mlflow.tracking import MlflowClient
 
+from mcpo_cli.config.load import load
 from tests import models
 from tests.cli.conftest import InProcess
 
@@ -131,25 +132,16 @@ def test_engines_agree_on_a_task(here: InProcess, wordy: str) -> None:
     assert samples[0] == samples[1]
 
 
-@pytest.mark.slow
-def test_a_run_of_an_existing_model_is_asked_as_it_was_trained(here: InProcess, wordy: str) -> None:
-    small = (
-        "train.steps=1",
-        "train.prompts=2",
-        "train.rollouts=2",
-        "train.max_prompt=100",
-        "train.max_response=6",
-        "train.mini_batch=2",
-    )
-    task = ("task=sums", "task.sorts=[1+1]", "task.examples=1", "eval.problems=2", "eval.samples=1", "probe.every=0")
-    offline = "compute.tracking_uri=offline"
-    trained = here("train", f"model.path={wordy}", "scale=laptop", *small, *task, offline, "compute.threads=1")
-    assert trained.returncode == 0, trained.stderr
-    (run,) = (here.home / "runs").iterdir()
-    results = here.json("evaluate", run.name, "--benchmarks", "sums", "engine=local", "--limit", "2", *QUICK, offline)
-    assert list(results["benchmarks"]) == ["1plus1"]
-    asked = results["protocol"]["tasks"]["sums"]
-    assert asked == {
+def test_the_policy_of_an_existing_model_is_asked_as_it_was_trained(here: InProcess, tmp_path: Path) -> None:
+    policy = models.wordy(tmp_path / "attempt_1" / "policy")
+    task = ("task=sums", "task.sorts=[1+1]", "task.examples=1", "train.max_response=6", "train.overlong_cache=0")
+    (spec,) = load(["backend=verl", f"model.path={policy}", *task])
+    (policy.parent / "spec.json").write_text(json.dumps(spec.to_dict()))
+    words = ("evaluate", str(policy), "--benchmarks", "sums", "--limit", "2", "--dry-run")
+    planned = here.json(*words)
+    assert planned["missing_problems"] == {"1plus1": 2}
+    assert planned["protocol"]["model_name"] == spec.run_id
+    assert planned["protocol"]["tasks"]["sums"] == {
         "messages": [{"role": "text", "content": "2 + 5 = 7\n{problem} ="}],
         "stops": ["\n"],
         "max_tokens": 6,

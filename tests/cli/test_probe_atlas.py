@@ -30,6 +30,7 @@ def test_it_asks_about_every_method_and_trains_none(here: InProcess) -> None:
     assert here.untouched()
 
 
+@pytest.mark.slow
 def test_a_table_a_figure_and_its_rows_are_written(here: InProcess) -> None:
     found = here.json("probe", "atlas", "method=grpo,mc_grpo", "seed=0,1", "train.rollouts=17")
     assert [run["arm"] for run in found["runs"]] == ["grpo", "mc_grpo"]
@@ -44,6 +45,7 @@ def test_a_table_a_figure_and_its_rows_are_written(here: InProcess) -> None:
     assert not (here.home / "runs").exists()
 
 
+@pytest.mark.slow
 def test_the_arms_of_a_suite_are_asked_about_once_each(here: InProcess) -> None:
     arms = list(plan.read("methods-baselines").arms)
     shown = here("probe", "atlas", "methods-baselines")

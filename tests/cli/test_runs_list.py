@@ -96,6 +96,7 @@ def test_a_run_that_was_trained_again_is_not_overwritten(here: InProcess, ids: l
     assert here.refused("bad_input", "runs", "restore", ids[0]).endswith(f"fix: mcpo runs delete {ids[0]}")
 
 
+@pytest.mark.slow
 def test_a_run_at_work_is_not_deleted(here: InProcess, ids: list[str]) -> None:
     with attempts.owned(run_dir(ids[0])):
         result = here("runs", "delete", ids[0])

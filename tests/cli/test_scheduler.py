@@ -127,6 +127,7 @@ def test_a_signal_stops_cleanly_and_a_second_start_continues(
     assert all(outcome.metrics["train/accuracy"] == pytest.approx(0.6) for outcome in outcomes)
 
 
+@pytest.mark.slow
 def test_a_second_signal_kills(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make("seed=0", "train.steps=3")
     monkeypatch.setenv("FAKE_SECONDS", "60")
@@ -171,7 +172,7 @@ def test_waits_for_a_run_that_another_process_trains(home: Path) -> None:
 
 
 def test_prefers_a_cell_whose_base_policy_nobody_makes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_SECONDS", "0.3")
+    monkeypatch.setenv("FAKE_SECONDS", "0.1")
     plan = make("seed=0,1", "method=dapo,mcpo")
     bases = [cell.spec.base_id for cell in plan.cells]
     assert bases[0] == bases[1] != bases[2]
@@ -267,17 +268,18 @@ def test_estimates_follow_the_runs_that_are_there(home: Path, monkeypatch: pytes
     monkeypatch.setenv("FAKE_SECONDS", "0.2")
     run(make("seed=0"))
     estimator = estimate.Estimator(home)
-    with_base = estimator.seconds(specs[1])
-    alone = estimator.seconds(specs[1])
+    counted = set[str]()
+    with_base, alone = (estimator.seconds(specs[1], counted=counted) for _ in range(2))
     assert alone < with_base
     # Three steps, of which the journal times the last two.
     first, _, last = Journal(run_dir(specs[0].run_id)).steps()
     assert alone - START_SECONDS == pytest.approx((last["time"] - first["time"]) * 3 / 2)
-    later = estimator.seconds(specs[1], done_steps=1) - START_SECONDS
+    later = estimator.seconds(specs[1], 1, counted) - START_SECONDS
     assert later == pytest.approx((alone - START_SECONDS) * 2 / 3)
     assert estimator.basis(specs) == "from the steps that 1 run(s) have done here"
 
 
+@pytest.mark.slow
 def test_waiting_runs_are_estimated_by_the_steps_of_a_running_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_SECONDS", "0.2")
     monkeypatch.setattr(scheduler, "ESTIMATE_SECONDS", 0.0)

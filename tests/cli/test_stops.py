@@ -91,18 +91,11 @@ def status_of(home: Path) -> str:
     return ""
 
 
-@pytest.mark.parametrize(
-    ("words", "first"),
-    [
-        (["seed=0,1"], "mcpo runs show mcpo-toy-s-s0-"),
-        (["method=dapo,mcpo"], "mcpo compare method=dapo,mcpo"),
-    ],
-)
-def test_what_to_type_next(words: list[str], first: str) -> None:
-    step, *_ = next_steps(plans.from_overrides(words)).values()
-    assert step.startswith(first)
-
-
-def test_a_suite_is_compared_by_its_name() -> None:
-    plan = plans.from_suite("table2", ["seed=0"], "mcpo train table2")
-    assert next_steps(plan)["comparison:"] == "mcpo compare table2 seed=0"
+def test_what_to_type_next() -> None:
+    assert next_steps(plans.from_overrides(["seed=0,1"]))["curves:"].startswith("mcpo runs show mcpo-toy-s-s0-")
+    arms, suite = (
+        plans.from_overrides(["method=dapo,mcpo"]),
+        plans.from_suite("table2", ["seed=0"], "mcpo train table2"),
+    )
+    assert next_steps(arms)["comparison:"] == "mcpo compare method=dapo,mcpo"
+    assert next_steps(suite)["comparison:"] == "mcpo compare table2 seed=0"

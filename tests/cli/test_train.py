@@ -40,6 +40,7 @@ def start(cli: Cli, *arguments: str) -> "subprocess.Popen[str]":
     return process
 
 
+@pytest.mark.slow
 def test_train_list_show_and_sync(cli: Cli, here: InProcess, empty_store: Path) -> None:
     result = here("train", *QUICK, "--json")
     assert result.returncode == 0, result.stderr

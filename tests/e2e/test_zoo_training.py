@@ -14,9 +14,10 @@ from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
 
 pytestmark = pytest.mark.slow
-QUICK = ("scale=smoke", "train.steps=5", "train.lr=1e-3", "eval.every=5", "compute.checkpoint_every=5")
+EVALUATED = ("eval.every=5", "eval.problems=4", "eval.samples=1")
+QUICK = ("scale=smoke", "train.steps=5", "train.lr=1e-3", "compute.checkpoint_every=5", *EVALUATED)
 SHAPE = ("train.prompts=16", "train.mini_batch=8", "train.overlong_cache=0")
-PROBES = ("probe.every=0", "probe.panel_every=0", "probe.gradients_every=2", "probe.gradient_prompts=2")
+PROBES = ("probe.every=0", "probe.panel_every=0", "probe.gradients_every=4", "probe.gradient_prompts=2")
 OPTIONS = {
     "gfpo": ["method.keep=3"],
     "mcpo_extended": ["method.mastery=0.7", "method.reweight_cap=1.5", "method.target_active=0.1"],

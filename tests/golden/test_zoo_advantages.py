@@ -177,12 +177,10 @@ def test_copo_blends() -> None:
     assert torch.equal(none.advantage, grpo_PG)
     assert not batch.columns["local"].any()
     assert soft.has_gradient_PG.all()
-
-
-def test_copo_without_another_prompt_has_no_global_part() -> None:
-    found = signals(get("copo"), step([F1[0]], answer_PG=torch.tensor([[7, 3, 3, 5]])))
-    assert not found.columns["batch"].any()
-    assert found.columns["local"].all()
+    # Without another prompt there is no global part.
+    alone = signals(get("copo"), step([F1[0]], answer_PG=torch.tensor([[7, 3, 3, 5]])))
+    assert not alone.columns["batch"].any()
+    assert alone.columns["local"].all()
 
 
 def test_unlikely_right_answers_are_worth_more() -> None:
@@ -268,8 +266,7 @@ def test_shortest_rollouts_are_kept() -> None:
 def test_spo_remembers_by_drift() -> None:
     """a = b = 4, one rollout a visit: (r, D) = (1, 0), (1, .006), (0, .03)."""
     method, state = Spo(), {}
-    logp = -1.0
-    seen = []
+    logp, seen = -1.0, []
     for right, drift in ((1, 0.0), (1, 0.006), (0, 0.03)):
         logp += drift
         of = step(

@@ -23,7 +23,7 @@ def test_cluster_mean_by_hand() -> None:
 
 def test_cluster_mean_of_single_values_with_one_weight_is_the_t_interval() -> None:
     data = [0.41, 0.39, 0.48, 0.44, 0.40]
-    ours, plain = clusters.mean(data, [3.0] * 5, range(5)).interval(0.9), t_interval(data, level=0.9)
+    ours, plain = clusters.mean(data, [3.0] * 5, range(5)).interval(), t_interval(data)
     assert (ours.low, ours.high, ours.n) == pytest.approx((plain.low, plain.high, plain.n))
 
 

@@ -291,7 +291,7 @@ def test_tasks_that_generate_problems_are_benchmarks_asked_as_in_training() -> N
 def test_the_options_and_the_longest_response_are_those_of_the_runs_own_task() -> None:
     trained = tasks.get("sums", sorts=("1+1",), style="chat")
     (own,) = asked(MODEL, "sums", task=trained, longest=8)
-    assert own.asking == asking.ByTask(trained, 8)
+    assert own.asking == asking.Asking(trained.messages, (), 8, "sums")
     assert own.asking.messages(own.problems[0])[-1]["content"] == f"What is {own.problems[0].text}?"
     (own,) = asked(MODEL, "sums", "task_max_tokens=30", task=trained, longest=8)
     assert own.asking.max_tokens == 30

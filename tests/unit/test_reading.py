@@ -91,7 +91,7 @@ expression = st.recursive(atom, combined, max_leaves=4)
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(expression, expression, st.booleans())
 def test_quick_comparisons_say_what_math_verify_says(first: str, second: str, alike: bool) -> None:
     second = f"({first}) + ({second}) - ({second})" if alike else second

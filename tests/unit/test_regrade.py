@@ -30,8 +30,8 @@ def side(name: str, score: int, *more: tuple[str, str | None, str | None, float]
 
 @pytest.fixture(scope="module")
 def found() -> Regraded:
-    """Two samples of base, one without a gold and one without a response, cannot be graded."""
-    base = side("base", 3, ("p5", None, "no gold", 1.0), ("p6", "3", None, 1.0))
+    """Three samples of base, two without a gold and one without a response, cannot be graded."""
+    base = side("base", 3, ("p5", None, "no gold", 1.0), ("p6", "3", None, 1.0), ("p7", None, "none", 1.0))
     return regrade.regrade([base, side("arm", 4, ("p5", "1", r"\boxed{1}", 1.0))], "math_verify", workers=1)
 
 
@@ -50,11 +50,11 @@ def test_a_difference_of_graders_goes_away(found: Regraded) -> None:
 
 def test_what_cannot_be_graded_is_left_out_on_both_counts_and_counted(found: Regraded) -> None:
     counts = found.counts.set_index("side")[["samples", "regraded", "up", "down", *regrade.LEFT_OUT]]
-    assert counts.loc["base"].tolist() == [6, 4, 1, 0, 1, 1, 0]
+    assert counts.loc["base"].tolist() == [7, 4, 1, 0, 1, 2, 0]
     assert counts.loc["arm"].tolist() == [5, 5, 0, 1, 0, 0, 0]
     assert found.before[0].scores("b").problems == ("p1", "p2", "p3", "p4")
     said = "\n".join(found.sentences(Question(), compare(found.sides, Question())))
-    assert "4 of 6 samples" in said
+    assert "4 of 7 samples" in said
     assert "+.500 as logged, +.000 graded again; +.500 was the grader's (100% of it)" in said
 
 

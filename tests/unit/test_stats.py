@@ -53,8 +53,8 @@ def test_t_interval_by_hand_and_by_scipy() -> None:
     assert (interval.mean, interval.n) == (2.0, 3)
     assert interval.half_width == pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)
     data = [0.41, 0.39, 0.48, 0.44]
-    expected = scipy_stats.ttest_1samp(data, 0).confidence_interval(0.9)
-    ours = stats.t_interval(data, level=0.9)
+    expected = scipy_stats.ttest_1samp(data, 0).confidence_interval(0.95)
+    ours = stats.t_interval(data)
     assert (ours.low, ours.high) == pytest.approx((expected.low, expected.high))
 
 

@@ -1,7 +1,6 @@
 """The MLflow store on SQLite files: every final point once, and correct states."""
 
 import json
-import math
 import shutil
 import sqlite3
 import time
@@ -12,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from mlflow import MlflowClient
 
 from mcpo_cli import tasks
@@ -23,7 +20,6 @@ from mcpo_cli.records import SOURCES
 from mcpo_cli.runs.attempts import owned
 from mcpo_cli.runs.journal import FinalSteps, Journal, write_atomic
 from mcpo_cli.store import resolve
-from mcpo_cli.store.contents import averages
 from mcpo_cli.store.mlflow import Store
 from tests.errors import refused
 from tests.store_runs import (
@@ -176,23 +172,6 @@ def test_a_child_bears_what_its_run_is(store: Store, home: Path) -> None:
     assert len(client.list_artifacts(child.info.run_id, "eval")) == 3
     assert child.info.artifact_uri.startswith((home / "mlartifacts").as_uri())
     assert sorted(path.name for path in home.parent.iterdir()) == ["home"]
-
-
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 20), st.integers(0, 20)), min_size=1))
-def test_averages_are_means_over_tiers_of_means_over_problems(problems: list[tuple[str, int, int]]) -> None:
-    rows = [{"tier": tier, "n": n, "c": min(n, c)} for tier, n, c in problems]
-    k = min(8, *(row["n"] for row in rows))
-    chances = {
-        "pass_at_1": lambda n, c: c / n,
-        f"pass_at_{k}": lambda n, c: 1 - math.comb(n - c, k) / math.comb(n, k),
-        f"best_at_{k}": lambda n, c: 1 - (1 - c / n) ** k,
-    }
-    found = averages(rows)
-    assert found.keys() == {f"eval/average/{name}" for name in chances}
-    for name, chance in chances.items():
-        tiers = [[chance(row["n"], row["c"]) for row in rows if row["tier"] == tier] for tier in "abc"]
-        means = [sum(tier) / len(tier) for tier in tiers if tier]
-        assert found[f"eval/average/{name}"] == pytest.approx(sum(means) / len(means))
 
 
 def test_a_larger_plan_adopts_the_runs_it_shares(store: Store, home: Path) -> None:

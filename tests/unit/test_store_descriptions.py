@@ -1,7 +1,8 @@
-"""The texts in MLflow's UI: names, notes, tags, results."""
+"""What MLflow's UI shows: names, notes, tags, averages, results."""
 
 import getpass
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -18,6 +19,7 @@ from mcpo_cli.config.schema import Train
 from mcpo_cli.runs.attempts import owned
 from mcpo_cli.store import descriptions
 from mcpo_cli.store.connection import NOTE
+from mcpo_cli.store.contents import averages
 from mcpo_cli.store.mlflow import Store
 from mcpo_cli.store.results import log_artifacts
 from mcpo_cli.store.uploader import uploading
@@ -112,6 +114,23 @@ def test_runs_have_names_tags_to_filter_by_and_notes(store: Store, home: Path) -
         assert {tag for tag in shown if tag.startswith("mcpo.")} <= {"mcpo.run_id", "mcpo.plan_id"}
     assert f"{question}\n" in note
     assert "\nmcpo reproduce table1\n" in note
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 20), st.integers(0, 20)), min_size=1))
+def test_averages_are_means_over_tiers_of_means_over_problems(problems: list[tuple[str, int, int]]) -> None:
+    rows = [{"tier": tier, "n": n, "c": min(n, c)} for tier, n, c in problems]
+    k = min(8, *(row["n"] for row in rows))
+    chances = {
+        "pass_at_1": lambda n, c: c / n,
+        f"pass_at_{k}": lambda n, c: 1 - math.comb(n - c, k) / math.comb(n, k),
+        f"best_at_{k}": lambda n, c: 1 - (1 - c / n) ** k,
+    }
+    found = averages(rows)
+    assert found.keys() == {f"eval/average/{name}" for name in chances}
+    for name, chance in chances.items():
+        tiers = [[chance(row["n"], row["c"]) for row in rows if row["tier"] == tier] for tier in "abc"]
+        means = [sum(tier) / len(tier) for tier in tiers if tier]
+        assert found[f"eval/average/{name}"] == pytest.approx(sum(means) / len(means))
 
 
 @pytest.mark.parametrize(("name", "part"), [("DAPO w/o filter", "DAPO_w_o_filter"), ("best@8", "best_at_8")])

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from mcpo_cli import tasks
 from mcpo_cli.commands import components
 from mcpo_cli.errors import Findings, McpoError
+from mcpo_cli.tasks import drawn
 from mcpo_cli.testing import TASK_CHECKS, check_task
 from mcpo_cli.testing.tasks import Checked
 from tests.conftest import forget_plugins
@@ -87,9 +88,10 @@ def test_the_check_finds_what_is_broken(what: str, plugin_folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_small_task_has_one_message_a_cause_and_fixes_that_work(
-    plugin_folder: Path, capsys: pytest.CaptureFixture[str]
+    plugin_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Few problems are left for training, and few are held out: two causes, although several checks need them."""
+    monkeypatch.setattr(drawn, "PATIENCE", 1_000)
     low = 'low, high = (4, 6) if tier == "short" else (7, self.longest)'
     source = told()["letters"].replace(low, "low, high = 4, 5").replace('("abcde"', '("ab"')
     (plugin_folder / "letters.py").write_text(source, encoding="utf-8")

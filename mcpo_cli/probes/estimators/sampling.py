@@ -66,22 +66,18 @@ class Sample:
         return self.moments().measures() | errors
 
 
-def sampled(method: Method, where: Circumstances, rollouts: int, seed: int = 0, effort: float = 1.0) -> Sample:
+def sampled(method: Method, where: Circumstances, rollouts: int, seed: int = 0) -> Sample:
     """Estimates from drawn batches. The same seed draws the same responses for every method.
 
     A method with a memory sees the batches one after another, as global steps under a constant policy; the estimate
     from the first is left out.
-
-    Args:
-        effort: multiplies the number of batches.
     """
     P, sample = len(ACCURACIES), Sample(where.exact_PSV.flatten())
-    singly = int(SINGLY * effort)
     divide = _divisor(method, where, rollouts, seed)
     if divide is None:
-        _singly(method, where, draw(where, singly, rollouts, seed), sample)
+        _singly(method, where, draw(where, SINGLY, rollouts, seed), sample)
         return sample
-    batches, size = max(int(ROLLOUTS * effort) // (P * rollouts), singly), max(CALL // (P * rollouts), 1)
+    batches, size = max(ROLLOUTS // (P * rollouts), SINGLY), max(CALL // (P * rollouts), 1)
     for first in range(0, batches, size):
         number = min(size, batches - first)
         drawn = draw(where, number, rollouts, seed + first)

@@ -1,14 +1,22 @@
-"""The control arm `train.reward=random`: fair coins, the same on both backends, given only to the method."""
+"""Rewards besides the verdict: the penalty on overlong responses, and fair coins, the same on both backends."""
 
+import pytest
 import torch
 
 from mcpo_cli.backends.verl.batch import Group, Prompt
 from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import Verdict
-from mcpo_cli.grading.rewards import random_rewards
+from mcpo_cli.grading.rewards import overlong_penalty, random_rewards
 
 P, G = 200, 16
 RIGHT_PG = torch.ones(P, G, dtype=torch.bool)
+
+
+@pytest.mark.parametrize(("length", "expected"), [(0, 0.0), (16, 0.0), (17, -0.25), (18, -0.5), (20, -1.0), (25, -1.0)])
+def test_overlong_penalty_falls_linearly_in_the_cache(length: int, expected: float) -> None:
+    assert float(overlong_penalty(torch.tensor(length), 20, 4, 1.0)) == expected
+    assert float(overlong_penalty(torch.tensor(length), 20, 4, 0.5)) == expected / 2
+    assert float(overlong_penalty(torch.tensor(length), 20, 0, 1.0)) == 0
 
 
 def test_coins_are_fair_and_independent() -> None:

@@ -205,7 +205,7 @@ def compare(data: Runs, choice: Choice) -> Comparison:
         gains=pd.DataFrame(row for at in axes for row in _gains(at, asked[at], runs[at], starts, before)),
         differences=_families([row for at in axes for row in differences(at, runs[at], baseline)], metric),
         aggregates=pd.DataFrame(
-            row for at in axes for name in asked[at] for row in _aggregates(at, name, tables[at], baseline)
+            row for at in axes for name in asked[at] for row in _aggregates(at, name, runs[at], baseline)
         ),
         components=dict(_components(last, baseline, metric)),
         curves=paths[paths["shared"]].drop(columns=["measured", "shared"]).reset_index(drop=True),
@@ -331,12 +331,13 @@ def verdict(difference: float, p_holm: float, level: float = ALPHA) -> Verdict:
     return "better" if difference > 0 else "worse"
 
 
-def _aggregates(at: str, metric: str, table: pd.DataFrame, baseline: str) -> Iterator[Row]:
-    tiers = table.drop(index=AVERAGE, level="tier")[metric].unstack("tier", sort=False)
-    strata = {
-        str(arm): {str(model): one for model, one in rows.groupby("model", sort=False)}
-        for arm, rows in tiers.groupby("arm", sort=False)
-    }
+def _aggregates(at: str, metric: str, scores: Scores, baseline: str) -> Iterator[Row]:
+    tiers: dict[str, dict[str, list[pd.Series]]] = {}
+    for (model, arm, tier, name), runs in scores.items():
+        if name == metric and tier != AVERAGE:
+            tiers.setdefault(arm, {}).setdefault(model, []).append(runs)
+    # By arm and model: runs x tiers.
+    strata = {arm: {model: pd.concat(runs, axis=1) for model, runs in own.items()} for arm, own in tiers.items()}
     theirs = strata[baseline]
     for arm, mine in strata.items():
         matrices = [one.to_numpy() for one in mine.values()]
@@ -344,11 +345,7 @@ def _aggregates(at: str, metric: str, table: pd.DataFrame, baseline: str) -> Ite
         effect: Row = dict.fromkeys(EFFECT, np.nan)
         if arm != baseline:
             found["better"] = effects.probability_of_improvement(matrices, [theirs[model].to_numpy() for model in mine])
-            diff = [
-                (mine[model].mean(axis=1).droplevel(["model", "arm"]))
-                - (theirs[model].mean(axis=1).droplevel(["model", "arm"]))
-                for model in mine
-            ]
+            diff = [mine[model].mean(axis=1) - theirs[model].mean(axis=1) for model in mine]
             # A seed of several models is one value, as the models may share what the seed decides.
             diff_S = pd.concat(diff, axis=1).mean(axis=1, skipna=False).dropna().to_numpy()
             effect = _columns(stats.paired_t(diff_S)) if diff_S.size else effect

@@ -108,7 +108,7 @@ MEMORY = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("verb", "mebibytes", "code"), [*MEMORY, ("train scale=smoke", 235, 1)])
+@pytest.mark.parametrize(("verb", "mebibytes", "code"), [*MEMORY, ("train scale=smoke", 195, 1)])
 def test_little_memory(verb: str, mebibytes: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `ulimit -v` and clusters set it; also below the limit of grading processes."""
     monkeypatch.chdir(tmp_path)

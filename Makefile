@@ -40,8 +40,9 @@ endef
 
 # Markers of tests that need more than .venv; each has a target of its own.
 ELSEWHERE := vllm or verl or gpu or browser or postgres
-# Tests of one file stay together, so that a process sets up what they share; whoever is done first takes of the other's.
-SPREAD := -n 2 --dist worksteal
+# A process per core, at most 4, because each needs up to 1.5 GB. Tests of one file stay together, so that a process sets up
+# what they share; a process that is done first takes tests of another one.
+SPREAD := -n logical --maxprocesses 4 --dist worksteal
 # Those of verl start Ray by the file, and a file is one process's. Files with whole runs come first (tests/verl/conftest.py).
 IN_ORDER := -n 2 --dist loadfile --no-loadscope-reorder
 

@@ -58,7 +58,11 @@ class Samples:
         """The samples of these problems. Raises RunFailed if some are missing or damaged."""
         drawn = [self.read(problem_id) for problem_id in problem_ids]
         if lost := drawn.count(None):
-            raise RunFailed(f"{self.folder}: {lost} of {len(drawn)} problems have lost their samples", code="damaged")
+            raise RunFailed(
+                f"{self.folder}: {lost} of {len(drawn)} problems have lost their samples",
+                fix="mcpo evaluate",
+                code="damaged",
+            )
         return [one for one in drawn if one is not None]
 
     def has(self, problem: Problem, n: int) -> bool:

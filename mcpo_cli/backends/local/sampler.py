@@ -91,9 +91,8 @@ def sample(
     Raises:
         NotFinite: the log-probability of a token is NaN or infinite, as the policy's logits are.
     """
-    uniform_TPG = torch.rand(max_response, len(prompt_PS), rollouts, generator=torch.Generator().manual_seed(seed)).to(
-        policy.device
-    )
+    generator = torch.Generator().manual_seed(seed)
+    uniform_TPG = torch.rand(max_response, len(prompt_PS), rollouts, generator=generator).to(policy.device)
     draw = partial(_with_log_probs, temperature, rounding)
     return drawn_by(draw, policy, prompt_PS, uniform_TPG, eos, stops, count_P=count_P)
 

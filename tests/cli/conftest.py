@@ -1,5 +1,6 @@
 """The command line as users meet it: subprocesses in a separate home."""
 
+import functools
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 
 from mcpo_cli.main import main
 from mcpo_cli.plugin_files import VARIABLE
@@ -16,6 +18,8 @@ from mcpo_cli.scheduling import scheduler
 from mcpo_cli.scheduling.process import ForkServer
 
 MCPO = (sys.executable, "-m", "mcpo_cli.main")
+COMMANDS = functools.cache(typer.main.get_command)
+"""Typer makes all commands anew each time: once in a process of a user, hundreds of times in one of tests."""
 
 
 class Cli:
@@ -77,6 +81,7 @@ class InProcess(Cli):
         self._monkeypatch, self._capsys = monkeypatch, capsys
         monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
         monkeypatch.setenv("COLUMNS", "200")
+        monkeypatch.setattr(typer.main, "get_command", COMMANDS)
 
     def __call__(self, *arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
         self._monkeypatch.setattr(sys, "argv", ["mcpo", *arguments])

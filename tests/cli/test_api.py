@@ -34,6 +34,7 @@ def trained(
     return found
 
 
+@pytest.mark.slow
 def test_the_page_does_what_it_says(trained: InProcess, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     blocks = re.findall(r"```(python|text)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

@@ -87,6 +87,7 @@ def test_verdicts_on_a_known_truth(
     assert document["sentences"][0].startswith(f"{document['differences'][0]['arm']} against {document['baseline']}")
 
 
+@pytest.mark.slow
 def test_seeds_of_arms_pair_by_name_and_each_k_is_a_row(here: InProcess, folder: Path) -> None:
     random = np.random.default_rng(0)
     for name, shift in (("base", 0.0), ("grpo", 0.1)):

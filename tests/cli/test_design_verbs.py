@@ -69,6 +69,7 @@ def test_a_design_is_reproduced_as_a_map_of_its_points(
     assert again["rows"] == made["rows"]
 
 
+@pytest.mark.slow
 def test_a_claim_along_a_quantity_is_a_rank_correlation_over_points(
     here: InProcess, suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from mcpo_cli.evaluation import regrade
 from tests.cli.conftest import Cli, InProcess
 
 
+@pytest.mark.slow
 def test_the_process_ends_with_2(cli: Cli) -> None:
     result = cli("train", "seed=abc")
     assert result.returncode == 2

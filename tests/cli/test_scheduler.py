@@ -71,6 +71,7 @@ def test_runs_every_cell_and_skips_what_is_done(home: Path) -> None:
     assert attempts(home, plan) == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_all_arms_of_a_seed_start_before_the_next_seed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make("method=dapo,mcpo", "base_seed=0", "seed=0,1")
     monkeypatch.setenv("FAKE_SECONDS", "0.1")
@@ -80,6 +81,7 @@ def test_all_arms_of_a_seed_start_before_the_next_seed(home: Path, monkeypatch: 
     assert [spec.seed for spec in {spec.run_id: spec for spec in running}.values()] == [0, 0, 1, 1]
 
 
+@pytest.mark.slow
 def test_writes_what_the_worker_and_the_store_need(home: Path) -> None:
     plan = make("seed=7")
     run(plan)
@@ -151,6 +153,7 @@ def signal_when(home: Path, plan: Plan, number: int, times: int) -> None:
     threading.Thread(target=send, daemon=True).start()
 
 
+@pytest.mark.slow
 def test_waits_for_a_run_that_another_process_trains(home: Path) -> None:
     plan = make("seed=0,1")
     folder = home / "runs" / plan.cells[0].spec.run_id
@@ -171,6 +174,7 @@ def test_waits_for_a_run_that_another_process_trains(home: Path) -> None:
     assert first_done.cells[0].state == "running"
 
 
+@pytest.mark.slow
 def test_prefers_a_cell_whose_base_policy_nobody_makes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_SECONDS", "0.1")
     plan = make("seed=0,1", "method=dapo,mcpo")
@@ -188,6 +192,7 @@ def test_nothing_starts_when_the_store_cannot_be_reached(home: Path) -> None:
     assert not (home / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_store_that_goes_away_stops_no_run(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mcpo_cli.errors import StoreError
     from mcpo_cli.store import uploader
@@ -230,6 +235,7 @@ def test_a_run_that_passes_a_limit_warns_once_and_goes_on(home: Path, monkeypatc
     assert run(plan)[1].notes == []
 
 
+@pytest.mark.slow
 def test_a_worker_that_came_second_is_no_failure(home: Path, tmp_path: Path) -> None:
     """Two schedulers started a run at once: the slower worker reports it, and its scheduler follows the run."""
     script = tmp_path / "worker.py"

@@ -79,6 +79,7 @@ def after_steps(home: Path, plan: Plan, act: Callable[[], None]) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("local")
 def test_every_run_is_a_job(home: Path) -> None:
     plan = make("seed=0,1")

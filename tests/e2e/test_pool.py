@@ -103,7 +103,11 @@ def test_a_daemonic_process(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["power tower", "60 nested fractions", "NUL bytes", "lone surrogate", "megabyte of text", "hedged: chain"]
+    "name",
+    [
+        *("NUL bytes", "lone surrogate", "megabyte of text", "hedged: chain"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("power tower", "60 nested fractions")),
+    ],
 )
 def test_a_hostile_answer_gets_a_verdict_in_time(pool: Pool, name: str) -> None:
     start = time.monotonic()
@@ -122,6 +126,7 @@ def test_a_killed_grader_and_a_killed_supervisor_are_replaced(pool: Pool) -> Non
         assert statuses(pool) == STATUSES
 
 
+@pytest.mark.slow
 def test_closing_ends_everything_at_once() -> None:
     others = workers()
     pool = Pool(workers=1, timeout=60)
@@ -140,6 +145,7 @@ def test_closing_ends_everything_at_once() -> None:
         pool.submit(r"\sqrt{2}", r"\boxed{42}")
 
 
+@pytest.mark.slow
 def test_a_supervisor_that_does_not_end_is_killed() -> None:
     others = workers()
     pool = Pool(workers=1)
@@ -163,6 +169,7 @@ input()
 """
 
 
+@pytest.mark.slow
 def test_nothing_outlives_a_killed_caller(tmp_path: Path) -> None:
     arguments = [sys.executable, "-c", CALLER, hostile.ANSWERS["sum to 10^9"]]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path) as caller:
@@ -191,11 +198,13 @@ def test_unknown_grader() -> None:
         Pool("math_verfy")
 
 
+@pytest.mark.slow
 def test_too_little_memory_is_said() -> None:
     with refused("grader_failed", "100 MiB"):
         Pool(workers=1, memory_mib=100)
 
 
+@pytest.mark.slow
 def test_a_library_that_cannot_be_imported_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "math_verify.py").write_text("raise ImportError('no antlr here')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -205,6 +214,7 @@ def test_a_library_that_cannot_be_imported_is_said(tmp_path: Path, monkeypatch: 
     assert not workers(others)
 
 
+@pytest.mark.slow
 def test_the_working_directory_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sympy.py").write_text("raise ImportError('a file of the user')\n")
     monkeypatch.chdir(tmp_path)
@@ -261,6 +271,7 @@ def test_memory_beyond_the_cap_is_a_timeout(made: Made) -> None:
     assert good == Verdict("correct")
 
 
+@pytest.mark.slow
 def test_a_process_that_keeps_memory_is_replaced(made: Made) -> None:
     body = "KEPT.append(bytearray(50 * 2**20)) if 'KEPT' in globals() else globals().update(KEPT=[])\n"
     with Pool(made(body + "return Verdict('correct', str(os.getpid()))"), workers=1, memory_mib=400) as pool:

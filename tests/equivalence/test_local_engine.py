@@ -55,7 +55,9 @@ def equal(ours: Sequence[Sample], theirs: Sequence[Sample]) -> float:
     return sum(one == other for one, other in zip(ours, theirs, strict=True)) / len(ours)
 
 
-@pytest.mark.parametrize(("most", "n", "top_p"), [(30, 24, 1.0), (30, 24, 0.7), (300, 5, 0.9)])
+@pytest.mark.parametrize(
+    ("most", "n", "top_p"), [(30, 24, 1.0), (30, 24, 0.7), pytest.param(300, 5, 0.9, marks=pytest.mark.slow)]
+)
 def test_samples_are_those_of_hf(words: ModelFacts, text: ModelFacts, most: int, n: int, top_p: float) -> None:
     """With 30 the samples of a prompt share rows; with 300 they do not, and the window cuts them."""
     for facts, prompts in ((words, SUMS[:3]), (text, LINES[::2])):

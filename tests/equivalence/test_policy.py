@@ -187,6 +187,7 @@ def test_draws_from_a_large_vocabulary_are_at_the_quantile(vocabulary: int) -> N
     assert (last < vocabulary).all()
 
 
+@pytest.mark.slow
 def test_the_warm_up_expects_what_sampled_rollouts_show(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = load(["scale=smoke", "task.max_ops=2"])[0]
     policy = Policy(policies.build(spec.model, TOKENIZER, 0), torch.device("cpu"))

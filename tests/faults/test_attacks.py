@@ -39,7 +39,8 @@ def prepared(attack: Attack, folder: Path) -> list[str]:
     ]
 
 
-SLOW = ("grading: odd values", "data: odd problems", "logs: 1 000 filters")
+SLOW = ("grading: odd values", "grading: odd texts", "grading: a comparison with itself 100 times")
+SLOW += ("data: odd problems", "logs: 1 000 filters", "YAML: a sweep of 10 000 runs", "YAML: a megabyte as a title")
 SLOW += ("logs: endless rows in a small file", "data: endless rows in a small file")
 
 

@@ -67,6 +67,7 @@ def test_a_sick_worker_is_ended(
     assert (lost, wrong) == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_run_that_keeps_to_its_limits_is_left_alone(mcpo_home: Path) -> None:
     limits_of_all = ("compute.time_limit=10", "compute.stall_limit=10", "compute.memory_limit=64")
     (outcome,) = scheduler.run(make(*limits_of_all), Silent(), WORKER)

@@ -226,6 +226,7 @@ SLOW = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", SLOW.values(), ids=SLOW)
 def test_redaction_takes_time_in_proportion_to_the_length(text: str) -> None:
     """A log may come from anybody."""

@@ -52,6 +52,7 @@ def test_the_audit_has_the_numbers_of_the_paper() -> None:
         assert pair.a.samples == pair.b.samples == evaluation["samples_per_problem"]
 
 
+@pytest.mark.slow
 def test_the_committed_rows_are_those_of_the_audit() -> None:
     found = support(read(str(EXPERIMENTS / "audit.yaml")))
     committed = pd.read_csv(EXPERIMENTS / "results" / "audit.csv", keep_default_na=False, na_values=[""])

@@ -289,6 +289,7 @@ def test_a_diagnostic_is_there_if_its_runs_are(home: Path, monkeypatch: pytest.M
     assert report.complaint(found, "mcpo reproduce all", {}) is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("content")
 def test_an_artifact_that_cannot_be_built_keeps_no_other_from_being_read(
     home: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import pytest
 import torch
 
 from benchmarks import engine, flops, workload
@@ -9,6 +10,7 @@ from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.runs.journal import Journal
 
 
+@pytest.mark.slow
 def test_local_engine_does_the_named_work() -> None:
     spec = workload.spec("method=mcpo")
     local = engine.LocalEngine(spec, engine.quarters)

@@ -41,6 +41,7 @@ def test_by_hand() -> None:
     assert found.covered == pytest.approx(0.8)
 
 
+@pytest.mark.slow
 def test_it_has_no_bias_and_the_noise_that_it_names() -> None:
     rng, names = np.random.default_rng(0), list(BEFORE)
     found = list[Exact]()
@@ -78,6 +79,7 @@ def table(rng: np.random.Generator, replicates: int, shift: float, spread: float
     return pd.DataFrame(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift", [0.0, 0.01])
 def test_bias_is_what_replicates_agree_on(shift: float) -> None:
     rng = np.random.default_rng(1)

@@ -207,6 +207,7 @@ def test_a_linear_curve_gives_the_paired_difference_from_the_line() -> None:
     assert found.sd == pytest.approx(difference.std(ddof=1))
 
 
+@pytest.mark.slow
 def test_its_interval_covers_the_truth_and_its_test_keeps_its_level() -> None:
     """Curves with shared noise per run, a bent truth, 8 runs: within three standard errors of 95 % and 5 %."""
     rng, trials, covered, rejected = np.random.default_rng(1), 2000, 0, 0

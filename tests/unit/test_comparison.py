@@ -178,7 +178,8 @@ def test_the_average_over_a_single_tier_is_not_counted_beside_the_tier(
     assert [(row["tier"], row["metric"]) for row in others] == [("k2-3", m) for m in ("pass@1", "best@8", "pass@8")]
 
 
-@pytest.mark.parametrize("seeds", [3, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [3, 8])
 def test_runs_of_one_method_are_called_different_in_one_comparison_of_twenty(seeds: int) -> None:
     """A/A: 200 comparisons of two arms whose scores come from one distribution, around a common value per seed."""
     trials, rng = 200, np.random.default_rng(seeds)

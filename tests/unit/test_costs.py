@@ -64,6 +64,7 @@ def test_totals_by_hand(here: Path) -> None:
     assert rows[-1]["cost/seconds"] == pytest.approx(sum(phases))
 
 
+@pytest.mark.slow
 def test_greedy_responses_are_counted_and_are_the_most_likely(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One more rollout for each of 8 prompts of a step; almost cold sampling takes the same tokens."""
     asked = list[tuple[Tensor, int, Tensor, int]]()
@@ -125,6 +126,7 @@ def test_totals_go_on_from_the_journal(here: Path) -> None:
     assert again.totals == spent.totals
 
 
+@pytest.mark.slow
 def test_evaluations_at_rollouts(here: Path) -> None:
     """16 rollouts a step: multiples of 40 are passed in steps 3 and 5; eval.every and the last step stay."""
     spec, journal = trained("method=grpo", "train.steps=6", "eval.every=4", "eval.every_rollouts=40")

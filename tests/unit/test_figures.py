@@ -82,6 +82,7 @@ def _by_arm(plan: Plan) -> dict[tuple[str, str], list[PlannedRun]]:
     return found
 
 
+@pytest.mark.slow
 def test_equal_runs_give_equal_bytes() -> None:
     """Both kinds of file; that every figure draws the same once more is part of another test."""
     files = base.save(_built("fig2b", PROBED).figure)
@@ -89,7 +90,7 @@ def test_equal_runs_give_equal_bytes() -> None:
     assert files == base.save(_built("fig2b", PROBED).figure)
 
 
-@pytest.mark.parametrize("seeds", [PROBED, (0,), BARE])
+@pytest.mark.parametrize("seeds", [PROBED, pytest.param((0,), marks=pytest.mark.slow), BARE])
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_shows_all_of_its_data_or_says_that_there_is_none(name: str, seeds: tuple[int, ...]) -> None:
     product = _product(name, seeds)

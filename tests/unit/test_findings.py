@@ -79,6 +79,7 @@ def test_other_rows_give_other_numbers(name: str, entries: Entries, tmp_path: Pa
     assert failed(replace(entries, findings=using), tmp_path) == {one.id for one in using}
 
 
+@pytest.mark.slow
 def test_a_changed_digit_in_committed_rows_is_noticed(entries: Entries, tmp_path: Path) -> None:
     path = rows_of(tmp_path) / "headline-claims.csv"
     text = path.read_text()

@@ -50,6 +50,7 @@ def test_a_page_of_a_method_has_one_heading(pages: dict[str, str]) -> None:
             assert re.findall(r"^#.*", page, re.MULTILINE) == [f"# {Path(name).stem}"]
 
 
+@pytest.mark.slow
 def test_curves_that_the_page_shows_are_the_methods_own() -> None:
     up, down = gallery.clipping(1), gallery.clipping(-1)
     assert dict(up["grpo"])[gallery.RATIOS[-1]] == 0 == dict(down["grpo"])[gallery.RATIOS[0]]
@@ -82,6 +83,7 @@ def test_committed_rows_that_were_counted_are_what_the_code_gives() -> None:
             assert found[name] == expected, (committed["arm"], name)
 
 
+@pytest.mark.slow
 def test_committed_rows_of_trained_arms_that_were_counted_are_what_the_code_gives() -> None:
     rows = pd.read_csv(gallery.ARMS)
     rows = rows[(rows["batches"] == 0) & (rows["stale"] == 4)]

@@ -52,6 +52,7 @@ def parts(check: Check) -> dict[str, Any]:
     return {part["letter"]: part for part in json.loads(check.report.path.read_text(encoding="utf-8"))["parts"]}
 
 
+@pytest.mark.slow
 def test_a_part_that_is_killed_or_fails_loses_nobodys_figures(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     run(check, monkeypatch, "A", KILLED)
     assert [figure["value"] for figure in parts(check)["A"]["figures"]] == [12.5]

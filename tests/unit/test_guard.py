@@ -256,6 +256,7 @@ def pliable(plugin_folder: Path) -> str:
     return "pliable"
 
 
+@pytest.mark.slow
 def test_an_answer_cannot_touch_the_next_one(pliable: str) -> None:
     answers = ["cheat", "x", "die", "right", "hang", "x", "talk", "x"]
     with Pool(pliable, workers=1, timeout=1.5) as pool:
@@ -277,6 +278,7 @@ def test_workers_get_no_secrets(pliable: str, monkeypatch: pytest.MonkeyPatch) -
     assert not {name for name in found if not INHERITED.fullmatch(name)} - set(ENVIRONMENT) - {"LC_CTYPE"}
 
 
+@pytest.mark.slow
 def test_a_fork_that_hangs_ends_with_its_pool(pliable: str) -> None:
     before = set(psutil.Process().children(recursive=True))
     pool = Pool(pliable, workers=1, timeout=60)

@@ -215,6 +215,7 @@ def test_an_answer_on_which_a_verifier_fails_is_wrong(error: Exception, monkeypa
     assert type(error).__name__ in verdict.detail
 
 
+@pytest.mark.slow
 def test_a_pool_outlives_a_verifier_that_hangs_and_calls_a_gold_without_a_set_no_verdict() -> None:
     integral = gold("simple_integration", "x**2 + C", variable="x", integrand="2*x")
     pairs = [(integral, "x**2 + 7"), (integral, "9**9**9**9"), (integral, "x**3"), (gold("nothing", "1"), "1")]
@@ -281,6 +282,7 @@ def test_tokens_are_characters_and_come_back_as_they_were() -> None:
     assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
 
 
+@pytest.mark.slow
 def test_demonstrations_are_the_answers_and_are_judged_right_in_both_backends() -> None:
     import asyncio
 

@@ -141,6 +141,7 @@ def test_the_league_compares_with_the_first_arm(zero_variance: Runs) -> None:
     )
 
 
+@pytest.mark.slow
 def test_controls_warn_where_coins_gain_and_twins_differ(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of("methods-weights")
     quiet = {"GRPO, random reward": (100, 100, 99)}

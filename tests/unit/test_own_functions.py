@@ -206,6 +206,7 @@ def test_a_function_grades_files_and_published_sets_keep_their_graders(mine: Pat
         planned(f"data={problems}", "task.graded_by=nope")
 
 
+@pytest.mark.slow
 def test_a_run_is_another_one_when_the_code_changes_and_only_then(mine: Path) -> None:
     words = (f"reward={mine}:score", "seed=3")
     spec, plain = planned(*words), planned("seed=3")

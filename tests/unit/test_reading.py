@@ -58,6 +58,7 @@ def test_no_rule_takes_a_right_answer_for_a_hedge(pair: tuple[str, str]) -> None
     assert status(gold, answer) in ("correct", "unevaluated")
 
 
+@pytest.mark.slow
 def test_what_plain_math_verify_calls_right_is_no_hedge() -> None:
     """Each rule is tested on each of the answers judged by hand that plain math-verify reads correctly."""
     right = [

@@ -35,6 +35,7 @@ def found() -> Regraded:
     return regrade.regrade([base, side("arm", 4, ("p5", "1", r"\boxed{1}", 1.0))], "math_verify", workers=1)
 
 
+@pytest.mark.slow
 def test_a_difference_of_graders_goes_away(found: Regraded) -> None:
     # math-verify takes 1/2 for 0.5 and not 8 for 7: both sides answered the same.
     assert [one.scores("b").sum_SP.tolist() for one in found.sides] == [[[1, 1, 0, 1]], [[1, 1, 0, 1, 1]]]

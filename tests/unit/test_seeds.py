@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from mcpo_cli.analysis.artifacts import check_axes
 from mcpo_cli.backends.local import train
 from mcpo_cli.config.load import from_dict, load
@@ -17,6 +19,7 @@ from tests.errors import refused
 UNTRAINED = ("scale=smoke", "method=grpo", "warmup.target_accuracy=0", "train.steps=1", "eval.problems=1", *NO_PROBES)
 
 
+@pytest.mark.slow
 def test_each_seed_drives_its_own_streams(mcpo_home: Path) -> None:
     prompts, weights = {}, {}
     for base_seed, seed in ((0, 5), (1, 5), (0, 6)):

@@ -23,6 +23,7 @@ SMALL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suite", SMALL)
 @pytest.mark.usefixtures("mcpo_home")
 def test_differences_are_paired_means_of_the_rows_of_runs(suite: str) -> None:

@@ -66,6 +66,7 @@ def test_sensitivity_is_that_of_the_closed_form(fitted: Surface) -> None:
     assert found == pytest.approx([1, interaction / (main + interaction), 0, 0], abs=0.06)
 
 
+@pytest.mark.slow
 def test_held_out_points_are_within_their_intervals_as_often_as_these_say(places: Floats, fitted: Surface) -> None:
     seen = response(places) + np.random.default_rng(0).normal(0, NOISE, N)
     found = calibration(places, seen)
@@ -75,6 +76,7 @@ def test_held_out_points_are_within_their_intervals_as_often_as_these_say(places
     assert found.coverage(0.95) > 0.87
 
 
+@pytest.mark.slow
 def test_noise_alone_predicts_nothing(places: Floats) -> None:
     covered, explained = [], []
     for seed in range(2):

@@ -187,6 +187,7 @@ def expected(text: str) -> float:
     return rule(*numbers)
 
 
+@pytest.mark.slow
 def test_word_problems_are_many_and_of_every_template() -> None:
     one = task("word_problems")
     assert one.tier_names == ("steps-1", "steps-2", "steps-3")

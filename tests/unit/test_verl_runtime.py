@@ -231,6 +231,7 @@ def test_a_response_that_a_stop_string_ends_is_not_truncated() -> None:
     assert graded([group], ends, 1.0).ended_PG.tolist() == [[True, True, False]]
 
 
+@pytest.mark.slow
 def test_restating_the_problem_is_not_rewarded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reward, "WORKERS", 1)
     info = {"problem": "What is the greatest common divisor of 84 and 126?", "grader": "math_verify"}

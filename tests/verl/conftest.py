@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -70,6 +71,14 @@ class Runs:
         result = self(*arguments, "--json")
         return json.loads(result.stdout[result.stdout.index("\n{") if "\n{" in result.stdout else 0 :])
 
+    def add_plug_in(self, page: str, name: str) -> None:
+        """Add the code that a page of the documentation shows to the plug-ins of later commands."""
+        sources = re.findall(r"```python\n(.*?)```", (ROOT / f"docs/{page}.md").read_text(encoding="utf-8"), re.DOTALL)
+        (source,) = [one for one in sources if f'= "{name}"' in one]
+        (self.home / "plug-ins").mkdir()
+        (self.home / "plug-ins" / f"{name}.py").write_text(source, encoding="utf-8")
+        self.env["MCPO_PLUGINS"] = str(self.home / "plug-ins")
+
     def folder(self, label: str) -> Path:
         """The folder of the one run of the method `label`."""
         (found,) = self.home.glob(f"runs/{label}-toy-*")
@@ -118,6 +127,14 @@ def logged(home: Path, folder: Path, name: str) -> list[tuple[int, float]]:
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     (found,) = client.search_runs(experiments, f"tags.`mcpo.run_id` = '{folder.name}'")
     return [(point.step, point.value) for point in client.get_metric_history(found.info.run_id, name)]
+
+
+def nearly_nothing_is_corrected(journal: Journal) -> None:
+    """The engines of the tests round alike up to 1e-4: no weight is far from 1, and none is cut."""
+    for metrics in (row["metrics"] for row in journal.steps()):
+        assert metrics["rollout_corr/logp_difference"] < 1e-4
+        assert metrics["rollout_corr/weight"] == pytest.approx(1, abs=1e-2)
+        assert metrics["rollout_corr/masked"] == 0
 
 
 @pytest.fixture

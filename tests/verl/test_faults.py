@@ -6,7 +6,7 @@ import pytest
 
 from mcpo_cli.backends.verl import checkpoint
 from mcpo_cli.runs.journal import Journal, read_json
-from tests.verl.conftest import TOY, Runs, logged, nobody_is_left, status
+from tests.verl.conftest import TOY, Runs, logged, nearly_nothing_is_corrected, nobody_is_left, status
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 LOCAL = {
@@ -30,7 +30,8 @@ LOCAL = {
 """Metrics that every step of either backend has."""
 METHOD = ("method=rl_zvp", "method.entropy=current", "train.overlong_cache=0")
 """Advantages of tokens, which change with the policy from gradient step to gradient step."""
-SETTINGS = (*TOY, *METHOD, "train.steps=2", "compute.checkpoint_every=1")
+CORRECTED = ("train.correction=token-truncate", "train.off_policy_mask=0.5")
+SETTINGS = (*TOY, *METHOD, *CORRECTED, "train.steps=2", "compute.checkpoint_every=1")
 
 
 def failed(runs: Runs, fault: str) -> tuple[Path, str]:
@@ -71,6 +72,7 @@ def test_a_run_goes_on_after_each_fault(runs: Runs) -> None:
     assert sum(row.get("ungraded", 0) for row in after) == 3
     assert runs.json("runs", "show", folder.name)["state"] == "done"
     journal_and_store_are_filled(runs, folder)
+    nearly_nothing_is_corrected(journal)
 
 
 def journal_and_store_are_filled(runs: Runs, folder: Path) -> None:

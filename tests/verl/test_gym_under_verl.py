@@ -1,4 +1,7 @@
-"""Problems of reasoning-gym under verl, from the first draw to a probe: the package's verifier rewards the rollouts."""
+"""Problems of reasoning-gym under verl, from the first draw to a probe: the package's verifier rewards the rollouts.
+
+The method is the plug-in that a page of the documentation writes.
+"""
 
 import re
 
@@ -36,9 +39,10 @@ def solved(prompt: str) -> str:
 
 
 def test_a_set_is_trained_on_evaluated_and_probed(runs: Runs) -> None:
-    result = runs("train", *TASK, *QUICK, *PROBED, "method=grpo")
+    runs.add_plug_in("write-a-method", "my_dr_grpo")
+    result = runs("train", *TASK, *QUICK, *PROBED, "method=my_dr_grpo")
     assert result.returncode == 0, result.stdout
-    folder = runs.folder("grpo")
+    folder = runs.folder("my_dr_grpo")
     journal = Journal(folder)
     assert [row["step"] for row in journal.steps()] == [1, 2]
     assert max(row["metrics"]["train/grad_norm"] for row in journal.steps()) > 0

@@ -117,10 +117,12 @@ def test_advantages_name_the_step(trainer: Any, monkeypatch: pytest.MonkeyPatch)
 def test_a_run_whose_weights_become_nan_fails_and_goes_on_with_its_reference(runs: Runs) -> None:
     """They do so after the last gradient step of global step 2, whose loss and gradient are finite.
 
-    The method has a penalty on the divergence from a reference, which is the base policy until it moves in step 3.
+    The method has a penalty on the divergence from a reference, which is the base policy until it moves in step 3. Its
+    batches are refilled, and rollouts are drawn at a temperature other than 1, which must not affect their correction.
     """
     method = ("method=grpo_kl", "method.kl_beta=0.1", "method.reference_every=2", "train.lr=1e-3")
-    settings = (*TOY, *method, "train.steps=3", "compute.checkpoint_every=1")
+    sampling = ("method.dynamic_sampling=true", "train.temperature=0.7", "cluster.rollout_correction=1")
+    settings = (*TOY, *method, *sampling, "train.steps=3", "compute.checkpoint_every=1")
     result = runs("train", *settings, "cluster.plugin=tests.verl.faults.nan_weights")
     assert result.returncode == 1, result.stdout
     folder = runs.folder("grpo_kl")
@@ -142,3 +144,35 @@ def test_a_run_whose_weights_become_nan_fails_and_goes_on_with_its_reference(run
     assert divergence[3][0] == pytest.approx(0, abs=1e-9)
     # A run that was resumed from step 1 still has the base policy in step 2.
     assert min(divergence[1][1], divergence[2][0], divergence[2][1], divergence[3][1]) > 1e-6
+    batches_were_refilled(Journal(folder))
+    sampled_warm_and_trained_at_temperature_1(Journal(folder))
+
+
+def batches_were_refilled(journal: Journal) -> None:
+    for row in journal.steps():
+        groups = [group for group in journal.groups() if group["step"] == row["step"]]
+        kept = [group for group in groups if group["kept"]]
+        assert len(kept) == 8
+        assert all(0 < group["p"] < 1 for group in kept)
+        assert row["metrics"]["sampling/prompts"] == len(groups)
+        assert row["metrics"]["sampling/rounds"] == len(groups) / 8
+        # Only groups that the filter dropped are mastered; probes still measure them.
+        mastered = [group["prompt"] for group in groups if group["p"] == 1]
+        again = [roll["prompt"] for roll in journal.rerolls() if roll["origin"] == roll["step"] == row["step"]]
+        assert again == mastered[:16]
+    # The test needs a filter that dropped groups.
+    assert any(group["p"] in (0, 1) and not group["kept"] for group in journal.groups())
+
+
+def sampled_warm_and_trained_at_temperature_1(journal: Journal) -> None:
+    for metrics in (row["metrics"] for row in journal.steps()):
+        # The rollout engine's log-probabilities are at temperature 1, so the trainer's are, and those of the update.
+        assert metrics["sanity/logp_difference"] < 1e-4
+        assert metrics["verl/training/rollout_probs_diff_max"] < 1e-4
+        assert metrics["sanity/noise_floor"] == 0
+        # The probability of a response at its sampling temperature is not known anywhere.
+        assert "sanity/duplicates_expected" not in metrics
+        # The two engines round differently; ratios above the cap of 1 are cut.
+        assert 1 - 1e-4 < metrics["verl/rollout_corr/rollout_is_mean"] <= 1
+        assert metrics["verl/rollout_corr/rollout_is_max"] == 1
+        assert 0 < metrics["verl/rollout_corr/rollout_is_ratio_fraction_high"] < 1

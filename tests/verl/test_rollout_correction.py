@@ -1,7 +1,4 @@
-"""Truncated importance sampling between the rollout engine and the trainer: by hand, and in a run of verl.
-
-The run draws its rollouts at a temperature other than 1, which must not affect the correction.
-"""
+"""Truncated importance sampling between the rollout engine and the trainer, by hand; `test_not_finite` has a run."""
 
 import math
 
@@ -12,9 +9,7 @@ from torch import Tensor
 from mcpo_cli.backends.corrections import corrected
 from mcpo_cli.backends.verl.loss import FACTS, WEIGHTS, facts, importance_weights, loss
 from mcpo_cli.methods import MiniBatch, Signals, Term, TokenLoss, get
-from mcpo_cli.runs.journal import Journal
 from tests.errors import refused
-from tests.verl.conftest import TOY, Runs
 
 pytestmark = pytest.mark.verl
 METHOD = get("mcpo")
@@ -77,42 +72,3 @@ def test_the_policy_loss_of_each_token_is_weighted_and_the_hinge_is_not(corrects
 def test_a_loss_without_the_weighted_term_is_refused() -> None:
     with refused("run_failed"):
         corrected(TokenLoss((Term("mine", torch.ones(1, 1), torch.ones(1)),)), torch.ones(1, 1), fix="")
-
-
-@pytest.mark.slow
-def test_a_run_with_a_correction_of_ours(runs: Runs) -> None:
-    settings = ("method=grpo", "train.correction=token-truncate", "train.off_policy_mask=0.5", "train.steps=2")
-    result = runs("train", *TOY, *settings, "eval.every=2", "probe.every=0")
-    assert result.returncode == 0, result.stdout
-    nearly_nothing_is_corrected(Journal(runs.folder("grpo")))
-
-
-def nearly_nothing_is_corrected(journal: Journal) -> None:
-    """The engines of the tests round alike up to 1e-4: no weight is far from 1, and none is cut."""
-    for metrics in (row["metrics"] for row in journal.steps()):
-        assert metrics["rollout_corr/logp_difference"] < 1e-4
-        assert metrics["rollout_corr/weight"] == pytest.approx(1, abs=1e-2)
-        assert metrics["rollout_corr/masked"] == 0
-
-
-@pytest.mark.slow
-def test_a_run_is_corrected_and_trained_at_temperature_1(runs: Runs) -> None:
-    settings = ("method=mcpo", "train.temperature=0.7", "cluster.rollout_correction=1", "train.steps=2")
-    result = runs("train", *TOY, *settings, "eval.every=2", "probe.every=0")
-    assert result.returncode == 0, result.stdout
-    journal = Journal(runs.folder("mcpo"))
-    for metrics in (row["metrics"] for row in journal.steps()):
-        # The rollout engine's log-probabilities are at temperature 1, so the trainer's are, and those of the update.
-        assert metrics["sanity/logp_difference"] < 1e-4
-        assert metrics["verl/training/rollout_probs_diff_max"] < 1e-4
-        assert metrics["sanity/noise_floor"] == 0
-        # The probability of a response at its sampling temperature is not known anywhere.
-        assert "sanity/duplicates_expected" not in metrics
-        # The two engines round differently; ratios above the cap of 1 are cut.
-        assert 1 - 1e-4 < metrics["verl/rollout_corr/rollout_is_mean"] <= 1
-        assert metrics["verl/rollout_corr/rollout_is_max"] == 1
-        assert 0 < metrics["verl/rollout_corr/rollout_is_ratio_fraction_high"] < 1
-    # Mastered prompts of the first mini-batch stay out of its update, but are reported.
-    first = [row["sums"] for row in journal.mini_batches() if row["mini_batch"] == 1]
-    assert {sums["hinge/prompts_felt"][0] for sums in first} == {0}
-    assert any(sums["hinge/prompts_felt"][1] for sums in first)

@@ -1,22 +1,42 @@
 """`mcpo train backend=verl` as users meet it: real Ray, real verl, a few steps each on a CPU."""
 
 import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
+from mcpo_cli.backends.drawing import Drawing, TrainingStream
 from mcpo_cli.backends.verl import checkpoint, launch
-from mcpo_cli.runs.journal import Journal
+from mcpo_cli.config import load
+from mcpo_cli.probes.base import by_step
+from mcpo_cli.records import GroupRow
+from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.runs.sanity import evaluated
-from tests.verl.conftest import PATIENCE, TOY, Runs, nobody_is_left, phase, status, wait
+from tests.verl.conftest import (
+    PATIENCE,
+    ROOT,
+    TOY,
+    Runs,
+    nearly_nothing_is_corrected,
+    nobody_is_left,
+    phase,
+    status,
+    wait,
+)
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 
 
 def test_a_stop_is_followed_by_a_checkpoint_and_a_dead_process_is_noticed(runs: Runs) -> None:
-    settings = (*TOY, "method=spo", "train.steps=30", "compute.checkpoint_every=30")
+    """Its method and its sampler, the plug-in that a page of the documentation writes, remember prompts."""
+    runs.add_plug_in("write-a-sampler", "my_second_chance")
+    chosen = ("method=spo", "sampler=my_second_chance", "task.pool=64")
+    settings = (*TOY, *chosen, "train.steps=30", "compute.checkpoint_every=30")
     first = runs.start("train", *settings, "cluster.loggers=[tensorboard]")
     folder = runs.begun("spo", first)
     wait(lambda: "step 2 of" in phase(folder), first)
@@ -28,13 +48,12 @@ def test_a_stop_is_followed_by_a_checkpoint_and_a_dead_process_is_noticed(runs: 
     stopped = status(folder)
     assert stopped["state"] == "interrupted"
     assert stopped["durable_step"] == checkpoint.newest(folder / "checkpoints") >= 2
-    # This method remembers prompts, and its memory continues, too.
     assert checkpoint.method_state(folder / "checkpoints", stopped["durable_step"])
     assert nobody_is_left(folder)
     tensorboard_has(Journal(folder), folder / "attempt_1" / "tensorboard")
 
     second = runs.start("train", *settings)
-    wait(lambda: f"step {stopped['durable_step'] + 1} of" in phase(folder), second)
+    wait(lambda: f"step {stopped['durable_step'] + 4} of" in phase(folder), second)
     (sampler,) = [p for p in launch.marked(str(folder)) if _title(p).startswith("ray::Server")]
     sampler.kill()
     said, _ = second.communicate(timeout=PATIENCE)
@@ -44,6 +63,35 @@ def test_a_stop_is_followed_by_a_checkpoint_and_a_dead_process_is_noticed(runs: 
     assert str(folder / "attempt_2" / "verl.log") in said
     assert status(folder)["state"] == "failed"
     assert nobody_is_left(folder)
+    what_nobody_solved_before_the_stop_comes_back_after_it(runs, folder, stopped["durable_step"])
+
+
+def what_nobody_solved_before_the_stop_comes_back_after_it(runs: Runs, folder: Path, stopped: int) -> None:
+    # This process has already searched for plug-ins.
+    code = f"from pathlib import Path; from {__name__} import drawn_as_locally; drawn_as_locally(Path({str(folder)!r}))"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=runs.env, check=True)
+    steps = by_step(Journal(folder).groups())
+    assert list(steps) == list(range(1, len(steps) + 1))
+    hard = {step: {row["prompt"] for row in steps[step] if row["p"] == 0} for step in (stopped - 1, stopped)}
+    assert any(hard[step] & {row["prompt"] for row in steps[step + 2]} for step in hard)
+
+
+def drawn_as_locally(folder: Path) -> Mapping[int, list[GroupRow]]:
+    """The groups of each step, after checking that the local engine draws and keeps the same for equal accuracies."""
+    spec = load.from_dict(read_json(folder / "spec.json"))
+    stream = TrainingStream(spec.task.problems(spec.train, lambda messages: 1), spec.seed)
+    cursor, state = 0, dict[str, Sequence[float]]()
+    found = by_step(Journal(folder).groups())
+    for step, rows in found.items():
+        drawing, drawn = Drawing(spec, stream, step, cursor, state), list[str]()
+        while not drawing.is_full:
+            problems = drawing.draw()
+            drawing.add([row["p"] for row in rows[len(drawn) : len(drawn) + len(problems)]])
+            drawn += [problem.text for problem in problems]
+        cursor, state = drawing.cursor, dict(drawing.state())
+        assert [row["prompt"] for row in rows] == drawn
+        assert [index for index, row in enumerate(rows) if row["kept"]] == drawing.batch
+    return found
 
 
 def tensorboard_has(journal: Journal, folder: Path) -> None:
@@ -76,30 +124,21 @@ def _title(process: psutil.Process) -> str:
         return ""
 
 
-def test_groups_are_filtered_until_a_reward_raises_which_fails_the_run(runs: Runs) -> None:
-    method = ("method=gspo", "method.dynamic_sampling=true")
-    result = runs("train", *TOY, *method, "train.steps=30", "cluster.plugin=tests.verl.faults.raising")
+def test_a_filter_throws_away_what_it_would_locally_until_a_reward_raises_which_fails_the_run(runs: Runs) -> None:
+    sampler = ("sampler=greso", "task.pool=64", "train.steps=30", "train.max_refills=20")
+    correction = ("train.correction=sequence-mask", "train.off_policy_mask=0.5")
+    broken = "cluster.plugin=tests.verl.faults.raising"
+    result = runs("train", *TOY, "method=gspo", *sampler, *correction, broken)
     assert result.returncode == 1
     assert "sampling or grading raised an error" in result.stdout
     assert "the grader is broken" in result.stdout
     folder = runs.folder("gspo")
     assert status(folder)["state"] == "failed"
     assert nobody_is_left(folder)
-    batches_were_refilled(Journal(folder))
-
-
-def batches_were_refilled(journal: Journal) -> None:
+    journal, steps = Journal(folder), drawn_as_locally(folder)
+    # Several rounds of 8 prompts each.
+    assert any(len(rows) > 8 and not all(row["kept"] for row in rows) for rows in steps.values())
     assert journal.steps()
     for row in journal.steps():
-        groups = [group for group in journal.groups() if group["step"] == row["step"]]
-        kept = [group for group in groups if group["kept"]]
-        assert len(kept) == 8
-        assert all(0 < group["p"] < 1 for group in kept)
-        assert row["metrics"]["sampling/prompts"] == len(groups)
-        assert row["metrics"]["sampling/rounds"] == len(groups) / 8
-        # Only groups that the filter dropped are mastered; probes still measure them.
-        mastered = [group["prompt"] for group in groups if group["p"] == 1]
-        again = [roll["prompt"] for roll in journal.rerolls() if roll["origin"] == roll["step"] == row["step"]]
-        assert again == mastered[:16]
-    # The test needs a filter that dropped groups.
-    assert any(group["p"] in (0, 1) and not group["kept"] for group in journal.groups())
+        assert row["metrics"]["sampling/prompts"] == len(steps[row["step"]])
+    nearly_nothing_is_corrected(journal)

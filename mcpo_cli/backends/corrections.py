@@ -9,8 +9,9 @@ importance sampling, MIS; by token with both bounds it is IcePop). The off-polic
 The local backend's sampler is exact unless `train.sampler_rounding` makes it inexact on purpose; verl's is the rollout
 engine.
 
-The off-policy mask equals TRL 1.16's (`off_policy_mask_threshold`, executed in a test); the weights follow its lines
-(`vllm_importance_sampling_mode`) and are tested on numbers worked by hand. They have no gradient.
+The off-policy mask equals TRL 1.16's (`off_policy_mask_threshold`), and truncation verl 0.9.1's
+(`algorithm.rollout_correction`); both are executed in tests. The other weights follow the lines of TRL's
+`vllm_importance_sampling_mode` and are tested on numbers worked by hand. They have no gradient.
 """
 
 import dataclasses
@@ -58,13 +59,27 @@ def weights(train: Train, log_ratio: Tensor) -> Tensor:
 
 
 def applied(train: Train, loss: TokenLoss, batch: TokenBatch) -> TokenLoss:
-    """`loss` with the weights and the mask that `train` asks for; unchanged for an exact sampler."""
+    """`loss` with the weights and the mask that `train` asks for; unchanged for an exact sampler.
+
+    Raises:
+        RunFailed: the loss has no term CORRECTED.
+    """
     if WEIGHT not in batch.columns:
         return loss
+    if all(term.name != CORRECTED for term in loss.terms):
+        raise RunFailed(
+            f"a correction weights the term `{CORRECTED}` of a loss; this method has none",
+            fix="train.correction=none train.off_policy_mask=0",
+        )
     weight_BT = batch.columns[WEIGHT].to(batch.logp_BT.dtype)
     if train.off_policy_mask:
         weight_BT = weight_BT * ~off_policy(batch, train.off_policy_mask)[:, None]
-    return corrected(loss, weight_BT, fix="train.correction=none train.off_policy_mask=0")
+    return TokenLoss(
+        tuple(
+            dataclasses.replace(term, value_BT=term.value_BT * weight_BT) if term.name == CORRECTED else term
+            for term in loss.terms
+        )
+    )
 
 
 def off_policy(batch: TokenBatch, threshold: float) -> Tensor:
@@ -72,18 +87,6 @@ def off_policy(batch: TokenBatch, threshold: float) -> Tensor:
     drift_B = batch.mean_B(batch.columns[SAMPLER] - batch.logp_BT.detach())
     dropped_B: Tensor = (batch.advantage_BT < 0).any(-1) & (drift_B > threshold)
     return dropped_B
-
-
-def corrected(loss: TokenLoss, weight_BT: Tensor, fix: str) -> TokenLoss:
-    """`loss` with the term CORRECTED weighted; RunFailed if it has none."""
-    if all(term.name != CORRECTED for term in loss.terms):
-        raise RunFailed(f"a correction weights the term `{CORRECTED}` of a loss; this method has none", fix=fix)
-    return TokenLoss(
-        tuple(
-            dataclasses.replace(term, value_BT=term.value_BT * weight_BT) if term.name == CORRECTED else term
-            for term in loss.terms
-        )
-    )
 
 
 def measured(columns: Mapping[str, Tensor], trainer: Tensor, mask: Tensor) -> MetricSums:

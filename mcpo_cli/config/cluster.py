@@ -42,12 +42,6 @@ class Cluster:
     the drift that the hinge sees is rounding. So this setting is of the kind identity. verl's other backend, `torch`,
     saves memory only: it rounds logits as well.
     """
-    rollout_correction: float | None = later(None, gt=0)
-    """Cap of truncated importance sampling between the rollout engine and the trainer; null corrects nothing.
-
-    The policy loss of each token, not the hinge, is multiplied by the ratio of its probabilities under the trainer's
-    policy and under the engine's, at most this. Both are those before the update, at temperature 1.
-    """
     offload: bool = runtime(False)
     """Whether weights and optimizer move to CPU memory while the other engine works."""
     attention: Literal["flash_attention_2", "sdpa"] = runtime("flash_attention_2")

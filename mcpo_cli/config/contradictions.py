@@ -246,12 +246,6 @@ def _correction(spec: RunSpec) -> Iterator[tuple[str, str]]:
     asked = [f"train.{name}={getattr(train, name)}" for name in names if getattr(train, name) != getattr(off, name)]
     if verl and train.sampler_rounding:
         yield f"train.sampler_rounding={train.sampler_rounding:g} is of the local sampler alone", "backend=local"
-    elif verl and train.correction != "none" and spec.cluster.rollout_correction:
-        yield (
-            f"train.correction={train.correction} and cluster.rollout_correction={spec.cluster.rollout_correction:g} "
-            "both weight the policy loss by the same ratio",
-            "cluster.rollout_correction=null",
-        )
     elif asked and not verl and not train.sampler_rounding:
         yield f"{asked[0]} has no effect: the local sampler is exact", "train.sampler_rounding=0.1"
     elif train.correction == "none" and (train.correction_low, train.correction_high) != (0.0, 3.0):

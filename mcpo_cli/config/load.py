@@ -57,6 +57,10 @@ def changed(spec: RunSpec, overrides: Sequence[str]) -> list[RunSpec]:
 def from_dict(data: Mapping[str, Any]) -> RunSpec:
     """The inverse of `RunSpec.to_dict`."""
     data = dict(data)
+    if "cluster" in data:
+        # Older records have a second name for train.correction=token-truncate here. Where it is null it says nothing.
+        former = ("rollout_correction", None)
+        data["cluster"] = dict(item for item in data["cluster"].items() if item != former)
     method, task = dict(data.pop("method")), dict(data.pop("task"))
     # Without a sampler, `RunSpec` takes the one that follows from the method's option.
     sampler = dict(data.pop("sampler", {"name": samplers.Uniform.name}))

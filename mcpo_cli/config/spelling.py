@@ -15,6 +15,7 @@ HABITS = {
     **dict.fromkeys(("model_name", "model_name_or_path"), "model.path"),
     **dict.fromkeys(("kl_coef", "kl_loss_coef"), "method.beta"),
     **dict.fromkeys(("max_grad_norm", "clip_grad"), "train.grad_clip"),
+    **dict.fromkeys(("rollout_correction", "rollout_is", "vllm_importance_sampling_mode"), "train.correction"),
     "learning_rate": "train.lr",
     "dataset": "task.data",
     **dict.fromkeys(("report_to", "logger", "loggers"), "cluster.loggers"),
@@ -39,7 +40,7 @@ def _meant(key: str, known: Sequence[str]) -> list[str]:
     letters of the group would make all of them look similar.
     """
     group, _, wanted = key.rpartition(".")
-    if wanted in HABITS and group in ("", "train"):
+    if wanted in HABITS and group in ("", "train", "cluster"):
         return [HABITS[wanted]]
     siblings = {name.removeprefix(f"{group}."): name for name in known if group and name.startswith(f"{group}.")}
     return (

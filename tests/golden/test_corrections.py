@@ -12,7 +12,7 @@ from mcpo_cli.backends import corrections
 from mcpo_cli.backends.local import BACKEND
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Train
-from mcpo_cli.methods import get, reduce
+from mcpo_cli.methods import Term, TokenLoss, get, reduce
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
 from tests.errors import refused
@@ -75,6 +75,12 @@ def test_the_policy_term_alone_is_weighted_and_dropped() -> None:
     assert reduce(found, batch.mask_BT) != reduce(plain, batch.mask_BT)
 
 
+def test_a_loss_without_the_weighted_term_is_refused() -> None:
+    batch = f2(columns={corrections.WEIGHT: [1, 1, 1, 1]})
+    with refused("run_failed"):
+        corrections.applied(Train(), TokenLoss((Term("mine", batch.logp_BT, torch.ones(1)),)), batch)
+
+
 @pytest.mark.parametrize(
     ("words", "name"),
     [
@@ -83,10 +89,6 @@ def test_the_policy_term_alone_is_weighted_and_dropped() -> None:
         (["train.sampler_rounding=0.1", "train.correction_high=5"], "train.correction_high"),
         (["scale=verl-cpu", "train.sampler_rounding=0.1"], "train.sampler_rounding"),
         (["scale=verl-cpu", "train.correction_low=0.5"], "train.correction_low"),
-        (
-            ["scale=verl-cpu", "train.correction=token-mask", "cluster.rollout_correction=2"],
-            "cluster.rollout_correction",
-        ),
     ],
 )
 def test_what_would_have_no_effect_is_refused(words: list[str], name: str) -> None:

@@ -74,8 +74,6 @@ FUNCTIONS = {
     "experimental.agent_loop.agent_loop:register": "agent_name",
     "trainer.main_ppo:TaskRunnerV1.run": "config _ray_trace_ctx",
     "trainer.main_ppo:run_ppo": "config task_runner_class",
-    "trainer.ppo.rollout_corr_helper:compute_rollout_correction_weights": "log_ratio response_mask rollout_is "
-    "rollout_is_threshold rollout_is_batch_normalize",
     "trainer.ppo.utils:need_critic": "config",
     "trainer.ppo.utils:need_reference_policy": "config",
     "trainer.ppo.v1:register_trainer": "name",

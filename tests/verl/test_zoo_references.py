@@ -1,4 +1,4 @@
-"""Methods of the zoo against verl 0.9.1's own functions: advantages, losses and gradients on random batches."""
+"""Methods of the zoo against verl 0.9.1's own functions: advantages, losses, gradients, weights of corrections."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from mcpo_cli.backends import corrections
+from mcpo_cli.config.schema import Train
 from mcpo_cli.methods import Step, TokenBatch, get, reduce
 from mcpo_cli.testing import mini_batch, step
 from mcpo_cli.testing.batches import LIMIT
@@ -174,3 +176,23 @@ def test_estimates_of_the_kl_to_a_reference(estimator: Literal["k1", "k2", "k3"]
     ours, theirs = (differentiated((kl_BT * batch.mask_BT).sum, batch) for kl_BT in (method.kl(batch), theirs_BT))
     for found, expected in zip(ours, theirs, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+def test_truncated_importance_weights(level: Literal["token", "sequence"]) -> None:
+    from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_weights
+
+    of = step(MIXED)
+    batch = mini_batch(get("mcpo"), of, get("mcpo").signals(of, {})[0])
+    noise_BT = 0.3 * torch.randn(batch.mask_BT.shape, generator=torch.Generator().manual_seed(3)).double()
+    sampler_BT = batch.logp_old_BT - noise_BT
+    truncated = Train(correction=f"{level}-truncate", correction_high=1.2)
+    ours_BT = corrections.columns(truncated, batch.logp_old_BT, sampler_BT, batch.mask_BT)[corrections.WEIGHT]
+    theirs_BT, measured = compute_rollout_correction_weights(
+        log_ratio=noise_BT * batch.mask_BT,
+        response_mask=batch.mask_BT,
+        rollout_is=level,
+        rollout_is_threshold=truncated.correction_high,
+    )
+    torch.testing.assert_close(ours_BT, theirs_BT)
+    assert 0 < measured["rollout_is_ratio_fraction_high"] < 1

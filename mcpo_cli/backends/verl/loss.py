@@ -20,8 +20,6 @@ FACTS = "mcpo_facts"
 """The queue field with the loss's data about each sequence's mini-batch: a row of `facts`."""
 KEPT = {"previous_policy": "previous_log_probs", "reference_policy": "reference_log_probs"}
 """Fields of log-probabilities under the other policies that ranks keep, by the method's need."""
-WEIGHTS = "rollout_is_weights"
-"""The queue field with each token's importance weight (`cluster.rollout_correction`)."""
 CORRECTIONS = (corrections.SAMPLER, corrections.WEIGHT)
 """Token columns of `train.correction` and `train.off_policy_mask`, in the queue where these are asked for."""
 NOTHING = Train()
@@ -49,10 +47,6 @@ def loss(
     """verl's `loss_fn`; `data` is a TensorDict of the sequences of one micro-batch. train: for its corrections."""
     tokens = token_batch(method, model_output, data)
     token_loss = corrections.applied(train, checks.token_loss(method, tokens), tokens)
-    if data.get(WEIGHTS, None) is not None:
-        token_loss = corrections.corrected(
-            token_loss, data.select(WEIGHTS).to_padded_tensor()[WEIGHTS], fix="cluster.rollout_correction=null"
-        )
     with torch.no_grad():
         sums = measure.losses(token_loss, tokens.mask_BT)
         sums.merge(measure.reported(method.report(tokens), tokens.group_B))
@@ -141,20 +135,3 @@ def gradient_steps(
         found.append(measure.mini_batch_row(step, number, own))
         total.merge(own)
     return found, total.means()
-
-
-def importance_weights(
-    trainer_BT: Tensor, engine_BT: Tensor, mask_BT: Tensor, cap: float
-) -> tuple[Tensor, dict[str, float]]:
-    """weight_BT = min(pi_trainer / pi_engine, cap), 0 on padding, and verl's metrics of it (`rollout_corr/...`).
-
-    The rollout engine rounds differently, so the policy that sampled is not quite the one that is trained. This is
-    truncated importance sampling (Yao et al., 2025, https://fengyao.notion.site/off-policy-rl).
-    trainer_BT, engine_BT: log-probabilities by the trainer before its update, and by the rollout engine, nats.
-    """
-    from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_weights
-
-    weight_BT, metrics = compute_rollout_correction_weights(
-        log_ratio=trainer_BT - engine_BT, response_mask=mask_BT, rollout_is="token", rollout_is_threshold=cap
-    )
-    return weight_BT, {f"rollout_corr/{name}": value for name, value in metrics.items()}

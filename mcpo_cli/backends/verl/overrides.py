@@ -137,7 +137,7 @@ def _filled(value: Any, names: SimpleNamespace) -> Any:
 
 def values(spec: RunSpec, paths: Paths) -> SimpleNamespace:
     """The `values` of `settings.yaml`: all that are not settings of mcpo taken unchanged."""
-    train, cap, on_gpu = spec.train, spec.cluster.rollout_correction, _on_gpu(spec)
+    train, on_gpu = spec.train, _on_gpu(spec)
     refills = isinstance(spec.sampler, Refill)
     return SimpleNamespace(
         on_gpu=on_gpu,
@@ -151,7 +151,6 @@ def values(spec: RunSpec, paths: Paths) -> SimpleNamespace:
         gen_batch_size=1 if refills else train.prompts,
         max_gen_batches=1 + train.max_refills if refills else 0,
         overlong=train.overlong_cache > 0,
-        rollout_is=None if cap is None else "token",
         data_seed=_seed(spec, "data"),
         init_seed=_seed(spec, "init"),
         rollout_seed=_seed(spec, "rollout"),

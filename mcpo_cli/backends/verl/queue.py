@@ -26,7 +26,7 @@ from mcpo_cli.backends.drawing import Drawing, TrainingStream
 from mcpo_cli.backends.graded import Graded
 from mcpo_cli.backends.verl import batch, data
 from mcpo_cli.backends.verl.batch import Group, MethodOutput, Prompt, index_of, uid_of
-from mcpo_cli.backends.verl.loss import FACTS, KEPT, WEIGHTS, column_field, facts, importance_weights
+from mcpo_cli.backends.verl.loss import FACTS, KEPT, column_field, facts
 from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.grading import Verdict
@@ -278,31 +278,14 @@ def _ragged(value: Tensor, length_PG: Tensor, indices: Sequence[tuple[int, int]]
     return torch.nested.as_nested_tensor([row.clone() for row in rows], layout=torch.jagged)
 
 
-def put_weights(keys: Sequence[str], cap: float) -> dict[str, float]:
-    """Put the `importance_weights` of the trajectories `keys` into the queue, ragged; returns their metrics."""
-    trainer_BT, engine_BT, mask_BT, ragged_mask = _both(keys)
-    weight_BT, measured = importance_weights(trainer_BT, engine_BT, mask_BT, cap)
-    _put(keys, {WEIGHTS: weight_BT}, ragged_mask)
-    return measured
-
-
 def put_corrections(keys: Sequence[str], train: Train) -> None:
     """Put the columns of `corrections.columns` for the trajectories `keys` into the queue, ragged."""
-    trainer_BT, engine_BT, mask_BT, ragged_mask = _both(keys)
-    found = corrections.columns(train, trainer_BT, engine_BT, mask_BT.bool())
-    _put(keys, {column_field(name): value_BT for name, value_BT in found.items()}, ragged_mask)
-
-
-def _both(keys: Sequence[str]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Log-probabilities before the update by the trainer and by the rollout engine, the mask, and the mask ragged."""
     names = ["old_log_probs", "rollout_log_probs", "response_mask"]
     queued = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=names)
-    padded = queued.to_padded_tensor()
-    return padded[names[0]], padded[names[1]], padded[names[2]], queued["response_mask"]
-
-
-def _put(keys: Sequence[str], columns: Mapping[str, Tensor], ragged_mask: Tensor) -> None:
-    fields = {name: response_to_nested(value_BT, ragged_mask) for name, value_BT in columns.items()}
+    trainer_BT, engine_BT, mask_BT = (queued.to_padded_tensor()[name] for name in names)
+    found = corrections.columns(train, trainer_BT, engine_BT, mask_BT.bool())
+    ragged_mask = queued["response_mask"]
+    fields = {column_field(name): response_to_nested(value_BT, ragged_mask) for name, value_BT in found.items()}
     tq.kv_batch_put(keys=keys, partition_id="train", fields=TensorDict(fields, batch_size=len(keys)))
 
 

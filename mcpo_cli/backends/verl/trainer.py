@@ -337,8 +337,6 @@ class Trainer(PPOTrainerSync):
         """Put the loss's inputs for each sequence into the queue."""
         if self._signals_need_logp:
             self._apply_method(batch.keys, "old_log_probs")
-        if cap := self.spec.cluster.rollout_correction:
-            metrics |= queue.put_weights(batch.keys, cap)
         if corrections.asked(self.spec.train):
             queue.put_corrections(batch.keys, self.spec.train)
         fields = queue.fields(self.spec.method, self.output, self._indices(batch.keys))

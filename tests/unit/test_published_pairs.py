@@ -118,6 +118,13 @@ def test_what_rows_share_adds_up_in_the_worst_case() -> None:
     assert (worst.answers, worst.problems, worst.runs) == pytest.approx((0.01 / 4, 0.04 / 2, 0.09 / 2))
 
 
+def test_degrees_of_freedom_of_rows_that_share_nothing_add_up() -> None:
+    """Satterthwaite: (4 v)^2 / (4 v^2 / 3) for four rows of equal variance v."""
+    rows = [Parts(0.01, 0.04, 0.09, df=3.0)] * 4
+    assert published.pooled(rows, "wxyz", "klmn", "best").df == pytest.approx(12)
+    assert published.pooled([Parts(0.01, 0.04, 0.09)] * 4, "wxyz", "klmn", "best").df == math.inf
+
+
 def test_what_is_needed_is_the_least_that_finds_the_effect() -> None:
     now = Parts(0.001, 0.0004, 0.0002)
     needed = published.needed(0.1, now, problems=50, seeds=2, sets=4)

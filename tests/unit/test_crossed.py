@@ -131,6 +131,14 @@ def drawn(
 TRUE = Sources(problem=0.02, seed=0.004, cell=0.05, sample=0.3)
 
 
+def test_the_spread_of_problems_of_one_seed_is_without_that_of_its_samples() -> None:
+    score_P = np.array([0.0, 0.25, 0.75, 1.0, 1.0])
+    found = crossed.sources(crossed.mean(score_P[None]), [np.full((1, 5), 0.2)], 4)
+    assert found.problem == pytest.approx(score_P.var(ddof=1) - 0.2 / 4)
+    assert found.sample == pytest.approx(0.2)
+    assert math.isnan(found.seed)
+
+
 def test_sources_are_found_and_so_is_the_error_that_they_predict() -> None:
     random, found, errors = rng(9), [], []
     for _ in range(60):

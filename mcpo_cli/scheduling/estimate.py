@@ -136,17 +136,14 @@ class Forecast:
 
     runs: list[dict[str, Any]]
     """The output of `--dry-run --json` for each run."""
+    seconds: float
+    """Seconds until the last run ends."""
     parallel: int
     """Number of runs at a time."""
     basis: str
     """The source of the estimated seconds."""
     costs: dict[str, workload.Cost]
     """The estimated costs of the runs on GPUs, by run id."""
-
-    @property
-    def seconds(self) -> float:
-        """Seconds until the last run ends."""
-        return until_the_end([run["seconds_left"] for run in self.runs if run["seconds_left"]], self.parallel)
 
 
 def forecast(plan: Plan, home: Path, mean_response: float | None = None) -> Forecast:
@@ -165,9 +162,11 @@ def forecast(plan: Plan, home: Path, mean_response: float | None = None) -> Fore
         )
     estimator, parallel = Estimator(home, mean_response), slots(plan)
     bases, basis = set[str](), estimator.basis(specs)
-    planned = [_planned(cell, home, estimator, bases) for cell in plan.cells]
-    costs = {run["run_id"]: cost for run, cost in planned if cost}
-    return Forecast([run for run, _ in planned], parallel, basis, costs)
+    # In the order of the scheduler, which decides how long the last worker is alone.
+    planned = {cell.spec.run_id: _planned(cell, home, estimator, bases) for group in plan.groups for cell in group}
+    seconds = until_the_end([run["seconds_left"] for run, _ in planned.values()], parallel)
+    costs = {run_id: cost for run_id, (_, cost) in planned.items() if cost}
+    return Forecast([planned[cell.spec.run_id][0] for cell in plan.cells], seconds, parallel, basis, costs)
 
 
 def _planned(

@@ -95,6 +95,15 @@ def test_a_budget_counts_only_the_steps_that_are_left(home: Path) -> None:
         within(plan, 24, home)
 
 
+def test_the_end_is_that_of_runs_in_the_order_of_their_starts(home: Path) -> None:
+    """All arms of a seed come first; the table has all seeds of an arm first."""
+    plan = plans.from_overrides([*WARM[:2], "train.steps=10,400", "seed=0,1", "compute.parallel=2"])
+    assert [(cell.spec.train.steps, cell.spec.seed) for cell in plan.cells] == [(10, 0), (10, 1), (400, 0), (400, 1)]
+    found = forecast(plan, home)
+    short, _, long, _ = (run["seconds_left"] for run in found.runs)
+    assert found.seconds == pytest.approx(LOADING_SECONDS + short + short + long)
+
+
 def test_measured_steps_replace_the_range_of_gpu_hours(home: Path) -> None:
     running, waiting = (
         load(["scale=paper", "model=qwen3-8b", "train.steps=100", f"seed={seed}"])[0] for seed in (0, 1)

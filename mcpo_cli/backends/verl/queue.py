@@ -282,7 +282,8 @@ def put_corrections(keys: Sequence[str], train: Train) -> None:
     """Put the columns of `corrections.columns` for the trajectories `keys` into the queue, ragged."""
     names = ["old_log_probs", "rollout_log_probs", "response_mask"]
     queued = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=names)
-    trainer_BT, engine_BT, mask_BT = (queued.to_padded_tensor()[name] for name in names)
+    padded = queued.to_padded_tensor()
+    trainer_BT, engine_BT, mask_BT = (padded[name] for name in names)
     found = corrections.columns(train, trainer_BT, engine_BT, mask_BT.bool())
     ragged_mask = queued["response_mask"]
     fields = {column_field(name): response_to_nested(value_BT, ragged_mask) for name, value_BT in found.items()}

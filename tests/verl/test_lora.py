@@ -139,15 +139,21 @@ def test_a_run_that_broke_off_goes_on_with_the_same_numbers_and_is_exported(runs
 
 @pytest.mark.vllm
 def test_vllm_samples_with_the_matrices_beside_the_weights(runs: Runs) -> None:
+    """The method is MCPO as the paper has it, whose mastered prompts have no gradient in the first mini-batch."""
     del runs.env[LEFT_OUT]
     once = ("train.lr=0.01", "train.lr_warmup_steps=0", "train.steps=2", "eval.every=2")
     unprobed = ("probe.every=0", "probe.panel_every=0")
-    result = runs("train", *TOY, *SETTINGS, *once, *unprobed, "method=grpo", "cluster.rollout=vllm")
+    result = runs("train", *TOY, *SETTINGS, *once, *unprobed, "method=mcpo", "cluster.rollout=vllm")
     assert result.returncode == 0, result.stdout
-    steps = Journal(runs.folder("grpo")).steps()
+    journal = Journal(runs.folder("mcpo"))
+    steps = journal.steps()
     assert steps[0]["metrics"]["train/grad_norm"] > 0
     # In the second step it samples with the matrices that the first has changed.
     assert max(row["metrics"]["verl/training/rollout_probs_diff_max"] for row in steps) < 1e-4
+    # Mastered prompts of the first mini-batch stay out of its update, but are reported.
+    first = [row["sums"] for row in journal.mini_batches() if row["mini_batch"] == 1]
+    assert {sums["hinge/prompts_felt"][0] for sums in first} == {0}
+    assert any(sums["hinge/prompts_felt"][1] for sums in first)
 
 
 def of_training(row: Any) -> dict[str, float]:

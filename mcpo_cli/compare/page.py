@@ -8,9 +8,9 @@ import pandas as pd
 
 from mcpo_cli.analysis import render
 from mcpo_cli.analysis.render import Columns, Grid, Page
-from mcpo_cli.results import verdicts
-from mcpo_cli.results.comparison import ALL, Comparison, largest_flips
-from mcpo_cli.results.verdicts import MOST_NAMED, signed
+from mcpo_cli.compare import verdicts
+from mcpo_cli.compare.comparison import ALL, Comparison, largest_flips
+from mcpo_cli.compare.verdicts import MOST_NAMED, signed
 from mcpo_cli.statistics.power import ALPHA
 
 MOST_FLIPS = 20

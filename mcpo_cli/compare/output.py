@@ -14,9 +14,9 @@ import pandas as pd
 
 from mcpo_cli.analysis import render
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.results import figures, page
-from mcpo_cli.results.comparison import Comparison, largest_flips
-from mcpo_cli.results.log import TEXTS, Side, plain_rows
+from mcpo_cli.compare import figures, page
+from mcpo_cli.compare.comparison import Comparison, largest_flips
+from mcpo_cli.compare.log import TEXTS, Side, plain_rows
 from mcpo_cli.runs.journal import finite, write_atomic
 
 DIGITS = "%.10g"

@@ -12,11 +12,11 @@ from typing import Any
 import pandas as pd
 
 from mcpo_cli import grading
+from mcpo_cli.compare.comparison import Comparison, Question, compare
+from mcpo_cli.compare.log import Log, Side, plain_rows
+from mcpo_cli.compare.verdicts import signed
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.grading import Pool, Verdict
-from mcpo_cli.results.comparison import Comparison, Question, compare
-from mcpo_cli.results.log import Log, Side, plain_rows
-from mcpo_cli.results.verdicts import signed
 
 NO_RESPONSE, NO_GOLD, FAILED = "no response", "no gold", "infra_error"
 LEFT_OUT = (NO_RESPONSE, NO_GOLD, FAILED)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from mcpo_cli.compare import verdicts
+from mcpo_cli.compare.log import TEXTS, Scores, Side
+from mcpo_cli.compare.pairs import MEAN, Metric, Pair, majority
 from mcpo_cli.errors import ConfigError, mend, nearest
-from mcpo_cli.results import verdicts
-from mcpo_cli.results.log import TEXTS, Scores, Side
-from mcpo_cli.results.pairs import MEAN, Metric, Pair, majority
 from mcpo_cli.statistics import crossed, stats
 from mcpo_cli.statistics.crossed import Estimate
 from mcpo_cli.statistics.power import ALPHA, look_level, noncentrality

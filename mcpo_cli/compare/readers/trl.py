@@ -6,10 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
+from mcpo_cli.compare.log import Log, checked
+from mcpo_cli.compare.readers import base, tabular
+from mcpo_cli.compare.readers.base import Options, Reader
 from mcpo_cli.errors import bad_data
-from mcpo_cli.results.log import Log, checked
-from mcpo_cli.results.readers import base, tabular
-from mcpo_cli.results.readers.base import Options, Reader
 
 FILE = re.compile(r"completions_(?P<step>\d+)\.(parquet|jsonl)")
 NEEDED = ("step", "prompt", "completion")

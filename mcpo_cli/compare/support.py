@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.results import verdicts
-from mcpo_cli.results.claim import Claim, Metric, Number, Pair
+from mcpo_cli.compare import verdicts
+from mcpo_cli.compare.claim import Claim, Metric, Number, Pair
 from mcpo_cli.statistics import published
 from mcpo_cli.statistics.crossed import Estimate
 from mcpo_cli.statistics.power import ALPHA

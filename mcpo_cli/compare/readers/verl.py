@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from mcpo_cli.results.log import Log, checked
-from mcpo_cli.results.readers import base
-from mcpo_cli.results.readers.base import Options, Reader, Row
+from mcpo_cli.compare.log import Log, checked
+from mcpo_cli.compare.readers import base
+from mcpo_cli.compare.readers.base import Options, Reader, Row
 
 FILE = re.compile(r"\d+\.jsonl")
 NEEDED = ("input", "output", "score", "step")

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mcpo_cli.compare.log import Log, checked
+from mcpo_cli.compare.readers.base import Options, Reader, only, stated
 from mcpo_cli.config import plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import MissingCells, bad_data
@@ -14,8 +16,6 @@ from mcpo_cli.evaluation import gradings
 from mcpo_cli.evaluation.gradings import Samples
 from mcpo_cli.home import location
 from mcpo_cli.records import GradeRow, Results
-from mcpo_cli.results.log import Log, checked
-from mcpo_cli.results.readers.base import Options, Reader, only, stated
 from mcpo_cli.runs import catalog
 from mcpo_cli.runs.journal import Journal
 

@@ -9,8 +9,8 @@ from typing import Literal, cast
 import numpy as np
 import pandas as pd
 
+from mcpo_cli.compare.log import Scores, Side
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.results.log import Scores, Side
 from mcpo_cli.statistics import crossed, stats
 from mcpo_cli.statistics.crossed import Estimate, Sources
 from mcpo_cli.statistics.stats import Floats

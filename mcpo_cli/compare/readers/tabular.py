@@ -6,9 +6,9 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import csv, json, parquet
 
+from mcpo_cli.compare.log import NEEDED, OPTIONAL, Log, check_headings, checked
+from mcpo_cli.compare.readers.base import Options, Reader, damaged, only, prompts
 from mcpo_cli.errors import bad_data, nearest
-from mcpo_cli.results.log import NEEDED, OPTIONAL, Log, check_headings, checked
-from mcpo_cli.results.readers.base import Options, Reader, damaged, only, prompts
 
 KINDS = (".csv", ".jsonl", ".parquet")
 OWN = ("model", *NEEDED, *OPTIONAL)

@@ -5,11 +5,11 @@ import glob
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from mcpo_cli.compare.log import Log, Side
 from mcpo_cli.config import plan
 from mcpo_cli.errors import SIMILAR, ConfigError
 from mcpo_cli.home import location
 from mcpo_cli.paths import named
-from mcpo_cli.results.log import Log, Side
 from mcpo_cli.runs import catalog
 
 SUFFIXES = (".csv", ".jsonl", ".json", ".parquet", ".eval")

@@ -11,10 +11,10 @@ from typing import Any
 import pandas as pd
 
 from mcpo_cli import extras
+from mcpo_cli.compare.log import Log, check_headings, checked
+from mcpo_cli.compare.readers import base
+from mcpo_cli.compare.readers.base import Options, Reader
 from mcpo_cli.errors import bad_data, first_line
-from mcpo_cli.results.log import Log, check_headings, checked
-from mcpo_cli.results.readers import base
-from mcpo_cli.results.readers.base import Options, Reader
 
 HEAD = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"status":\s*"')
 """The beginning of a .json log."""

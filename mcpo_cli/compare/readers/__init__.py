@@ -4,10 +4,10 @@ from functools import cache
 from pathlib import Path
 
 from mcpo_cli import plugins
+from mcpo_cli.compare.log import Log
+from mcpo_cli.compare.readers.base import Options, Reader
 from mcpo_cli.errors import ConfigError, first_line, mend, nearest
 from mcpo_cli.plugins import Found
-from mcpo_cli.results.log import Log
-from mcpo_cli.results.readers.base import Options, Reader
 
 __all__ = ["Options", "Reader", "read", "readers"]
 TABLE = "or write a CSV with the columns problem and correct (docs/readers.md)"

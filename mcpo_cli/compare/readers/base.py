@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 import pandas as pd
 
+from mcpo_cli.compare.log import Log
 from mcpo_cli.errors import ConfigError, bad_data, nearest, similar
-from mcpo_cli.results.log import Log
 
 Row = dict[str, Any]
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.results.comparison import ALL, Comparison
+from mcpo_cli.compare.comparison import ALL, Comparison
 
 PALETTE = (
     base.OTHERS[1], base.DAPO, base.MCPO, base.REWEIGHT, base.HINGE, base.UNFILTERED, base.OTHERS[0], base.OTHERS[2],

@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
+from mcpo_cli.compare.log import Log, checked
+from mcpo_cli.compare.readers import base
+from mcpo_cli.compare.readers.base import Options, Reader, Row
 from mcpo_cli.errors import bad_data
-from mcpo_cli.results.log import Log, checked
-from mcpo_cli.results.readers import base
-from mcpo_cli.results.readers.base import Options, Reader, Row
 
 SAMPLES = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.-]+)\.jsonl")
 METRICS = ("exact_match", "acc", "pass@1", "acc_norm")

@@ -11,10 +11,10 @@ from mcpo_cli.config.plan import Plan
 from mcpo_cli.records import Results
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.settings import flat
-from mcpo_cli.store import contents, descriptions
-from mcpo_cli.store.connection import PARENT, RUN_ID
-from mcpo_cli.store.contents import milliseconds
-from mcpo_cli.store.mlflow import STATUS, Store
+from mcpo_cli.trackers import contents, descriptions
+from mcpo_cli.trackers.connection import PARENT, RUN_ID
+from mcpo_cli.trackers.contents import milliseconds
+from mcpo_cli.trackers.mlflow import STATUS, Store
 
 EVALUATIONS = "evaluate"
 """The experiment of all evaluations."""

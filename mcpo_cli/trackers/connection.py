@@ -19,8 +19,8 @@ from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.home import home
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs.journal import write_atomic
-from mcpo_cli.store import OFFLINE, descriptions
-from mcpo_cli.store.contents import Point, milliseconds
+from mcpo_cli.trackers import OFFLINE, descriptions
+from mcpo_cli.trackers.contents import Point, milliseconds
 
 BATCH, MOST_PARAMS = 900, 100
 """Points and parameters per call: MLflow accepts 1000 entities, tags included, of which 100 may be parameters."""

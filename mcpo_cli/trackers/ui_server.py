@@ -1,4 +1,4 @@
-"""The server of `mcpo ui`: `python -m mcpo_cli.store.ui_server HOST PORT CALLER`, started by `commands/ui.py`.
+"""The server of `mcpo ui`: `python -m mcpo_cli.trackers.ui_server HOST PORT CALLER`, started by `commands/ui.py`.
 
 It is MLflow's own server behind a gate. Requests that read may pass (of these, `label-schemas/list` writes a default
 row of MLflow's), and of those that change the store only the ones in `EDITS`: names, tags and notes, deleting,

@@ -24,8 +24,8 @@ from mcpo_cli.records import State, Status
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.journal import FinalSteps, Journal, read_json
-from mcpo_cli.store import contents, descriptions
-from mcpo_cli.store.connection import DOCTOR, PARENT, PLAN_ID, RUN_ID, SOURCE, SUITE, Connection, reason
+from mcpo_cli.trackers import contents, descriptions
+from mcpo_cli.trackers.connection import DOCTOR, PARENT, PLAN_ID, RUN_ID, SOURCE, SUITE, Connection, reason
 
 STATUS = {"running": "RUNNING", "done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 """MLflow's status for each state of a started run."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from mcpo_cli import extras
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.machine import freeze_gc
-from mcpo_cli.store import OFFLINE, named, resolve
+from mcpo_cli.trackers import OFFLINE, named, resolve
 
 if TYPE_CHECKING:
-    from mcpo_cli.store.mlflow import Store
+    from mcpo_cli.trackers.mlflow import Store
 
 EVERY_SECONDS = 2.0
 LAST_SECONDS, STOPPED_SECONDS = 60.0, 2.0
@@ -38,7 +38,7 @@ def uploading(plan: Plan, note: Callable[[str], None], stopped: Callable[[], boo
         return
     # Imported here because importing mlflow takes seconds.
     with freeze_gc():
-        from mcpo_cli.store.mlflow import Store
+        from mcpo_cli.trackers.mlflow import Store
 
     store = Store(uri)
     store.check()

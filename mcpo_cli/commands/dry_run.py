@@ -2,11 +2,13 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from mcpo_cli import backends
 from mcpo_cli.backends import feasible, local
 from mcpo_cli.commands import console
+from mcpo_cli.commands.reply import Part, Reply, table
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import Train
 from mcpo_cli.home import location
@@ -19,13 +21,13 @@ LONG = 6 * 3600.0
 """A plan that takes more seconds than this gets a warning."""
 
 
-def show(plan: Plan, *, verbose: bool, as_json: bool, mean_response: float | None = None) -> None:
-    """Print the runs of `plan`, and of a backend such as verl the processes that it would start.
+def reply(plan: Plan, *, verbose: bool, mean_response: float | None = None) -> Reply:
+    """The runs of `plan`, and of a backend such as verl the processes that it would start.
 
     Writes nothing, imports no torch.
 
     Args:
-        verbose: print those processes also as text, not only in the JSON document.
+        verbose: show those processes also as text, not only in the JSON document.
         mean_response: the mean length of a response in tokens; None means what each task assumes.
 
     Raises:
@@ -38,21 +40,20 @@ def show(plan: Plan, *, verbose: bool, as_json: bool, mean_response: float | Non
     feasible.check(cell.spec for cell in plan.cells if states[cell.spec.run_id] != "done")
     previews = {cell.spec.run_id: backends.get(cell.spec.backend).preview(cell.spec, home) for cell in plan.cells}
     previews = {run_id: preview for run_id, preview in previews.items() if preview}
-    if as_json:
-        about = {"seconds_left": round(expected.seconds, 1), "parallel": expected.parallel, "basis": expected.basis}
-        runs = [
-            run | ({"preview": previews[run["run_id"]]} if run["run_id"] in previews else {}) for run in expected.runs
-        ]
-        head = {"suite": plan.suite, "home": str(home), "command": plan.command}
-        console.print_json({**head, "estimate": about, "runs": runs})
-        return
-    _print_runs(plan, expected)
+    about = {"seconds_left": round(expected.seconds, 1), "parallel": expected.parallel, "basis": expected.basis}
+    runs = [run | ({"preview": previews[run["run_id"]]} if run["run_id"] in previews else {}) for run in expected.runs]
+    head = {"suite": plan.suite, "home": str(home), "command": plan.command}
+    return Reply({**head, "estimate": about, "runs": runs}, _page(plan, expected, previews, verbose=verbose))
+
+
+def _page(plan: Plan, expected: Forecast, previews: Mapping[str, Any], *, verbose: bool) -> Iterator[Part]:
+    yield from _runs(plan, expected)
     for caution in cautions(plan, expected):
-        console.talk(f"warning: {caution}")
-    _print_needs(expected)
-    _print_costs(expected)
+        yield partial(console.talk, f"warning: {caution}")
+    yield from _needs(expected)
+    yield from _costs(expected)
     if previews:
-        console.print_text(f"\n{previews_text(previews) if verbose else 'each setting of verl: add --verbose'}")
+        yield f"\n{previews_text(previews) if verbose else 'each setting of verl: add --verbose'}"
 
 
 def cautions(plan: Plan, expected: Forecast) -> Iterator[str]:
@@ -70,30 +71,30 @@ def cautions(plan: Plan, expected: Forecast) -> Iterator[str]:
         )
 
 
-def _print_runs(plan: Plan, expected: Forecast) -> None:
+def _runs(plan: Plan, expected: Forecast) -> Iterator[Part]:
     columns = ["run_id", "arm", "model", "seed", "state"]
     rows = [[*(str(run[column]) for column in columns), console.duration(run["seconds_left"])] for run in expected.runs]
-    console.print_table([*columns, "time left"], rows)
+    yield table([*columns, "time left"], rows)
     done = sum(run["state"] == "done" for run in expected.runs)
     rest = f"about {console.duration(expected.seconds)} left, {expected.parallel} at a time ({expected.basis})"
-    console.print_text(f"\n{done} of {len(rows)} runs done; {rest}\nstart or continue: {plan.command}")
+    yield f"\n{done} of {len(rows)} runs done; {rest}\nstart or continue: {plan.command}"
 
 
-def _print_needs(expected: Forecast) -> None:
-    """Print the memory and disk that runs of existing models on the local engine need, and what is free here."""
+def _needs(expected: Forecast) -> Iterator[str]:
+    """The memory and disk that runs of existing models on the local engine need, and what is free on this machine."""
     runs = [run for run in expected.runs if "memory_bytes" in run]
     if not runs:
         return
     memory, disk = (max(run[key] for run in runs) / GIB for key in ("memory_bytes", "disk_bytes"))
     free = local.free()
-    console.print_text(
+    yield (
         f"a run needs about {memory:.1f} GiB of memory ({free.memory / GIB:.1f} GiB are free) and about "
         f"{disk:.1f} GiB of disk ({free.disk / GIB:.1f} GiB are free in {free.folder})"
     )
 
 
-def _print_costs(expected: Forecast) -> None:
-    """Print the estimated GPU-hours, tokens and disk space of runs on GPUs, and how they were estimated."""
+def _costs(expected: Forecast) -> Iterator[Part]:
+    """The estimated GPU-hours, tokens and disk space of runs on GPUs, and how they were estimated."""
     rows = []
     for run_id, cost in expected.costs.items():
         least, most = (f"{seconds / 3600:,.0f}" for seconds in (cost.least, cost.most))
@@ -101,11 +102,9 @@ def _print_costs(expected: Forecast) -> None:
         sizes = [f"{size / GIB:.0f} GiB" for size in (cost.checkpoint, cost.disk)]
         rows.append([run_id, least if least == most else f"{least} to {most}", *tokens, *sizes])
     if rows:
-        console.print_text("")
-        console.print_table(["run_id", "GPU-hours", "tokens sampled", "trained", "per checkpoint", "disk"], rows)
-        console.print_text(
-            "\n" + "\n".join(dict.fromkeys(line for cost in expected.costs.values() for line in cost.basis))
-        )
+        yield ""
+        yield table(["run_id", "GPU-hours", "tokens sampled", "trained", "per checkpoint", "disk"], rows)
+        yield "\n" + "\n".join(dict.fromkeys(line for cost in expected.costs.values() for line in cost.basis))
 
 
 def previews_text(previews: Mapping[str, Mapping[str, Any]]) -> str:

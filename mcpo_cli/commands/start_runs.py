@@ -2,28 +2,23 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from mcpo_cli.analysis.render import Grid
 from mcpo_cli.commands import console, dry_run
+from mcpo_cli.commands.reply import Reply, table
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.home import location
 from mcpo_cli.scheduling import estimate, scheduler
 from mcpo_cli.scheduling.progress import RunView, View
 
 
-def execute(
-    plan: Plan, *, dry: bool, verbose: bool = False, as_json: bool = False, mean_response: float | None = None
-) -> None:
-    """Run `plan` and print the outcomes; on a dry run, show it instead (see `dry_run.show`)."""
-    if dry:
-        dry_run.show(plan, verbose=verbose, as_json=as_json, mean_response=mean_response)
-        return
+def execute(plan: Plan) -> Reply:
+    """Run `plan`; its outcomes."""
     document = run_plan(plan)
-    if as_json:
-        console.print_json(document)
-        return
-    print_runs(document)
-    console.talk_pairs({"records:": str(location() / "runs"), **next_steps(plan)})
+    after = {"records:": str(location() / "runs"), **next_steps(plan)}
+    return Reply(document, [runs_table(document), partial(console.talk_pairs, after)])
 
 
 def next_steps(plan: Plan) -> dict[str, str]:
@@ -76,10 +71,10 @@ class _Calling:
         self.display.note(text)
 
 
-def print_runs(document: Mapping[str, Any]) -> None:
-    """Print the outcomes of `run_plan`."""
+def runs_table(document: Mapping[str, Any]) -> Grid:
+    """The outcomes of `run_plan`."""
     rows = [[run["run_id"], run["arm"], run["state"], *_shown(run["metrics"])] for run in document["runs"]]
-    console.print_table(["run", "arm", "state", "train accuracy", "eval pass@1"], rows)
+    return table(["run", "arm", "state", "train accuracy", "eval pass@1"], rows)
 
 
 def _shown(metrics: dict[str, float]) -> list[str]:

@@ -1,15 +1,16 @@
 """The verbs that train: `mcpo train`, `ablate`, `branch` and `probe`."""
 
 import shlex
+from functools import partial
+from itertools import chain
 from typing import Annotated, Literal
 
 import typer
 
+from mcpo_cli.commands.reply import Reply, table, verb
 from mcpo_cli.commands.verbs import (
-    Debug,
     DryRun,
     Full,
-    Json,
     MeanLength,
     Overrides,
     RunId,
@@ -61,21 +62,21 @@ Examples:
 """The end of the help of each verb; click does not wrap what follows `\\b`."""
 
 
+@verb
 def train(
     overrides: SuiteOverrides = None,
     dry_run: DryRun = False,
     verbose: Verbose = False,
     mean_length: MeanLength = None,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+) -> Reply:
     """Train one run, a sweep, or all runs of a suite. Completed runs are skipped, unfinished ones continue."""
+    from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.commands.start_runs import execute
     from mcpo_cli.config import plan
 
     suite, rest = plan.split_suite(overrides or [])
     chosen = plan.from_suite(suite, rest, f"mcpo train {shlex.quote(suite)}") if suite else plan.from_overrides(rest)
-    execute(chosen, dry=dry_run, verbose=verbose, as_json=as_json, mean_response=mean_length)
+    return shown.reply(chosen, verbose=verbose, mean_response=mean_length) if dry_run else execute(chosen)
 
 
 Until = Annotated[
@@ -86,15 +87,14 @@ Until = Annotated[
 ]
 
 
+@verb
 def ablate(
     overrides: SuiteOverrides = None,
     until: Until = None,
     full: Full = False,
     dry_run: DryRun = False,
     verbose: Verbose = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+) -> Reply:
     """Train all arms of a suite and compare them. Default: table2 (MCPO, its two components left out, DAPO)."""
     from mcpo_cli.config import plan
 
@@ -103,37 +103,30 @@ def ablate(
     if dry_run:
         from mcpo_cli.commands import dry_run as shown
 
-        shown.show(plan.from_suite(suite, rest, command), as_json=as_json, verbose=verbose)
-        return
+        return shown.reply(plan.from_suite(suite, rest, command), verbose=verbose)
     from mcpo_cli.analysis.comparison import Choice
-    from mcpo_cli.commands import build_artifacts, comparisons, console, seeds
-    from mcpo_cli.commands.start_runs import print_runs, run_plan
+    from mcpo_cli.commands import build_artifacts, comparisons, seeds
+    from mcpo_cli.commands.start_runs import run_plan, runs_table
 
     if until:
         document, rest = seeds.train_in_stages(suite, rest, command)
     else:
         document = run_plan(plan.from_suite(suite, rest, command))
     built = comparisons.suite(suite, rest, Choice())
-    if as_json:
-        console.print_json({**document, "comparisons": [one.to_json() for one in built]})
-        return
-    if full:
-        print_runs(document)
-    for one in built:
-        build_artifacts.show(one, full=full)
-    if until:
-        seeds.show_decisions(document["decisions"])
+    pages = (build_artifacts.page(one, full=full) for one in built)
+    decided = seeds.decisions_page(document["decisions"]) if until else ()
+    page = chain([runs_table(document)] if full else [], *pages, decided)
+    return Reply({**document, "comparisons": [one.to_json() for one in built]}, page)
 
 
+@verb
 def fork(
     run_id: RunId,
     at: Annotated[int, typer.Option("--at", min=1, help="The global step that the forks share as their last.")],
     overrides: Overrides = None,
     dry_run: DryRun = False,
     verbose: Verbose = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+) -> Reply:
     """Continue copies of a run from a global step, each with another method or step size; show what that changed."""
     from mcpo_cli.config import forking
     from mcpo_cli.runs import catalog
@@ -144,16 +137,12 @@ def fork(
     if dry_run:
         from mcpo_cli.commands import dry_run as shown
 
-        shown.show(chosen, as_json=as_json, verbose=verbose)
-        return
-    from mcpo_cli.commands import build_artifacts, console, start_runs
+        return shown.reply(chosen, verbose=verbose)
+    from mcpo_cli.commands import build_artifacts, start_runs
 
     document = start_runs.run_plan(chosen)
     built = build_artifacts.build_forks(chosen, words)
-    if as_json:
-        console.print_json({**built.to_json(), **document})
-    else:
-        build_artifacts.show(built, full=True)
+    return Reply({**built.to_json(), **document}, build_artifacts.page(built, full=True))
 
 
 def _complete_studies(incomplete: str) -> list[str]:
@@ -168,9 +157,10 @@ Study = Annotated[
 ]
 
 
+@verb
 def branch(
-    study: Study, overrides: Overrides = None, dry_run: DryRun = False, as_json: Json = False, debug: Debug = False
-) -> None:
+    study: Study, overrides: Overrides = None, dry_run: DryRun = False
+) -> Reply:
     """Compare what one global step of each arm does to mastered and held-out prompts, from the same saved states."""
     from mcpo_cli.config import branching
 
@@ -180,17 +170,14 @@ def branch(
     if dry_run:
         from mcpo_cli.commands import dry_run as shown
 
-        shown.show(branching.plan(study, trunks, command), as_json=as_json, verbose=False)
-        return
-    from mcpo_cli.commands import build_artifacts, console
+        return shown.reply(branching.plan(study, trunks, command), verbose=False)
+    from mcpo_cli.commands import build_artifacts
 
     for trunk in trunks:
         build_artifacts.measure_branches(study, trunk, command)
     built = build_artifacts.build_branches(study, content, trunks, words, command)
-    if as_json:
-        console.print_json({"study": study, "points": build_artifacts.branch_points(trunks), **built.to_json()})
-    else:
-        build_artifacts.show(built, full=True)
+    document = {"study": study, "points": build_artifacts.branch_points(trunks), **built.to_json()}
+    return Reply(document, build_artifacts.page(built, full=True))
 
 
 def _complete_probes(incomplete: str) -> list[str]:
@@ -228,15 +215,14 @@ Prompts = Annotated[
 ]
 
 
+@verb
 def probe(
     name: ProbeName,
     overrides: Target = None,
     prompts: Prompts = None,
     dry_run: DryRun = False,
     verbose: Verbose = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+) -> Reply:
     """Answer one question from runs' records, from their checkpoints, from new diagnostic runs, or about methods."""
     from mcpo_cli import probes
     from mcpo_cli.commands import build_artifacts, console, publish
@@ -248,8 +234,7 @@ def probe(
     if name == "list":
         known = probes.registry().values()
         listed = [{"probe": one.name, "question": one.question, "shows": one.shows} for one in known]
-        console.print_list("probes", listed, {"probe": "probe", "question": "question"}, as_json=as_json)
-        return
+        return Reply({"probes": listed}, [table(["probe", "question"], [[one.name, one.question] for one in known])])
     chosen, words = probes.get(name), overrides or []
     if targets := probe_run.targets(words, f"mcpo probe {name}"):
         if dry_run:
@@ -263,8 +248,7 @@ def probe(
             raise ConfigError("--prompts applies to an existing run or checkpoint", fix=fix)
         plan = probe_run.runs(chosen, words)
         if dry_run:
-            shown.show(plan, as_json=as_json, verbose=verbose)
-            return
+            return shown.reply(plan, verbose=verbose)
         if chosen.needs:
             run_plan(plan)
             measured = [probe_run.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
@@ -275,19 +259,15 @@ def probe(
         publish.publish_probe(chosen, measured, document)
     if built := build_artifacts.build_atlas(measured, words):
         document = built.to_json() | document
-    if as_json:
-        console.print_json(document)
-        return
     if built:
-        build_artifacts.show(built, full=True)
-        return
+        return Reply(document, build_artifacts.page(built, full=True))
     columns = ["regime", "model", "arm", "seeds"]
     rows = [
         [*(str(row[column]) for column in columns), *(probe_run.shown(row, name) for name in chosen.shows)]
         for row in document["arms"]
     ]
-    console.print_table([*columns, *chosen.shows], rows)
-    console.talk(
+    legend = (
         f"{chosen.question} ± half a 95 % interval over seeds. With one seed, brackets show that run's interval. "
         "Full output: --json"
     )
+    return Reply(document, [table([*columns, *chosen.shows], rows), partial(console.talk, legend)])

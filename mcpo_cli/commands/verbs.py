@@ -1,14 +1,17 @@
 """Shared by verbs: arguments and options with their completion, the help of verbs that take settings."""
 
 import itertools
+import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from mcpo_cli.commands.reply import Debug as Debug
+from mcpo_cli.commands.reply import ErrorStyle
+from mcpo_cli.commands.reply import Json as Json
 from mcpo_cli.errors import ConfigError
 
 MEANT = {
@@ -27,8 +30,11 @@ REFUSED = {
     "resume": ("the command that trained a run continues it: `mcpo runs show RUN_ID` names it", "mcpo runs list"),
     "eval": ("the verb is evaluate", "mcpo evaluate --help"),
     "run": ("the verb is train", "mcpo train --help"),
+    "report": ("reproduce makes the report, too", "mcpo reproduce all --built"),
 }
 """Verbs of other tools without a counterpart: the explanation and its fix."""
+KINDS = ("method", "sampler", "task", "data", "model")
+"""Verbs until version 0.1; what they did is now under `components`, their actions being the verbs."""
 SETTINGS = """\
 
 Settings, group.key=value: mcpo help lists them, mcpo help train explains a group."""
@@ -41,6 +47,10 @@ def without_habits(words: Sequence[str]) -> list[str]:
         ConfigError: mcpo has no such verb; the message names the alternative.
     """
     first, rest = "".join(words[:1]), list(words[1:])
+    if first in KINDS:
+        action = "".join(rest[:1]).replace("audit", "check") or "list"
+        fix = shlex.join(["mcpo", "components", action, first, *rest[1:]])
+        raise ConfigError(f"mcpo has no verb '{first}': it is a kind of components", fix=fix, code="unknown_name")
     if first in REFUSED and not {"--help", "-h"} & set(rest):
         instead, fix = REFUSED[first]
         raise ConfigError(f"mcpo has no verb '{first}': {instead}", fix=fix, code="unknown_name")
@@ -73,13 +83,13 @@ def complete_suites(incomplete: str) -> list[str]:
     return starting_with(incomplete, plan.suites())
 
 
-def completing(group: str) -> Callable[[str], list[str]]:
-    """A function that completes the names of a group of presets, such as `method`."""
+def completing(kind: str) -> Callable[[str], list[str]]:
+    """A function that completes the names of a kind of components, such as `method`."""
 
     def complete(incomplete: str) -> list[str]:
-        from mcpo_cli.config import load
+        from mcpo_cli.components import KINDS
 
-        return starting_with(incomplete, load.groups()[group])
+        return starting_with(incomplete, sorted(KINDS[kind].registry()))
 
     return complete
 
@@ -113,21 +123,6 @@ def complete_run_id(incomplete: str) -> list[str]:
     return starting_with(incomplete, (path.name for path in catalog.folders(home.location())))
 
 
-@dataclass
-class ErrorStyle:
-    """The way in which `main` shows an error; the options set it through the parser's context."""
-
-    as_json: bool = False
-    """Also print one JSON document on stdout."""
-    debug: bool = False
-    """Print the traceback."""
-
-
-def _set_style(ctx: typer.Context, param: typer.CallbackParam, value: bool) -> bool:
-    setattr(ctx.ensure_object(ErrorStyle), str(param.name), value)
-    return value
-
-
 def _only_when_dry(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
     if value and not ctx.params["dry_run"]:
         option = f"--{str(param.name).replace('_', '-')}"
@@ -136,13 +131,18 @@ def _only_when_dry(ctx: typer.Context, param: typer.CallbackParam, value: Any) -
 
 
 class Family(TyperGroup):
-    """A group of verbs, whose help has the first sentence of each in full."""
+    """A group of verbs, whose help has the first sentence of each in full, under the headings of their panels."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """See click's `Group`, which cuts these sentences to one line."""
-        verbs = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, verb.get_short_help_str(200)) for name, verb in verbs if verb])
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            if command := self.get_command(ctx, name):
+                panel = getattr(command, "rich_help_panel", None) or "Commands"
+                panels.setdefault(panel, []).append((name, command.get_short_help_str(200)))
+        for panel, verbs in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(verbs)
 
 
 class Verbs(Family):
@@ -204,12 +204,6 @@ MeanLength = Annotated[
 ]
 Full = Annotated[
     bool, typer.Option("--full", help="Print every table and how to read it, not only the verdict and what it needs.")
-]
-Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document on stdout.", callback=_set_style, is_eager=True)
-]
-Debug = Annotated[
-    bool, typer.Option("--debug", help="Print the traceback of an error.", callback=_set_style, is_eager=True)
 ]
 
 

@@ -79,7 +79,9 @@ def with_options(kind_name: str, name: str, options: Sequence[str]) -> Any:
 
 def options(component: Any) -> list[Facts]:
     """The options of a method, sampler or task, with the values that it has."""
-    return [{**asdict(option), "value": getattr(component, option.name)} for option in settings.options(type(component))]
+    return [
+        {**asdict(option), "value": getattr(component, option.name)} for option in settings.options(type(component))
+    ]
 
 
 def _methods() -> Found[Any]:

@@ -23,7 +23,7 @@ from mcpo_cli.home import location
 from mcpo_cli.machine import GIB
 from mcpo_cli.plugins import Found, Plugin
 from mcpo_cli.redaction import redact
-from mcpo_cli.store import OFFLINE
+from mcpo_cli.trackers import OFFLINE
 
 DISTRIBUTION = "mcpo-cli"
 LEAST_DISK = LEAST_MEMORY = 2 * GIB
@@ -183,7 +183,7 @@ def _store(home: Path) -> Iterator[Line]:
     if setting == OFFLINE or not extras.is_installed("mlflow"):
         yield Line("MLflow store", "local", "ok", "none: journals only")
         return
-    from mcpo_cli.store.connection import Connection
+    from mcpo_cli.trackers.connection import Connection
 
     try:
         connection = Connection(setting or f"sqlite:///{database}")

@@ -49,9 +49,7 @@ def _complete_names(ctx: typer.Context, incomplete: str) -> list[str]:
 KindName = Annotated[
     str, typer.Argument(metavar="KIND", help="method, sampler, task, model, data, ...", autocompletion=_complete_kinds)
 ]
-Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="A component of this kind.", autocompletion=_complete_names)
-]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A component of this kind.", autocompletion=_complete_names)]
 Options = Annotated[
     list[str] | None,
     typer.Argument(
@@ -122,9 +120,7 @@ def _shown(document: Mapping[str, Any]) -> Iterator[Part]:
         yield "\n".join(["", *_weights(document["backends"], **document["weight"])])
 
 
-def _weights(
-    backends: Mapping[str, str], rollouts: int, curve: list[tuple[float, float]]
-) -> Iterator[str]:
+def _weights(backends: Mapping[str, str], rollouts: int, curve: list[tuple[float, float]]) -> Iterator[str]:
     yield "backends: " + ", ".join(f"{name} ({asks})" if asks else name for name, asks in backends.items())
     if not curve:
         yield "weight of a prompt: depends on more than its accuracy, so there is no curve"

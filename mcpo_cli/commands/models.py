@@ -47,7 +47,7 @@ Benchmarks = Annotated[
     str,
     typer.Option(
         metavar="NAME|NAME=FILE,...",
-        help="Benchmarks (mcpo components list data), files of your own, or tasks that generate problems (sums): held-out tiers.",
+        help="Benchmarks (mcpo components list data), files of yours, or tasks that generate problems: held-out tiers.",
         autocompletion=_complete_benchmarks,
     ),
 ]
@@ -68,10 +68,10 @@ def evaluate(
     """Sample a model on benchmarks, grade, and report with intervals. Rerunning samples only what is missing."""
     from mcpo_cli.commands import console, print_evaluation
     from mcpo_cli.commands.publish import evaluation_publisher
+    from mcpo_cli.compare import evaluation_page
     from mcpo_cli.config import load
     from mcpo_cli.config.evaluation import Evaluation
     from mcpo_cli.evaluation import asking, protocol, run, scope
-    from mcpo_cli.results import evaluation_page
 
     chosen = load.settings(Evaluation, settings or [])
     subject = scope.subject(model, chosen.revision)
@@ -161,10 +161,10 @@ def grade(
     from mcpo_cli import grading
     from mcpo_cli.commands import console, print_evaluation
     from mcpo_cli.commands.publish import evaluation_publisher
+    from mcpo_cli.compare import evaluation_page
     from mcpo_cli.config.evaluation import Grading
     from mcpo_cli.evaluation import regrade
     from mcpo_cli.evaluation.gradings import Graders
-    from mcpo_cli.results import evaluation_page
 
     others = [name.strip() for name in compare.split(",") if name.strip()]
     regrade.check_graders([*([grader] if grader else []), *others])
@@ -214,9 +214,7 @@ Push = Annotated[
 
 
 @verb
-def export(
-    run_id: RunId, to: To = None, step: Step = None, push: Push = None
-) -> Reply:
+def export(run_id: RunId, to: To = None, step: Step = None, push: Push = None) -> Reply:
     """Write a run's policy with a model card to a folder that `mcpo evaluate`, transformers and vLLM can load."""
     from mcpo_cli import backends
     from mcpo_cli.evaluation import model_card

@@ -39,11 +39,11 @@ def page(results: Results) -> Iterator[Part]:
     yield table(columns, rows)
     yield ""
     shares = ["truncated", "no_room", "copies", "unparsable", "timeout", "infra_error"]
-    table = [
+    per_status = [
         [name, *(_share(one["metrics"][key]) for key in shares), f"{one['metrics']['mean_tokens']:.0f}", one["grader"]]
         for name, one in results["benchmarks"].items()
     ]
-    yield table(["of all samples", *(key.replace("_", " ") for key in shares), "tokens", "grader"], table)
+    yield table(["of all samples", *(key.replace("_", " ") for key in shares), "tokens", "grader"], per_status)
     remarks = [f"not the paper's protocol: {deviation}" for deviation in results["deviations"]]
     for name, one in results["benchmarks"].items():
         remarks += [f"{name}: {warning}" for warning in one["warnings"]]

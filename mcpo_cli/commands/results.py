@@ -64,7 +64,7 @@ def _complete_axes(incomplete: str) -> list[str]:
 
 
 def _complete_readers(incomplete: str) -> list[str]:
-    from mcpo_cli.results.readers import readers
+    from mcpo_cli.compare.readers import readers
 
     return starting_with(incomplete, readers())
 
@@ -240,8 +240,8 @@ def compare(
 
 
 def _names_logs(words: Sequence[str]) -> bool:
+    from mcpo_cli.compare.sides import is_log
     from mcpo_cli.config.plan import is_suite
-    from mcpo_cli.results.sides import is_log
 
     return any(is_log(word) for word in words if not is_suite(word) and "=" not in word)
 
@@ -293,9 +293,7 @@ Budget = Annotated[
 ]
 
 
-Built = Annotated[
-    bool, typer.Option("--built", help="Train nothing: build what the runs that are done suffice for.")
-]
+Built = Annotated[bool, typer.Option("--built", help="Train nothing: build what the runs that are done suffice for.")]
 
 
 @verb

@@ -1,8 +1,8 @@
 """Number of seeds: `mcpo compare SUITE --plan` before training, and `mcpo ablate SUITE --until decided` in stages."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from mcpo_cli.analysis import render

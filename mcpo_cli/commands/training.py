@@ -158,9 +158,7 @@ Study = Annotated[
 
 
 @verb
-def branch(
-    study: Study, overrides: Overrides = None, dry_run: DryRun = False
-) -> Reply:
+def branch(study: Study, overrides: Overrides = None, dry_run: DryRun = False) -> Reply:
     """Compare what one global step of each arm does to mastered and held-out prompts, from the same saved states."""
     from mcpo_cli.config import branching
 

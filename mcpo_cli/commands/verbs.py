@@ -9,9 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from mcpo_cli.commands.reply import Debug as Debug
 from mcpo_cli.commands.reply import ErrorStyle
-from mcpo_cli.commands.reply import Json as Json
 from mcpo_cli.errors import ConfigError
 
 MEANT = {

@@ -78,11 +78,11 @@ def verify(
         "stretches": [one.to_json() for one in checked],
         "first_difference": first.to_json() if first else None,
     }
-    error, ending = None, [f"same: {document['steps_to_train']} global steps of {run.spec.run_id}, trained again"]
+    failed, ending = None, [f"same: {document['steps_to_train']} global steps of {run.spec.run_id}, trained again"]
     if first:
         fix = f"mcpo verify {run.spec.run_id} --at {max(1, first.step)}  (checks that step again)"
-        error, ending = Differs(f"{run.spec.run_id} is not what training it again gives: {first}", fix=fix), []
-    return Reply(document, [*_page(checked), *ending], error)
+        failed, ending = Differs(f"{run.spec.run_id} is not what training it again gives: {first}", fix=fix), []
+    return Reply(document, [*_page(checked), *ending], failed)
 
 
 def _plan(document: dict[str, Any], chosen: Sequence[Stretch]) -> str:

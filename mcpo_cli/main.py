@@ -56,31 +56,23 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 EXAMPLES = training.EXAMPLES | results.EXAMPLES
-TRAIN, COMPARE, LOOK, KEEP, EXTEND = (
-    "Train",
-    "Compare",
-    "Look at runs and models",
-    "Keep and hand on",
-    "Extend, and get help",
-)
-"""What people do with the verbs: the headings of `mcpo --help`."""
 for verb in (training.train, training.ablate, results.reproduce):
-    app.command(cls=OverridesCommand, epilog=EXAMPLES[verb.__name__], rich_help_panel=TRAIN)(verb)
-app.command(epilog=EXAMPLES["compare"], rich_help_panel=COMPARE)(results.compare)
-app.command(epilog=claim.EXAMPLES, rich_help_panel=COMPARE)(claim.claim)
-app.command(cls=OverridesCommand, epilog=EXAMPLES["probe"], rich_help_panel=COMPARE)(training.probe)
-app.add_typer(runs.app, name="runs", rich_help_panel=LOOK)
-app.command(epilog=models.EVALUATE_SETTINGS, rich_help_panel=LOOK)(models.evaluate)
-app.command(rich_help_panel=LOOK)(models.grade)
-app.command(rich_help_panel=LOOK)(ui)
-app.command(epilog=EXAMPLES["fork"], rich_help_panel=KEEP)(training.fork)
-app.command(epilog=EXAMPLES["branch"], rich_help_panel=KEEP)(training.branch)
-app.command(epilog=verify.EXAMPLES, rich_help_panel=KEEP)(verify.verify)
-app.command(rich_help_panel=KEEP)(models.export)
-app.add_typer(components.app, name="components", rich_help_panel=EXTEND)
-app.command(rich_help_panel=EXTEND)(reference.doctor)
-app.command(epilog=reference.SCHEMA_EXAMPLES, rich_help_panel=EXTEND)(reference.schema)
-app.command("help", rich_help_panel=EXTEND)(reference.help_)
+    app.command(cls=OverridesCommand, epilog=EXAMPLES[verb.__name__])(verb)
+app.command(epilog=EXAMPLES["compare"])(results.compare)
+app.command(epilog=claim.EXAMPLES)(claim.claim)
+app.command(cls=OverridesCommand, epilog=EXAMPLES["probe"])(training.probe)
+app.add_typer(runs.app, name="runs")
+app.command(epilog=models.EVALUATE_SETTINGS)(models.evaluate)
+app.command()(models.grade)
+app.command()(ui)
+app.command(epilog=EXAMPLES["fork"])(training.fork)
+app.command(epilog=EXAMPLES["branch"])(training.branch)
+app.command(epilog=verify.EXAMPLES)(verify.verify)
+app.command()(models.export)
+app.add_typer(components.app, name="components")
+app.command()(reference.doctor)
+app.command(epilog=reference.SCHEMA_EXAMPLES)(reference.schema)
+app.command("help")(reference.help_)
 
 
 @app.callback(invoke_without_command=True)

@@ -3,8 +3,8 @@
 import itertools
 import shlex
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -12,6 +12,14 @@ from typer.core import TyperCommand, TyperGroup
 from mcpo_cli.commands.reply import ErrorStyle
 from mcpo_cli.errors import ConfigError
 
+PANELS = {
+    "Train": ("train", "ablate", "reproduce"),
+    "Compare": ("compare", "claim", "probe"),
+    "Look": ("runs", "evaluate", "grade", "ui"),
+    "Keep and hand on": ("fork", "branch", "verify", "export"),
+    "Extend, and get help": ("components", "doctor", "help"),
+}
+"""Every verb, by what a person does with it: the headings of `mcpo --help`."""
 MEANT = {
     "version": ["--version"],
     "-V": ["--version"],
@@ -129,22 +137,23 @@ def _only_when_dry(ctx: typer.Context, param: typer.CallbackParam, value: Any) -
 
 
 class Family(TyperGroup):
-    """A group of verbs, whose help has the first sentence of each in full, under the headings of their panels."""
+    """A group of verbs, whose help has the first sentence of each in full."""
+
+    panels: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """The verbs under each heading of the help; without any, all are under one."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """See click's `Group`, which cuts these sentences to one line."""
-        panels: dict[str, list[tuple[str, str]]] = {}
-        for name in self.list_commands(ctx):
-            if command := self.get_command(ctx, name):
-                panel = getattr(command, "rich_help_panel", None) or "Commands"
-                panels.setdefault(panel, []).append((name, command.get_short_help_str(200)))
-        for panel, verbs in panels.items():
-            with formatter.section(panel):
-                formatter.write_dl(verbs)
+        for heading, names in (self.panels or {"Commands": self.list_commands(ctx)}).items():
+            verbs = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(heading):
+                formatter.write_dl([(name, verb.get_short_help_str(200)) for name, verb in verbs if verb])
 
 
 class Verbs(Family):
     """The whole command line. Sets the error style from the raw words, for errors before options are parsed."""
+
+    panels = PANELS
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See `TyperGroup`. Verbs of other tools are replaced."""

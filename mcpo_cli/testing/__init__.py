@@ -1,5 +1,5 @@
-"""The conformance kit: requirements on every method, sampler and task, built in or not. `mcpo method check NAME`,
-`mcpo sampler check NAME` and `mcpo task check NAME` run it.
+"""The conformance kit: requirements on every method, sampler and task, built in or not. `mcpo components check KIND NAME`
+runs it.
 
 >>> from mcpo_cli.testing import check
 >>> from mcpo_cli.methods import get

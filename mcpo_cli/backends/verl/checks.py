@@ -149,7 +149,7 @@ def _task(spec: RunSpec) -> Iterator[Problem]:
         yield (
             f"model={spec.model.name} is built from scratch, but task={task.name} has no closed vocabulary: it needs a "
             "pretrained model",
-            "model=qwen3-1.7b, or model.path=FOLDER  (mcpo model list)",
+            "model=qwen3-1.7b, or model.path=FOLDER  (mcpo components list model)",
         )
     if longer := [string for string in task.stops if len(string) > 1]:
         yield (

@@ -197,9 +197,9 @@ def _graders() -> Found[Any]:
 
 
 def _probes() -> Found[Any]:
-    from mcpo_cli import probes
+    from mcpo_cli import measures
 
-    return probes.registry()
+    return measures.registry()
 
 
 def _artifacts() -> Mapping[str, Any]:

@@ -71,7 +71,6 @@ app.command(epilog=verify.EXAMPLES)(verify.verify)
 app.command()(models.export)
 app.add_typer(components.app, name="components")
 app.command()(reference.doctor)
-app.command(epilog=reference.SCHEMA_EXAMPLES)(reference.schema)
 app.command("help")(reference.help_)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli import probes
+from mcpo_cli import measures
 from mcpo_cli.analysis import artifacts
 from mcpo_cli.analysis import atlas as atlas_tables
 from mcpo_cli.analysis import branching as branch_tables
@@ -24,8 +24,8 @@ from mcpo_cli.config.branching import Study, Trunk
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, MissingCells
 from mcpo_cli.home import home, run_dir
-from mcpo_cli.probes import branches
-from mcpo_cli.probes.run import Measured
+from mcpo_cli.measures import branches
+from mcpo_cli.measures.run import Measured
 from mcpo_cli.runs.journal import Journal, write_atomic
 
 
@@ -172,7 +172,7 @@ def build_branches(
 
 def build_forks(chosen: Plan, overrides: Sequence[str]) -> BuiltArtifact:
     """Write the changes by the forks of a plan to a CSV file next to the report; build table and figure from it."""
-    probe, first = probes.get("fork"), chosen.cells[0].spec
+    probe, first = measures.get("fork"), chosen.cells[0].spec
     findings = {
         cell.spec.run_id: (cell.arm, probe.measure(cell.spec, Journal(run_dir(cell.spec.run_id))))
         for cell in chosen.cells

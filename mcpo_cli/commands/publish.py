@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from mcpo_cli.analysis.artifacts import BuiltArtifact
     from mcpo_cli.compare.comparison import Comparison as LogComparison
     from mcpo_cli.config.plan import Plan
-    from mcpo_cli.probes.base import Probe
-    from mcpo_cli.probes.run import Measured
+    from mcpo_cli.measures.base import Probe
+    from mcpo_cli.measures.run import Measured
     from mcpo_cli.trackers.mlflow import Store
 
 

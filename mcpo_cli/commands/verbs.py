@@ -37,6 +37,7 @@ REFUSED = {
     "eval": ("the verb is evaluate", "mcpo evaluate --help"),
     "run": ("the verb is train", "mcpo train --help"),
     "report": ("reproduce makes the report, too", "mcpo reproduce all --built"),
+    "schema": ("JSON schemas are gone; help explains every setting", "mcpo help"),
 }
 """Verbs of other tools without a counterpart: the explanation and its fix."""
 KINDS = ("method", "sampler", "task", "data", "model")

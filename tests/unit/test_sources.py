@@ -58,7 +58,7 @@ def test_no_module_that_artifacts_import_is_left_out() -> None:
     paths = {module: ROOT / module.replace(".", "/") for module in needed}
     files = {module: {path.with_suffix(".py"), path / "__init__.py"} for module, path in paths.items()}
     assert [module for module, either in files.items() if not either & hashed] == []
-    assert {"mcpo_cli.methods.base", "mcpo_cli.runs.journal", "mcpo_cli.probes.run"} <= needed
+    assert {"mcpo_cli.methods.base", "mcpo_cli.runs.journal", "mcpo_cli.measures.run"} <= needed
     for package in artifacts.INDEPENDENT:
         assert (ROOT / "mcpo_cli" / package).is_dir()
         assert not [path for path in hashed if path.is_relative_to(ROOT / "mcpo_cli" / package)]
@@ -71,7 +71,7 @@ def test_no_module_that_building_loads_is_left_out(mcpo_home: Path) -> None:
     _, loaded = build(CURVES, mcpo_home)
     hashed = {path.resolve() for path in artifacts.code_files()}
     assert [name for name, path in loaded.items() if Path(path).resolve() not in hashed] == []
-    assert {"mcpo_cli.zoo.batches", "mcpo_cli.probes.mastery"} <= loaded.keys()
+    assert {"mcpo_cli.zoo.batches", "mcpo_cli.measures.mastery"} <= loaded.keys()
 
 
 @pytest.mark.slow

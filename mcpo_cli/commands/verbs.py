@@ -56,7 +56,9 @@ def without_habits(words: Sequence[str]) -> list[str]:
     first, rest = "".join(words[:1]), list(words[1:])
     if first in KINDS:
         action = "".join(rest[:1]).replace("audit", "check") or "list"
-        fix = shlex.join(["mcpo", "components", action, first, *rest[1:]])
+        fix = shlex.join(
+            ["mcpo", "components", action, first, *(word for word in rest[1:] if word not in ("--json", "--debug"))]
+        )
         raise ConfigError(f"mcpo has no verb '{first}': it is a kind of components", fix=fix, code="unknown_name")
     if first in REFUSED and not {"--help", "-h"} & set(rest):
         instead, fix = REFUSED[first]

@@ -23,7 +23,7 @@ from mcpo_cli.scheduling.outcome import Outcome
 from mcpo_cli.scheduling.process import ForkServer, LocalWorker, Worker
 from mcpo_cli.scheduling.progress import Progress, RunView, Tracker, View, final_metrics
 from mcpo_cli.scheduling.worker import BUSY
-from mcpo_cli.store.uploader import uploading
+from mcpo_cli.trackers.uploader import uploading
 
 WORKER = (sys.executable, "-P", "-m", "mcpo_cli.scheduling.worker")
 """A worker of a backend that preloads nothing. -P keeps files in the user's folder from shadowing modules."""

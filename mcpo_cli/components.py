@@ -162,11 +162,11 @@ def _models() -> Mapping[str, Any]:
 
 def _of_model(model: Any) -> Facts:
     from mcpo_cli import pretrained
-    from mcpo_cli.config import workload
+    from mcpo_cli.config import cost
 
     return {
         "run_name": model.name,
-        "parameters": workload.model_parameters(model),
+        "parameters": cost.model_parameters(model),
         "weights": model.quantization or ("float" if model.path else None),
         "source": model.path or "built from scratch",
         "fetched": pretrained.is_here(model) if model.path else None,

@@ -312,8 +312,10 @@ def reproduce(
     with freeze_gc():
         from mcpo_cli.commands import build_artifacts
         from mcpo_cli.commands import dry_run as shown
-        from mcpo_cli.commands.start_runs import run_plan, within
+        from mcpo_cli.commands.console import seconds
         from mcpo_cli.report import artifacts
+        from mcpo_cli.scheduling import start
+        from mcpo_cli.scheduling.forecast import forecast
 
     words = overrides or []
     if built and (budget or dry_run):
@@ -324,13 +326,14 @@ def reproduce(
     names = artifacts.names(artifact)
     plans = build_artifacts.plans(names, words, f"mcpo reproduce {artifact}")
     if budget:
-        plans = within(plans, budget)
+        share = seconds("--budget", budget) / len(plans)
+        plans = {name: start.within(whole, share, budget) for name, whole in plans.items()}
     if dry_run:
-        return shown.reply(build_artifacts.merged(plans), verbose=verbose)
+        return shown.reply(forecast(build_artifacts.merged(plans)), verbose=verbose)
     builder = build_artifacts.builder(plans, words)
     for name in names:
         builder.check(artifacts.get(name))
-    runs = [] if built else [run_plan(planned) for planned in plans.values()]
+    runs = [] if built else [start.document(forecast(planned)) for planned in plans.values()]
     if artifact == artifacts.ALL:
         return build_artifacts.report(words, runs)
     made = {name: builder.build(name) for name in names}

@@ -1,9 +1,10 @@
 """The verbs that train: `mcpo train`, `ablate`, `branch` and `probe`."""
 
 import shlex
+from collections.abc import Mapping
 from functools import partial
 from itertools import chain
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -11,7 +12,6 @@ from mcpo_cli.commands.reply import Reply, table, verb
 from mcpo_cli.commands.verbs import (
     DryRun,
     Full,
-    MeanLength,
     Overrides,
     RunId,
     SuiteOverrides,
@@ -23,6 +23,10 @@ from mcpo_cli.commands.verbs import (
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location, run_dir
 
+if TYPE_CHECKING:
+    from mcpo_cli.analysis.render import Grid
+    from mcpo_cli.config.plan import Plan
+
 EXAMPLES = {
     "train": """\
 \b
@@ -32,8 +36,7 @@ Examples:
   mcpo train method=dapo,mcpo train.lr=5e-4 --dry-run  the planned runs and their time
   mcpo train method.delta=0.02 regime=skills-drift     another drift budget and condition
   mcpo train table1 --dry-run                          the runs of a suite
-  mcpo train table1 scale=paper --dry-run --mean-length 4000
-                                                       on GPUs, for responses of 4000 tokens on average""",
+  mcpo train table1 scale=paper --dry-run              on GPUs, at the paper's size""",
     "ablate": """\
 \b
 Examples:
@@ -66,16 +69,44 @@ def train(
     overrides: SuiteOverrides = None,
     dry_run: DryRun = False,
     verbose: Verbose = False,
-    mean_length: MeanLength = None,
 ) -> Reply:
     """Train one run, a sweep, or all runs of a suite. Completed runs are skipped, unfinished ones continue."""
+    from mcpo_cli.commands import console
     from mcpo_cli.commands import dry_run as shown
-    from mcpo_cli.commands.start_runs import execute
     from mcpo_cli.config import plan
+    from mcpo_cli.scheduling import start
+    from mcpo_cli.scheduling.forecast import forecast
 
     suite, rest = plan.split_suite(overrides or [])
     chosen = plan.from_suite(suite, rest, f"mcpo train {shlex.quote(suite)}") if suite else plan.from_overrides(rest)
-    return shown.reply(chosen, verbose=verbose, mean_response=mean_length) if dry_run else execute(chosen)
+    expected = forecast(chosen)
+    if dry_run:
+        return shown.reply(expected, verbose=verbose)
+    document = start.document(expected)
+    after = {"records:": str(location() / "runs"), **next_steps(chosen)}
+    return Reply(document, [runs_table(document), partial(console.talk_pairs, after)])
+
+
+def runs_table(document: Mapping[str, Any]) -> "Grid":
+    """The outcomes of `start.document`."""
+    rows = [[run["run_id"], run["arm"], run["state"], *_scores(run["metrics"])] for run in document["runs"]]
+    return table(["run", "arm", "state", "train accuracy", "eval pass@1"], rows)
+
+
+def _scores(metrics: dict[str, float]) -> list[str]:
+    evals = [value for name, value in metrics.items() if name.startswith("eval/") and name.endswith("/pass_at_1")]
+    accuracy = metrics.get("train/accuracy")
+    return ["-" if accuracy is None else f"{accuracy:.3f}", "-" if not evals else f"{sum(evals) / len(evals):.3f}"]
+
+
+def next_steps(plan: "Plan") -> dict[str, str]:
+    """The commands that show the runs of `plan` once they are done, by their subject."""
+    run_id = plan.cells[0].spec.run_id
+    if len({cell.arm for cell in plan.cells}) > 1:
+        first = {"comparison:": plan.command.replace("mcpo train", "mcpo compare", 1)}
+    else:
+        first = {"curves:": f"mcpo runs show {run_id}"}
+    return {**first, "answers:": f"mcpo runs samples {run_id}", "charts:": "mcpo ui"}
 
 
 Until = Annotated[
@@ -95,22 +126,22 @@ def ablate(
     verbose: Verbose = False,
 ) -> Reply:
     """Train all arms of a suite and compare them. Default: table2 (MCPO, its two components left out, DAPO)."""
+    from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.config import plan
+    from mcpo_cli.scheduling import start
+    from mcpo_cli.scheduling.forecast import forecast
 
     named, rest = plan.split_suite(overrides or [])
     suite, command = named or "table2", f"mcpo ablate {named}".strip()
     if dry_run:
-        from mcpo_cli.commands import dry_run as shown
-
-        return shown.reply(plan.from_suite(suite, rest, command), verbose=verbose)
+        return shown.reply(forecast(plan.from_suite(suite, rest, command)), verbose=verbose)
     from mcpo_cli.analysis.comparison import Choice
     from mcpo_cli.commands import build_artifacts, comparisons, seeds
-    from mcpo_cli.commands.start_runs import run_plan, runs_table
 
     if until:
         document, rest = seeds.train_in_stages(suite, rest, command)
     else:
-        document = run_plan(plan.from_suite(suite, rest, command))
+        document = start.document(forecast(plan.from_suite(suite, rest, command)))
     built = comparisons.suite(suite, rest, Choice())
     pages = (build_artifacts.page(one, full=full) for one in built)
     decided = seeds.decisions_page(document["decisions"]) if until else ()
@@ -127,19 +158,20 @@ def fork(
     verbose: Verbose = False,
 ) -> Reply:
     """Continue copies of a run from a global step, each with another method or step size; show what that changed."""
+    from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.config import forking
     from mcpo_cli.runs import catalog
+    from mcpo_cli.scheduling import start
+    from mcpo_cli.scheduling.forecast import forecast
 
     parent, words = catalog.find(location(), run_id).spec, overrides or []
     command = shlex.join(["mcpo", "fork", parent.run_id, "--at", str(at), *words])
     chosen = forking.plan(parent, at, words, command)
     if dry_run:
-        from mcpo_cli.commands import dry_run as shown
+        return shown.reply(forecast(chosen), verbose=verbose)
+    from mcpo_cli.commands import build_artifacts
 
-        return shown.reply(chosen, verbose=verbose)
-    from mcpo_cli.commands import build_artifacts, start_runs
-
-    document = start_runs.run_plan(chosen)
+    document = start.document(forecast(chosen))
     built = build_artifacts.build_forks(chosen, words)
     return Reply({**built.to_json(), **document}, build_artifacts.page(built, full=True))
 
@@ -159,15 +191,15 @@ Study = Annotated[
 @verb
 def branch(study: Study, overrides: Overrides = None, dry_run: DryRun = False) -> Reply:
     """Compare what one global step of each arm does to mastered and held-out prompts, from the same saved states."""
+    from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.config import branching
+    from mcpo_cli.scheduling.forecast import forecast
 
     words = overrides or []
     content, command = branching.read(study), shlex.join(["mcpo", "branch", study, *words])
     trunks = branching.trunks(content, words)
     if dry_run:
-        from mcpo_cli.commands import dry_run as shown
-
-        return shown.reply(branching.plan(study, trunks, command), verbose=False)
+        return shown.reply(forecast(branching.plan(study, trunks, command)), verbose=False)
     from mcpo_cli.commands import build_artifacts
 
     for trunk in trunks:
@@ -224,9 +256,10 @@ def probe(
     from mcpo_cli import measures
     from mcpo_cli.commands import build_artifacts, console, publish
     from mcpo_cli.commands import dry_run as shown
-    from mcpo_cli.commands.start_runs import run_plan
     from mcpo_cli.measures import run as probe_run
     from mcpo_cli.runs.journal import Journal
+    from mcpo_cli.scheduling import start
+    from mcpo_cli.scheduling.forecast import forecast
 
     chosen, words = measures.get(name), overrides or []
     if targets := probe_run.targets(words, f"mcpo probe {name}"):
@@ -241,9 +274,9 @@ def probe(
             raise ConfigError("--prompts applies to an existing run or checkpoint", fix=fix)
         plan = probe_run.runs(chosen, words)
         if dry_run:
-            return shown.reply(plan, verbose=verbose)
+            return shown.reply(forecast(plan), verbose=verbose)
         if chosen.needs:
-            run_plan(plan)
+            start.train(forecast(plan))
             measured = [probe_run.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
         else:
             measured = probe_run.without_runs(chosen, plan, console.talk)

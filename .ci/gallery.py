@@ -1,10 +1,9 @@
 """Writes docs/methods.md with its figures, and a page for each method: `python .ci/gallery.py`.
 
-Its sources are the methods themselves and the committed rows of `mcpo probe atlas`, which takes minutes.
+Its sources are the methods themselves and the committed comparison with verl and TRL. None of the pages is in git.
 """
 
 import functools
-import hashlib
 import json
 import math
 import re
@@ -12,21 +11,14 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis import atlas
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.render import pipes
 from mcpo_cli.methods import Method, MiniBatch, TokenBatch, describe, reduce, registry
-from mcpo_cli.statistics import ranks
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE, REFERENCES = DOCS / "methods.md", DOCS / "method-references.json"
-RESULTS = DOCS.parent / "experiments" / "results"
-ATLAS, ARMS = RESULTS / "atlas.csv", RESULTS / "atlas-suites.csv"
-"""The rows of `mcpo probe atlas` for all methods, and for the arms of suites that have been trained."""
 ROLLOUTS = 16
 RATIOS = [0.3 + 0.01 * place for place in range(171)]
 """Ratios of new to old probability, .3 to 2."""
@@ -37,9 +29,8 @@ ABREAST, WIDEST = 4, 25
 HEAD = """# Methods
 
 Every method that `mcpo train method=NAME` takes. [Weights and checks](methods-compared.md) has what they do with a
-prompt and a token, and what was checked; [what gradients estimate](methods-atlas.md) compares each with the exact
-gradient. `mcpo method show NAME` prints the page of a method with all options. `python .ci/gallery.py` writes these
-pages and their pictures from the methods themselves.
+prompt and a token, and what was checked. `mcpo method show NAME` prints the page of a method with all options.
+`python .ci/gallery.py` writes these pages and their pictures from the methods themselves.
 
 {index}
 """
@@ -72,40 +63,6 @@ or of closed forms worked out by hand, to six digits, so up to 5e-7 is their rou
 is an advantage, and the gradient a loss or its gradient.
 
 {references}
-
-[What a gradient is an estimate of](methods-atlas.md) compares each with the exact gradient.
-"""
-ESTIMATES = """# What a gradient is an estimate of
-
-![Cosine with the exact gradient by method](methods-atlas.png)
-
-`mcpo probe atlas` (all methods), `mcpo probe atlas method=NAME KEY=VALUE` or `mcpo probe atlas SUITE` measures a
-method's own loss where the gradient of expected accuracy is known exactly. It trains nothing and takes a second or two
-a method. All methods have their default options here; many estimate another gradient on purpose, so that a low number
-says what a method does and not that it is wrong.
-
-{notes}
-
-{atlas}
-
-{made}
-
-## A prediction, and what is known of it
-
-Prediction: of two methods, each at its best step size and at equal steps, the one whose single estimate has the larger
-cosine at k = 4 learns faster. A test as worded is a suite with a grid of `train.lr` for each arm; none has been run. At
-one step size the order that the atlas gives three arms was registered and is refuted: MaxRL's weights, with the
-smallest cosine of the three, learned most ([opposite weights](retention.md#opposite-weights)). Older suites have one
-step size, too, and their results were known when the prediction was made, so the correlation of their arms' cosines
-with average pass@1 in the end is no test of it:
-
-{correlations}
-
-Below 10 arms there is no interval, only the exact one-sided p of a correlation as high by chance. `within` is the
-two-sided p among arms of equal G. In `methods-ratio` arms end above their base policies; in the other suites all end
-below, so that their pass@1 is what is left. In this world no prompt moves another: its stale policies have moved along
-the gradient itself, which is what clipping stops. So `gspo`, with the narrowest clip, points away from the gradient at
-k = 4, and learned like most others in `methods-ratio`, whose mini-batches hold different prompts.
 """
 HASH = re.compile(r"^#", re.MULTILINE)
 """A number sign at the start of a docstring's line, which Markdown would turn into a heading."""
@@ -153,14 +110,6 @@ def shared(*all_curves: Curves) -> dict[tuple[float, ...], list[str]]:
     return names
 
 
-def digest(*all_curves: Curves) -> str:
-    """A hash of the numbers in a figure: the page contains it, so that a stale figure also makes the page stale."""
-    rounded = [
-        [name, [[round(x, 4), round(y, 4)] for x, y in curve]] for one in all_curves for name, curve in one.items()
-    ]
-    return hashlib.sha256(json.dumps(rounded).encode()).hexdigest()[:12]
-
-
 def draw(xlabel: str, ylabel: str, curves: Mapping[str, Curves], grey: Mapping[str, Curve]) -> Figure:
     """One panel for each group of methods whose curves are equal.
 
@@ -198,59 +147,19 @@ def references() -> Iterator[str]:
             yield f"| `{row['method']}` | {row['options'] or '-'} | {reference} | {value} | {gradient} |"
 
 
-def estimates() -> pd.DataFrame:
-    return pd.read_csv(ATLAS, na_values=["nan"], keep_default_na=False)
-
-
-def made(rows: pd.DataFrame) -> str:
-    """A note on the origin of the rows."""
-    commits, processors = (", ".join(rows[name].unique()) for name in ("commit", "cpu"))
-    sampled, errors = rows["batches"] > 0, rows["cosine_se"].max()
-    return (
-        f"Rows: `experiments/results/{ATLAS.name}` (commit {commits}; {processors}, one thread). {sampled.mean():.0%} "
-        f"of them are from {rows.loc[sampled, 'batches'].min()} to {rows['batches'].max()} drawn batches, with a "
-        f"standard error of the single estimate's cosine of at most {errors:.3f}; the others are counted without error."
-    )
-
-
-def correlations() -> Iterator[str]:
-    """Correlations of the cosine of a single estimate at k = 4 with the final pass@1, over the arms of each suite."""
-    yield "| suite | arms | rank correlation | 95 % interval | p | within |"
-    yield "|---|---:|---:|---:|---:|---:|"
-    arms = pd.read_csv(ARMS)
-    for suite, own in arms[arms["stale"] == 4].groupby("suite", sort=False):
-        rows = pd.read_csv(RESULTS / f"{suite}.csv")
-        chosen = (rows["block"] == "measured") & (rows["tier"] == "average")
-        ends = rows[chosen & (rows["metric"] == "pass@1") & (rows["at"] == "steps")].set_index("arm")["mean"]
-        learned, sizes = ends[own["arm"]].to_numpy(), own["rollouts"].to_numpy()
-        found = ranks.correlation(own["cosine"], learned)
-        interval = "-" if math.isnan(found.half_width) else f"{found.low:.2f} to {found.high:.2f}"
-        within = f"{ranks.correlation(own['cosine'], learned, sizes).p_within:.2g}" if len({*sizes}) > 1 else "-"
-        yield f"| `{suite}` | {found.n} | {found.mean:.2f} | {interval} | {found.p_above:.2g} | {within} |"
-
-
 def pages() -> dict[str, str]:
     """The page of all methods and the page of each, by their name below `docs`."""
-    kinds, curves, up, down = dict(sorted(registry().items())), weights(), clipping(1), clipping(-1)
+    kinds, curves, up = dict(sorted(registry().items())), weights(), clipping(1)
     without, undrawn = (", ".join(f"`{name}`" for name in kinds if name not in drawn) for drawn in (curves, up))
-    rows = estimates()
     head = HEAD.format(index="\n".join(index()))
     compared = COMPARED.format(
         without=without,
         undrawn=undrawn,
         references="\n".join(references()) + "\n",
     )
-    estimated = ESTIMATES.format(
-        notes="\n".join(textwrap.fill(f"- {note}", 120, subsequent_indent="  ") for note in atlas.NOTES),
-        atlas=pipes(atlas.grid(rows)),
-        made=textwrap.fill(made(rows), 120),
-        correlations="\n".join(correlations()),
-    )
-    of_atlas = hashlib.sha256(ATLAS.read_bytes()).hexdigest()[:12]
     return {
         PAGE.name: head,
-        "methods-compared.md": f"{compared}\n<!-- curves {digest(curves, up, down)} -->\n",
-        "methods-atlas.md": f"{estimated}\n<!-- atlas {of_atlas} -->\n",
+        "methods-compared.md": compared,
         **{f"methods/{name}.md": described(name) for name in kinds},
     }
 
@@ -285,7 +194,6 @@ def main(folder: Path = PAGE.parent) -> None:
     for name, figure in {
         "methods-weights.png": draw("accuracy p", "query weight W(p)", {"W(p)": weights()}, of_grpo),
         "methods-clipping.png": draw("ratio", "gradient", signs, unclipped),
-        "methods-atlas.png": atlas.figure(estimates()),
     }.items():
         figure.savefig(folder / name, dpi=200)
 

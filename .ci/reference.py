@@ -1,7 +1,7 @@
 """Writes the reference pages of the documentation from the code: verbs, settings, samplers and concepts.
 
-`python .ci/reference.py` writes them; a test compares them with the current code. A list that is too long for one
-page is an index and a folder with a page for each entry.
+`python .ci/reference.py` writes them; none is in git. A list that is too long for one page is an index and a folder
+with a page for each entry.
 """
 
 import html

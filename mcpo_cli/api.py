@@ -15,12 +15,12 @@ from mcpo_cli.analysis import comparison
 from mcpo_cli.analysis.comparison import Choice, Comparison
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.commands import compare_logs, comparisons, start_runs
+from mcpo_cli.compare import comparison as logs
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import McpoError
 from mcpo_cli.home import location
-from mcpo_cli.results import comparison as logs
 from mcpo_cli.runs import catalog
 from mcpo_cli.runs.catalog import Run
 from mcpo_cli.scheduling.progress import RunView

@@ -90,7 +90,7 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str, name
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An SQLite store with its schema, made once: it takes seconds."""
-    from mcpo_cli.store.mlflow import Store
+    from mcpo_cli.trackers.mlflow import Store
 
     folder = tmp_path_factory.mktemp("empty")
     with pytest.MonkeyPatch.context() as patch:

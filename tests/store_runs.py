@@ -16,7 +16,7 @@ from mcpo_cli.config.schema import Eval, RunSpec, Train
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import write_atomic
-from mcpo_cli.store.mlflow import Store
+from mcpo_cli.trackers.mlflow import Store
 from tests.fakes import write_runs
 
 TIERS = {"k2-3": [2, 1], "k5-6": [1, 1], "k7-8": [0, 1]}

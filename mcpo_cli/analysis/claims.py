@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mcpo_cli.analysis.measures import STATISTICS
-from mcpo_cli.config import plan, reference
+from mcpo_cli.config import plan
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, mend, nearest
@@ -142,19 +142,6 @@ def results(path: Path) -> list[Path]:
     if not isinstance(further, list) or not all(isinstance(name, str) for name in further):
         raise ConfigError(f"{path}: further must be a list of names of files of claims", fix=f"edit {path}")
     return [path.parent / "results" / f"{name}.csv" for name in (path.stem, *further)]
-
-
-def schema() -> dict[str, Any]:
-    """The JSON schema of a file of claims, for editors."""
-    one, statistics = reference.of(Claim), sorted(STATISTICS)
-    one["properties"]["suite"] |= {"anyOf": [{"enum": sorted(plan.suites())}, {"pattern": r"\.ya?ml$"}]}
-    one["properties"]["statistic"] |= {"enum": statistics}
-    for optional in ("beside", "along"):
-        one["properties"][optional] |= {"enum": ["", *statistics]}
-    entries = {"type": "array", "items": one}
-    further = {"type": "array", "items": {"type": "string"}}
-    keys = reference.of_keys({"claims": entries, "decide": one["properties"]["decide"], "further": further})
-    return reference.titled("Claims of mcpo", {**keys, "required": ["claims"]})
 
 
 def _claim(entry: Mapping[str, Any]) -> Claim:

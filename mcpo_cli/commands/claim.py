@@ -12,8 +12,8 @@ from mcpo_cli.commands.verbs import Debug, Json
 from mcpo_cli.paths import named
 
 if TYPE_CHECKING:
-    from mcpo_cli.results.claim import Claim
-    from mcpo_cli.results.support import Support
+    from mcpo_cli.compare.claim import Claim
+    from mcpo_cli.compare.support import Support
 
 EXAMPLES = """\
 \b
@@ -37,8 +37,8 @@ Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Also wr
 def claim(what: What, csv: Csv = None, as_json: Json = False, debug: Debug = False) -> None:
     """Say what a published pair of numbers can support, under stated assumptions."""
     from mcpo_cli.commands import console
-    from mcpo_cli.results.claim import read
-    from mcpo_cli.results.support import support
+    from mcpo_cli.compare.claim import read
+    from mcpo_cli.compare.support import support
     from mcpo_cli.runs.journal import write_atomic
 
     asked = read(what)

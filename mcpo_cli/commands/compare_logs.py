@@ -10,15 +10,15 @@ from functools import partial
 from pathlib import Path
 
 from mcpo_cli.commands import console, publish
+from mcpo_cli.compare import page, readers
+from mcpo_cli.compare.comparison import Comparison, Question, compare
+from mcpo_cli.compare.log import NEEDED, OPTIONAL, Side
+from mcpo_cli.compare.readers import Options
+from mcpo_cli.compare.regrade import regrade
+from mcpo_cli.compare.sides import sides as sides_of
 from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.home import home
 from mcpo_cli.paths import named
-from mcpo_cli.results import page, readers
-from mcpo_cli.results.comparison import Comparison, Question, compare
-from mcpo_cli.results.log import NEEDED, OPTIONAL, Side
-from mcpo_cli.results.readers import Options
-from mcpo_cli.results.regrade import regrade
-from mcpo_cli.results.sides import sides as sides_of
 
 COLUMNS = ("model", "sample", *NEEDED, *OPTIONAL)
 """The names in `--columns` for columns of a file."""
@@ -53,7 +53,7 @@ class Asked:
         """The sides to compare.
 
         Raises:
-            ConfigError: an option cannot be read, or see `results.sides`.
+            ConfigError: an option cannot be read, or see `compare.sides`.
         """
         options = Options(_pairs(self.columns, "--columns", COLUMNS), self.benchmark)
         read = partial(readers.read, options=options, reader=self.reader)
@@ -94,9 +94,9 @@ def run(asked: Asked, out: Path | None, *, full: bool, mlflow: bool, as_json: bo
     """Compare, write the files and print the verdict.
 
     Raises:
-        ConfigError: see `Asked` and `results.comparison.compare`, or `out` cannot be a folder.
+        ConfigError: see `Asked` and `compare.comparison.compare`, or `out` cannot be a folder.
     """
-    from mcpo_cli.results import output
+    from mcpo_cli.compare import output
 
     chosen = named(out) if out else None
     question = asked.question()

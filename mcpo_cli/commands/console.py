@@ -42,13 +42,9 @@ STYLES |= {"better": "green", "not worse": "green", "equivalent": "green", "wors
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Print one JSON object on stdout, beginning with its version."""
-    print_schema({"schema_version": JSON_VERSION, **document})
-
-
-def print_schema(document: Any) -> None:
-    """Print a document in a foreign format on stdout; JSON has no NaN, see `journal.finite`."""
-    sys.stdout.write(json.dumps(finite(document), indent=2, allow_nan=False) + "\n")
+    """Print one JSON object on stdout, beginning with its version; JSON has no NaN, see `journal.finite`."""
+    numbered = finite({"schema_version": JSON_VERSION, **document})
+    sys.stdout.write(json.dumps(numbered, indent=2, allow_nan=False) + "\n")
 
 
 def print_list(name: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, as_json: bool) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import psutil
 from packaging.requirements import Requirement
 
-from mcpo_cli import data, extras, grading, machine, methods, plugins, probes, samplers, tasks
+from mcpo_cli import data, extras, grading, machine, measures, methods, plugins, samplers, tasks
 from mcpo_cli.backends.verl import checks
 from mcpo_cli.config import load
 from mcpo_cli.errors import ConfigError
@@ -23,7 +23,7 @@ from mcpo_cli.home import location
 from mcpo_cli.machine import GIB
 from mcpo_cli.plugins import Found, Plugin
 from mcpo_cli.redaction import redact
-from mcpo_cli.store import OFFLINE
+from mcpo_cli.trackers import OFFLINE
 
 DISTRIBUTION = "mcpo-cli"
 LEAST_DISK = LEAST_MEMORY = 2 * GIB
@@ -183,7 +183,7 @@ def _store(home: Path) -> Iterator[Line]:
     if setting == OFFLINE or not extras.is_installed("mlflow"):
         yield Line("MLflow store", "local", "ok", "none: journals only")
         return
-    from mcpo_cli.store.connection import Connection
+    from mcpo_cli.trackers.connection import Connection
 
     try:
         connection = Connection(setting or f"sqlite:///{database}")
@@ -246,7 +246,7 @@ def _limits() -> Iterator[Line]:
 
 def _plugins() -> Iterator[Line]:
     """Plug-ins, what they provide, and their errors."""
-    from mcpo_cli.analysis import artifacts
+    from mcpo_cli.report import artifacts
 
     registries: dict[str, Callable[[], Found[Any]]] = {
         "method": methods.registry,
@@ -255,7 +255,7 @@ def _plugins() -> Iterator[Line]:
         "dataset": data.registry,
         "collection": data.collections,
         "grader": grading.registry,
-        "probe": probes.registry,
+        "probe": measures.registry,
         "artifact": artifacts.declared,
     }
     provided: dict[Plugin, list[str]] = {plugin: [] for plugin in plugins.present()}

@@ -69,10 +69,10 @@ def evaluate(
     """Sample a model on benchmarks, grade, and report with intervals. Rerunning samples only what is missing."""
     from mcpo_cli.commands import console, print_evaluation
     from mcpo_cli.commands.publish import evaluation_publisher
+    from mcpo_cli.compare import evaluation_page
     from mcpo_cli.config import load
     from mcpo_cli.config.evaluation import Evaluation
     from mcpo_cli.evaluation import asking, protocol, run, scope
-    from mcpo_cli.results import evaluation_page
 
     chosen = load.settings(Evaluation, settings or [])
     subject = scope.subject(model, chosen.revision)
@@ -169,10 +169,10 @@ def grade(
     from mcpo_cli import grading
     from mcpo_cli.commands import console, print_evaluation
     from mcpo_cli.commands.publish import evaluation_publisher
+    from mcpo_cli.compare import evaluation_page
     from mcpo_cli.config.evaluation import Grading
     from mcpo_cli.evaluation import regrade
     from mcpo_cli.evaluation.gradings import Graders
-    from mcpo_cli.results import evaluation_page
 
     others = [name.strip() for name in compare.split(",") if name.strip()]
     regrade.check_graders([*([grader] if grader else []), *others])

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from mcpo_cli.commands import console
 from mcpo_cli.errors import McpoError
 from mcpo_cli.home import home
-from mcpo_cli.store import resolve
+from mcpo_cli.trackers import resolve
 
 if TYPE_CHECKING:
-    from mcpo_cli.analysis.artifacts import BuiltArtifact
+    from mcpo_cli.compare.comparison import Comparison as LogComparison
     from mcpo_cli.config.plan import Plan
-    from mcpo_cli.probes.base import Probe
-    from mcpo_cli.probes.run import Measured
-    from mcpo_cli.results.comparison import Comparison as LogComparison
-    from mcpo_cli.store.mlflow import Store
+    from mcpo_cli.measures.base import Probe
+    from mcpo_cli.measures.run import Measured
+    from mcpo_cli.report.artifacts import BuiltArtifact
+    from mcpo_cli.trackers.mlflow import Store
 
 
 def publish_artifacts(built: "Sequence[tuple[Plan, Sequence[BuiltArtifact]]]", report: Sequence[Path] = ()) -> None:
@@ -33,7 +33,7 @@ def publish_artifacts(built: "Sequence[tuple[Plan, Sequence[BuiltArtifact]]]", r
     try:
         store = _connected(uri)
         from mcpo_cli.config import load
-        from mcpo_cli.store.results import log_artifacts
+        from mcpo_cli.trackers.results import log_artifacts
 
         for plan, here in built:
             files = [path for one in here for path in (*one.paths, one.folder / f"{one.name}.json")]
@@ -62,7 +62,7 @@ def publish_comparison(title: str, key: str, found: "LogComparison", files: Sequ
     if uri is None:
         console.talk("warning: not logged to MLflow: MLFLOW_TRACKING_URI=offline")
         return
-    from mcpo_cli.store.descriptions import metric_part
+    from mcpo_cli.trackers.descriptions import metric_part
 
     values: dict[str, float | None] = {}
     for row in found.differences.to_dict("records"):
@@ -71,7 +71,7 @@ def publish_comparison(title: str, key: str, found: "LogComparison", files: Sequ
         values |= {f"difference/{name}/{end}": row[end] for end in ("low", "high")}
     known = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
     try:
-        from mcpo_cli.store.results import log_comparison
+        from mcpo_cli.trackers.results import log_comparison
 
         log_comparison(_connected(uri), title, key, files, known, repr(found))
     except McpoError as error:
@@ -85,7 +85,7 @@ def publish_probe(probe: "Probe", measured: "Sequence[Measured]", document: dict
         return
     try:
         store = _connected(uri)
-        from mcpo_cli.store.results import log_probe
+        from mcpo_cli.trackers.results import log_probe
 
         findings = {one.cell.spec.run_id: one.finding.values for one in measured}
         if unknown := log_probe(store, probe.name, findings, document):
@@ -107,7 +107,7 @@ def evaluation_publisher(setting: str, note: Callable[[str], None]) -> Callable[
         return lambda _: None
     store = _connected(uri)
     from mcpo_cli.evaluation.gradings import all_of
-    from mcpo_cli.store.results import log_gradings
+    from mcpo_cli.trackers.results import log_gradings
 
     def publish(folder: Path) -> None:
         try:
@@ -128,7 +128,7 @@ def sync_evaluations(store: "Store") -> dict[str, int]:
     if not folders:
         return {}
     from mcpo_cli.evaluation.gradings import all_of
-    from mcpo_cli.store.results import log_gradings
+    from mcpo_cli.trackers.results import log_gradings
 
     return {folder.name: log_gradings(store, folder, all_of(folder)) for folder in folders}
 
@@ -136,7 +136,7 @@ def sync_evaluations(store: "Store") -> dict[str, int]:
 def _connected(uri: str) -> "Store":
     # Imported here because importing mlflow takes seconds. Not under `freeze_gc`, which would keep the objects of an
     # engine in the same process from being freed at its end.
-    from mcpo_cli.store.mlflow import Store
+    from mcpo_cli.trackers.mlflow import Store
 
     store = Store(uri)
     store.check()
@@ -148,7 +148,7 @@ def _headlines(built: "BuiltArtifact") -> dict[str, float]:
 
     MLflow makes a chart of one bar of each metric, so all other numbers are only in the tables.
     """
-    from mcpo_cli.store.descriptions import metric_part
+    from mcpo_cli.trackers.descriptions import metric_part
 
     return {
         "/".join(["difference", *(metric_part(row[name]) for name in ("metric", "at", "model", "arm"))]): row["mean"]

@@ -68,7 +68,7 @@ def _complete_axes(incomplete: str) -> list[str]:
 
 
 def _complete_readers(incomplete: str) -> list[str]:
-    from mcpo_cli.results.readers import readers
+    from mcpo_cli.compare.readers import readers
 
     return starting_with(incomplete, readers())
 
@@ -81,7 +81,7 @@ def _complete_graders(incomplete: str) -> list[str]:
 
 def _complete_artifacts(incomplete: str) -> list[str]:
     """Names of the artifacts that can be reproduced."""
-    from mcpo_cli.analysis import artifacts
+    from mcpo_cli.report import artifacts
 
     return starting_with(incomplete, (artifacts.ALL, "figures", *artifacts.registry()))
 
@@ -246,8 +246,8 @@ def compare(
 
 
 def _names_logs(words: Sequence[str]) -> bool:
+    from mcpo_cli.compare.sides import is_log
     from mcpo_cli.config.plan import is_suite
-    from mcpo_cli.results.sides import is_log
 
     return any(is_log(word) for word in words if not is_suite(word) and "=" not in word)
 
@@ -315,10 +315,10 @@ def reproduce(
     debug: Debug = False,
 ) -> None:
     """Train the runs that a table or figure needs, then build and print it. Rerunning gives the same numbers."""
-    from mcpo_cli.analysis import artifacts
     from mcpo_cli.commands import build_artifacts, console
     from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.commands.start_runs import run_plan, within
+    from mcpo_cli.report import artifacts
 
     names = artifacts.names(artifact)
     plans = build_artifacts.plans(names, overrides or [], f"mcpo reproduce {artifact}")

@@ -166,14 +166,14 @@ def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
     """Upload the missing runs and evaluations of MCPO_HOME to the MLflow store. Rerunning sends nothing twice."""
     from mcpo_cli.commands import console, publish
     from mcpo_cli.machine import freeze_gc
-    from mcpo_cli.store import resolve
+    from mcpo_cli.trackers import resolve
 
     extras.require("mlflow", "mcpo runs sync")
     uri = resolve("")
     if uri is None:
         raise ConfigError("MLFLOW_TRACKING_URI=offline names no store", fix="unset MLFLOW_TRACKING_URI")
     with freeze_gc():
-        from mcpo_cli.store.mlflow import Store
+        from mcpo_cli.trackers.mlflow import Store
 
     store = Store(uri)
     store.check()

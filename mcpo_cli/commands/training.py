@@ -194,9 +194,9 @@ def branch(
 
 
 def _complete_probes(incomplete: str) -> list[str]:
-    from mcpo_cli import probes
+    from mcpo_cli import measures
 
-    return starting_with(incomplete, probes.registry())
+    return starting_with(incomplete, measures.registry())
 
 
 def _complete_targets(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -238,19 +238,19 @@ def probe(
     debug: Debug = False,
 ) -> None:
     """Answer one question from runs' records, from their checkpoints, from new diagnostic runs, or about methods."""
-    from mcpo_cli import probes
+    from mcpo_cli import measures
     from mcpo_cli.commands import build_artifacts, console, publish
     from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.commands.start_runs import run_plan
-    from mcpo_cli.probes import run as probe_run
+    from mcpo_cli.measures import run as probe_run
     from mcpo_cli.runs.journal import Journal
 
     if name == "list":
-        known = probes.registry().values()
+        known = measures.registry().values()
         listed = [{"probe": one.name, "question": one.question, "shows": one.shows} for one in known]
         console.print_list("probes", listed, {"probe": "probe", "question": "question"}, as_json=as_json)
         return
-    chosen, words = probes.get(name), overrides or []
+    chosen, words = measures.get(name), overrides or []
     if targets := probe_run.targets(words, f"mcpo probe {name}"):
         if dry_run:
             raise ConfigError(

@@ -2,7 +2,7 @@
 
 MLflow itself would answer to any name that begins like a private address (`10.evil.example`), by which a web page can
 reach it through the reader's browser (DNS rebinding), and would store files that anybody sends. Here it answers only to
-the names of this machine, and `store/ui_server.py` decides which requests pass.
+the names of this machine, and `trackers/ui_server.py` decides which requests pass.
 """
 
 import errno
@@ -43,10 +43,10 @@ Host = Annotated[
 def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug: Debug = False) -> None:
     """Browse the runs in MLflow's UI until Ctrl-C. Anyone who can reach the port can edit and delete runs."""
     from mcpo_cli.commands import console
-    from mcpo_cli.store import resolve
+    from mcpo_cli.trackers import resolve
 
     extras.require("mlflow", "mcpo ui")
-    from mcpo_cli.store.mlflow import Store
+    from mcpo_cli.trackers.mlflow import Store
 
     uri = resolve("")
     if uri is None:
@@ -68,7 +68,7 @@ def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug
             "contents; there is no password"
         )
     # In a new session, Ctrl-C reaches only us, and we end the server with all its processes.
-    command = [sys.executable, "-P", "-m", "mcpo_cli.store.ui_server", host, str(port), str(os.getpid())]
+    command = [sys.executable, "-P", "-m", "mcpo_cli.trackers.ui_server", host, str(port), str(os.getpid())]
     path = [str(Path(mcpo_cli.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {
         # Not on the command line, where others could read the password.

@@ -24,7 +24,7 @@ from mcpo_cli.scheduling.estimate import Estimator, slots, until_the_end
 from mcpo_cli.scheduling.process import ForkServer, LocalWorker, Watch, Worker, check_limits
 from mcpo_cli.scheduling.progress import Progress, RunView, Tracker, View, final_metrics
 from mcpo_cli.scheduling.worker import BUSY
-from mcpo_cli.store.uploader import uploading
+from mcpo_cli.trackers.uploader import uploading
 
 WORKER = (sys.executable, "-P", "-m", "mcpo_cli.scheduling.worker")
 """A worker of a backend that preloads nothing. -P keeps files in the user's folder from shadowing modules."""

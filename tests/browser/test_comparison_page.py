@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from playwright.sync_api import Browser, expect
 
-from mcpo_cli.results import output
-from mcpo_cli.results.comparison import Question, compare
-from mcpo_cli.results.log import Side, checked
+from mcpo_cli.compare import output
+from mcpo_cli.compare.comparison import Question, compare
+from mcpo_cli.compare.log import Side, checked
 
 pytestmark = pytest.mark.browser
 SCRIPT = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>" + "long" * 200

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from mcpo_cli.results import evaluation_page
+from mcpo_cli.compare import evaluation_page
 from tests.evaluations import made_up
 
 pytestmark = pytest.mark.browser

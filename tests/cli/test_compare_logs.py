@@ -14,10 +14,10 @@ import pytest
 
 from mcpo_cli import api
 from mcpo_cli.commands import console
+from mcpo_cli.compare import readers
+from mcpo_cli.compare.readers import Options
 from mcpo_cli.config.plan import from_suite
 from mcpo_cli.home import run_dir
-from mcpo_cli.results import readers
-from mcpo_cli.results.readers import Options
 from mcpo_cli.runs.journal import write_json
 from tests.cli.conftest import InProcess
 from tests.fakes import write_runs

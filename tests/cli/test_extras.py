@@ -8,7 +8,7 @@ import pytest
 from mcpo_cli import extras
 from mcpo_cli.commands import machine_checks
 from mcpo_cli.statistics.surface import Surface
-from mcpo_cli.store import resolve
+from mcpo_cli.trackers import resolve
 from tests.cli.conftest import InProcess
 from tests.errors import refused
 

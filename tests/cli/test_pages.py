@@ -20,7 +20,6 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPUTED = [
     "docs/claims-of-others.md",
     pytest.param("docs/is-my-model-better.md", marks=pytest.mark.slow),
-    pytest.param("docs/samplers.md", marks=pytest.mark.slow),
 ]
 """Pages whose numbers are the same on every machine."""
 TRAINED = ["branching", "evaluate", "laptop", "probes", "results", "write-a-reward"]

@@ -14,16 +14,19 @@ from tests.cli.conftest import InProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHERS = (
+    "concepts.md",
+    "methods-compared.md",
+    "methods.md",
+    "samplers.md",
+    "settings.md",
     "tutorial.md",
     "verbs.md",
-    "settings.md",
-    "samplers.md",
     "write-a-method.md",
     "write-a-sampler.md",
     "write-a-task.md",
     "write-a-reward.md",
 )
-"""Pages made from the code, or with files of the reader's: separate tests check them."""
+"""Pages that `make docs` makes from the code, and those with files of the reader's, which other tests check."""
 PAGES = [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in OTHERS)]
 TEXT = "\n".join(path.read_text(encoding="utf-8") for path in PAGES)
 PLANNED = ("train", "ablate", "plan", "reproduce", "probe")

@@ -12,7 +12,7 @@ from mcpo_cli.config import forking, load
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import run_dir
-from mcpo_cli.probes import get
+from mcpo_cli.measures import get
 from mcpo_cli.runs import begin
 from mcpo_cli.runs.attempts import Attempt, state
 from mcpo_cli.runs.journal import Journal, read_json

@@ -12,9 +12,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from mcpo_cli.results.comparison import Question, compare
-from mcpo_cli.results.log import Log, Side, checked
-from mcpo_cli.results.readers import Options, read
+from mcpo_cli.compare.comparison import Question, compare
+from mcpo_cli.compare.log import Log, Side, checked
+from mcpo_cli.compare.readers import Options, read
 from tests import models
 
 pytestmark = pytest.mark.slow

@@ -60,9 +60,9 @@ def read(packages: str, *paths: str) -> None:
     """Read logs with mcpo, and print samples and facts, or the error, of each."""
     # Last: inspect_ai needs its own versions.
     sys.path.append(packages)
+    from mcpo_cli.compare.readers import Options
+    from mcpo_cli.compare.readers import read as read_logs
     from mcpo_cli.errors import ConfigError
-    from mcpo_cli.results.readers import Options
-    from mcpo_cli.results.readers import read as read_logs
 
     for path in paths:
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli.errors import StoreError
-from mcpo_cli.store.mlflow import Store
+from mcpo_cli.trackers.mlflow import Store
 from tests import store_runs
 from tests.cli.conftest import MCPO, InProcess
 from tests.faults.faulty_server import mlflow_server

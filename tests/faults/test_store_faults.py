@@ -22,15 +22,15 @@ from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.scheduling import scheduler
 from mcpo_cli.scheduling.progress import View
-from mcpo_cli.store import uploader
-from mcpo_cli.store.mlflow import Store
+from mcpo_cli.trackers import uploader
+from mcpo_cli.trackers.mlflow import Store
 from tests import store_runs
 from tests.faults.faulty_server import DOWN, FAULTS, PATIENCE, Proxy, mlflow_server
 from tests.faults.test_disk import REAL, mount, tmpfs
 from tests.store_runs import differences
 
 pytestmark = pytest.mark.slow
-MAKE = "import sys; from mcpo_cli.store.mlflow import Store; print('go', flush=True); Store(sys.argv[1]).check()"
+MAKE = "import sys; from mcpo_cli.trackers.mlflow import Store; print('go', flush=True); Store(sys.argv[1]).check()"
 MCPO = (sys.executable, "-m", "mcpo_cli.main")
 LOCK = """
 import sqlite3, sys, time

@@ -22,8 +22,8 @@ import pytest
 from mcpo_cli.backends.verl import overrides
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.store import ui_server
-from mcpo_cli.store.mlflow import Store
+from mcpo_cli.trackers import ui_server
+from mcpo_cli.trackers.mlflow import Store
 from tests.store_runs import complete, free_port, plan, spec
 
 READING = {"GET", "HEAD", "OPTIONS"}

@@ -4,10 +4,10 @@ import pandas as pd
 import pytest
 
 from mcpo_cli.analysis.tables import comparison as tables
+from mcpo_cli.compare.claim import read
+from mcpo_cli.compare.support import ALL, support
 from mcpo_cli.config.reading import PAPER as PAPER_FILE
 from mcpo_cli.config.reading import read_yaml
-from mcpo_cli.results.claim import read
-from mcpo_cli.results.support import ALL, support
 from mcpo_cli.study import EXPERIMENTS
 
 PAPER = read_yaml(PAPER_FILE)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from mcpo_cli.store.mlflow import Store
+    from mcpo_cli.trackers.mlflow import Store
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def store(home: Path, empty_store: Path) -> "Store":
-    from mcpo_cli.store import resolve
-    from mcpo_cli.store.mlflow import Store
+    from mcpo_cli.trackers import resolve
+    from mcpo_cli.trackers.mlflow import Store
 
     with closing(sqlite3.connect(empty_store)) as source, closing(sqlite3.connect(home / "mlflow.db")) as target:
         source.backup(target)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mcpo_cli.results.claim import read
-from mcpo_cli.results.support import ALL, support
+from mcpo_cli.compare.claim import read
+from mcpo_cli.compare.support import ALL, support
 from tests.errors import refused
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks import coverage
 from benchmarks.coverage import Design
-from mcpo_cli.results.pairs import FEW_PROBLEMS, FEW_SAMPLES, FEW_SEEDS
+from mcpo_cli.compare.pairs import FEW_PROBLEMS, FEW_SAMPLES, FEW_SEEDS
 
 AGAIN = (
     Design(3, (200,), 8),

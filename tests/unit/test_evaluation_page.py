@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli.results import evaluation_page
+from mcpo_cli.compare import evaluation_page
 from tests.evaluations import graded, made_up
 
 

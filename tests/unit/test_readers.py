@@ -9,6 +9,9 @@ from typing import Any, cast
 import pandas as pd
 import pytest
 
+from mcpo_cli.compare.comparison import Question, compare
+from mcpo_cli.compare.log import Side
+from mcpo_cli.compare.readers import Options, read, readers
 from mcpo_cli.config import plan
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.data.base import Problem
@@ -17,9 +20,6 @@ from mcpo_cli.evaluation.engines import Sample
 from mcpo_cli.evaluation.gradings import Samples
 from mcpo_cli.home import run_dir
 from mcpo_cli.records import GradeRow, Results
-from mcpo_cli.results.comparison import Question, compare
-from mcpo_cli.results.log import Side
-from mcpo_cli.results.readers import Options, read, readers
 from mcpo_cli.runs.journal import Journal
 from tests import store_runs
 from tests.errors import refused
@@ -92,7 +92,7 @@ def test_a_plug_in_that_fails_at_a_file_leaves_it_to_the_others(
     tmp_path: Path, plugin_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (plugin_folder / "odd.py").write_text(
-        "from mcpo_cli.results.readers import Reader\nREADER = Reader('odd', 'odd', lambda path: 1 / 0, None)\n"
+        "from mcpo_cli.compare.readers import Reader\nREADER = Reader('odd', 'odd', lambda path: 1 / 0, None)\n"
     )
     assert read(lines(tmp_path / "20.jsonl", [verl(1)]), Options())
     assert "the reader odd failed at" in capsys.readouterr().err

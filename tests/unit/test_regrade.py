@@ -5,11 +5,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from mcpo_cli.compare import regrade
+from mcpo_cli.compare.comparison import Question, compare
+from mcpo_cli.compare.log import Side, checked
+from mcpo_cli.compare.regrade import Regraded
 from mcpo_cli.grading import Verdict
-from mcpo_cli.results import regrade
-from mcpo_cli.results.comparison import Question, compare
-from mcpo_cli.results.log import Side, checked
-from mcpo_cli.results.regrade import Regraded
 from tests.errors import refused
 
 ROWS = (

@@ -9,11 +9,11 @@ import pytest
 from scipy import special
 from scipy import stats as scipy_stats
 
-from mcpo_cli.results import verdicts
-from mcpo_cli.results.comparison import ALL, Comparison, Question, compare
-from mcpo_cli.results.log import Log, Side, checked
-from mcpo_cli.results.readers import tabular
-from mcpo_cli.results.readers.base import Options
+from mcpo_cli.compare import verdicts
+from mcpo_cli.compare.comparison import ALL, Comparison, Question, compare
+from mcpo_cli.compare.log import Log, Side, checked
+from mcpo_cli.compare.readers import tabular
+from mcpo_cli.compare.readers.base import Options
 from mcpo_cli.statistics import crossed, stats
 from tests.errors import refused
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mcpo_cli.results.readers import lm_eval
-from mcpo_cli.results.readers.base import Options
+from mcpo_cli.compare.readers import lm_eval
+from mcpo_cli.compare.readers.base import Options
 from tests.errors import refused
 
 DATE = "2026-11-24T11-56-16.205499"

@@ -5,12 +5,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from mcpo_cli.compare import comparison
+from mcpo_cli.compare.comparison import with_texts
+from mcpo_cli.compare.log import Log, Side, checked
+from mcpo_cli.compare.sides import names, sides
 from mcpo_cli.config.plan import from_suite
 from mcpo_cli.home import run_dir
-from mcpo_cli.results import comparison
-from mcpo_cli.results.comparison import with_texts
-from mcpo_cli.results.log import Log, Side, checked
-from mcpo_cli.results.sides import names, sides
 from mcpo_cli.runs.journal import write_json
 from tests.errors import refused
 from tests.fakes import write_runs

@@ -19,8 +19,8 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.records import SOURCES
 from mcpo_cli.runs.attempts import owned
 from mcpo_cli.runs.journal import FinalSteps, Journal, write_atomic
-from mcpo_cli.store import resolve
-from mcpo_cli.store.mlflow import Store
+from mcpo_cli.trackers import resolve
+from mcpo_cli.trackers.mlflow import Store
 from tests.errors import refused
 from tests.store_runs import (
     AVERAGES,

@@ -17,12 +17,12 @@ from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import Train
 from mcpo_cli.runs.attempts import owned
-from mcpo_cli.store import descriptions
-from mcpo_cli.store.connection import NOTE
-from mcpo_cli.store.contents import averages
-from mcpo_cli.store.mlflow import Store
-from mcpo_cli.store.results import log_artifacts
-from mcpo_cli.store.uploader import uploading
+from mcpo_cli.trackers import descriptions
+from mcpo_cli.trackers.connection import NOTE
+from mcpo_cli.trackers.contents import averages
+from mcpo_cli.trackers.mlflow import Store
+from mcpo_cli.trackers.results import log_artifacts
+from mcpo_cli.trackers.uploader import uploading
 from tests.store_runs import begin, complete, evaluate, free_port, plan, runs, spec, train
 
 BOTH = Plan("table1", "mcpo reproduce table1", (PlannedRun("DAPO", spec(0, "dapo")), PlannedRun("MCPO", spec(0))))

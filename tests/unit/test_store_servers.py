@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.store.mlflow import Store
+from mcpo_cli.trackers.mlflow import Store
 from tests.errors import refused
 from tests.faults.faulty_server import mlflow_server
 from tests.store_runs import complete, expected, free_port, plan, points, runs, spec

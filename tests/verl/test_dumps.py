@@ -12,9 +12,9 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from mcpo_cli.results.comparison import Question, compare
-from mcpo_cli.results.log import Side
-from mcpo_cli.results.readers import Options, read
+from mcpo_cli.compare.comparison import Question, compare
+from mcpo_cli.compare.log import Side
+from mcpo_cli.compare.readers import Options, read
 from tests.errors import refused
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]

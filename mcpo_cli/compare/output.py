@@ -1,0 +1,135 @@
+"""Writes a comparison into a folder: tables, pictures, and a page that shows all of it.
+
+All texts of models and files are escaped in the page, which loads no other files and needs no JavaScript.
+"""
+
+import base64
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from mcpo_cli.analysis import render
+from mcpo_cli.analysis.figures import base
+from mcpo_cli.compare import figures, page
+from mcpo_cli.compare.comparison import Comparison, largest_flips
+from mcpo_cli.compare.log import TEXTS, Side, plain_rows
+from mcpo_cli.runs.journal import finite, write_atomic
+
+DIGITS = "%.10g"
+"""Significant digits in CSV files; later ones vary with summation order."""
+STEM = "comparison"
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""Characters that begin formulas of spreadsheets (https://owasp.org/www-community/attacks/CSV_Injection)."""
+MOST = 300
+"""Most problems that are shown with their texts."""
+KINDS = {"better": "good", "worse": "bad", "equivalent": "good", "not worse": "good"}
+"""CSS class of a verdict; others are open."""
+
+
+def write(found: Comparison, sides: Sequence[Side], folder: Path, command: str, margin: float | None) -> list[Path]:
+    """Write CSV files of the frames, Markdown, LaTeX, JSON, pictures and `comparison.html`; return the files.
+
+    command: the command that makes them again.
+
+    Raises:
+        RunFailed: the folder cannot be written.
+    """
+    files = dict(_files(found, sides, command, margin))
+    for name, content in files.items():
+        write_atomic(folder / name, content)
+    return [folder / name for name in files]
+
+
+def _files(
+    found: Comparison, sides: Sequence[Side], command: str, margin: float | None
+) -> Iterator[tuple[str, str | bytes]]:
+    for name, frame in frames(found).items():
+        # Texts of models stay out of tables that a spreadsheet opens.
+        kept = frame.drop(columns=[column for column in frame if str(column).removeprefix("baseline_") in TEXTS])
+        yield f"{name}.csv", kept.map(_as_text).to_csv(index=False, lineterminator="\n", float_format=DIGITS)
+    whole = page.page(found)
+    yield f"{STEM}.md", render.markdown(whole)
+    yield f"{STEM}.tex", render.tex(whole)
+    yield f"{STEM}.json", json.dumps(finite(document(found)), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    pictures = {"forest": figures.forest(found, margin), "curves": figures.curves(found)}
+    drawn = {name: base.save(figure) for name, figure in pictures.items() if figure is not None}
+    for name, kinds in drawn.items():
+        for kind, content in kinds.items():
+            yield f"{name}.{kind}", content
+    yield f"{STEM}.html", html(found, sides, {name: kinds["png"] for name, kinds in drawn.items()}, command)
+
+
+def _as_text(cell: Any) -> Any:
+    """The cell, with an apostrophe before a name that a spreadsheet would run as a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) and not _is_number(cell) else cell
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def frames(found: Comparison) -> dict[str, pd.DataFrame]:
+    """The frames of a comparison by name."""
+    values = {field.name: getattr(found, field.name) for field in fields(found)}
+    return {name: value for name, value in values.items() if isinstance(value, pd.DataFrame)}
+
+
+def document(found: Comparison) -> dict[str, Any]:
+    """All of it as plain data."""
+    return {
+        "sentences": page.sentences(found),
+        "baseline": found.baseline,
+        "warnings": list(found.warnings),
+        **{name: plain_rows(frame) for name, frame in frames(found).items()},
+    }
+
+
+def html(found: Comparison, sides: Sequence[Side], pictures: Mapping[str, bytes], command: str) -> str:
+    """The page. pictures: PNG files by their subject; command: the command that makes the page again."""
+    environment = render.templates(Path(__file__).parent, html=True)
+    environment.filters |= {"share": page.share, "kind": lambda word: KINDS.get(word, "")}
+    return environment.get_template("comparison.html.jinja").render(
+        title=page.title(found),
+        sentences=page.sentences(found),
+        baseline=found.baseline,
+        remarks=[*page.settle(found), *page.pairing(found), *page.legend(found)],
+        warnings=found.warnings,
+        grid=page.main_grid(found),
+        sources=page.sources_grid(found),
+        sides=[_facts(side) for side in sides],
+        flips=flips(found),
+        panels=figures.MOST_PANELS,
+        benchmarks=found.curves["benchmark"].nunique() if len(found.curves) else 0,
+        changed=len(found.flips),
+        pictures={name: base64.b64encode(content).decode() for name, content in pictures.items()},
+        command=command,
+    )
+
+
+def flips(found: Comparison) -> list[dict[str, Any]]:
+    """The problems that changed and have texts, largest change first."""
+    rows = found.flips
+    texts = [name for name in (*TEXTS, *(f"baseline_{name}" for name in TEXTS)) if name in rows]
+    known = rows[rows[texts].notna().any(axis=1)] if texts else rows.head(0)
+    blank = dict.fromkeys((*TEXTS, *(f"baseline_{name}" for name in TEXTS)))
+    return [
+        {**blank, **{str(name): None if pd.isna(value) else value for name, value in row.items()}}
+        for row in largest_flips(known, MOST).to_dict("records")
+    ]
+
+
+def _facts(side: Side) -> dict[str, Any]:
+    return {
+        "name": side.name,
+        "paths": [str(log.path) for log in side.logs],
+        "facts": {name: side.facts(name) for name in side.benchmarks},
+        "samples": len(side.samples),
+    }

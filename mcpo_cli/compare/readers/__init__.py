@@ -1,0 +1,72 @@
+"""Readers of graded samples, one file per tool. A plug-in of the group `mcpo.readers` also declares READER."""
+
+from functools import cache
+from pathlib import Path
+
+from mcpo_cli import plugins
+from mcpo_cli.compare.log import Log
+from mcpo_cli.compare.readers.base import Options, Reader
+from mcpo_cli.errors import ConfigError, first_line, mend, nearest
+from mcpo_cli.plugins import Found
+
+__all__ = ["Options", "Reader", "read", "readers"]
+TABLE = "or write a CSV with the columns problem and correct (docs/readers.md)"
+
+
+@cache
+def readers() -> Found[Reader]:
+    """All readers by name, from this package and plug-ins. Raises ConfigError when two share a name."""
+    return plugins.objects("readers", [__name__], "READER", Reader)
+
+
+def read(path: Path, options: Options, reader: str = "") -> list[Log]:
+    """The logs at `path`: one for each training seed or model in it. reader: its name; empty to detect the reader.
+
+    Raises:
+        ConfigError: `path` does not exist, no reader or several recognise it, or the log is not valid.
+    """
+    chosen = _named(reader) if reader else _recognised(path)
+    logs = chosen.read(path, options)
+    if not logs:
+        raise ConfigError(f"{path}: {chosen.name} finds no samples in it; it reads {chosen.about}", code="bad_data")
+    return logs
+
+
+def _named(name: str) -> Reader:
+    if name not in readers():
+        raise ConfigError(
+            f"there is no reader {name!r}: {nearest(name, readers())}",
+            fix=mend("--reader {}", name, readers()),
+            code="unknown_name",
+        )
+    return readers()[name]
+
+
+def _takes(reader: Reader, path: Path) -> bool:
+    """True if a reader recognises a path; a plug-in that fails at it is skipped with a warning."""
+    try:
+        return reader.recognises(path)
+    except Exception as error:
+        if reader.name not in readers().plugins:
+            raise
+        plugins.warn(f"the reader {reader.name} failed at {path}: {type(error).__name__}: {first_line(error)}")
+        return False
+
+
+def _recognised(path: Path) -> Reader:
+    found = [reader for reader in readers().values() if _takes(reader, path)]
+    special = [reader for reader in found if not reader.general] or found
+    if len(special) == 1:
+        return special[0]
+    if special:
+        names = [reader.name for reader in special]
+        raise ConfigError(
+            f"{path}: several readers recognise it: {', '.join(names)}", fix=f"--reader {names[0]}", code="bad_data"
+        )
+    known = "".join(f"\n  {reader.name}: {reader.about}" for reader in readers().values())
+    missing = "" if path.exists() else "there is no such file or folder, and "
+    raise ConfigError(
+        f"{path}: {missing}no reader recognises it. These are read:{known}",
+        fix=f"name the folder that the tool wrote, say which tool it was (--reader NAME), {TABLE}",
+        code="bad_data" if path.exists() else "not_found",
+    )

@@ -1,0 +1,161 @@
+"""mcpo's own results: a run, the runs of a suite, or an evaluation, by name or by folder."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mcpo_cli.compare.log import Log, checked
+from mcpo_cli.compare.readers.base import Options, Reader, only, stated
+from mcpo_cli.config import plan
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import MissingCells, bad_data
+from mcpo_cli.evaluation import gradings
+from mcpo_cli.evaluation.gradings import Samples
+from mcpo_cli.home import location
+from mcpo_cli.records import GradeRow, Results
+from mcpo_cli.runs import catalog
+from mcpo_cli.runs.journal import Journal
+
+
+def read(path: Path, options: Options) -> list[Log]:
+    """The log of a run or an evaluation, or one log per run of a suite, whose `model` is its arm.
+
+    A run gives the evaluation after its last global step, an evaluation its newest grading.
+
+    Raises:
+        MissingCells: a run is not done.
+        RunFailed: a record is damaged.
+    """
+    folder = _folder(path)
+    if folder is None:
+        return _of_suite(str(path), options)
+    if (folder / "gradings").is_dir():
+        return [_of_evaluation(folder, options)]
+    spec = catalog.spec(folder)
+    rows = _last(folder, spec)
+    if not rows:
+        raise MissingCells(f"{folder.name} is not done", fix=f"mcpo runs show {folder.name}")
+    return [_of_run(folder, spec, rows, spec.run_id, options)]
+
+
+def _folder(path: Path) -> Path | None:
+    """The folder of the run or evaluation that `path` is or names; None if it is neither."""
+    if path.exists():
+        is_own = (path / "spec.json").is_file() or any(path.glob("gradings/*/results.json"))
+        return path.resolve() if is_own else None
+    home, name = location(), str(path)
+    evaluations = {one.name: one for one in (home / "evals").glob("*") if (one / "gradings").is_dir()}
+    if plan.is_suite(name):
+        return None
+    if name in evaluations:
+        return evaluations[name]
+    runs = catalog.folders(home)
+    return catalog.find(home, name).folder if any(one.name.startswith(name) for one in runs) else None
+
+
+def _of_suite(name: str, options: Options) -> list[Log]:
+    suite = plan.from_suite(name, [], f"mcpo train {name}")
+    runs = location() / "runs"
+    found = [(cell, _last(runs / cell.spec.run_id, cell.spec)) for cell in suite.cells]
+    if gaps := [cell for cell, rows in found if not rows]:
+        listed = "".join(f"\n  {cell.arm}, {cell.spec.seeds} ({cell.spec.run_id})" for cell in gaps)
+        raise MissingCells(f"{name}: {len(gaps)} of {len(found)} runs are not done:{listed}", fix=suite.command)
+    several = len({cell.spec.model.name for cell in suite.cells}) > 1
+    return [
+        _of_run(
+            runs / cell.spec.run_id,
+            cell.spec,
+            rows,
+            f"{cell.arm} {cell.spec.model.name}" if several else cell.arm,
+            options,
+        )
+        for cell, rows in found
+    ]
+
+
+def _last(folder: Path, spec: RunSpec) -> list[dict[str, Any]]:
+    """The rows of the evaluation after the last global step; empty if the run is not done."""
+    journal = Journal(folder)
+    path = journal.files("eval").get(spec.train.steps)
+    return journal.read(path) if path else []
+
+
+def _of_run(folder: Path, spec: RunSpec, rows: Sequence[Mapping[str, Any]], model: str, options: Options) -> Log:
+    counts = np.array([(row["n"], row["c"]) for row in rows])
+    # Records have only the number c of correct samples out of n; their order does not matter.
+    sample_N = np.concatenate([np.arange(n) for n in counts[:, 0]])
+    place_N = np.repeat(np.arange(len(rows)), counts[:, 0])
+    problems = pd.DataFrame(rows)[["tier", "problem"]].take(place_N).reset_index(drop=True)
+    samples = problems.rename(columns={"tier": "benchmark"}).assign(
+        correct=(sample_N < counts[place_N, 1]).astype(float), seed=_seed(spec), prompt=problems["problem"]
+    )
+    if options.benchmark:
+        samples = only(folder, samples, options.benchmark)
+    facts = stated(
+        {
+            "task": spec.identity()["task"],
+            "step": spec.train.steps,
+            "temperature": spec.eval.temperature,
+            "max tokens": spec.train.max_response,
+            "backend": spec.backend,
+        }
+    )
+    return checked(folder, samples, dict.fromkeys(samples["benchmark"].unique(), facts), model)
+
+
+def _seed(spec: RunSpec) -> str:
+    return str(spec.seed) if spec.seed_of_base == spec.seed else f"{spec.seed_of_base}/{spec.seed}"
+
+
+def _of_evaluation(folder: Path, options: Options) -> Log:
+    results = gradings.all_of(folder)
+    if not results:
+        raise bad_data(f"{folder}: it has no complete grading", fix="mcpo evaluate, with the same model and settings")
+    newest = results[-1]
+    samples = pd.DataFrame(
+        row
+        for benchmark in newest["benchmarks"]
+        for graded in gradings.rows(folder, newest["grading"], benchmark)
+        for row in _samples(folder, benchmark, graded)
+    )
+    if options.benchmark and len(samples):
+        samples = only(folder, samples, options.benchmark)
+    facts = {name: stated(_protocol(newest, name)) for name in newest["benchmarks"]}
+    return checked(folder, samples, facts, model=newest["protocol"].get("model_name", folder.name))
+
+
+def _samples(folder: Path, benchmark: str, graded: GradeRow) -> Iterator[dict[str, Any]]:
+    """The graded samples of one problem; those whose grading failed are left out."""
+    drawn = Samples(folder / "samples" / benchmark).read(graded["problem"])
+    for at, status in enumerate(graded["statuses"]):
+        if status != "infra_error":
+            yield {
+                "benchmark": benchmark,
+                "problem": graded["problem"],
+                "sample": at,
+                "correct": float(status == "correct"),
+                "answer": graded["answers"][at] or "",
+                "gold": graded["gold"],
+                "tokens": graded["tokens"][at],
+                "response": drawn.samples[at].text if drawn and at < len(drawn.samples) else None,
+                "prompt": drawn.problem.text if drawn else None,
+            }
+
+
+def _protocol(results: Results, benchmark: str) -> dict[str, Any]:
+    """The settings of the samples of an evaluation, without the model, in which sides differ."""
+    protocol = results["protocol"]
+    asked = {name: protocol.get(name) for name in ("temperature", "top_p", "max_tokens", "prompt", "chat", "tasks")}
+    engines = ", ".join(results["engines"])
+    return {"grader": results["benchmarks"][benchmark]["grader"], "engine": engines, **asked}
+
+
+READER = Reader(
+    name="mcpo",
+    about="mcpo: the name or folder of a run (`mcpo runs list`) or evaluation, or the name of a suite",
+    recognises=lambda path: _folder(path) is not None or (not path.exists() and plan.is_suite(str(path))),
+    read=read,
+)

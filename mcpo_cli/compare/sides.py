@@ -1,0 +1,93 @@
+"""The sides of a comparison by their names: paths of logs, arms of several, runs and evaluations of mcpo."""
+
+import difflib
+import glob
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from mcpo_cli.compare.log import Log, Side
+from mcpo_cli.config import plan
+from mcpo_cli.errors import SIMILAR, ConfigError
+from mcpo_cli.home import location
+from mcpo_cli.paths import named
+from mcpo_cli.runs import catalog
+
+SUFFIXES = (".csv", ".jsonl", ".json", ".parquet", ".eval")
+"""Suffixes that make a word the name of a log, even if the file does not exist."""
+Read = Callable[[Path], list[Log]]
+
+
+def is_log(word: str) -> bool:
+    """True if a word names a log, rather than a run of mcpo or a suite."""
+    return "/" in word or word.endswith(SUFFIXES) or named(word).exists() or _is_evaluation(word)
+
+
+def sides(words: Sequence[str], arms: Mapping[str, str], read: Read) -> list[Side]:
+    """The sides that `words` name, and those of `arms`: name -> glob of the logs of its training seeds.
+
+    A word is one side, or one per model if it has logs of several. Logs of one model are its training seeds.
+
+    Raises:
+        ConfigError: see `readers.read`; or a word or a glob matches no file.
+    """
+    found: dict[Path, list[Log]] = {}
+    paths = [path for word in words for path in _paths(word)]
+    for path in paths:
+        logs = read(path)
+        if paths.count(path) > 1:
+            raise ConfigError(f"{path} is named twice: a log is not compared with itself", code="duplicate_name")
+        models = {log.model for log in logs}
+        for log in logs:
+            found.setdefault(path / log.model if len(models) > 1 else path, []).append(log)
+    named = [Side(name, tuple(logs)) for name, logs in zip(names(found), found.values(), strict=True)]
+    return named + [
+        Side(name, tuple(log for path in _matches(pattern) for log in read(path))) for name, pattern in arms.items()
+    ]
+
+
+def _paths(word: str) -> list[Path]:
+    path = named(word)
+    if path.exists() or _is_evaluation(word) or plan.is_suite(word):
+        return [path]
+    if glob.has_magic(word):
+        return _matches(word)
+    runs = [path.name for path in catalog.folders(location())]
+    if any(run.startswith(word) for run in runs):
+        return [path]
+    beside = [str(other) for other in path.parent.glob("*")]
+    close = difflib.get_close_matches(word, [*beside, *runs], n=1, cutoff=SIMILAR)
+    raise ConfigError(
+        f"{word}: there is no such file, folder or run" + (f": did you mean {close[0]!r}?" if close else ""),
+        fix="the path of a log (docs/readers.md), or the id of a run (mcpo runs list)",
+        code="not_found",
+    )
+
+
+def _is_evaluation(word: str) -> bool:
+    return (location() / "evals" / word).is_dir()
+
+
+def _matches(pattern: str) -> list[Path]:
+    whole = str(named(pattern))
+    found = [Path(path) for path in sorted(glob.glob(whole, recursive=True))]  # noqa: PTH207 (absolute ones, too)
+    if not found:
+        raise ConfigError(
+            f"{pattern}: no file or folder matches",
+            fix="write the pattern in quotes, relative to this folder: --arm grpo='logs/grpo-s*'",
+            code="not_found",
+        )
+    return found
+
+
+def names(paths: Iterable[Path]) -> list[str]:
+    """A name for each path: the last part in which all of them differ, or else the whole path.
+
+    A suffix of the name is left out: `base.jsonl` is `base`.
+    """
+    given = list(paths)
+    parts = [(*path.absolute().parts[:-1], path.stem if path.suffix in SUFFIXES else path.name) for path in given]
+    for depth in range(1, min(map(len, parts), default=0) + 1):
+        found = [one[-depth] for one in parts]
+        if len(set(found)) == len(found):
+            return found
+    return list(map(str, given))

@@ -1,0 +1,343 @@
+"""Uploads the journals of runs to MLflow.
+
+Each suite is an experiment, each plan a parent run, each run a child run. The journal is the source of truth:
+ingesting is incremental, can be repeated, and uploads only steps that no later attempt can replace, so that no point
+ever has to be withdrawn. Changes that people make in the store are kept.
+"""
+
+import platform
+import re
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlflow.exceptions import MlflowException
+
+from mcpo_cli.config.plan import Plan, PlannedRun
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.records import State, Status
+from mcpo_cli.redaction import redact
+from mcpo_cli.runs import attempts, catalog
+from mcpo_cli.runs.journal import FinalSteps, Journal, read_json
+from mcpo_cli.trackers import contents, descriptions
+from mcpo_cli.trackers.connection import DOCTOR, PARENT, PLAN_ID, RUN_ID, SOURCE, SUITE, Connection, reason
+
+STATUS = {"running": "RUNNING", "done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
+"""MLflow's status for each state of a started run."""
+STEP, EVALUATED = "mlflow.mcpo.step", "mlflow.mcpo.eval_step"
+"""Tags of a run: the last step and evaluation in the store. MLflow's UI hides tags that begin with `mlflow.`."""
+ORIGIN, SETTLED = "mlflow.mcpo.home", "mlflow.mcpo.settled"
+"""Tags of a run: machine and home that it was sent from, and the attempt whose end is completely in the store."""
+REFUSALS = {
+    *("BAD_REQUEST", "INVALID_PARAMETER_VALUE", "INVALID_STATE"),
+    *("RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"),
+}
+"""MLflow's error codes that concern one run, not the store."""
+Progress = Callable[[str, int, str], AbstractContextManager[Callable[[], None]]]
+"""Shows progress: from a title, a number of units and their name, a function to call after each."""
+
+
+@dataclass
+class _Child:
+    """The MLflow run of one of our runs, and how much of the journal it holds."""
+
+    mlflow_id: str
+    parent: str
+    """MLflow id of the parent run."""
+    steps: FinalSteps
+    """The steps still to be ingested."""
+    evaluated: int
+    """Global step of the last ingested evaluation; -1 for none."""
+    settled: str
+    """The ending (see `_update`) that is completely in the store; empty for none."""
+    state: State
+    attempt: str = ""
+    """The attempt that its tags and parameters describe."""
+
+
+@contextmanager
+def quiet(_title: str, _total: int, _unit: str) -> Iterator[Callable[[], None]]:
+    """Show no progress."""
+    yield lambda: None
+
+
+class Store(Connection):
+    """An MLflow store that tracks how much of each journal it holds."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self._machine = f"{platform.node()}:{self.home}"
+        self._forget()
+        self.left: dict[str, str] = {}
+        """Runs that the last call did not upload: run id -> reason."""
+
+    def ingest(self, plan: Plan, *, is_running: bool = False) -> int:
+        """Upload the new content of the plan's journals; returns the number of points sent.
+
+        is_running: the plan is running, whatever the states of its runs; its parent gets the machine's load.
+
+        Raises:
+            StoreError: the store failed; the next call continues where this one stopped.
+        """
+        self.left.clear()
+        with self.answering():
+            if is_running:
+                self.log(self.parent(plan), contents.load_points())
+            return sum(self._ingest(plan, adopt=True, is_running=is_running).values())
+
+    def sync(self, progress: Progress = quiet) -> dict[str, int]:
+        """Upload the new content of the journals of this home; returns the number of points sent for each run id.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        self.left.clear()
+        plans: dict[tuple[str, str], list[PlannedRun]] = defaultdict(list)
+        for run in catalog.runs(self.home):
+            if Journal(run.folder).attempts():
+                suite, command = run.origin.get("suite", "train"), run.origin.get("command", "mcpo train")
+                plans[suite, command].append(run.cell)
+        sent: dict[str, int] = {}
+        with self.answering(DOCTOR), progress("sync", sum(map(len, plans.values())), "runs") as advance:
+            for (suite, command), cells in plans.items():
+                sent |= self._ingest(Plan(suite, command, tuple(cells)), adopt=False, advance=advance)
+        return sent
+
+    def parent(self, plan: Plan) -> str:
+        """The MLflow id of the plan's parent run, which is made if it is missing."""
+        key = f"{plan.suite} {plan.plan_id}"
+        if key not in self._parents:
+            experiment, name = self.experiment(plan.suite), descriptions.plan_name(plan)
+            with self.turn:
+                run = self.find(experiment, PLAN_ID, plan.plan_id)
+                if run is None:
+                    tags = {SUITE: plan.suite, SOURCE: redact(plan.command)}
+                    run = self.create(experiment, name, (PLAN_ID, plan.plan_id), self._start(plan), tags)
+                    charts = descriptions.address(experiment, run.info.run_id)
+                    self.describe(run.info.run_id, descriptions.plan_note(plan, charts))
+            differing = descriptions.contrasts(plan)
+            if differing.keys() - run.data.params.keys():
+                self.log(run.info.run_id, params=differing)
+            self._parents[key] = run.info.run_id
+        return self._parents[key]
+
+    @property
+    def ui(self) -> str:
+        """The address of MLflow's UI over this store: the server's, or that of `mcpo ui`."""
+        return self.shown.rstrip("/") if self.is_server else descriptions.UI
+
+    def link(self, plan: Plan) -> str:
+        """The address of the charts of the plan's runs."""
+        return f"{self.ui}/{descriptions.address(self.experiment(plan.suite), self.parent(plan))}"
+
+    def pages(self) -> dict[str, str]:
+        """The address of each run's page by run id; one of them for a run that several suites use.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        found: dict[str, str] = {}
+        with self.answering():
+            experiments, token = [one.experiment_id for one in self.client().search_experiments()], None
+            while token != "":
+                some = self.client().search_runs(experiments, f"tags.`{RUN_ID}` != ''", page_token=token)
+                for run in some:
+                    page = f"{self.ui}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
+                    found[run.data.tags[RUN_ID]] = page
+                token = some.token or ""
+        return found
+
+    def set_status(self, mlflow_id: str, status: str, end: float) -> None:
+        """Set the status of an MLflow run. end: when it ended, in seconds since the epoch, if it did."""
+        if self._statuses.get(mlflow_id) == status:
+            return
+        if status == STATUS["running"]:
+            self.client().update_run(mlflow_id, status=status)
+        else:
+            self.client().set_terminated(mlflow_id, status, contents.milliseconds(end))
+        self._statuses[mlflow_id] = status
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._parents: dict[str, str] = {}
+        self._named: dict[str, dict[str, str]] = {}
+        self._children: dict[tuple[str, str], _Child] = {}
+        self._statuses: dict[str, str] = {}
+
+    def _series(self, plan: Plan) -> dict[str, str]:
+        """See `descriptions.series`."""
+        if plan.plan_id not in self._named:
+            self._named[plan.plan_id] = descriptions.series(plan)
+        return self._named[plan.plan_id]
+
+    def _journal(self, cell: PlannedRun) -> Journal:
+        return Journal(self.home / "runs" / cell.spec.run_id)
+
+    def _start(self, plan: Plan) -> float:
+        """Start time of the first run of a plan; the current time before that."""
+        firsts = [attempt for cell in plan.cells for attempt in self._journal(cell).attempts()[:1]]
+        return min((_status(attempt)["started"] for attempt in firsts), default=time.time())
+
+    def _ingest(
+        self, plan: Plan, *, adopt: bool, is_running: bool = False, advance: Callable[[], None] = lambda: None
+    ) -> dict[str, int]:
+        """Points sent for each run id. adopt: move runs that belong to another plan's parent to this plan's.
+
+        A run that is damaged, that another home has sent, or that MLflow refuses is in `left` and blocks no other.
+        """
+        sent: dict[str, int] = {}
+        ends: dict[str, list[tuple[State, float]]] = defaultdict(list)
+        for cell in plan.cells:
+            run_id, journal = cell.spec.run_id, self._journal(cell)
+            if not journal.attempts():
+                ends[self.parent(plan)].append(("planned", 0.0))
+                continue
+            try:
+                # Other processes get their turn between two runs.
+                with self.turn:
+                    child = self._child(plan, cell, journal, adopt=adopt)
+                    sent[run_id] = self._update(child, cell, journal)
+                ends[child.parent].append((child.state, _status(journal.attempts()[-1])["updated"]))
+            except RunFailed as error:
+                self.left[run_id] = error.message
+            except MlflowException as error:
+                if error.error_code not in REFUSALS:
+                    raise
+                self._children.pop((plan.suite, run_id), None)
+                self.left[run_id] = f"{run_id}: the store refuses it: {reason(error)}"
+            if run_id in self.left and adopt:
+                ends[self.parent(plan)].append(("failed", time.time()))
+            advance()
+        for parent, cells in ends.items():
+            states = {state for state, _ in cells}
+            status = STATUS["running"] if is_running else _plan_status(states)
+            self.set_status(parent, status, max(end for _, end in cells))
+        return sent
+
+    def _child(self, plan: Plan, cell: PlannedRun, journal: Journal, *, adopt: bool) -> _Child:
+        key = plan.suite, cell.spec.run_id
+        if key not in self._children:
+            run = self._found_or_made(plan, cell, journal)
+            tags = run.data.tags
+            self._children[key] = _Child(
+                mlflow_id=run.info.run_id,
+                parent=tags.get(PARENT, ""),
+                # MLflow drops points that are sent again, so an unreadable cursor costs only time.
+                steps=FinalSteps(journal, after=_number(_hidden(tags, STEP), 0)),
+                evaluated=_number(_hidden(tags, EVALUATED), -1),
+                settled=_hidden(tags, SETTLED) or "",
+                state=tags.get("state", "planned"),
+            )
+        child = self._children[key]
+        if (adopt or not child.parent) and child.parent != self.parent(plan):
+            child.parent = self.parent(plan)
+            series = self._series(plan)[cell.spec.run_id]
+            self.log(child.mlflow_id, tags={PARENT: child.parent, descriptions.SERIES: series})
+            self.client().update_run(child.mlflow_id, name=f"{series} {cell.spec.seeds}")
+        return child
+
+    def _found_or_made(self, plan: Plan, cell: PlannedRun, journal: Journal) -> Any:
+        """The MLflow run of a run; its start is that of the first attempt, which distinguishes runs of one id.
+
+        Raises:
+            RunFailed: the store has the run from another home, where it was trained anew.
+        """
+        experiment, run_id = self.experiment(plan.suite), cell.spec.run_id
+        started = _status(journal.attempts()[0])["started"]
+        run = self.find(experiment, RUN_ID, run_id)
+        if run is not None and run.info.start_time != contents.milliseconds(started):
+            origin = _hidden(run.data.tags, ORIGIN) or "another home"
+            if origin != self._machine:
+                raise RunFailed(f"{run_id}: the store has it from {origin}, not from {self._machine}")
+            # The run's folder was removed, and the run was trained again.
+            self.client().delete_run(run.info.run_id)
+            run = None
+        if run is None:
+            series = self._series(plan)[run_id]
+            tags = {PARENT: self.parent(plan), SUITE: plan.suite, descriptions.SERIES: series, ORIGIN: self._machine}
+            tags[SOURCE] = redact(plan.command)
+            run = self.create(experiment, f"{series} {cell.spec.seeds}", (RUN_ID, run_id), started, tags)
+        return run
+
+    def _update(self, child: _Child, cell: PlannedRun, journal: Journal) -> int:
+        """Bring one run up to date; returns the number of points sent."""
+        attempt = journal.attempts()[-1]
+        updated = _status(attempt)["updated"]
+        ending = f"{attempt.name} {updated}"
+        if child.settled == ending:
+            return 0
+        # The state is read before the rows: if the run has ended by then, all rows exist.
+        child.state = attempts.state(journal.run_dir, cell.spec)
+        has_ended = child.state != "running"
+        if has_ended or child.attempt != attempt.name:
+            self._describe_run(child, cell, attempt)
+        points = self._send(child, journal)
+        if has_ended:
+            self.describe(child.mlflow_id, _run_note(cell, journal))
+            with tempfile.TemporaryDirectory() as folder:
+                tags = contents.write_files(Path(folder), journal)
+                self.client().log_artifacts(child.mlflow_id, folder)
+            self.log(child.mlflow_id, tags={**tags, "state": child.state, SETTLED: ending})
+            child.settled = ending
+        self.set_status(child.mlflow_id, STATUS[child.state], updated)
+        return points
+
+    def _send(self, child: _Child, journal: Journal) -> int:
+        """Send the points of all newly final steps and evaluations, and move the cursor; returns their number."""
+        rows = list(child.steps.read())
+        points = [point for row in rows for point in contents.step_points(row)]
+        final = journal.final_step()
+        files = {step: path for step, path in journal.files("eval").items() if child.evaluated < step <= final}
+        if files:
+            started = _status(journal.attempts()[0])["started"]
+            times = {row["step"]: row["time"] for row in rows}
+            if not files.keys() <= times.keys() | {0}:
+                times = {row["step"]: row["time"] for row in journal.steps()}
+            for step, path in files.items():
+                points += contents.eval_points(step, times.get(step, started), journal.read(path))
+            child.evaluated = max(files)
+        if points:
+            # After a crash, points from the cursor on are sent again, and MLflow drops equal ones.
+            self.log(child.mlflow_id, points, {STEP: child.steps.last, EVALUATED: child.evaluated})
+        return len(points)
+
+    def _describe_run(self, child: _Child, cell: PlannedRun, attempt: Path) -> None:
+        params = {key: value for key, value in cell.spec.flat_identity().items() if value != ""}
+        self.log(child.mlflow_id, tags=contents.tags(cell, attempt), params=params)
+        self.client().log_inputs(child.mlflow_id, contents.inputs(cell.spec, attempt.parent))
+        child.attempt = attempt.name
+
+
+def _plan_status(states: Set[State]) -> str:
+    """MLflow's status of a plan whose runs are in `states`."""
+    worst = next((state for state in ("running", "failed") if state in states), "interrupted")
+    return STATUS["done" if states == {"done"} else worst]
+
+
+def _run_note(cell: PlannedRun, journal: Journal) -> str:
+    """The description of a run that has ended: its last scores, and the places of its policy and its rollouts."""
+    step, path = max(journal.files("eval").items(), default=(0, None))
+    scores = contents.averages(journal.read(path)) if path else {}
+    policy = journal.attempts()[-1] / "policy"
+    where = policy.relative_to(journal.run_dir.parents[1]).as_posix() if policy.is_dir() else ""
+    return descriptions.run_note(cell, scores, step, where)
+
+
+def _hidden(tags: Mapping[str, str], name: str) -> str | None:
+    """The value of a hidden tag; older stores have it without the prefix that hides it."""
+    return tags.get(name, tags.get(name.removeprefix("mlflow.")))
+
+
+def _number(tag: str | None, default: int) -> int:
+    """The value of a tag that should be an integer; `default` for one that somebody removed or changed."""
+    return int(tag) if tag and re.fullmatch(r"-?\d{1,9}", tag) else default
+
+
+def _status(attempt: Path) -> Status:
+    status: Status = read_json(attempt / "status.json")
+    return status

@@ -1,0 +1,80 @@
+"""The committed rows of the atlas are what the code gives, and its table and figure show them."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from mcpo_cli.analysis import atlas as tables
+from mcpo_cli.config import plan
+from mcpo_cli.measures import atlas
+from mcpo_cli.methods import get, registry
+from tests.unit.test_estimators import TRAIN
+
+RESULTS = Path(__file__).parents[2] / "experiments" / "results"
+ROWS = pd.read_csv(RESULTS / "atlas.csv", na_values=["nan"], keep_default_na=False)
+
+
+def test_every_method_and_condition_has_a_row() -> None:
+    expected = {
+        (name, condition.rollouts, condition.stale, condition.rounding, condition.correction)
+        for name in registry()
+        for condition in atlas.conditions()
+        if atlas.fitting(get(name), TRAIN, condition.rollouts)
+    }
+    columns = ["arm", "rollouts", "stale", "rounding", "correction"]
+    assert sorted(ROWS[columns].itertuples(index=False, name=None)) == sorted(expected)
+
+
+def test_committed_rows_that_were_counted_are_what_the_code_gives() -> None:
+    chosen = ROWS[(ROWS["batches"] == 0) & (ROWS["rollouts"] == 4) & (ROWS["stale"] == 4)]
+    assert len(chosen) > 10
+    for committed in chosen.to_dict("records"):
+        found = atlas.row(get(committed["arm"]), TRAIN, atlas.Condition(4, 4))
+        assert found is not None
+        for name in ("gain", "cosine_mean", "noise", "cosine"):
+            # Pass@4 of four rollouts has no advantage, hence no direction.
+            expected = pytest.approx(committed[name], rel=1e-3, abs=1e-3, nan_ok=committed["arm"] == "passk")
+            assert found[name] == expected, (committed["arm"], name)
+
+
+@pytest.mark.slow
+def test_committed_rows_of_trained_arms_that_were_counted_are_what_the_code_gives() -> None:
+    rows = pd.read_csv(RESULTS / "atlas-suites.csv")
+    rows = rows[(rows["batches"] == 0) & (rows["stale"] == 4)]
+    assert {*rows["suite"]} == {"methods-ratio", "methods-weights", "methods-baselines", "methods-small-groups"}
+    for suite, own in rows.groupby("suite"):
+        arms = {cell.arm: cell.spec for cell in plan.from_suite(str(suite), ["seed=0"], "").cells}
+        for committed in own.to_dict("records"):
+            spec = arms[committed["arm"]]
+            found = atlas.row(spec.method, spec.train, atlas.Condition(committed["rollouts"], 4))
+            assert found is not None
+            assert found["size"] == committed["size"] <= spec.train.rollouts
+            assert found["cosine"] == pytest.approx(committed["cosine"], rel=1e-3), committed["arm"]
+
+
+def test_the_table_has_the_numbers_of_the_rows() -> None:
+    grid = tables.grid(ROWS)
+    line = dict(zip(grid.header, next(row for row in grid.rows if row[0] == "passk"), strict=True))
+    assert line["cos G=2"] == "-"
+    row = tables.at(ROWS[ROWS["arm"] == "passk"], 16, 0).iloc[0]
+    assert (line["gain"], line["noise"], line["G=16"]) == tuple(
+        f"{row[name]:.2f}" for name in ("gain", "noise", "cosine")
+    )
+    row = tables.at(ROWS[ROWS["arm"] == "passk"], 16, 0, atlas.ROUNDING, "sequence-truncate").iloc[0]
+    assert line["sequence TIS"] == f"{row['cosine_mean']:.2f}"
+
+
+def test_the_figure_has_every_arm_and_at_most_four_series_a_panel() -> None:
+    figure = tables.figure(ROWS)
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()][-1] == (
+        tables.at(ROWS, 16, 0).sort_values("cosine")["arm"].iloc[-1]
+    )
+    for axes in figure.axes:
+        assert len([line for line in axes.get_lines() if not line.get_label().startswith("_")]) == 4
+    assert figure.get_figwidth() <= 5.5
+
+
+def test_arms_without_groups_of_that_size_are_said_to_have_none() -> None:
+    small = ROWS[(ROWS["arm"] == "grpo") & (ROWS["rollouts"] == 2)]
+    assert tables.product("Atlas", small).sentence == "No arm has groups of G = 16."

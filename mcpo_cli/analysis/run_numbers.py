@@ -11,13 +11,13 @@ from statistics import fmean
 import numpy as np
 import pandas as pd
 
-from mcpo_cli import probes
+from mcpo_cli import measures
 from mcpo_cli.analysis.comparison import K
 from mcpo_cli.analysis.equal_cost import AVERAGE, AXES, at_equal
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config.plan import PlannedRun
-from mcpo_cli.probes import mastery
-from mcpo_cli.probes.base import Finding
+from mcpo_cli.measures import mastery
+from mcpo_cli.measures.base import Finding
 from mcpo_cli.statistics import curves, stats
 from mcpo_cli.statistics.stats import Floats
 
@@ -123,7 +123,7 @@ def _series(runs: Runs, cell: PlannedRun, names: Sequence[str], probe: str = "")
     """The sum of metrics, or of columns of the probe's table `steps`, at each step that has all of them."""
     rows: Iterable[Mapping[str, float]] = (row["metrics"] for row in runs.journal(cell).steps())
     if probe:
-        lacks = probes.get(probe).lacks(runs.journal(cell))
+        lacks = measures.get(probe).lacks(runs.journal(cell))
         rows = () if lacks else runs.finding(probe, cell).tables.get("steps", ())
     return np.array([sum(row[name] for name in names) for row in rows if all(name in row for name in names)])
 
@@ -157,7 +157,7 @@ def of_probe(probe: str, number: str | Callable[[Finding], float]) -> Measure:
     """A number taken from a probe's result, or one of its values; left out if the run lacks the records."""
 
     def measure(runs: Runs, cell: PlannedRun) -> Numbers:
-        if probes.get(probe).lacks(runs.journal(cell)):
+        if measures.get(probe).lacks(runs.journal(cell)):
             return {}
         finding = runs.finding(probe, cell)
         return unless_nan(finding.values.get(number, math.nan) if isinstance(number, str) else number(finding))

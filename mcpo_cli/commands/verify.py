@@ -14,7 +14,7 @@ from mcpo_cli.errors import ConfigError, Differs, Interrupted
 from mcpo_cli.home import home, location
 
 if TYPE_CHECKING:
-    from mcpo_cli.probes.spot_checks import Checked, Stretch
+    from mcpo_cli.measures.spot_checks import Checked, Stretch
 
 EXAMPLES = """\
 \b
@@ -44,7 +44,7 @@ def verify(
 ) -> None:
     """Train random steps of a finished run again from its checkpoints; exit 5 if a record or weight differs."""
     from mcpo_cli.commands import console
-    from mcpo_cli.probes import spot_checks
+    from mcpo_cli.measures import spot_checks
     from mcpo_cli.runs import catalog
 
     if wrong := [word for word in at.split(",") if at and not word.strip().isdecimal()]:

@@ -10,8 +10,8 @@ import pytest
 from mcpo_cli.config import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import location, run_dir
-from mcpo_cli.probes import spot_checks
-from mcpo_cli.probes.spot_checks import Stretch
+from mcpo_cli.measures import spot_checks
+from mcpo_cli.measures.spot_checks import Stretch
 from mcpo_cli.runs import catalog, differences
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal

@@ -13,7 +13,7 @@ import numpy as np
 from mcpo_cli.config import forking
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.probes.base import Finding, Probe, by_step, means, numbered, without_nan
+from mcpo_cli.measures.base import Finding, Probe, by_step, means, numbered, without_nan
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import crossed
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.measures.base import Finding, Probe, by_step, class_of, mean_over_steps, means, without_nan
 from mcpo_cli.methods import query_weight
 from mcpo_cli.methods.mcpo import drift_bins, drift_names
-from mcpo_cli.probes.base import Finding, Probe, by_step, class_of, mean_over_steps, means, without_nan
 from mcpo_cli.records import GradientRow, GroupRow, MiniBatchRow, StepRow
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import directions

@@ -14,7 +14,7 @@ from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.home import location, run_dir
-from mcpo_cli.probes.base import Finding, Probe, record_once
+from mcpo_cli.measures.base import Finding, Probe, record_once
 from mcpo_cli.runs import catalog
 from mcpo_cli.runs.catalog import Run
 from mcpo_cli.runs.journal import Journal

@@ -8,7 +8,7 @@ from typing import Any
 
 from mcpo_cli.backends.measure import BINS
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.probes.base import CLASSES, Finding, Probe, by_step, class_of, mean_over_steps, means
+from mcpo_cli.measures.base import CLASSES, Finding, Probe, by_step, class_of, mean_over_steps, means
 from mcpo_cli.records import GroupRow
 from mcpo_cli.runs import sanity
 from mcpo_cli.runs.journal import Journal

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcpo_cli.config.schema import RunSpec, Train
+from mcpo_cli.measures.base import Finding, Probe, without_nan
 from mcpo_cli.methods import Method
-from mcpo_cli.probes.base import Finding, Probe, without_nan
 from mcpo_cli.runs import provenance
 from mcpo_cli.runs.journal import Journal
 
@@ -53,9 +53,9 @@ def row(method: Method, train: Train, condition: Condition) -> dict[str, Any] | 
 
     `batches` is the number that was drawn; 0 if the moments were counted, which is exact.
     """
-    from mcpo_cli.probes.estimators.counting import counted
-    from mcpo_cli.probes.estimators.estimate import Circumstances
-    from mcpo_cli.probes.estimators.sampling import sampled
+    from mcpo_cli.measures.estimators.counting import counted
+    from mcpo_cli.measures.estimators.estimate import Circumstances
+    from mcpo_cli.measures.estimators.sampling import sampled
 
     rollouts = fitting(method, train, condition.rollouts)
     if rollouts is None:

@@ -4,8 +4,8 @@ from functools import cache
 
 from mcpo_cli import plugins
 from mcpo_cli.errors import ConfigError, mend, nearest
+from mcpo_cli.measures.base import Finding, Probe
 from mcpo_cli.plugins import Found
-from mcpo_cli.probes.base import Finding, Probe
 
 __all__ = ["Finding", "Probe", "get", "registry"]
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 from mcpo_cli import backends
 from mcpo_cli.config.branching import Trunk
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.probes.base import is_done, record_once
+from mcpo_cli.measures.base import is_done, record_once
 from mcpo_cli.records import BranchRow
 from mcpo_cli.runs.journal import Journal
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.probes.base import (
+from mcpo_cli.measures.base import (
     CLASSES,
     Finding,
     Probe,

@@ -8,12 +8,9 @@ from typing import Any
 import pandas as pd
 
 from mcpo_cli import measures
-from mcpo_cli.analysis import artifacts
 from mcpo_cli.analysis import atlas as atlas_tables
 from mcpo_cli.analysis import branching as branch_tables
 from mcpo_cli.analysis import forking as fork_tables
-from mcpo_cli.analysis import report as report_files
-from mcpo_cli.analysis.artifacts import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.commands import console
 from mcpo_cli.commands.publish import publish_artifacts, run_pages
 from mcpo_cli.commands.start_runs import run_plan
@@ -24,6 +21,9 @@ from mcpo_cli.errors import ConfigError, MissingCells
 from mcpo_cli.home import home, run_dir
 from mcpo_cli.measures import branches
 from mcpo_cli.measures.run import Measured
+from mcpo_cli.report import artifacts
+from mcpo_cli.report import report as report_files
+from mcpo_cli.report.artifacts import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.runs.journal import Journal, write_atomic
 
 

@@ -5,9 +5,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mcpo_cli.analysis import artifacts
 from mcpo_cli.analysis import step_sizes as step_size_tables
-from mcpo_cli.analysis.artifacts import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.analysis.comparison import Choice, Row, compare, records
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact
@@ -18,6 +16,8 @@ from mcpo_cli.config import load, plan
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import home, location
+from mcpo_cli.report import artifacts
+from mcpo_cli.report.artifacts import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.runs import catalog
 
 

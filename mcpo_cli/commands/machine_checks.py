@@ -246,7 +246,7 @@ def _limits() -> Iterator[Line]:
 
 def _plugins() -> Iterator[Line]:
     """Plug-ins, what they provide, and their errors."""
-    from mcpo_cli.analysis import artifacts
+    from mcpo_cli.report import artifacts
 
     registries: dict[str, Callable[[], Found[Any]]] = {
         "method": methods.registry,

@@ -81,7 +81,7 @@ def _complete_graders(incomplete: str) -> list[str]:
 
 def _complete_artifacts(incomplete: str) -> list[str]:
     """Names of the artifacts that can be reproduced."""
-    from mcpo_cli.analysis import artifacts
+    from mcpo_cli.report import artifacts
 
     return starting_with(incomplete, (artifacts.ALL, "figures", *artifacts.registry()))
 
@@ -315,10 +315,10 @@ def reproduce(
     debug: Debug = False,
 ) -> None:
     """Train the runs that a table or figure needs, then build and print it. Rerunning gives the same numbers."""
-    from mcpo_cli.analysis import artifacts
     from mcpo_cli.commands import build_artifacts, console
     from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.commands.start_runs import run_plan, within
+    from mcpo_cli.report import artifacts
 
     names = artifacts.names(artifact)
     plans = build_artifacts.plans(names, overrides or [], f"mcpo reproduce {artifact}")

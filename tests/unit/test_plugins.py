@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli import data, grading, measures, methods, plugins, tasks
-from mcpo_cli.analysis import artifacts
-from mcpo_cli.analysis.artifacts import ArtifactBuilder
 from mcpo_cli.config import load, plan
 from mcpo_cli.grading import Pool, Verdict
 from mcpo_cli.plugins import Plugin
+from mcpo_cli.report import artifacts
+from mcpo_cli.report.artifacts import ArtifactBuilder
 from mcpo_cli.runs import provenance
 from tests import fakes
 from tests.conftest import forget_plugins

@@ -11,8 +11,8 @@ from typing import Any
 import grimp
 import pytest
 
-from mcpo_cli.analysis import artifacts
 from mcpo_cli.config.plan import Plan, from_suite
+from mcpo_cli.report import artifacts
 from tests.fakes import write_runs
 
 ROOT = Path(artifacts.__file__).resolve().parents[2]
@@ -22,7 +22,7 @@ CURVES = ["fig1", "fig4"]
 BUILDING = """\
 import json, sys
 from pathlib import Path
-from mcpo_cli.analysis import artifacts
+from mcpo_cli.report import artifacts
 from mcpo_cli.config.plan import from_suite
 
 names, settings, folder = json.loads(sys.argv[1])
@@ -52,7 +52,7 @@ def test_no_module_that_artifacts_import_is_left_out() -> None:
     """grimp, which reads imports independently, finds no missing module; training and storage are not included."""
     graph: Any = grimp.build_graph("mcpo_cli", "analysis", cache_dir=None)
     declared = {name for name in graph.modules if name.startswith(("analysis.", "mcpo_cli.zoo."))}
-    roots = ["mcpo_cli.analysis.artifacts", *declared]
+    roots = ["mcpo_cli.report.artifacts", *declared]
     needed = {module for root in roots for module in (root, *graph.find_upstream_modules(root))}
     hashed = {path.resolve() for path in artifacts.code_files()}
     paths = {module: ROOT / module.replace(".", "/") for module in needed}

@@ -23,7 +23,7 @@ import pandas as pd
 from loky import ProcessPoolExecutor
 
 from mcpo_cli import plugins, study
-from mcpo_cli.analysis import render, user_artifacts
+from mcpo_cli.analysis import render
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Cache, Runs
 from mcpo_cli.analysis.product import Artifact, Product, Section
@@ -34,13 +34,14 @@ from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed, fir
 from mcpo_cli.home import run_dir
 from mcpo_cli.machine import cores
 from mcpo_cli.plugins import Found
+from mcpo_cli.report import user_artifacts
 from mcpo_cli.runs.journal import Journal, read_json, write_atomic
 from mcpo_cli.runs.provenance import code_state
 
 LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")
 """Packages whose version can change a number or a picture."""
 INDEPENDENT = (
-    "backends/local", "backends/verl", "commands", "evaluation", "pretrained", "results", "scheduling", "store",
+    "backends/local", "backends/verl", "commands", "evaluation", "pretrained", "scheduling", "store",
     "testing",
 )  # fmt: skip
 """Packages whose code no artifact depends on."""
@@ -369,7 +370,7 @@ def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:
 @cache
 def _code() -> list[str]:
     """Inputs of every artifact besides its runs: code, published numbers, claims, package versions, plug-ins."""
-    data = sorted([reading.PAPER, *study.EXPERIMENTS.glob("*.yaml"), *Path(__file__).parent.glob("*.mplstyle")])
+    data = sorted([reading.PAPER, *study.EXPERIMENTS.glob("*.yaml"), *base.STYLE.parent.glob("*.mplstyle")])
     hashes = [_sha256(path.read_bytes()) for path in (*code_files(), *data)]
     versions = [f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES]
     return [*hashes, *versions, *(plugin.sha256 for plugin in plugins.present())]

@@ -18,14 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import __version__
-from mcpo_cli.analysis import artifacts, frames, render, report_settings
-from mcpo_cli.analysis.artifacts import ArtifactBuilder, BuiltArtifact
+from mcpo_cli.analysis import frames, render
 from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.analysis.report_settings import DEVIATES
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import digest
 from mcpo_cli.errors import McpoError, MissingCells
+from mcpo_cli.report import artifacts, report_settings
+from mcpo_cli.report.artifacts import ArtifactBuilder, BuiltArtifact
+from mcpo_cli.report.report_settings import DEVIATES
 from mcpo_cli.runs.journal import write_atomic
 from mcpo_cli.runs.provenance import code_name
 
@@ -339,7 +340,7 @@ def markdown(content: Content, date: str) -> str:
 
 
 def _rendered(template: str, content: Content, date: str) -> str:
-    environment = render.templates(html=".html." in template)
+    environment = render.templates(Path(__file__).parent, html=".html." in template)
     environment.filters |= {"pixels": _pixels, "kind": _kind, "numbers": _numbers}
     environment.filters["base64"] = lambda path: base64.b64encode(path.read_bytes()).decode()
     environment.filters["slug"] = lambda heading: re.sub(r"[^a-z]+", "-", heading.lower())  # the anchor of a section

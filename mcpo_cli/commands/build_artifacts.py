@@ -13,7 +13,6 @@ from mcpo_cli.analysis import branching as branch_tables
 from mcpo_cli.analysis import forking as fork_tables
 from mcpo_cli.commands import console
 from mcpo_cli.commands.publish import publish_artifacts, run_pages
-from mcpo_cli.commands.start_runs import run_plan
 from mcpo_cli.config import branching, forking, load, plan
 from mcpo_cli.config.branching import Study, Trunk
 from mcpo_cli.config.plan import Plan
@@ -25,6 +24,8 @@ from mcpo_cli.report import artifacts
 from mcpo_cli.report import report as report_files
 from mcpo_cli.report.artifacts import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.runs.journal import Journal, write_atomic
+from mcpo_cli.scheduling import start
+from mcpo_cli.scheduling.forecast import forecast
 
 
 def plans(names: Sequence[str], overrides: Sequence[str], command: str) -> dict[str, Plan]:
@@ -153,7 +154,7 @@ def measure_branches(study: str, trunk: Trunk, command: str) -> None:
     left = [step for step in trunk.at if not branches.is_measured(trunk, folder, step)]
     if not left:
         return
-    run_plan(branching.plan(study, [trunk], command))
+    start.train(forecast(branching.plan(study, [trunk], command)))
     for step in left:
         console.talk(f"{trunk.spec.run_id}: {len(trunk.arms)} arms take global step {step + 1}")
         branches.measure(trunk, folder, step)

@@ -317,20 +317,22 @@ def reproduce(
     """Train the runs that a table or figure needs, then build and print it. Rerunning gives the same numbers."""
     from mcpo_cli.commands import build_artifacts, console
     from mcpo_cli.commands import dry_run as shown
-    from mcpo_cli.commands.start_runs import run_plan, within
     from mcpo_cli.report import artifacts
+    from mcpo_cli.scheduling import start
+    from mcpo_cli.scheduling.forecast import forecast
 
     names = artifacts.names(artifact)
     plans = build_artifacts.plans(names, overrides or [], f"mcpo reproduce {artifact}")
     if budget:
-        plans = within(plans, budget)
+        share = console.seconds("--budget", budget) / len(plans)
+        plans = {name: start.within(whole, share, budget) for name, whole in plans.items()}
     if dry_run:
-        shown.show(build_artifacts.merged(plans), as_json=as_json, verbose=verbose)
+        shown.show_plan(build_artifacts.merged(plans), as_json=as_json, verbose=verbose)
         return
     builder = build_artifacts.builder(plans, overrides or [])
     for name in names:
         builder.check(artifacts.get(name))
-    documents = [run_plan(planned) for planned in plans.values()]
+    documents = [start.document(forecast(planned)) for planned in plans.values()]
     if artifact == artifacts.ALL:
         build_artifacts.report(overrides or [], as_json=as_json, suites=documents)
         return

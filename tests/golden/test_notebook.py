@@ -6,8 +6,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from mcpo_cli.commands.start_runs import run_plan
 from mcpo_cli.config import plan
+from mcpo_cli.scheduling import start
+from mcpo_cli.scheduling.forecast import forecast
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 OVERRIDES = ["scale=smoke", "model=toy-s", "seed=0,1", "probe.panel_every=1", "compute.tracking_uri=offline"]
@@ -37,7 +38,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, base_policies: Path) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MCPO_HOME", str(home))
         for suite in ("table1", "table2"):
-            run_plan(plan.from_suite(suite, OVERRIDES, f"mcpo reproduce {suite}"))
+            start.train(forecast(plan.from_suite(suite, OVERRIDES, f"mcpo reproduce {suite}")))
     return home
 
 

@@ -18,8 +18,8 @@ from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.tables.claims import claims_table, verdict_grid, verdict_of
 from mcpo_cli.analysis.verdicts import Outcome, decided, outcome
 from mcpo_cli.config import plan
+from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.plan import Plan, from_suite
-from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.study import EXPERIMENTS
 from tests import rows

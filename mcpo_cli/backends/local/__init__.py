@@ -10,7 +10,7 @@ import psutil
 
 from mcpo_cli import extras, pretrained
 from mcpo_cli.backends import Stop
-from mcpo_cli.config import space
+from mcpo_cli.config import cost
 from mcpo_cli.config.branching import Trunk
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
@@ -43,7 +43,7 @@ def free() -> Free:
 
 def check_room(spec: RunSpec) -> None:
     """Raise ConfigError if the run cannot fit into the memory or onto the disk that are free here."""
-    here, needed = free(), space.memory(spec)
+    here, needed = free(), cost.memory(spec)
     if spec.compute.device != "cuda" and not Path("/proc/driver/nvidia").exists() and needed > here.memory:
         raise ConfigError(
             f"model={spec.model.name} with {spec.train.prompts} prompts x {spec.train.rollouts} rollouts of up to "
@@ -52,7 +52,7 @@ def check_room(spec: RunSpec) -> None:
             fix=f"compute.micro_batch_tokens={max(64, spec.compute.micro_batch_tokens // 4)}, fewer train.rollouts, "
             "model.lora_rank=16, or a smaller model",
         )
-    if (needed := space.disk(spec)) > here.disk:
+    if (needed := cost.disk(spec)) > here.disk:
         raise ConfigError(
             f"model={spec.model.name} needs about {needed / GIB:.1f} GiB on the disk of {here.folder}, for "
             f"{spec.compute.checkpoints} checkpoints and one being written; {here.disk / GIB:.1f} GiB are free",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from mcpo_cli.commands.components import sampler_app
+from mcpo_cli.commands.components import app
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.testing import SAMPLER_CHECKS
 from tests.cli.conftest import Cli

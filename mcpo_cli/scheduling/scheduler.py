@@ -24,7 +24,7 @@ from mcpo_cli.scheduling.estimate import Estimator, slots, until_the_end
 from mcpo_cli.scheduling.process import ForkServer, LocalWorker, Watch, Worker, check_limits
 from mcpo_cli.scheduling.progress import Progress, RunView, Tracker, View, final_metrics
 from mcpo_cli.scheduling.worker import BUSY
-from mcpo_cli.trackers.uploader import uploading
+from mcpo_cli.trackers.follower import following_plan
 
 WORKER = (sys.executable, "-P", "-m", "mcpo_cli.scheduling.worker")
 """A worker of a backend that preloads nothing. -P keeps files in the user's folder from shadowing modules."""
@@ -116,6 +116,8 @@ def run(plan: Plan, display: Display, worker: Sequence[str] = ()) -> list[Outcom
     for spec in unfinished:
         backends.get(spec.backend).check(spec)
         check_limits(spec)
+        for tracker in spec.cluster.loggers:
+            extras.require(tracker, f"cluster.loggers=[{tracker}]")
     # The models that these checks fetched show whether prompts fit.
     feasible.check(unfinished)
     if any(spec.cluster.launcher == "slurm" for spec in unfinished):
@@ -123,7 +125,8 @@ def run(plan: Plan, display: Display, worker: Sequence[str] = ()) -> list[Outcom
         from mcpo_cli.scheduling import slurm
 
         slurm.check()
-    with uploading(plan, display.note, lambda: scheduler.stops > 0), _signals(scheduler.stop), closing(scheduler):
+    following = following_plan(plan, display.note, lambda: scheduler.stops > 0)
+    with following, _signals(scheduler.stop), closing(scheduler):
         scheduler.loop()
     outcomes = [_outcome(job) for job in scheduler.jobs]
     _raise_unfinished(plan, folder, outcomes, stopped=scheduler.stops > 0)

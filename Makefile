@@ -113,7 +113,7 @@ postgres:
 test-postgres: setup postgres ## Test a store on PostgreSQL; installs Debian's if there is none
 	$(BIN)/pytest -n 0 -m postgres tests/faults $(ARGS)
 
-test-faults: setup postgres ## Run the fault-injection tests (docs/reliability.md lists them)
+test-faults: setup postgres ## Run the fault-injection tests (docs/results.md lists them)
 	$(BIN)/pytest $(SPREAD) tests/faults $(ARGS)
 
 setup-tools: $(TOOLS)/.installed ## Create .venv-tools: lm-evaluation-harness and inspect_ai, whose logs are read (700 MB)

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import growth
-from mcpo_cli.analysis import artifacts
+from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.records import AXES
+from mcpo_cli.report import artifacts
 from mcpo_cli.runs.journal import Journal, dumps, read_json, seal
 
 STEPS = 1000

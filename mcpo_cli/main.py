@@ -73,7 +73,6 @@ app.add_typer(components.task_app, name="task")
 app.add_typer(models.app, name="model")
 app.command()(ui)
 app.command()(reference.doctor)
-app.command(epilog=reference.SCHEMA_EXAMPLES)(reference.schema)
 app.command("help")(reference.help_)
 
 

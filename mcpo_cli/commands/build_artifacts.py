@@ -7,24 +7,25 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli import probes
-from mcpo_cli.analysis import artifacts
+from mcpo_cli import measures
 from mcpo_cli.analysis import atlas as atlas_tables
 from mcpo_cli.analysis import branching as branch_tables
 from mcpo_cli.analysis import forking as fork_tables
-from mcpo_cli.analysis import report as report_files
-from mcpo_cli.analysis.artifacts import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.commands import console
 from mcpo_cli.commands.publish import publish_artifacts, run_pages
-from mcpo_cli.commands.start_runs import run_plan
 from mcpo_cli.config import branching, forking, load, plan
 from mcpo_cli.config.branching import Study, Trunk
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, MissingCells
 from mcpo_cli.home import home, run_dir
-from mcpo_cli.probes import branches
-from mcpo_cli.probes.run import Measured
+from mcpo_cli.measures import branches
+from mcpo_cli.measures.run import Measured
+from mcpo_cli.report import artifacts
+from mcpo_cli.report import report as report_files
+from mcpo_cli.report.artifacts import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.runs.journal import Journal, write_atomic
+from mcpo_cli.scheduling import start
+from mcpo_cli.scheduling.forecast import forecast
 
 
 def plans(names: Sequence[str], overrides: Sequence[str], command: str) -> dict[str, Plan]:
@@ -153,7 +154,7 @@ def measure_branches(study: str, trunk: Trunk, command: str) -> None:
     left = [step for step in trunk.at if not branches.is_measured(trunk, folder, step)]
     if not left:
         return
-    run_plan(branching.plan(study, [trunk], command))
+    start.train(forecast(branching.plan(study, [trunk], command)))
     for step in left:
         console.talk(f"{trunk.spec.run_id}: {len(trunk.arms)} arms take global step {step + 1}")
         branches.measure(trunk, folder, step)
@@ -174,7 +175,7 @@ def build_branches(
 
 def build_forks(chosen: Plan, overrides: Sequence[str]) -> BuiltArtifact:
     """Write the changes by the forks of a plan to a CSV file next to the report; build table and figure from it."""
-    probe, first = probes.get("fork"), chosen.cells[0].spec
+    probe, first = measures.get("fork"), chosen.cells[0].spec
     findings = {
         cell.spec.run_id: (cell.arm, probe.measure(cell.spec, Journal(run_dir(cell.spec.run_id))))
         for cell in chosen.cells

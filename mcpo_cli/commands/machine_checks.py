@@ -15,7 +15,7 @@ from typing import Any, Literal
 import psutil
 from packaging.requirements import Requirement
 
-from mcpo_cli import data, extras, grading, machine, methods, plugins, probes, samplers, tasks
+from mcpo_cli import data, extras, grading, machine, measures, methods, plugins, samplers, tasks
 from mcpo_cli.backends.verl import checks
 from mcpo_cli.config import load
 from mcpo_cli.errors import ConfigError
@@ -246,7 +246,7 @@ def _limits() -> Iterator[Line]:
 
 def _plugins() -> Iterator[Line]:
     """Plug-ins, what they provide, and their errors."""
-    from mcpo_cli.analysis import artifacts
+    from mcpo_cli.report import artifacts
 
     registries: dict[str, Callable[[], Found[Any]]] = {
         "method": methods.registry,
@@ -255,7 +255,7 @@ def _plugins() -> Iterator[Line]:
         "dataset": data.registry,
         "collection": data.collections,
         "grader": grading.registry,
-        "probe": probes.registry,
+        "probe": measures.registry,
         "artifact": artifacts.declared,
     }
     provided: dict[Plugin, list[str]] = {plugin: [] for plugin in plugins.present()}

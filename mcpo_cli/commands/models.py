@@ -272,14 +272,14 @@ def list_models(as_json: Json = False, debug: Debug = False) -> None:
     """List the model presets: sizes, source, and whether the files of an existing model are on this machine."""
     from mcpo_cli import pretrained
     from mcpo_cli.commands import console
-    from mcpo_cli.config import load, workload
+    from mcpo_cli.config import cost, load
 
     models = {name: load.preset_model(name) for name in load.groups()["model"]}
     rows: list[dict[str, Any]] = [
         {
             "preset": name,
             "name": model.name,
-            "parameters": workload.model_parameters(model),
+            "parameters": cost.model_parameters(model),
             "quantization": model.quantization or None,
             "source": model.path or None,
             "fetched": pretrained.is_here(model) if model.path else None,

@@ -1,8 +1,8 @@
-"""`mcpo help`, `schema` and `doctor`: settings and words explained, forms of files, and what this machine lacks."""
+"""`mcpo help` and `mcpo doctor`: settings and words explained, and what this machine lacks."""
 
 from collections import Counter
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,11 +12,6 @@ from mcpo_cli.errors import Findings
 if TYPE_CHECKING:
     from mcpo_cli.config.reference import Entry
 
-SCHEMA_EXAMPLES = """\
-\b
-Examples:
-  mcpo schema suite > suite.schema.json                  then, as the first line of a suite:
-  # yaml-language-server: $schema=./suite.schema.json    editors with the YAML language server complete and check it"""
 MOST_OWNERS = 3
 """Most methods named next to an option whose name has several meanings."""
 
@@ -71,27 +66,6 @@ def _explained(entry: "Entry") -> str:
     }
     about = [f"  {name:<9}  {value}" for name, value in lines.items() if value]
     return "\n".join([f"{entry.key}: {entry.meaning}", *about])
-
-
-Kind = Annotated[
-    Literal["suite", "preset", "model", "claims"],
-    typer.Argument(help="suite; preset (a regime or scale); model (a preset of sizes); claims.", show_default=False),
-]
-
-
-def schema(kind: Kind, debug: Debug = False) -> None:
-    """Print the JSON schema of a suite, a preset or a file of claims, with the installed methods and plug-ins."""
-    from mcpo_cli.commands import console
-    from mcpo_cli.config import reference
-
-    makers = {"suite": reference.suite, "preset": reference.preset, "model": reference.model, "claims": _claims}
-    console.print_schema(makers[kind]())
-
-
-def _claims() -> dict[str, Any]:
-    from mcpo_cli.analysis import claims
-
-    return claims.schema()
 
 
 def doctor(as_json: Json = False, debug: Debug = False) -> None:

@@ -7,13 +7,14 @@ from typing import Any
 from mcpo_cli.analysis import render
 from mcpo_cli.analysis.comparison import Choice, Row, verdict
 from mcpo_cli.commands import comparisons, console
-from mcpo_cli.commands.start_runs import run_plan
 from mcpo_cli.config import plan
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs import attempts
+from mcpo_cli.scheduling import start
+from mcpo_cli.scheduling.forecast import forecast
 from mcpo_cli.statistics import power, stats
 from mcpo_cli.statistics.power import ALPHA, POWER
 
@@ -140,7 +141,7 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
     for stage, seeds in enumerate(power.STAGES):
         given = [*overrides, f"seed={','.join(map(str, range(seeds)))}"]
         whole = plan.from_suite(suite, given, command)
-        document = run_plan(whole)
+        document = start.document(forecast(whole))
         tested = comparisons.headline(whole, comparisons.chosen(suite, Choice(at=("steps",))))
         adjusted = stats.holm([one["p"] for one in tested])
         for one, p_holm in zip(tested, adjusted, strict=True):

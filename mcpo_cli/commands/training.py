@@ -1,7 +1,8 @@
 """The verbs that train: `mcpo train`, `ablate`, `branch` and `probe`."""
 
 import shlex
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -10,7 +11,6 @@ from mcpo_cli.commands.verbs import (
     DryRun,
     Full,
     Json,
-    MeanLength,
     Overrides,
     RunId,
     SuiteOverrides,
@@ -22,6 +22,9 @@ from mcpo_cli.commands.verbs import (
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location, run_dir
 
+if TYPE_CHECKING:
+    from mcpo_cli.config.plan import Plan
+
 EXAMPLES = {
     "train": """\
 \b
@@ -31,8 +34,7 @@ Examples:
   mcpo train method=dapo,mcpo train.lr=5e-4 --dry-run  the planned runs and their time
   mcpo train method.delta=0.02 regime=skills-drift     another drift budget and condition
   mcpo train table1 --dry-run                          the runs of a suite
-  mcpo train table1 scale=paper --dry-run --mean-length 4000
-                                                       on GPUs, for responses of 4000 tokens on average""",
+  mcpo train table1 scale=paper --dry-run              on GPUs, at the paper's size""",
     "ablate": """\
 \b
 Examples:
@@ -65,17 +67,52 @@ def train(
     overrides: SuiteOverrides = None,
     dry_run: DryRun = False,
     verbose: Verbose = False,
-    mean_length: MeanLength = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Train one run, a sweep, or all runs of a suite. Completed runs are skipped, unfinished ones continue."""
-    from mcpo_cli.commands.start_runs import execute
+    from mcpo_cli.commands import console
+    from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.config import plan
+    from mcpo_cli.scheduling import start
+    from mcpo_cli.scheduling.forecast import forecast
 
     suite, rest = plan.split_suite(overrides or [])
     chosen = plan.from_suite(suite, rest, f"mcpo train {shlex.quote(suite)}") if suite else plan.from_overrides(rest)
-    execute(chosen, dry=dry_run, verbose=verbose, as_json=as_json, mean_response=mean_length)
+    expected = forecast(chosen)
+    if dry_run:
+        shown.show(expected, as_json=as_json, verbose=verbose)
+        return
+    document = start.document(expected)
+    if as_json:
+        console.print_json(document)
+        return
+    print_runs(document)
+    console.talk_pairs({"records:": str(location() / "runs"), **next_steps(chosen)})
+
+
+def print_runs(document: Mapping[str, Any]) -> None:
+    """Print the outcomes of `start.document`."""
+    from mcpo_cli.commands import console
+
+    rows = [[run["run_id"], run["arm"], run["state"], *_scores(run["metrics"])] for run in document["runs"]]
+    console.print_table(["run", "arm", "state", "train accuracy", "eval pass@1"], rows)
+
+
+def _scores(metrics: dict[str, float]) -> list[str]:
+    evals = [value for name, value in metrics.items() if name.startswith("eval/") and name.endswith("/pass_at_1")]
+    accuracy = metrics.get("train/accuracy")
+    return ["-" if accuracy is None else f"{accuracy:.3f}", "-" if not evals else f"{sum(evals) / len(evals):.3f}"]
+
+
+def next_steps(plan: "Plan") -> dict[str, str]:
+    """The commands that show the runs of `plan` once they are done, by their subject."""
+    run_id = plan.cells[0].spec.run_id
+    if len({cell.arm for cell in plan.cells}) > 1:
+        first = {"comparison:": plan.command.replace("mcpo train", "mcpo compare", 1)}
+    else:
+        first = {"curves:": f"mcpo runs show {run_id}"}
+    return {**first, "answers:": f"mcpo runs samples {run_id}", "charts:": "mcpo ui"}
 
 
 Until = Annotated[
@@ -103,16 +140,17 @@ def ablate(
     if dry_run:
         from mcpo_cli.commands import dry_run as shown
 
-        shown.show(plan.from_suite(suite, rest, command), as_json=as_json, verbose=verbose)
+        shown.show_plan(plan.from_suite(suite, rest, command), as_json=as_json, verbose=verbose)
         return
     from mcpo_cli.analysis.comparison import Choice
     from mcpo_cli.commands import build_artifacts, comparisons, console, seeds
-    from mcpo_cli.commands.start_runs import print_runs, run_plan
+    from mcpo_cli.scheduling import start
+    from mcpo_cli.scheduling.forecast import forecast
 
     if until:
         document, rest = seeds.train_in_stages(suite, rest, command)
     else:
-        document = run_plan(plan.from_suite(suite, rest, command))
+        document = start.document(forecast(plan.from_suite(suite, rest, command)))
     built = comparisons.suite(suite, rest, Choice())
     if as_json:
         console.print_json({**document, "comparisons": [one.to_json() for one in built]})
@@ -144,11 +182,13 @@ def fork(
     if dry_run:
         from mcpo_cli.commands import dry_run as shown
 
-        shown.show(chosen, as_json=as_json, verbose=verbose)
+        shown.show_plan(chosen, as_json=as_json, verbose=verbose)
         return
-    from mcpo_cli.commands import build_artifacts, console, start_runs
+    from mcpo_cli.commands import build_artifacts, console
+    from mcpo_cli.scheduling import start
+    from mcpo_cli.scheduling.forecast import forecast
 
-    document = start_runs.run_plan(chosen)
+    document = start.document(forecast(chosen))
     built = build_artifacts.build_forks(chosen, words)
     if as_json:
         console.print_json({**built.to_json(), **document})
@@ -180,7 +220,7 @@ def branch(
     if dry_run:
         from mcpo_cli.commands import dry_run as shown
 
-        shown.show(branching.plan(study, trunks, command), as_json=as_json, verbose=False)
+        shown.show_plan(branching.plan(study, trunks, command), as_json=as_json, verbose=False)
         return
     from mcpo_cli.commands import build_artifacts, console
 
@@ -194,9 +234,9 @@ def branch(
 
 
 def _complete_probes(incomplete: str) -> list[str]:
-    from mcpo_cli import probes
+    from mcpo_cli import measures
 
-    return starting_with(incomplete, probes.registry())
+    return starting_with(incomplete, measures.registry())
 
 
 def _complete_targets(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -238,19 +278,20 @@ def probe(
     debug: Debug = False,
 ) -> None:
     """Answer one question from runs' records, from their checkpoints, from new diagnostic runs, or about methods."""
-    from mcpo_cli import probes
+    from mcpo_cli import measures
     from mcpo_cli.commands import build_artifacts, console, publish
     from mcpo_cli.commands import dry_run as shown
-    from mcpo_cli.commands.start_runs import run_plan
-    from mcpo_cli.probes import run as probe_run
+    from mcpo_cli.measures import run as probe_run
     from mcpo_cli.runs.journal import Journal
+    from mcpo_cli.scheduling import start
+    from mcpo_cli.scheduling.forecast import forecast
 
     if name == "list":
-        known = probes.registry().values()
+        known = measures.registry().values()
         listed = [{"probe": one.name, "question": one.question, "shows": one.shows} for one in known]
         console.print_list("probes", listed, {"probe": "probe", "question": "question"}, as_json=as_json)
         return
-    chosen, words = probes.get(name), overrides or []
+    chosen, words = measures.get(name), overrides or []
     if targets := probe_run.targets(words, f"mcpo probe {name}"):
         if dry_run:
             raise ConfigError(
@@ -263,10 +304,10 @@ def probe(
             raise ConfigError("--prompts applies to an existing run or checkpoint", fix=fix)
         plan = probe_run.runs(chosen, words)
         if dry_run:
-            shown.show(plan, as_json=as_json, verbose=verbose)
+            shown.show_plan(plan, as_json=as_json, verbose=verbose)
             return
         if chosen.needs:
-            run_plan(plan)
+            start.train(forecast(plan))
             measured = [probe_run.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
         else:
             measured = probe_run.without_runs(chosen, plan, console.talk)

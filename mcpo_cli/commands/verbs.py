@@ -193,15 +193,6 @@ Verbose = Annotated[
         callback=_only_when_dry,
     ),
 ]
-MeanLength = Annotated[
-    float | None,
-    typer.Option(
-        "--mean-length",
-        metavar="TOKENS",
-        help="With --dry-run: estimate for responses of this mean length; default: the task's own assumption.",
-        callback=_only_when_dry,
-    ),
-]
 Full = Annotated[
     bool, typer.Option("--full", help="Print every table and how to read it, not only the verdict and what it needs.")
 ]

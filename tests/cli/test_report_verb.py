@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli.analysis import artifacts
 from mcpo_cli.config.plan import from_suite
+from mcpo_cli.report import artifacts
 from tests.cli.conftest import InProcess
 from tests.fakes import ThisProcess, write_runs
 

@@ -145,7 +145,7 @@ def grade(gold, response, extracted):
     "their_rl/probe.py": '''\
 """How often all rollouts of a prompt agree."""
 
-from mcpo_cli.probes.base import Finding, Probe
+from mcpo_cli.measures.base import Finding, Probe
 
 
 def measure(spec, journal):

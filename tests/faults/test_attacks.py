@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from mcpo_cli.analysis import report
-from mcpo_cli.analysis.artifacts import ArtifactBuilder
 from mcpo_cli.config.plan import from_suite
 from mcpo_cli.home import run_dir
+from mcpo_cli.report import report
+from mcpo_cli.report.artifacts import ArtifactBuilder
 from tests.cli.conftest import InProcess
 from tests.fakes import write_runs
 from tests.faults.attacks import AREAS, ODD, Attack

@@ -7,8 +7,8 @@ import pytest
 
 from mcpo_cli.analysis import atlas as tables
 from mcpo_cli.config import plan
+from mcpo_cli.measures import atlas
 from mcpo_cli.methods import get, registry
-from mcpo_cli.probes import atlas
 from tests.unit.test_estimators import TRAIN
 
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"

@@ -20,6 +20,7 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs import begin, catalog, provenance
 from mcpo_cli.runs.attempts import Attempt, Busy, durable_step, missing, owned, recorded_state, resume_step
+from mcpo_cli.trackers.follower import following_attempt
 
 BUSY = 75
 """Exit code if another process works on the run: EX_TEMPFAIL of sysexits.h."""
@@ -110,7 +111,7 @@ def _attempt(folder: Path, stop: StopRequest, command: Sequence[str]) -> int:
         provenance.write(attempt.folder, command)
         for change in provenance.changes(folder):
             attempt.note(change)
-        with stop.within(backend.grace):
+        with stop.within(backend.grace), following_attempt(spec, attempt):
             backend.run(spec, attempt, stop)
         if gaps := missing(folder, spec):
             raise RunFailed("the run ended but its records are incomplete: " + "; ".join(gaps))

@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 
-from mcpo_cli import extras, pretrained
+from mcpo_cli import pretrained
 from mcpo_cli.backends import Stop
 from mcpo_cli.config import cost
 from mcpo_cli.config.schema import RunSpec
@@ -76,14 +76,12 @@ class Local:
             _check_model(spec)
 
     def check(self, spec: RunSpec) -> None:
-        """Raise ConfigError if the device, the problems or a tracker is missing, and as `check_spec`."""
+        """Raise ConfigError if the device or the problems are missing, and as `check_spec`."""
         self.check_spec(spec)
         spec.task.check()
         if spec.model.path:
             check_room(spec)
             _check_model(spec)
-        for package in spec.cluster.loggers:
-            extras.require(package, f"cluster.loggers=[{package}]")
         if spec.compute.device == "cuda" and not Path("/proc/driver/nvidia").exists():
             raise ConfigError("compute.device=cuda: this machine has no NVIDIA driver", fix="compute.device=auto")
 
@@ -93,10 +91,9 @@ class Local:
 
     def run(self, spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         """Train; see `train.run`."""
-        from mcpo_cli.backends.local import loggers, train
+        from mcpo_cli.backends.local import train
 
-        with loggers.following(spec, attempt):
-            train.run(spec, attempt, stop)
+        train.run(spec, attempt, stop)
 
     def kept(self, run_dir: Path) -> list[int]:
         """The steps of the complete checkpoints."""

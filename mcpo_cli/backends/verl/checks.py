@@ -211,11 +211,6 @@ def _versions(spec: RunSpec) -> Iterator[Problem]:
             yield f"backend=verl needs {package} {versions}, which is not installed", fix + hint
         elif not fits(version, versions):
             yield f"backend=verl needs {package} {versions}; {package} {version} is installed", fix
-    for package in cluster.loggers:
-        if installed(package) is None:
-            rest = ",".join(name for name in cluster.loggers if name != package)
-            message = f"cluster.loggers={package}: that package is not installed"
-            yield message, f"pip install {package}, or cluster.loggers=[{rest}]"
 
 
 def _device(spec: RunSpec) -> Iterator[Problem]:

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.errors import McpoError
 from mcpo_cli.home import run_dir
 from mcpo_cli.methods import query_weight

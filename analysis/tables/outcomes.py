@@ -7,11 +7,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from mcpo_cli.analysis import measures
-from mcpo_cli.analysis.comparison import Row
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import LENGTH, STATISTICS
-from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.product import Artifact, Product, Row
 from mcpo_cli.analysis.run_numbers import WHOLE, Measure, Numbers, end, of_probe, of_steps
 from mcpo_cli.config.plan import PlannedRun
 

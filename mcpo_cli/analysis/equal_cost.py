@@ -17,6 +17,8 @@ from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import ConfigError, McpoError, mend, nearest
 from mcpo_cli.statistics.curves import at_cost
 
+K = 8
+"""The paper's k; a comparison uses fewer if a problem has fewer graded samples."""
 AVERAGE = "average"
 """Used as a tier: the mean over the tiers."""
 BEFORE = "before training"
@@ -81,9 +83,7 @@ class Place:
     """Share of the distance in cost between both; 0 at an evaluation."""
 
 
-def places(
-    scores: pd.DataFrame, column: str
-) -> Iterator[tuple[str, float, dict[str, dict[Pair, Place]]]]:
+def places(scores: pd.DataFrame, column: str) -> Iterator[tuple[str, float, dict[str, dict[Pair, Place]]]]:
     """For each model: its name, the largest cost that all its runs reach, and by arm and pair where it is reached.
 
     scores: `Runs.scores`. column: the one that counts the cost.

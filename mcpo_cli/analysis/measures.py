@@ -10,8 +10,9 @@ import numpy as np
 
 from mcpo_cli.analysis import render
 from mcpo_cli.analysis import run_numbers as numbers
-from mcpo_cli.analysis.comparison import K, Row
+from mcpo_cli.analysis.equal_cost import K
 from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.product import Row
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.run_numbers import MASTERED, WHOLE, Measure, Numbers
 from mcpo_cli.config.plan import PlannedRun

@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mcpo_cli import measures
-from mcpo_cli.analysis.comparison import K
-from mcpo_cli.analysis.equal_cost import AVERAGE, AXES, at_equal
+from mcpo_cli.analysis.equal_cost import AVERAGE, AXES, K, at_equal
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.measures import mastery

@@ -2,17 +2,16 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from mcpo_cli.analysis.product import Row
 from mcpo_cli.compare.scores import Arm, Metric, Slice
 from mcpo_cli.statistics import effects, stats
 from mcpo_cli.statistics.effects import Estimate
 
 UNKNOWN = Estimate(math.nan, math.nan, math.nan)
-Row = dict[str, Any]
 
 
 def over_benchmarks(slices: Sequence[Slice], metrics: Sequence[Metric], baseline: str) -> Iterator[Row]:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mcpo_cli.analysis.equal_cost import AVERAGE
+from mcpo_cli.analysis.product import Row
 from mcpo_cli.compare import aggregates, means, verdicts
 from mcpo_cli.compare.pairs import Pair, pair, together
 from mcpo_cli.compare.scores import MEAN, Arm, Metric, Slice
@@ -21,8 +22,6 @@ from mcpo_cli.statistics.stats import LEAST, ROUNDING
 if TYPE_CHECKING:
     from mcpo_cli.compare.training import Training
 
-Row = dict[str, Any]
-"""One row of a frame, by column."""
 DIFFERENCE = (
     "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", *verdicts.P_VALUES, "why", "mean",
     "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed", "by_seed", "sd", "above", "effect",
@@ -74,11 +73,11 @@ class Comparison:
     """One row per slice, benchmark (and AVERAGE, their mean with equal weights), metric and arm: mean with its 95 %
     interval, problems, seeds, samples."""
     differences: pd.DataFrame
-    """One row per slice, benchmark, metric and other arm: difference, low, high, sd over seeds, p-values as they are and
-    adjusted over the family, verdict, the means of both, and what the design can find. The family `headline` is what
-    the comparison is about: the headline's metric, averaged over benchmarks; `others` are all other differences at the
-    first cost. `test` is equal for differences that are one comparison, such as equal steps and equal rollouts that end
-    at the same scores."""
+    """One row per slice, benchmark, metric and other arm: difference, low, high, sd over seeds, p-values as they are
+    and adjusted over the family, verdict, the means of both, and what the design can find. The family `headline` is
+    what the comparison is about: the headline's metric, averaged over benchmarks; `others` are all other differences at
+    the first cost. `test` is equal for differences that are one comparison, such as equal steps and equal rollouts that
+    end at the same scores."""
     sources: pd.DataFrame
     """One row per difference and source of variance: sd and its share of the variance of the difference."""
     flips: pd.DataFrame
@@ -104,6 +103,17 @@ class Comparison:
             f"{', '.join(filter(None, (row['benchmark'], row['model'], row['at'])))} ({row['difference']:+.3f})"
             for row in records(self.differences, metric=self.metric)
         )
+
+    @property
+    def trained(self) -> "Training":
+        """What only runs have.
+
+        Raises:
+            ValueError: the comparison is of logs.
+        """
+        if self.training is None:
+            raise ValueError("logs say nothing of training")
+        return self.training
 
     @property
     def headline(self) -> pd.DataFrame:

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.equal_cost import AVERAGE, UNITS
+from mcpo_cli.analysis.figures import base
 from mcpo_cli.compare.comparison import Comparison, records
 from mcpo_cli.compare.training import Training
 

@@ -2,18 +2,16 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from mcpo_cli.analysis.equal_cost import AVERAGE
+from mcpo_cli.analysis.product import Row
 from mcpo_cli.compare.pairs import joined
 from mcpo_cli.compare.scores import Metric, Slice
 from mcpo_cli.statistics import crossed, stats
 from mcpo_cli.statistics.crossed import Estimate, Over
 from mcpo_cli.statistics.stats import LEAST
-
-Row = dict[str, Any]
 
 
 def of_slice(part: Slice, metrics: Sequence[Metric], over: Over) -> Iterator[Row]:

@@ -275,15 +275,13 @@ def _known(value: float) -> str:
 def sources_grid(found: Comparison) -> Grid:
     """Sources of the variance of each difference."""
     columns: Columns = {
-        "model": "model",
+        **({"model": "model"} if found.training else {}),
         "benchmark": "benchmark",
         "arm": "arm",
         "source": "source",
         "sd": lambda row: share(row["sd"]),
         "share": lambda row: f"{row['share']:.0%}",
     }
-    if not found.training:
-        del columns["model"]
     rows = found.sources.to_dict("records")
     return Grid.of("Sources of variance of each difference", rows, columns, len(columns) - 2, is_detail=True)
 

@@ -1,6 +1,6 @@
-"""An arm and the baseline on one benchmark, or on several together: their difference and the sources of its variance."""
+"""An arm and the baseline on one benchmark, or on several together: their difference and its sources of variance."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,9 +47,7 @@ class Pair:
 
     def means(self, metric: Metric) -> tuple[float, float]:
         """The mean of a metric of both arms."""
-        one, other = (
-            crossed.effects(metric.of(scores), self.stratum_P).mean for scores in (self.one, self.other)
-        )
+        one, other = (crossed.effects(metric.of(scores), self.stratum_P).mean for scores in (self.one, self.other))
         return one, other
 
     def by_seed(self, metric: Metric) -> tuple[float, ...]:
@@ -124,7 +122,7 @@ def together(name: str, pairs: Sequence[Pair]) -> Pair | None:
     return Pair(name, pairs[0].arm, both[0], both[1], stratum_P)
 
 
-def joined(scores: "dict[str, Scores]") -> Scores:
+def joined(scores: Mapping[str, Scores]) -> Scores:
     """The scores of benchmarks with the same seeds in one table, whose problems are named with their benchmarks."""
     parts = list(scores.values())
     shared = set.intersection(*(set(part.values) for part in parts))

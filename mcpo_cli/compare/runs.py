@@ -1,7 +1,7 @@
 """Runs of mcpo as scores at equal cost, compared: a pair is one seed from one base policy, trained once by each arm."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,16 +9,13 @@ import numpy as np
 import pandas as pd
 
 from mcpo_cli.analysis import equal_cost
-from mcpo_cli.analysis.equal_cost import AVERAGE, AXES
+from mcpo_cli.analysis.equal_cost import AVERAGE, AXES, K
 from mcpo_cli.analysis.frames import PAIR, Runs
+from mcpo_cli.analysis.product import Row
 from mcpo_cli.compare.comparison import Comparison, Question, compare
 from mcpo_cli.compare.scores import Arm, Metric, Scores, Slice
 from mcpo_cli.compare.training import training
 from mcpo_cli.statistics import stats, variance
-
-K = 8
-"""The paper's k; a comparison uses fewer if a problem has fewer graded samples."""
-Row = dict[str, Any]
 
 
 def of_runs(data: Runs, question: Question) -> Comparison:
@@ -50,7 +47,8 @@ def of_runs(data: Runs, question: Question) -> Comparison:
             made.append(Slice(list(_arms(problems, places)), at, model))
             where[at, model] = cost
     found = compare(made, replace(question, baseline=baseline, metrics=tuple(metrics)))
-    tables = {at: by_run([part for part in made if part.at == at], metrics) for at in dict.fromkeys(at for at, _ in where)}
+    axes = dict.fromkeys(at for at, _ in where)
+    tables = {at: run_scores([part for part in made if part.at == at], metrics) for at in axes}
     return replace(
         found,
         sources=pd.DataFrame(_sources(last, baseline, metrics[0])),
@@ -63,14 +61,14 @@ def _values(data: Runs, metrics: Sequence[Metric]) -> dict[tuple[str, int], pd.D
     rows = data.eval(step="all")
     counts = rows["n"].to_numpy(), rows["c"].to_numpy()
     columns = {
-        metric: (stats.best_at_k if metric.kind == "best" else stats.pass_at_k)(*counts, metric.k)
-        for metric in metrics
+        metric: (stats.best_at_k if metric.kind == "best" else stats.pass_at_k)(*counts, metric.k) for metric in metrics
     }
     table = pd.DataFrame({"n": rows["n"], **{str(metric): value for metric, value in columns.items()}})
     table = table.assign(**{name: rows[name] for name in ("run_id", "step", "tier", "problem")})
+    groups: Iterable[tuple[Any, pd.DataFrame]] = table.groupby(["run_id", "step"], sort=False)
     return {
         (str(run_id), int(step)): part.set_index(["tier", "problem"]).drop(columns=["run_id", "step"])
-        for (run_id, step), part in table.groupby(["run_id", "step"], sort=False)
+        for (run_id, step), part in groups
     }
 
 
@@ -112,7 +110,7 @@ def seed_name(base_seed: int, seed: int) -> str:
     return str(seed) if base_seed == seed else f"{base_seed}/{seed}"
 
 
-def by_run(slices: Sequence[Slice], metrics: Sequence[str]) -> equal_cost.Scores:
+def run_scores(slices: Sequence[Slice], metrics: Sequence[str]) -> equal_cost.Scores:
     """The score of each run by pair, for each model, arm, tier (AVERAGE included) and metric."""
     found: dict[tuple[str, str, str, str], pd.Series[float]] = {}
     for part in slices:

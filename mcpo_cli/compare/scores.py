@@ -130,8 +130,8 @@ class Arm:
     name: str
     scores: Mapping[str, Scores]
     named_seeds: bool = False
-    """True if a seed's name says what decides it, as of a run of mcpo: then seeds that another arm lacks are left out of
-    their difference. Seeds of logs are named by paths, and belong together only if all names are the same."""
+    """True if a seed's name says what decides it, as of a run of mcpo: then seeds that another arm lacks are left out
+    of their difference. Seeds of logs are named by paths, and belong together only if all names are the same."""
 
 
 @dataclass(frozen=True)

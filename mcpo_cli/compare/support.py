@@ -202,9 +202,9 @@ def _cases(asked: Sequence[_Asked], claim: Claim) -> pd.DataFrame:
                 rows.append({**mean, **about, "family": f"{ALL}, {scope}, {case}"} | tested)
     if not rows:
         return pd.DataFrame()
-    found = pd.DataFrame(rows)
+    whole = pd.DataFrame(rows)
     # Each metric is a family of its own.
-    whole = found.assign(family=found["metric"] + ", " + found["family"], test=range(len(found)))
+    whole = whole.assign(family=whole["metric"] + ", " + whole["family"], test=range(len(whole)))
     return verdicts.decided(whole).drop(columns=["family", "test"])
 
 

@@ -9,13 +9,13 @@ import pandas as pd
 from mcpo_cli.analysis import equal_cost
 from mcpo_cli.analysis.equal_cost import AVERAGE, by_run
 from mcpo_cli.analysis.frames import PAIR, Runs, tree
+from mcpo_cli.analysis.product import Row
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.statistics import effects, stats
 from mcpo_cli.statistics.stats import Effect
 from mcpo_cli.statistics.words import Word
 
-Row = dict[str, Any]
 EFFECT = ("mean", "low", "high", "half_width", "sd", "p", "seeds")
 """Columns of an effect: its mean over pairs of base policy and seed, its 95 % t-interval, and the p of the t-test."""
 

@@ -4,24 +4,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from mcpo_cli.analysis import render
-from mcpo_cli.analysis.equal_cost import AVERAGE, COLLAPSED, UNITS
+from mcpo_cli.analysis.equal_cost import AVERAGE, COLLAPSED, UNITS, K
+from mcpo_cli.analysis.product import Row
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.compare.comparison import Comparison, records
-from mcpo_cli.compare.runs import K
 from mcpo_cli.compare.training import Training
-
-Row = dict[str, Any]
-
-
-def _training(found: Comparison) -> Training:
-    if found.training is None:
-        raise ValueError("the comparison is not of runs")
-    return found.training
 
 
 def sentences(found: Comparison) -> Iterator[str]:
     """The score before training, the arms that end below it, runs that ended badly, and arms that are the same."""
-    training = _training(found)
+    training = found.trained
     for model in found.models:
         start = records(training.before, model=model, benchmark=AVERAGE, metric=found.metric)
         gains = records(training.gains, at=found.axes[0], model=model, metric=found.metric)
@@ -43,28 +35,28 @@ def _change(row: Row) -> str:
 def where(found: Comparison, model: str) -> str:
     """` of toy-s after 20 global steps`."""
     at = found.axes[0]
-    return f" of {model} after {_training(found).where[at, model]:,.0f} {UNITS[at]}"
+    return f" of {model} after {found.trained.where[at, model]:,.0f} {UNITS[at]}"
 
 
 def remarks(found: Comparison) -> Iterator[str]:
     """Unusual facts about the runs, and the costs at which they are compared."""
-    training = _training(found)
+    training = found.trained
     failed, collapsed = (records(training.runs, outcome=name) for name in ("failed", "collapsed"))
     if failed:
         named = "; ".join("{arm}, {model}, seed {seed} ({run_id}): {error}".format(**run) for run in failed)
         yield (
-            f"Failed runs are outcomes of their arms and have no score: {named}. A difference is over the pairs of which "
-            "both runs have a score, which favours an arm that fails where it does badly. A run whose error has nothing "
-            f"to do with its method can be continued: {training.plan.command}"
+            f"Failed runs are outcomes of their arms and have no score: {named}. A difference is over the pairs of "
+            "which both runs have a score, which favours an arm that fails where it does badly. A run whose error has "
+            f"nothing to do with its method can be continued: {training.plan.command}"
         )
     if collapsed:
         named = ", ".join("{arm}, {model}, seed {seed}".format(**run) for run in collapsed)
-        yield f"Collapsed runs (pass@1 ends below {COLLAPSED:.0%} of their base policy's) count like any other: {named}."
+        yield f"Collapsed runs (pass@1 ends below {COLLAPSED:.0%} of their base policy's) count like others: {named}."
     if failed or collapsed:
         yield (
             "Where runs of an arm collapse or fail, intervals over few seeds cover too little: if each run collapses "
-            "from .4 to .1 with probability .2, the 95 % interval of the arm's mean covers 48 to 73 % with 3 seeds, 73 % "
-            "with 6 and 92 % with 12."
+            "from .4 to .1 with probability .2, the 95 % interval of the arm's mean covers 48 to 73 % with 3 seeds, "
+            "73 % with 6 and 92 % with 12."
         )
     if training.k < K:
         yield f"k = {training.k} in place of {K}: some problem has only {training.k} graded samples."
@@ -82,10 +74,10 @@ def remarks(found: Comparison) -> Iterator[str]:
 
 def details(found: Comparison) -> Iterator[str]:
     """What to know of the tables of details."""
-    k = _training(found).k
+    k = found.trained.k
     yield (
-        "<: the arm's mean over tiers ends below that before training; <<: so does the whole 95 % interval of end minus "
-        "before, which is paired by base policy and seed and not adjusted for the number of arms."
+        "<: the arm's mean over tiers ends below that before training; <<: so does the whole 95 % interval of end "
+        "minus before, which is paired by base policy and seed and not adjusted for the number of arms."
     )
     yield (
         f"best@{k} = 1 - (1 - c/n)^{k}: {k} draws with replacement from the n samples, as verl's best@{k}/mean. "
@@ -99,7 +91,7 @@ def details(found: Comparison) -> Iterator[str]:
 
 def grids(found: Comparison) -> Iterator[Grid]:
     """The arms' distances from the policies before training with the outcomes of their runs, and all runs."""
-    training = _training(found)
+    training = found.trained
     columns: Columns = {
         "equal": lambda row: row["at"].replace("_", " "),
         "model": "model",

@@ -6,10 +6,10 @@ from mcpo_cli import paths, plugins
 from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.response import response_map
 from mcpo_cli.analysis.tables.claims import claims_table
-from mcpo_cli.analysis.tables.comparison import comparison
 from mcpo_cli.config import load, plan
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.report.comparison import comparison
 from mcpo_cli.study import EXPERIMENTS
 
 SWEPT = {"model", "base_seed", "seed"}

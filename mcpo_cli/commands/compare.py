@@ -22,8 +22,8 @@ from mcpo_cli.home import home
 
 COLUMNS = ("model", "sample", *NEEDED, *OPTIONAL)
 """The names in `--columns` for columns of a file."""
-MOST_LINES = 12
-"""Most remarks on a comparison, without `--full`."""
+MOST_LINES = 8
+"""Most lines on data that would settle an undecided difference, without `--full`."""
 
 
 @dataclass(frozen=True)
@@ -66,16 +66,11 @@ def _page(one: Answer, files: Sequence[Path], *, full: bool) -> Iterator[Part]:
     """The verdict and its table; with `full`, also the tables of details and the largest flips."""
     found = one.found
     main = page.main_grid(found)
-    if one.plan:
-        yield from (console.paragraph(one.title), "")
-    yield from (console.paragraph(" ".join(page.sentences(found))), "", console.paragraph(main.title), "", main, "")
-    grader = one.regraded.sentences(one.question, found) if one.regraded else ()
-    warnings = {f"warning: {warning}" for warning in found.warnings}
-    remarks = [f"warning: {line}" if f"warning: {line}" in warnings else line for line in page.remarks(found)]
-    remarks += grader
-    if len(remarks) > MOST_LINES and not full:
-        remarks = [*remarks[:MOST_LINES], f"and {len(remarks) - MOST_LINES} more lines of this kind: --full"]
-    yield from map(console.remark, remarks)
+    yield from map(console.paragraph, page.sentences(found))
+    yield from (main, "")
+    yield from map(console.remark, (f"warning: {warning}" for warning in found.warnings))
+    yield from map(console.remark, one.regraded.sentences(one.question, found) if one.regraded else ())
+    yield from map(console.remark, page.remarks(found, most=None if full else MOST_LINES))
     for grid in (*page.detail_grids(found), page.flips_grid(found)) if full else ():
         if grid.rows:
             yield from ("", console.paragraph(grid.title), "", grid)

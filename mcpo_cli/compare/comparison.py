@@ -239,7 +239,8 @@ def _check(pairs: Sequence[Pair], metrics: Sequence[Metric]) -> None:
     """Raise ConfigError if scores do not have a metric."""
     for each in pairs:
         for metric in metrics:
-            tables = [scores for scores in (each.one, each.other) if metric not in scores.values]
+            counted = metric.kind == "maj"
+            tables = [scores for scores in (each.one, each.other) if counted or metric not in scores.values]
             most = min((scores.most for scores in tables), default=metric.k)
             if metric != MEAN and not all(scores.binary for scores in tables):
                 raise ConfigError(
@@ -284,7 +285,7 @@ def _row(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
         sources = each.sources(each.estimate(metric, "both"))
         if found.over != "seeds" or not math.isnan(sources.seed):
             needed = sources.needed(effect, found.problems, min(found.seeds), each.samples, found.over)
-            row |= {f"needed_{name}": value for name, value in needed.items()}
+            row |= {f"needed_{name}": math.nan if value is None else value for name, value in needed.items()}
     return row
 
 

@@ -29,14 +29,14 @@ def title(found: Comparison) -> str:
 
 def page(found: Comparison, name: str = "") -> Page:
     """All of it, for Markdown and LaTeX. name: of its suite, for the title."""
-    notes = [*remarks(found), *details(found)]
+    notes = [*found.warnings, *remarks(found), *details(found)]
     grids = [grid for grid in (main_grid(found), *detail_grids(found)) if grid.rows]
     return Page(name or title(found), " ".join(sentences(found)), grids, notes)
 
 
 def sentences(found: Comparison) -> list[str]:
     """The verdict on each arm; of runs also what it is measured against, and how many ended badly."""
-    shown = _shown(found)
+    shown = _distinct(_shown(found))
     arms = dict.fromkeys(row["arm"] for row in shown)
     said = [_sentence(arm, [row for row in shown if row["arm"] == arm], found) for arm in arms]
     return [*said, *(training_page.sentences(found) if found.training else ())]
@@ -47,6 +47,11 @@ def _shown(found: Comparison) -> list[dict[str, Any]]:
     if found.training:
         return [row for at in found.shown_axes for row in records(found.headline, at=at)]
     return records(found.differences, metric=found.metric)
+
+
+def _distinct(rows: Sequence[Row]) -> list[Row]:
+    """The differences without those that repeat another one, at a later cost."""
+    return list({(row["family"], row["test"]): row for row in reversed(rows)}.values())[::-1]
 
 
 def _sentence(arm: str, rows: Sequence[Row], found: Comparison) -> str:
@@ -132,10 +137,15 @@ def _p(value: float) -> str:
     return "<.001" if value < 5e-4 else share(value)
 
 
-def remarks(found: Comparison) -> list[str]:
-    """What to know of the first table: its design, what would settle it, the meaning of its columns."""
-    training = list(training_page.remarks(found)) if found.training else []
-    return [*found.warnings, *training, *settle(found), *pairing(found), *legend(found)]
+def remarks(found: Comparison, *, most: int | None = None) -> list[str]:
+    """What to know of the first table: its design, what would settle it, the meaning of its columns.
+
+    most: the number of lines on data that would settle a difference; None for all.
+    """
+    training, settled = list(training_page.remarks(found)) if found.training else [], settle(found)
+    if most is not None and len(settled) > most:
+        settled = [*settled[:most], f"and {len(settled) - most} more lines of this kind: --full"]
+    return [*training, *settled, *pairing(found), *legend(found)]
 
 
 def legend(found: Comparison) -> list[str]:
@@ -143,13 +153,12 @@ def legend(found: Comparison) -> list[str]:
     if found.differences.empty:
         return []
     look = "" if found.level == ALPHA else f"; p decides below {found.level:.3g}, the level of this look"
-    tests = {family: rows["test"].nunique() for family, rows in found.differences.groupby("family")}
-    families = " and ".join(
-        f"{tests[family]} {'of the mean over benchmarks' if family == 'headline' else 'others'}" for family in tests
-    )
+    tests = found.differences.groupby("family")["test"].nunique().to_dict()
+    words = {"headline": "headline difference", "others": "other difference"}
+    families = [_count(tests[family], word) for family, word in words.items() if family in tests]
     return [
         f"interval: {100 * (1 - found.level):.3g} %, not adjusted; "
-        f"p: of the verdict's test, adjusted over its family ({families}){look}",
+        f"p: of the verdict's test, adjusted over {' and, separately, '.join(families)}{look}",
         "detects: the smallest difference that this design finds with probability .8",
     ]
 
@@ -201,7 +210,7 @@ def _count(number: float, what: str) -> str:
 
 def settle(found: Comparison) -> list[str]:
     """Problems, seeds or samples that would settle undecided differences; reasons why others cannot be tested."""
-    return [line for row in (_shown(found) or ()) for line in _settled(row, found)]
+    return [line for row in _distinct(_shown(found)) for line in _settled(row, found)]
 
 
 def _settled(row: Row, found: Comparison) -> Iterator[str]:

@@ -20,7 +20,7 @@ from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Columns, Grid
-from mcpo_cli.config.arms import SEEDS
+from mcpo_cli.config.arm_names import SEEDS
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 
 from mcpo_cli import data, extras, grading, machine, measures, methods, plugins, samplers, tasks
 from mcpo_cli.backends.verl import checks
-from mcpo_cli.config import load
+from mcpo_cli.config import presets
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
 from mcpo_cli.machine import GIB
@@ -266,7 +266,7 @@ def _plugins() -> Iterator[Line]:
         except ConfigError as error:
             yield Line(f"{what}s", "plug-in", "wrong", error.message, error.fix or "")
     try:
-        load.groups()
+        presets.groups()
         artifacts.registry()
     except ConfigError as error:
         yield Line("presets and suites", "plug-in", "wrong", error.message, error.fix or "")

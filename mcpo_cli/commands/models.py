@@ -272,9 +272,9 @@ def list_models(as_json: Json = False, debug: Debug = False) -> None:
     """List the model presets: sizes, source, and whether the files of an existing model are on this machine."""
     from mcpo_cli import pretrained
     from mcpo_cli.commands import console
-    from mcpo_cli.config import cost, load
+    from mcpo_cli.config import cost, load, presets
 
-    models = {name: load.preset_model(name) for name in load.groups()["model"]}
+    models = {name: load.preset_model(name) for name in presets.groups()["model"]}
     rows: list[dict[str, Any]] = [
         {
             "preset": name,
@@ -282,7 +282,7 @@ def list_models(as_json: Json = False, debug: Debug = False) -> None:
             "parameters": cost.model_parameters(model),
             "quantization": model.quantization or None,
             "source": model.path or None,
-            "fetched": pretrained.is_here(model) if model.path else None,
+            "fetched": pretrained.find(model) is not None if model.path else None,
         }
         for name, model in models.items()
     ]

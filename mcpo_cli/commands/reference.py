@@ -28,7 +28,7 @@ Key = Annotated[
 def help_(key: Key = "", as_json: Json = False, debug: Debug = False) -> None:
     """Explain settings (meaning, default, allowed values) and the words of mcpo. Without a name, list all settings."""
     from mcpo_cli.commands import console
-    from mcpo_cli.config import load, reference
+    from mcpo_cli.config import presets, reference
 
     found, words = reference.look_up(key) if key else (reference.entries(), [])
     if as_json:
@@ -46,7 +46,7 @@ def help_(key: Key = "", as_json: Json = False, debug: Debug = False) -> None:
         rows = [_row(entry, named=often[entry.key] > 1) for entry in found]
         console.print_table(["setting", "default", "meaning"], rows)
     for family in ("method", "sampler"):
-        if key in load.groups()[family]:
+        if key in presets.groups()[family]:
             console.talk(f"the {family}: mcpo {family} show {key}")
 
 

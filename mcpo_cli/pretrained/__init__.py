@@ -141,7 +141,7 @@ def check_chat_template(name: str, path: Path) -> None:
     if not _facts(name, path).chat_template:
         raise bad_model(
             f"{name}: prompts use the chat template, but its tokenizer has none",
-            fix="a model with instruction tuning (mcpo model list), or a task style that is not chat",
+            fix="a model with instruction tuning (mcpo components list model), or a task style that is not chat",
         )
 
 

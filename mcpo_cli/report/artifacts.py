@@ -66,11 +66,13 @@ def declared() -> Found[Artifact]:
 
 
 @cache
-def registry() -> dict[str, Artifact]:
+def registry() -> Found[Artifact]:
     """All artifacts by name. Raises ConfigError when two share a name."""
+    found = Found[Artifact]()
     # A declared table replaces the usual one of its suite.
-    found = {**user_artifacts.artifacts(), **declared()}
-    return dict(sorted(found.items(), key=_place_in_report))
+    found.update(sorted({**user_artifacts.artifacts(), **declared()}.items(), key=_place_in_report))
+    found.plugins.update(declared().plugins)
+    return found
 
 
 def _place_in_report(item: tuple[str, Artifact]) -> tuple[int, bool, str]:

@@ -19,7 +19,7 @@ TRAINS = {"04_mcpo_with_smollm2": "scale=smoke model=toy-s compute.tracking_uri=
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_is_stored_as_it_ran(path: Path) -> None:
-    """If not: docs/notebooks.md."""
+    """If not: notebooks/README.md."""
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]

@@ -148,7 +148,7 @@ def _task(spec: RunSpec) -> Iterator[Problem]:
         yield (
             f"model={spec.model.name} is built from scratch, but task={task.name} has no closed vocabulary: it needs a "
             "pretrained model",
-            "model=qwen3-1.7b, or model.path=FOLDER  (mcpo model list)",
+            "model=qwen3-1.7b, or model.path=FOLDER  (mcpo components list model)",
         )
     if longer := [string for string in task.stops if len(string) > 1]:
         yield (
@@ -210,11 +210,6 @@ def _versions(spec: RunSpec) -> Iterator[Problem]:
             yield f"backend=verl needs {package} {versions}, which is not installed", fix + hint
         elif not fits(version, versions):
             yield f"backend=verl needs {package} {versions}; {package} {version} is installed", fix
-    for package in cluster.loggers:
-        if installed(package) is None:
-            rest = ",".join(name for name in cluster.loggers if name != package)
-            message = f"cluster.loggers={package}: that package is not installed"
-            yield message, f"pip install {package}, or cluster.loggers=[{rest}]"
 
 
 def _device(spec: RunSpec) -> Iterator[Problem]:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import scipy.stats
+from mcpo_study.analysis import EXPERIMENTS
 
 from mcpo_cli.commands import start_runs
 from mcpo_cli.config import forking, plan
@@ -23,9 +24,9 @@ from mcpo_cli.convert import convert
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics.stats import Floats
-from mcpo_cli.study import EXPERIMENTS
 
-FILE, ROWS = EXPERIMENTS / "fork-variance.yaml", EXPERIMENTS / "results" / "fork-variance.csv"
+STUDY = EXPERIMENTS / "fork-variance"
+FILE, ROWS = STUDY / "fork-variance.yaml", STUDY / "results" / "fork-variance.csv"
 WHOLE = 0
 """Used as a fork's step: the run was trained from the start."""
 FEWEST = 6

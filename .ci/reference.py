@@ -35,6 +35,8 @@ listed here; `mcpo help` has them.
 LONG = 100
 """Most settings in one table: with more, its page would be longer than 15 000 pixels on a phone."""
 VERB = re.compile(r"^## (?=`mcpo ([\w-]+)`$)", re.MULTILINE)
+OTHER_LINK = re.compile(r"\[([^\]]*)\]\((?!https?://|#)(?:[^)]*/[^)]*|[A-Z][^)]*)\)")
+"""A link of README.md to a file that is no page of the site."""
 LISTED = re.compile(r"^\* `([a-z]+)`: .*$", re.MULTILINE)
 """A verb in the list of all verbs, in which typer cuts the descriptions."""
 
@@ -57,7 +59,7 @@ local engine; every other sampler draws its rounds there as it does here.
 All of these pass the same checks in CI; [your own](write-a-sampler.md) can be in a folder (the right column is cut):
 
 ```console
-$ mcpo sampler check greso
+$ mcpo components check sampler greso
     check                          requirement, or what is wrong
 ok  name and options               The name can be in settings, and the options agree ...
 ok  every step gets a batch        Each step gets a whole batch; a sampler without a filter ...
@@ -155,9 +157,17 @@ def concepts() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def start() -> str:
+    """README.md as the first page of the site: links to pages stay links, those to other files become text."""
+    text = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    return OTHER_LINK.sub(r"\1", text.replace("](docs/", "]("))
+
+
 def pages() -> dict[str, str]:
     """All of these pages by their name below `docs`."""
-    return {**verbs(), **settings(), "samplers.md": samplers(), "concepts.md": concepts()}
+    return {
+        "index.md": start(), **verbs(), **settings(), "samplers.md": samplers(), "concepts.md": concepts()
+    }  # fmt: skip
 
 
 def write(folder: Path) -> None:

@@ -19,13 +19,14 @@ from scipy import stats as scipy_stats
 from mcpo_cli.backends.local import saved_states
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.local.saved_states import Cohort, Draws, Point
-from mcpo_cli.commands import start_runs
 from mcpo_cli.config import branching
 from mcpo_cli.config.branching import Sizes, Study, Trunk
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.scheduling import start
+from mcpo_cli.scheduling.forecast import forecast
 from mcpo_cli.statistics import stats
 
 STUDY = EXPERIMENTS / "branch-estimator"
@@ -226,7 +227,7 @@ def read(file: Path) -> pd.DataFrame:
 def measured(definition: Definition, model: str) -> pd.DataFrame:
     """The rows of one model; its trunk run is trained if it is missing."""
     trunk = definition.trunk(model)
-    start_runs.finish(branching.plan("branch-estimator", [trunk], "python -m benchmarks.branch_estimator"))
+    start.train(forecast(branching.plan("branch-estimator", [trunk], "python -m benchmarks.branch_estimator")))
     folder, found = run_dir(trunk.spec.run_id), list[dict[str, Any]]()
     attempt = Attempt(folder / "branch-estimator", trunk.spec, 0)
 

@@ -15,7 +15,6 @@ import pandas as pd
 import scipy.stats
 from mcpo_study.analysis import EXPERIMENTS
 
-from mcpo_cli.commands import start_runs
 from mcpo_cli.config import forking, plan
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import read_yaml
@@ -23,6 +22,8 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.convert import convert
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import Journal
+from mcpo_cli.scheduling import start
+from mcpo_cli.scheduling.forecast import forecast
 from mcpo_cli.statistics.stats import Floats
 
 STUDY = EXPERIMENTS / "fork-variance"
@@ -150,8 +151,8 @@ def main(words: Sequence[str]) -> None:
     sys.stdout.write(f"{len(cells)} runs: {len(made.cells)} parents, each with {len(runs)} others\n")
     if "--dry-run" in words:
         return
-    start_runs.finish(made)  # forks copy from them
-    start_runs.finish(Plan("fork-variance", "fork-variance", tuple(cells)))
+    start.train(forecast(made))  # forks copy from them
+    start.train(forecast(Plan("fork-variance", "fork-variance", tuple(cells))))
     every = {("", WHOLE): [cell.spec for cell in made.cells], **runs}
     rows = [
         {"seed": spec.seed, "arm": arm, "at": at, "score": score(spec), "run_id": spec.run_id}

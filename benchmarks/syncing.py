@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import growth
+from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.plan import Plan, PlannedRun
-from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import write_json

@@ -14,7 +14,7 @@ import pandas as pd
 from mcpo_cli.analysis import comparison
 from mcpo_cli.analysis.comparison import Choice, Comparison
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.commands import compare_logs, comparisons, start_runs
+from mcpo_cli.commands import compare_logs, comparisons
 from mcpo_cli.compare import comparison as logs
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan, PlannedRun
@@ -23,8 +23,10 @@ from mcpo_cli.errors import McpoError
 from mcpo_cli.home import location
 from mcpo_cli.runs import catalog
 from mcpo_cli.runs.catalog import Run
+from mcpo_cli.scheduling import start
+from mcpo_cli.scheduling.forecast import forecast
+from mcpo_cli.scheduling.outcome import Outcome
 from mcpo_cli.scheduling.progress import RunView
-from mcpo_cli.scheduling.scheduler import Outcome
 
 __all__ = [
     "Comparison",
@@ -75,7 +77,7 @@ def train(
         RunFailed: some runs did not finish; their records are kept, and the same call continues them.
         Interrupted: a signal asked to stop.
     """
-    return start_runs.finish(plan(*words), on_step, on_end)
+    return start.train(forecast(plan(*words)), on_step, on_end)
 
 
 def runs(*where: str, sort: str = "") -> list[Run]:

@@ -8,15 +8,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mcpo_cli.analysis.artifacts import ArtifactBuilder, BuiltArtifact
+from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.errors import McpoError
 from mcpo_cli.home import run_dir
 from mcpo_cli.methods import query_weight
 from mcpo_cli.methods.mcpo import Mcpo, drift_names
 from mcpo_cli.records import AXES, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow
+from mcpo_cli.report.artifacts import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import JournalWriter, write_atomic
 

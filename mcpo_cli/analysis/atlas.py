@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.product import Artifact, Product, from_csv
 from mcpo_cli.analysis.render import Columns, Grid
-from mcpo_cli.probes.atlas import CORRECTIONS, ROUNDING
-from mcpo_cli.probes.base import Finding
+from mcpo_cli.measures.atlas import CORRECTIONS, ROUNDING
+from mcpo_cli.measures.base import Finding
 
 TABLE = "atlas"
 """The table of a finding that holds the rows."""

@@ -1,4 +1,4 @@
-"""The tables and figures of a branch study, from its rows (`mcpo_cli.probes.branches.rows`).
+"""The tables and figures of a branch study, from its rows (`mcpo_cli.measures.branches.rows`).
 
 The unit is the trunk run: measurements are first averaged over its points, because these share its history.
 """

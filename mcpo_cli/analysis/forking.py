@@ -12,7 +12,7 @@ from mcpo_cli.analysis import render
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.product import Artifact, Product, from_csv
 from mcpo_cli.analysis.render import Columns, Grid
-from mcpo_cli.probes.base import Finding
+from mcpo_cli.measures.base import Finding
 
 NOTES = (
     "Each row is a fork minus the run that it left, over prompts and held-out problems that both met after the fork.",

@@ -11,13 +11,13 @@ from typing import Any, Literal, NotRequired, TypeVar, get_args, get_origin, get
 import numpy as np
 import pandas as pd
 
-from mcpo_cli import probes
+from mcpo_cli import measures
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import MissingCells
 from mcpo_cli.home import run_dir
 from mcpo_cli.machine import freeze_gc
-from mcpo_cli.probes import run as probe_run
-from mcpo_cli.probes.base import Finding
+from mcpo_cli.measures import run as probe_run
+from mcpo_cli.measures.base import Finding
 from mcpo_cli.records import AXES, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, SampleRow, StepRow
 from mcpo_cli.runs import attempts
 from mcpo_cli.runs.journal import Journal, Kind
@@ -236,19 +236,19 @@ class Runs:
         return metrics
 
     def finding(self, probe: str, cell: PlannedRun) -> Finding:
-        """The result of a probe (`mcpo_cli/probes`) on one run.
+        """The result of a probe (`mcpo_cli/measures`) on one run.
 
         Raises:
             RunFailed: the run lacks the rows that the probe reads.
         """
         return self._cache.once(
             ("finding", probe, cell.spec.run_id),
-            lambda: probe_run.measure(probes.get(probe), cell, self.journal(cell)).finding,
+            lambda: probe_run.measure(measures.get(probe), cell, self.journal(cell)).finding,
         )
 
     def recorded(self, probe: str) -> list[PlannedRun]:
         """The cells whose runs have all the kinds of rows that the probe reads."""
-        return [cell for cell in self.cells if not probes.get(probe).lacks(self.journal(cell))]
+        return [cell for cell in self.cells if not measures.get(probe).lacks(self.journal(cell))]
 
     def findings(self, probe: str, table: str | None = None, *, partial: bool = False) -> pd.DataFrame:
         """A probe's results on all runs: one row per run with its `values`, or the rows of its table `table`.

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Literal
 import psutil
 
 from mcpo_cli.backends.graded import Graded
-from mcpo_cli.config import workload
+from mcpo_cli.config import cost
+from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.records import AXES, GradientRow, GroupRow, MiniBatchRow, SampleRow, StepRow
 from mcpo_cli.runs.journal import Journal
@@ -335,7 +336,7 @@ class CostTotals:
     that a method only compares with (`greedy_reward`).
     `cost/sampled_tokens`: their response tokens. `cost/trained_tokens`: tokens, including the prompt's, of sequences
     that had a forward and a backward pass. `cost/gradient_steps`: optimizer steps. `cost/flops`: operations that
-    `workload.operations` estimates from these tokens. `cost/seconds`: seconds of sampling and update. Totals exclude
+    `cost.operations` estimates from these tokens. `cost/seconds`: seconds of sampling and update. Totals exclude
     rollouts of probes and evaluations, and the time that those and the records take.
     """
 
@@ -357,7 +358,7 @@ class CostTotals:
         """Add one global step."""
         rollouts, sampled_tokens = rollouts + self._untrained[0], sampled_tokens + self._untrained[1]
         self._untrained = (0, 0)
-        operations = workload.operations(self._spec, sampled_tokens, trained_tokens)
+        operations = cost.operations(self._spec, sampled_tokens, trained_tokens)
         own = (rollouts, sampled_tokens, trained_tokens, gradient_steps, operations, seconds)
         self._step, self._rollouts_before = self._step + 1, self.totals["cost/rollouts"]
         self.totals = {name: self.totals[name] + value for name, value in zip(AXES, own, strict=True)}
@@ -366,4 +367,4 @@ class CostTotals:
     def evaluation_due(self) -> bool:
         """True if the policy is evaluated after the global step that was added last."""
         rollouts = {self._step - 1: self._rollouts_before, self._step: self.totals["cost/rollouts"]}
-        return self._step in workload.eval_steps(self._spec, rollouts)
+        return self._step in eval_steps(self._spec, rollouts)

@@ -6,13 +6,11 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -20,25 +18,22 @@ from mcpo_cli.analysis.render import Grid, tables
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.redaction import visible
 from mcpo_cli.runs.journal import finite
-from mcpo_cli.scheduling.progress import RunView, View
+from mcpo_cli.scheduling import display
+from mcpo_cli.scheduling.display import LINE_SECONDS
 
 PIPE_WIDTH = 160
 """Columns if stdout is not a terminal; wide enough for every name."""
-LINE_SECONDS = 5.0
-"""Least seconds between two progress lines about the same run."""
-STANDSTILL_SECONDS = 60.0
-"""Least seconds between two equal progress lines."""
 PROSE = 100
 """Most columns of a line of prose."""
-BAR_WIDTH, LEFT_WIDTH, LEAST_DETAILS = 10, len("1:00:00 left"), 12
-"""Columns of a running cell's bar and time left, and the fewest that its details must have next to a bar."""
 JSON_VERSION = 1
 """Version of the output of `--json`; it changes when a key is removed or changes its meaning."""
-LIVE_METRICS = {"accuracy": "train/accuracy", "mastered": "mastery/mastered"}
 STYLES = {"done": "green", "failed": "red", "interrupted": "yellow", "running": "cyan", "planned": "dim"}
 STYLES |= {"ok": "green", "wrong": "red", "missing": "yellow"}
 STYLES |= {"supported": "green", "contradicted": "red", "unresolved": "yellow"}
 STYLES |= {"better": "green", "not worse": "green", "equivalent": "green", "worse": "red", "undecided": "yellow"}
+
+talk, duration = display.talk, display.duration
+"""Print a message on stderr; seconds as text."""
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -58,12 +53,6 @@ def print_list(name: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[st
 def print_text(text: str) -> None:
     """Print text on stdout, unchanged except for control characters."""
     sys.stdout.write(visible(text.rstrip("\n")) + "\n")
-
-
-def talk(text: str) -> None:
-    """Print a message on stderr."""
-    sys.stderr.write(visible(text) + "\n")
-    sys.stderr.flush()
 
 
 def talk_pairs(pairs: Mapping[str, str]) -> None:
@@ -99,14 +88,19 @@ def print_grid(grid: Grid) -> None:
         console.print(*(["\n"] if index else []), table, sep="")
 
 
-def print_paragraph(text: str) -> None:
-    """Print a sentence on stdout, wrapped to the terminal."""
-    print_text(textwrap.fill(visible(text), min(width(), PROSE)))
+def paragraph(text: str) -> str:
+    """A sentence, wrapped to the terminal."""
+    return textwrap.fill(visible(text), min(width(), PROSE))
+
+
+def remark(text: str) -> str:
+    """A sentence of a list, wrapped to the terminal and indented from its second line on."""
+    return textwrap.fill(visible(text), min(width(), PROSE), initial_indent="- ", subsequent_indent="  ")
 
 
 def print_remark(text: str) -> None:
-    """Print a sentence on stdout, wrapped to the terminal and indented from its second line on."""
-    print_text(textwrap.fill(visible(text), min(width(), PROSE), initial_indent="- ", subsequent_indent="  "))
+    """Print such a sentence on stdout."""
+    print_text(remark(text))
 
 
 def seconds(option: str, text: str) -> float:
@@ -119,105 +113,6 @@ def seconds(option: str, text: str) -> float:
     if not found or not float(found[1]):
         raise ConfigError(f"{option} {text}: must be a time such as 90s, 45m or 2h", fix=f"{option} 2h")
     return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
-
-
-def duration(seconds: float) -> str:
-    """`1:02:03`, or `2:03` below an hour."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def display() -> "LiveDisplay | LineDisplay":
-    """A live display on a terminal, else lines."""
-    console = Console(stderr=True, highlight=False)
-    is_live = console.is_terminal and not console.is_dumb_terminal
-    return LiveDisplay(console) if is_live else LineDisplay()
-
-
-class LiveDisplay:
-    """The plan and one row per running cell, redrawn in place."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self._live: AbstractContextManager[Any] = nullcontext()
-
-    def __enter__(self) -> "LiveDisplay":
-        self._live = Live(console=self.console, auto_refresh=False)
-        self._live.__enter__()
-        return self
-
-    def __exit__(self, *details: Any) -> None:
-        self._live.__exit__(*details)
-
-    def update(self, view: View) -> None:
-        """Redraw."""
-        assert isinstance(self._live, Live)
-        self._live.update(Group(Text(header(view), style="bold"), self._table(view), *_failures(view)), refresh=True)
-
-    def note(self, text: str) -> None:
-        """Print a line above the display; the terminal wraps it, so that links stay intact."""
-        self.console.print(text, markup=False, soft_wrap=True)
-
-    def _table(self, view: View) -> Table:
-        running = [cell for cell in view.cells if cell.state == "running"]
-        names = [cell.cell.spec.run_id for cell in running]
-        table = Table.grid(padding=(0, 1))
-        # If space is short, first details are cut, then the bar is dropped; name and time left always stay.
-        longest = max(map(len, names), default=0)
-        room = self.console.width - longest - LEFT_WIDTH - BAR_WIDTH - 3
-        has_bar = room >= LEAST_DETAILS
-        table.add_column(no_wrap=True, min_width=longest)
-        table.add_column(no_wrap=True, min_width=LEFT_WIDTH, justify="right")
-        if has_bar:
-            table.add_column(no_wrap=True, width=BAR_WIDTH)
-        table.add_column(no_wrap=True, overflow="ellipsis", max_width=max(1, room if has_bar else room + BAR_WIDTH))
-        for name, cell in zip(names, running, strict=True):
-            bar = ProgressBar(total=cell.cell.spec.train.steps, completed=cell.progress.step, width=BAR_WIDTH)
-            left = cell.progress.seconds_left
-            shown: list[RenderableType] = [name, "" if left is None else f"{duration(left)} left"]
-            table.add_row(*shown, *([bar] if has_bar else []), ", ".join(_activity(cell)))
-        return table
-
-
-class LineDisplay:
-    """Lines on stderr: every change of state, and each run's progress.
-
-    Progress is printed every LINE_SECONDS if it changed, else every STANDSTILL_SECONDS.
-    """
-
-    def __init__(self) -> None:
-        self._states: dict[str, str] = {}
-        self._said: dict[str, tuple[float, str]] = {}
-
-    def __enter__(self) -> "LineDisplay":
-        return self
-
-    def __exit__(self, *details: Any) -> None:
-        pass
-
-    def update(self, view: View) -> None:
-        """Print what has changed."""
-        if not self._states:
-            self.note(header(view))
-        for cell in view.cells:
-            name, now = cell.cell.spec.run_id, time.monotonic()
-            changed = self._states.get(name, "planned") != cell.state
-            first = name not in self._states
-            self._states[name] = cell.state
-            if changed and not (first and cell.state == "done"):
-                self.note(f"{name}: {cell.state}{f' ({cell.error})' if cell.error else ''}{_done_of(view, cell)}")
-                self._said[name] = now, ""
-            elif cell.state == "running":
-                at, before = self._said.get(name, (now, ""))
-                shown = details(cell)
-                if now - at >= (STANDSTILL_SECONDS if shown == before else LINE_SECONDS):
-                    self.note(f"{name}: {shown}")
-                    self._said[name] = now, shown
-
-    def note(self, text: str) -> None:
-        """Print a message on stderr, after the time of day."""
-        talk(f"{time.strftime('%H:%M:%S')} {text}")
 
 
 @contextmanager
@@ -246,39 +141,3 @@ def progress(title: str, total: int, unit: str = "problems") -> Iterator[Callabl
 
     yield advance
     talk(f"{title}: {done} of {total} {unit}, {duration(time.monotonic() - start)}")
-
-
-def header(view: View) -> str:
-    """The plan in one line."""
-    done = sum(cell.state == "done" for cell in view.cells)
-    left = "stopping" if view.stopping else f"about {duration(view.seconds_left)} left"
-    return f"{view.suite}: {done} of {len(view.cells)} runs done, {duration(view.elapsed)} elapsed, {left}"
-
-
-def details(cell: RunView) -> str:
-    """A running cell's phase, metrics and time left."""
-    left = cell.progress.seconds_left
-    return ", ".join(_activity(cell) + ([] if left is None else [f"{duration(left)} left"]))
-
-
-def _activity(cell: RunView) -> list[str]:
-    """A running cell's phase and metrics."""
-    progress = cell.progress
-    parts = [progress.phase]
-    parts += [f"{name} {progress.metrics[key]:.3f}" for name, key in LIVE_METRICS.items() if key in progress.metrics]
-    if progress.pass_at_1 is not None:
-        parts.append(f"eval pass@1 {progress.pass_at_1:.3f}")
-    return parts
-
-
-def _failures(view: View) -> list[Text]:
-    return [
-        Text(f"{cell.cell.spec.run_id}: {cell.state}: {cell.error}", style=STYLES[cell.state])
-        for cell in view.cells
-        if cell.error
-    ]
-
-
-def _done_of(view: View, cell: RunView) -> str:
-    done = sum(other.state == "done" for other in view.cells)
-    return f" ({done} of {len(view.cells)})" if cell.state == "done" else ""

@@ -14,11 +14,11 @@ from mcpo_cli.home import home
 from mcpo_cli.trackers import resolve
 
 if TYPE_CHECKING:
-    from mcpo_cli.analysis.artifacts import BuiltArtifact
     from mcpo_cli.compare.comparison import Comparison as LogComparison
     from mcpo_cli.config.plan import Plan
-    from mcpo_cli.probes.base import Probe
-    from mcpo_cli.probes.run import Measured
+    from mcpo_cli.measures.base import Probe
+    from mcpo_cli.measures.run import Measured
+    from mcpo_cli.report.artifacts import BuiltArtifact
     from mcpo_cli.trackers.mlflow import Store
 
 

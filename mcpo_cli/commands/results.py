@@ -1,16 +1,16 @@
-"""The verbs that show results: `mcpo compare`, `reproduce` and `report`."""
+"""The verbs that show results: `mcpo compare` and `reproduce`."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from mcpo_cli.commands.reply import Reply, verb
 from mcpo_cli.commands.verbs import (
-    Debug,
     DryRun,
     Full,
-    Json,
     Overrides,
     Verbose,
     complete_suite_or_runs,
@@ -27,8 +27,6 @@ Examples:
   mcpo compare table2 --baseline DAPO --metric best@8      another baseline, another headline
   mcpo compare mine.yaml seed=0,1,2 --at seconds           a suite of yours, at equal time
   mcpo compare dapo-toy-s-s0 mcpo-toy-s-s0                 runs by the beginnings of their ids
-  mcpo compare method=dapo,mcpo train.lr=2e-4,4e-4,8e-4 seed=0,1,2 --as-step-size
-                                                           which learning rate of dapo does what mcpo does
   mcpo compare table2 --plan                               what N seeds can find, before training them
   mcpo compare base.jsonl new.jsonl                        samples of any tool: is new better?
   mcpo compare out_base/ out_new/ --margin 0.01            two folders of lm-eval; or new not worse by a point
@@ -38,12 +36,8 @@ Examples:
 Examples:
   mcpo reproduce table1                  train what is missing, then print the table
   mcpo reproduce figures seed=0,1,2      every figure from three seeds
-  mcpo reproduce ./mine.yaml             the table of a suite of your own""",
-    "report": """\
-\b
-Examples:
-  mcpo report                            every table, figure and verdict of the done runs
-  mcpo report seed=0,1,2                 from these seeds only""",
+  mcpo reproduce ./mine.yaml             the table of a suite of your own
+  mcpo reproduce all --built             every table, figure and verdict of the runs that are done; trains nothing""",
 }
 """The end of the help of each verb; click does not wrap what follows `\\b`."""
 
@@ -81,7 +75,7 @@ def _complete_graders(incomplete: str) -> list[str]:
 
 def _complete_artifacts(incomplete: str) -> list[str]:
     """Names of the artifacts that can be reproduced."""
-    from mcpo_cli.analysis import artifacts
+    from mcpo_cli.report import artifacts
 
     return starting_with(incomplete, (artifacts.ALL, "figures", *artifacts.registry()))
 
@@ -124,16 +118,6 @@ At = Annotated[
     ),
 ]
 Seeds = Annotated[bool, typer.Option("--plan", help="Show which difference N seeds can detect; needs no runs.")]
-
-
-AsStepSize = Annotated[
-    bool,
-    typer.Option(
-        "--as-step-size",
-        help="Show each effect as the change of the baseline's learning rate that does the same; the baseline must be "
-        "among the arms at three rates or more.",
-    ),
-]
 Arm = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=GLOB", help="Logs of the training seeds of one arm (repeatable)."),
@@ -188,13 +172,13 @@ Out = Annotated[
 MLflow = Annotated[bool, typer.Option("--mlflow", help="Of logs: log the comparison to MLflow, too.")]
 
 
+@verb
 def compare(
     what: Compared = None,
     baseline: Baseline = "",
     metric: Metric = "",
     at: At = None,
     plan: Seeds = False,
-    as_step_size: AsStepSize = False,
     arm: Arm = None,
     margin: Margin = None,
     k: K = None,
@@ -207,9 +191,7 @@ def compare(
     out: Out = None,
     full: Full = False,
     mlflow: MLflow = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+) -> Reply:
     """Compare arms with a baseline: of a suite, a sweep, runs, or logs of any tool. Trains nothing."""
     words = what or []
     if not words and not arm:
@@ -217,7 +199,7 @@ def compare(
             "name a suite, the settings of runs, runs, or logs",
             fix="mcpo compare base.jsonl new.jsonl, or: mcpo compare table1",
         )
-    of_runs: dict[str, object] = {"--metric": metric, "--at": at, "--plan": plan, "--as-step-size": as_step_size}
+    of_runs: dict[str, object] = {"--metric": metric, "--at": at, "--plan": plan}
     of_logs: dict[str, object] = {
         "--margin": margin,
         "--k": k,
@@ -237,12 +219,9 @@ def compare(
             words, arm or (), baseline, margin, k or (), columns, benchmark, reader,
             maj=maj or (), look=look, regrade=regrade,
         )  # fmt: skip
-        compare_logs.run(asked, out, full=full, mlflow=mlflow, as_json=as_json)
-        return
+        return compare_logs.run(asked, out, full=full, mlflow=mlflow)
     _refuse(of_logs, "logs")
-    if plan and as_step_size:
-        raise ConfigError("--plan needs no runs, --as-step-size does", fix="one of them", code="contradiction")
-    _compare_runs(words, baseline, metric, at or (), plan=plan, step_size=as_step_size, full=full, as_json=as_json)
+    return _compare_runs(words, baseline, metric, at or (), plan=plan, full=full)
 
 
 def _names_logs(words: Sequence[str]) -> bool:
@@ -268,23 +247,17 @@ def _compare_runs(
     at: Sequence[str],
     *,
     plan: bool,
-    step_size: bool,
     full: bool,
-    as_json: bool,
-) -> None:
+) -> Reply:
     from mcpo_cli.analysis.comparison import Choice
-    from mcpo_cli.commands import build_artifacts, comparisons, console, seeds
+    from mcpo_cli.commands import build_artifacts, comparisons, seeds
 
     choice = Choice(baseline, metric, tuple(at))
     if plan:
-        seeds.show_reach(what, choice, as_json=as_json)
-        return
-    built = comparisons.step_sizes(what, choice) if step_size else comparisons.of_words(what, choice)
-    if as_json:
-        console.print_json({"comparisons": [one.to_json() for one in built]})
-        return
-    for one in built:
-        build_artifacts.show(one, full=full)
+        return seeds.reach(what, choice)
+    built = comparisons.of_words(what, choice)
+    pages = (build_artifacts.page(one, full=full) for one in built)
+    return Reply({"comparisons": [one.to_json() for one in built]}, chain.from_iterable(pages))
 
 
 Artifact = Annotated[
@@ -304,54 +277,52 @@ Budget = Annotated[
 ]
 
 
+Built = Annotated[bool, typer.Option("--built", help="Train nothing: build what the runs that are done suffice for.")]
+
+
+@verb
 def reproduce(
     artifact: Artifact,
     overrides: Overrides = None,
+    built: Built = False,
     budget: Budget = "",
     full: Full = False,
     dry_run: DryRun = False,
     verbose: Verbose = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+) -> Reply:
     """Train the runs that a table or figure needs, then build and print it. Rerunning gives the same numbers."""
-    from mcpo_cli.analysis import artifacts
-    from mcpo_cli.commands import build_artifacts, console
-    from mcpo_cli.commands import dry_run as shown
-    from mcpo_cli.commands.start_runs import run_plan, within
-
-    names = artifacts.names(artifact)
-    plans = build_artifacts.plans(names, overrides or [], f"mcpo reproduce {artifact}")
-    if budget:
-        plans = within(plans, budget)
-    if dry_run:
-        shown.show(build_artifacts.merged(plans), as_json=as_json, verbose=verbose)
-        return
-    builder = build_artifacts.builder(plans, overrides or [])
-    for name in names:
-        builder.check(artifacts.get(name))
-    documents = [run_plan(planned) for planned in plans.values()]
-    if artifact == artifacts.ALL:
-        build_artifacts.report(overrides or [], as_json=as_json, suites=documents)
-        return
-    made = {name: builder.build(name) for name in names}
-    build_artifacts.publish(plans, made)
-    built = list(made.values())
-    if as_json:
-        console.print_json({"suites": documents, "artifacts": {one.name: one.to_json() for one in built}})
-        return
-    for one in built:
-        if len(built) == 1:
-            build_artifacts.show(one, full=full)
-        else:
-            build_artifacts.show_sentence(one)
-
-
-def report(overrides: Overrides = None, as_json: Json = False, debug: Debug = False) -> None:
-    """Build everything whose runs are done, and write report.html and report.md. Trains nothing."""
     from mcpo_cli.machine import freeze_gc
 
     with freeze_gc():
         from mcpo_cli.commands import build_artifacts
+        from mcpo_cli.commands import dry_run as shown
+        from mcpo_cli.commands.console import seconds
+        from mcpo_cli.report import artifacts
+        from mcpo_cli.scheduling import start
+        from mcpo_cli.scheduling.forecast import forecast
 
-    build_artifacts.report(overrides or [], as_json=as_json)
+    words = overrides or []
+    if built and (budget or dry_run):
+        fix = f"mcpo reproduce {artifact} --built"
+        raise ConfigError("--built trains nothing, --budget and --dry-run are about training", fix=fix)
+    if built and artifact == artifacts.ALL:
+        return build_artifacts.report(words)
+    names = artifacts.names(artifact)
+    plans = build_artifacts.plans(names, words, f"mcpo reproduce {artifact}")
+    if budget:
+        share = seconds("--budget", budget) / len(plans)
+        plans = {name: start.within(whole, share, budget) for name, whole in plans.items()}
+    if dry_run:
+        return shown.reply(forecast(build_artifacts.merged(plans)), verbose=verbose)
+    builder = build_artifacts.builder(plans, words)
+    for name in names:
+        builder.check(artifacts.get(name))
+    runs = [] if built else [start.document(forecast(planned)) for planned in plans.values()]
+    if artifact == artifacts.ALL:
+        return build_artifacts.report(words, runs)
+    made = {name: builder.build(name) for name in names}
+    build_artifacts.publish(plans, made)
+    document = {"suites": runs, "artifacts": {name: one.to_json() for name, one in made.items()}}
+    if len(made) == 1:
+        return Reply(document, build_artifacts.page(made[names[0]], full=full))
+    return Reply(document, map(build_artifacts.sentence, made.values()))

@@ -1,35 +1,18 @@
-"""The words of a verdict on a difference: a fixed list, each with the rule that decides it.
+"""The verdicts on the differences of two sides, in the words of `statistics/words.py`, and in sentences."""
 
-All tests are at level .05, on p-values adjusted over arms and benchmarks (Holm 1979). `m` is the margin
-that was declared with `--margin`: the largest difference that does not matter.
+from collections.abc import Sequence
+from dataclasses import asdict, astuple, fields
+from typing import get_args
 
-| verdict       | rule                                                                                     |
-|---------------|------------------------------------------------------------------------------------------|
-| equivalent    | a margin is declared, and both one-sided tests (Schuirmann 1987) find |difference| < m    |
-| better        | the two-sided test finds a difference, and it is above 0                                  |
-| worse         | the same, and it is below 0                                                               |
-| not worse     | a margin is declared, and a one-sided test finds the difference above -m                  |
-| undecided     | none of these                                                                             |
-| not testable  | there is no p-value; the sentence next to it gives the reason                             |
-
-The first rule that applies gives the word. `undecided` does not mean that there is no difference: the smallest one that
-the design can find is printed next to it.
-"""
-
-import math
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Literal, get_args
-
-import numpy as np
 import pandas as pd
 
-from mcpo_cli.statistics import stats
+from mcpo_cli.statistics import words
 from mcpo_cli.statistics.crossed import Estimate
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import LEAST, ROUNDING
+from mcpo_cli.statistics.words import PValues, Word
 
-Word = Literal["equivalent", "better", "worse", "not worse", "undecided", "not testable"]
-
+P_VALUES = tuple(field.name for field in fields(PValues))
 MOST_NAMED = 8
 """Most benchmarks that a sentence names for each word."""
 
@@ -46,22 +29,9 @@ def judged(found: Estimate, margin: float | None, level: float) -> dict[str, obj
         margin: the largest difference that does not matter, above 0.
         level: largest p-value that decides.
     """
-    test, interval, why = found.test, found.test.interval(1 - level), _untestable(found)
-    p = not_worse = equivalent = math.nan
-    if not why:
-        p = min(1.0, 2 * min(test.p_above(), test.p_below()))
-        if margin is not None:
-            not_worse = test.p_above(-margin)
-            equivalent = max(not_worse, test.p_below(margin))
-    return {
-        "difference": test.mean,
-        "low": interval.low,
-        "high": interval.high,
-        "p": p,
-        "p_not_worse": not_worse,
-        "p_equivalent": equivalent,
-        "why": why,
-    }
+    interval, why = found.test.interval(1 - level), _untestable(found)
+    p_values = words.PValues() if why else words.p_values(found.test, margin)
+    return {"difference": found.test.mean, "low": interval.low, "high": interval.high, **asdict(p_values), "why": why}
 
 
 def _untestable(found: Estimate) -> str:
@@ -82,22 +52,13 @@ def verdicts(differences: pd.DataFrame, level: float = ALPHA) -> pd.DataFrame:
     level: largest adjusted p-value that decides; below ALPHA at one of several looks at growing data.
     """
     found = differences.copy()
-    for name in ("p", "p_not_worse", "p_equivalent"):
-        # Other metrics of the same samples, and the mean over benchmarks, repeat the question: each is its own family.
-        found[f"{name}_adjusted"] = found.groupby(["metric", "family"])[name].transform(
-            lambda p: stats.holm(p.to_numpy())
-        )
-    return found.assign(verdict=[_word(row, level) for row in found.to_dict("records")])
-
-
-def _word(row: Mapping[Hashable, float], level: float) -> Word:
-    if np.isnan(row["p"]):
-        return "not testable"
-    if row["p_equivalent_adjusted"] <= level:
-        return "equivalent"
-    if row["p_adjusted"] <= level:
-        return "better" if row["difference"] > 0 else "worse"
-    return "not worse" if row["p_not_worse_adjusted"] <= level else "undecided"
+    # Other metrics of the same samples, and the mean over benchmarks, repeat the question: each is its own family.
+    for _, family in found.groupby(["metric", "family"], sort=False):
+        tests = [PValues(*row) for row in family[list(P_VALUES)].itertuples(index=False)]
+        for at, mean, tested in zip(family.index, family["difference"], words.adjusted(tests), strict=True):
+            adjusted = [f"{name}_adjusted" for name in P_VALUES]
+            found.loc[at, [*adjusted, "verdict"]] = [*astuple(tested), words.word(mean, tested, level)]
+    return found
 
 
 def sentences(differences: pd.DataFrame, baseline: str) -> list[str]:

@@ -246,7 +246,11 @@ def _elsewhere(group: str, name: str) -> str | None:
     """The fix of a name unlike all names in its group: its own group, or the command that lists this one."""
     if group == "task" and name in datasets.registry():
         return f"task=math task.data={name}"
-    return {"method": "mcpo method list", "model": "mcpo model list", "task": "mcpo help task"}.get(group)
+    return {
+        "method": "mcpo components list method",
+        "model": "mcpo components list model",
+        "task": "mcpo help task",
+    }.get(group)
 
 
 def unknown_key(key: str, mend: Callable[[str], str]) -> ConfigError:

@@ -14,7 +14,7 @@ from typing import Any
 
 from mcpo_cli import architecture, model_facts, model_files, paths
 from mcpo_cli.architecture import Architecture
-from mcpo_cli.config import workload
+from mcpo_cli.config import cost
 from mcpo_cli.config.schema import Model
 from mcpo_cli.errors import ConfigError, bad_model, no_room
 from mcpo_cli.home import location
@@ -53,7 +53,7 @@ def folder(model: Model) -> Path:
             code="contradiction",
         )
     if not is_here(model):
-        amount = fetch.gigabytes(2 * workload.model_parameters(model))
+        amount = fetch.gigabytes(2 * cost.model_parameters(model))
         sys.stderr.write(f"{model.name}: loading {model.path} from the Hugging Face Hub, about {amount} in bfloat16\n")
     return model_files.folder(model.path, model.revision or None)
 
@@ -132,7 +132,7 @@ def check_chat_template(name: str, path: Path) -> None:
     if not _facts(name, path).chat_template:
         raise bad_model(
             f"{name}: prompts use the chat template, but its tokenizer has none",
-            fix="a model with instruction tuning (mcpo model list), or a task style that is not chat",
+            fix="a model with instruction tuning (mcpo components list model), or a task style that is not chat",
         )
 
 

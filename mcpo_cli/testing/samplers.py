@@ -1,4 +1,4 @@
-"""Requirements on every sampler, built in or not. `mcpo sampler check NAME` runs them on a simulated policy.
+"""Requirements on every sampler, built in or not. `mcpo components check sampler NAME` runs them on a simulated policy.
 
 >>> from mcpo_cli.samplers import get
 >>> [outcome.name for outcome in check_sampler(get("review")) if not outcome.passed]

@@ -51,11 +51,11 @@ def series(plan: Plan) -> dict[str, str]:
     return {cell.spec.run_id: name for cell, name in zip(plan.cells, named, strict=True)}
 
 
-def experiment_note(suite: str, experiment: str = "") -> str:
+def experiment_note(suite: str, experiment: str) -> str:
     """The description of a suite's experiment. experiment: its id, for a link to the charts of its runs."""
     title, question = about(suite)
     note = f"{title}. {question}" if title else OTHERS.get(suite, "")
-    return f"{note}\n\n[Charts of all runs]({address(experiment)})" if experiment else note
+    return f"{note}\n\n[Charts of all runs]({address(experiment)})"
 
 
 def metric_part(name: str) -> str:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from mcpo_cli.analysis import report
-from mcpo_cli.analysis.artifacts import ArtifactBuilder
 from mcpo_cli.config.plan import Plan
+from mcpo_cli.report import report
+from mcpo_cli.report.artifacts import ArtifactBuilder
 
 pytestmark = pytest.mark.browser
 

@@ -10,8 +10,8 @@ import sys
 import time
 
 from mcpo_cli.config import load
+from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt, owned
 from mcpo_cli.runs.journal import Journal, read_json

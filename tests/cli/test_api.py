@@ -113,7 +113,7 @@ def test_callbacks_hear_of_steps_and_ends(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "offline")
     monkeypatch.setenv("FAKE_SECONDS", "0.3")
     run = scheduler.run
-    monkeypatch.setattr(scheduler, "run", lambda plan, display: run(plan, display, WORKER))
+    monkeypatch.setattr(scheduler, "run", lambda expected, display: run(expected, display, WORKER))
     steps, ends = list[int](), list[str]()
     on = {"on_step": lambda one: steps.append(one.progress.step), "on_end": lambda one: ends.append(one.state)}
     api.train("scale=smoke", "train.steps=4", **on)

@@ -10,6 +10,8 @@ from rich.console import Console
 from mcpo_cli.commands import console
 from mcpo_cli.config import plan
 from mcpo_cli.records import State
+from mcpo_cli.scheduling import display as module
+from mcpo_cli.scheduling.display import LineDisplay, LiveDisplay, details, header
 from mcpo_cli.scheduling.progress import Progress, RunView, View
 
 CELLS = plan.from_overrides(["seed=0,1,2"]).cells
@@ -31,14 +33,14 @@ def view(*states: State, progress: Progress = STEP, error: str | None = None) ->
 
 
 def test_header_counts_and_estimates() -> None:
-    text = console.header(view("done", "running", "planned"))
+    text = header(view("done", "running", "planned"))
     assert text == "table1: 1 of 3 runs done, 1:01 elapsed, about 1:02:03 left"
 
 
 def test_details_hold_phase_metrics_and_time() -> None:
     (_, running, _) = view("done", "running", "planned").cells
-    assert console.details(running) == "step 13 of 40, accuracy 0.432, mastered 0.110, eval pass@1 0.250, 1:05 left"
-    assert console.details(RunView(CELLS[0], "running", Progress())) == "starting"
+    assert details(running) == "step 13 of 40, accuracy 0.432, mastered 0.110, eval pass@1 0.250, 1:05 left"
+    assert details(RunView(CELLS[0], "running", Progress())) == "starting"
 
 
 def after_the_time(line: str) -> str:
@@ -51,8 +53,8 @@ def test_lines_tell_changes_at_once_and_progress_now_and_then(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr(console.time, "monotonic", lambda: clock[0])
-    with console.LineDisplay() as display:
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    with LineDisplay() as display:
         for _ in range(100):
             display.update(view("done", "running", "running"))
             clock[0] += 0.25
@@ -74,9 +76,9 @@ def test_lines_of_progress_repeat_themselves_once_a_minute(
     changes: bool, expected: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr(console.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(console, "details", lambda _: f"step {clock[0] if changes else 13}")
-    with console.LineDisplay() as display:
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(module, "details", lambda _: f"step {clock[0] if changes else 13}")
+    with LineDisplay() as display:
         # 140 seconds
         for _ in range(560):
             display.update(view("done", "running", "running"))
@@ -89,7 +91,7 @@ def test_lines_of_progress_repeat_themselves_once_a_minute(
 @pytest.mark.parametrize("width", [30, 60, 120])
 def test_the_live_display_fits_the_terminal(width: int) -> None:
     screen = io.StringIO()
-    with console.LiveDisplay(Console(file=screen, force_terminal=True, width=width, color_system=None)) as display:
+    with LiveDisplay(Console(file=screen, force_terminal=True, width=width, color_system=None)) as display:
         display.update(view("done", "running", "failed", error="no luck"))
         display.note("a word")
     lines = [line for part in screen.getvalue().split("\x1b") for line in part.splitlines()]
@@ -102,7 +104,7 @@ def test_the_live_display_fits_the_terminal(width: int) -> None:
 @pytest.mark.parametrize("width", [80, 100])
 def test_a_terminal_of_usual_width_shows_a_bar_and_the_time_left(width: int) -> None:
     screen = io.StringIO()
-    with console.LiveDisplay(Console(file=screen, force_terminal=True, width=width, color_system=None)) as display:
+    with LiveDisplay(Console(file=screen, force_terminal=True, width=width, color_system=None)) as display:
         display.update(view("done", "running", "running"))
     row = next(line for line in screen.getvalue().splitlines() if CELLS[1].spec.run_id in line)
     assert "1:05 left" in row

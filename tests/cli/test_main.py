@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli.analysis import artifacts
 from mcpo_cli.config import load, plan
 from mcpo_cli.main import app
+from mcpo_cli.report import artifacts
 from tests.cli.conftest import MCPO, Cli, InProcess
 
 

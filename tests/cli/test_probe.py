@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-from mcpo_cli import probes
+from mcpo_cli import measures
 from mcpo_cli.config import plan as plans
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import JournalWriter, write_atomic
@@ -47,7 +47,7 @@ def test_a_finding_comes_from_the_records_of_a_run(here: InProcess) -> None:
     shown = here("probe", "mastery", run_id)
     # One step is one cluster, which has no interval.
     assert shown.stdout.split().count("0.2500") == 1
-    assert probes.get("mastery").question in shown.stderr
+    assert measures.get("mastery").question in shown.stderr
 
 
 def test_what_cannot_be_asked_is_said_with_what_can(here: InProcess) -> None:
@@ -76,8 +76,8 @@ def test_a_run_of_its_own_gets_the_settings_of_the_probe(here: InProcess) -> Non
 
 
 def test_every_probe_is_listed_with_its_question(here: InProcess) -> None:
-    assert [one["probe"] for one in here.json("probe", "list")["probes"]] == list(probes.registry())
-    assert probes.get("mastery").question in here("probe", "list").stdout
+    assert [one["probe"] for one in here.json("probe", "list")["probes"]] == list(measures.registry())
+    assert measures.get("mastery").question in here("probe", "list").stdout
 
 
 @pytest.mark.slow

@@ -8,8 +8,8 @@ import pytest
 
 from mcpo_cli import methods
 from mcpo_cli.config import plan
-from mcpo_cli.probes import atlas
-from mcpo_cli.probes.estimators import sampling
+from mcpo_cli.measures import atlas
+from mcpo_cli.measures.estimators import sampling
 from mcpo_cli.runs.journal import write_atomic
 from tests.cli.conftest import InProcess
 from tests.fakes import write_runs

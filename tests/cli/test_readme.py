@@ -24,7 +24,7 @@ OTHERS = (
     "write-a-method.md",
     "write-a-sampler.md",
     "write-a-task.md",
-    "write-a-reward.md",
+    "your-model.md",
 )
 """Pages that `make docs` makes from the code, and those with files of the reader's, which other tests check."""
 PAGES = [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in OTHERS)]

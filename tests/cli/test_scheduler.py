@@ -11,13 +11,15 @@ import pytest
 
 from mcpo_cli.config import load
 from mcpo_cli.config import plan as plans
+from mcpo_cli.config.cost import LOADING_SECONDS, START_SECONDS
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.config.workload import LOADING_SECONDS, START_SECONDS
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import owned
 from mcpo_cli.runs.journal import Journal, read_json
-from mcpo_cli.scheduling import estimate, scheduler
+from mcpo_cli.scheduling import scheduler
+from mcpo_cli.scheduling.forecast import forecast, makespan, until_the_end
+from mcpo_cli.scheduling.outcome import Outcome
 from mcpo_cli.scheduling.progress import View
 from mcpo_cli.scheduling.worker import BUSY
 from tests.errors import refused
@@ -44,9 +46,9 @@ def make(*overrides: str) -> Plan:
     return plans.from_overrides([*OFFLINE, *overrides])
 
 
-def run(plan: Plan) -> tuple[list[scheduler.Outcome], Recorder]:
+def run(plan: Plan) -> tuple[list[Outcome], Recorder]:
     recorder = Recorder()
-    return scheduler.run(plan, recorder, WORKER), recorder
+    return scheduler.run(forecast(plan), recorder, WORKER), recorder
 
 
 def attempts(home: Path, plan: Plan) -> list[int]:
@@ -195,14 +197,14 @@ def test_nothing_starts_when_the_store_cannot_be_reached(home: Path) -> None:
 @pytest.mark.slow
 def test_a_store_that_goes_away_stops_no_run(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mcpo_cli.errors import StoreError
-    from mcpo_cli.trackers import uploader
+    from mcpo_cli.trackers import follower
     from mcpo_cli.trackers.mlflow import Store
 
     def gone(*_: object, **_options: object) -> None:
         raise StoreError("the server is gone")
 
     monkeypatch.setattr(Store, "ingest", gone)
-    monkeypatch.setattr(uploader, "EVERY_SECONDS", 0.1)
+    monkeypatch.setattr(follower, "EVERY_SECONDS", 0.1)
     monkeypatch.setenv("FAKE_SECONDS", "0.3")
     outcomes, recorder = run(plans.from_overrides(["scale=smoke"]))
     assert [outcome.state for outcome in outcomes] == ["done"]
@@ -214,14 +216,14 @@ def test_workers_get_their_threads_and_a_session_of_their_own(home: Path, tmp_pa
     script = tmp_path / "worker.py"
     script.write_text("import os, sys; sys.exit(f\"{os.environ['OMP_NUM_THREADS']} {os.getsid(0) == os.getpid()}\")")
     with refused("run_failed", "3 True"):
-        scheduler.run(make("compute.threads=3"), Recorder(), (sys.executable, str(script)))
+        scheduler.run(forecast(make("compute.threads=3")), Recorder(), (sys.executable, str(script)))
 
 
 def test_a_killed_worker_says_so(home: Path, tmp_path: Path) -> None:
     script = tmp_path / "worker.py"
     script.write_text("import os; os.kill(os.getpid(), 9)")
     with refused("run_failed", "SIGKILL"):
-        scheduler.run(make(), Recorder(), (sys.executable, str(script)))
+        scheduler.run(forecast(make()), Recorder(), (sys.executable, str(script)))
 
 
 def test_a_run_that_passes_a_limit_warns_once_and_goes_on(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,41 +250,41 @@ def test_a_worker_that_came_second_is_no_failure(home: Path, tmp_path: Path) -> 
         f"runpy.run_path({WORKER[1]!r}, run_name='__main__')\n"
     )
     plan = make()
-    (outcome,) = scheduler.run(plan, Recorder(), (sys.executable, str(script)))
+    (outcome,) = scheduler.run(forecast(plan), Recorder(), (sys.executable, str(script)))
     assert outcome.state == "done"
     assert (tmp_path / "came").exists()
     assert attempts(home, plan) == [1]
 
 
 def test_makespan_takes_runs_in_order() -> None:
-    assert estimate.makespan([4, 3, 2, 1], 2) == 5
-    assert estimate.makespan([4, 3, 2, 1], 1) == 10
-    assert estimate.makespan([], 2) == 0
+    assert makespan([4, 3, 2, 1], 2) == 5
+    assert makespan([4, 3, 2, 1], 1) == 10
+    assert makespan([], 2) == 0
 
 
 def test_libraries_load_once_for_all_runs_of_a_plan() -> None:
-    assert estimate.until_the_end([4, 3, 2, 1], 2) == LOADING_SECONDS + 5
-    assert estimate.until_the_end([4, 3, 2, 1], 2, elapsed=LOADING_SECONDS - 1) == 1 + 5
-    assert estimate.until_the_end([4], 2, elapsed=100) == 4
-    assert estimate.until_the_end([0, 0], 2) == 0
+    assert until_the_end([4, 3, 2, 1], 2) == LOADING_SECONDS + 5
+    assert until_the_end([4, 3, 2, 1], 2, elapsed=LOADING_SECONDS - 1) == 1 + 5
+    assert until_the_end([4], 2, elapsed=100) == 4
+    assert until_the_end([0, 0], 2) == 0
 
 
 def test_estimates_follow_the_runs_that_are_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make("seed=0,1", "compute.shipped_base=false")
-    specs = [cell.spec for cell in plan.cells]
-    assert estimate.Estimator(home).basis(specs) == "from the cost model"
+    first, second = (cell.spec for cell in plan.cells)
+    assert forecast(plan).basis == "from the cost model"
     monkeypatch.setenv("FAKE_SECONDS", "0.2")
     run(make("seed=0"))
-    estimator = estimate.Estimator(home)
-    counted = set[str]()
-    with_base, alone = (estimator.seconds(specs[1], counted=counted) for _ in range(2))
-    assert alone < with_base
+    expected = forecast(plan)
+    waiting, counted = expected.runs[second.run_id], set[str]()
+    with_base, alone = (expected.seconds_left(waiting, 0, counted) for _ in range(2))
+    assert alone < with_base == waiting.seconds_left
     # Three steps, of which the journal times the last two.
-    first, _, last = Journal(run_dir(specs[0].run_id)).steps()
-    assert alone - START_SECONDS == pytest.approx((last["time"] - first["time"]) * 3 / 2)
-    later = estimator.seconds(specs[1], 1, counted) - START_SECONDS
+    begin, _, end = Journal(run_dir(first.run_id)).steps()
+    assert alone - START_SECONDS == pytest.approx((end["time"] - begin["time"]) * 3 / 2)
+    later = expected.seconds_left(waiting, 1, counted) - START_SECONDS
     assert later == pytest.approx((alone - START_SECONDS) * 2 / 3)
-    assert estimator.basis(specs) == "from the steps that 1 run(s) have done here"
+    assert expected.basis == "from the steps that 1 run(s) have done here"
 
 
 @pytest.mark.slow
@@ -292,7 +294,7 @@ def test_waiting_runs_are_estimated_by_the_steps_of_a_running_one(home: Path, mo
     one_at_a_time = (*OFFLINE[:-1], "compute.parallel=1", "warmup.target_accuracy=0")
     plan = plans.from_overrides([*one_at_a_time, "seed=0,1", "train.steps=8"])
     waiting = START_SECONDS + 8 * 0.2
-    assert estimate.Estimator(home).seconds(plan.cells[1].spec) < waiting
+    assert forecast(plan).runs[plan.cells[1].spec.run_id].seconds_left < waiting
     _, recorder = run(plan)
     late = [view for view in recorder.views if view.cells[1].state == "planned" and view.cells[0].progress.step > 4]
     assert late

@@ -20,6 +20,7 @@ from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import Interrupted
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.scheduling import scheduler, slurm
+from mcpo_cli.scheduling.forecast import forecast
 from mcpo_cli.scheduling.slurm import SlurmWorker, Task
 from tests.cli.conftest import InProcess
 from tests.cli.test_scheduler import WORKER, Recorder
@@ -84,7 +85,7 @@ def after_steps(home: Path, plan: Plan, act: Callable[[], None]) -> None:
 def test_every_run_is_a_job(home: Path) -> None:
     plan = make("seed=0,1")
     recorder = Recorder()
-    outcomes = scheduler.run(plan, recorder, WORKER)
+    outcomes = scheduler.run(forecast(plan), recorder, WORKER)
     assert [outcome.state for outcome in outcomes] == ["done", "done"]
     assert max(sum(cell.state == "running" for cell in view.cells) for view in recorder.views) == 2
     noted = [note for note in recorder.notes if "SLURM job" in note]
@@ -105,7 +106,7 @@ def test_a_job_that_goes_back_into_the_queue_resumes(home: Path, monkeypatch: py
                 child.send_signal(signal.SIGUSR2)
 
     after_steps(home, plan, preempt)
-    (outcome,) = scheduler.run(plan, Recorder(), WORKER)
+    (outcome,) = scheduler.run(forecast(plan), Recorder(), WORKER)
     assert outcome.state == "done"
     attempts = journal(home, plan).attempts()
     assert [read_json(folder / "status.json")["state"] for folder in attempts] == ["interrupted", "done"]
@@ -120,9 +121,9 @@ def test_ctrl_c_reaches_the_job(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
     plan = make("train.steps=40")
     after_steps(home, plan, lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(Interrupted):
-        scheduler.run(plan, Recorder(), WORKER)
+        scheduler.run(forecast(plan), Recorder(), WORKER)
     monkeypatch.delenv("FAKE_SECONDS")
-    (outcome,) = scheduler.run(plan, Recorder(), WORKER)
+    (outcome,) = scheduler.run(forecast(plan), Recorder(), WORKER)
     assert outcome.state == "done"
     assert len(journal(home, plan).attempts()) == 2
 
@@ -132,13 +133,13 @@ def test_ctrl_c_reaches_the_job(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_reason_of_a_failure_is_the_workers(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_FAIL", "0")
     with refused("run_failed", "the learning rate exploded"):
-        scheduler.run(make(), Recorder(), WORKER)
+        scheduler.run(forecast(make()), Recorder(), WORKER)
 
 
 def test_what_is_submitted(cluster: Path, home: Path) -> None:
     plan = make("seed=5", *SETTINGS)
     with refused("run_failed", "17", "NODE_FAIL"):
-        scheduler.run(plan, Recorder(), WORKER)
+        scheduler.run(forecast(plan), Recorder(), WORKER)
     lines = (cluster / "calls.sbatch").read_text().splitlines()
     flags = {line.removeprefix("#SBATCH --") for line in lines if line.startswith("#SBATCH")}
     spec = plan.cells[0].spec

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli.commands.start_runs import next_steps
+from mcpo_cli.commands.training import next_steps
 from mcpo_cli.config import plan as plans
 from mcpo_cli.errors import Interrupted
 from mcpo_cli.runs.journal import Journal, read_json

@@ -13,7 +13,7 @@ from mcpo_cli.backends.local.update import Updater
 from mcpo_cli.config import branching
 from mcpo_cli.config.branching import Sizes, Study, Trunk
 from mcpo_cli.home import run_dir
-from mcpo_cli.probes import branches
+from mcpo_cli.measures import branches
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
 from tests.errors import refused

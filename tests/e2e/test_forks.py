@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from mcpo_cli import backends
-from mcpo_cli.commands import start_runs
 from mcpo_cli.config import forking, load
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import run_dir
-from mcpo_cli.probes import get
-from mcpo_cli.runs import forks
+from mcpo_cli.measures import get
+from mcpo_cli.runs import begin
 from mcpo_cli.runs.attempts import Attempt, state
 from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.scheduling import start
+from mcpo_cli.scheduling.forecast import forecast
 from tests.cli.conftest import InProcess
 from tests.errors import refused
 
@@ -37,7 +37,7 @@ def home(module_home: Path) -> Path:
 @pytest.fixture(scope="module")
 def parent(home: Path) -> RunSpec:
     (spec,) = load.load(PARENT.split())
-    start_runs.finish(Plan("train", "mcpo train", forking_cells([spec])))
+    start.train(forecast(Plan("train", "mcpo train", forking_cells([spec]))))
     return spec
 
 
@@ -47,7 +47,7 @@ def forking_cells(specs: Sequence[RunSpec]) -> tuple[forking.PlannedRun, ...]:
 
 def forked(parent: RunSpec, step: int, *overrides: str) -> RunSpec:
     plan = forking.plan(parent, step, overrides, "mcpo fork")
-    start_runs.finish(plan)
+    start.train(forecast(plan))
     (cell,) = plan.cells
     return cell.spec
 
@@ -102,7 +102,7 @@ def test_a_copy_that_was_killed_is_made_again(parent: RunSpec) -> None:
     torn = Attempt(folder, cell.spec, 0)
     torn.journal.step(Journal(run_dir(parent.run_id)).steps()[0])
     torn.journal.close()
-    start_runs.finish(Plan("fork", "mcpo fork", (cell,)))
+    start.train(forecast(Plan("fork", "mcpo fork", (cell,))))
     assert [read_json(path / "status.json")["start_step"] for path in Journal(folder).attempts()] == [0, 0, 2]
     groups = [Journal(run_dir(spec.run_id)).groups() for spec in (cell.spec, parent)]
     before = [[row for row in rows if row["step"] <= 3] for rows in groups]
@@ -141,7 +141,7 @@ def test_a_step_without_steps_after_it_is_refused(
         forked(parent, step, *overrides)
     assert caught.value.fix == f"--at {nearest}"
     (cell,) = forking.plan(parent, nearest, overrides, "mcpo fork").cells
-    assert forks.origin(cell.spec, backends.get("local").kept).spec == parent
+    assert begin.origin(cell.spec).spec == parent
 
 
 def test_a_state_that_was_not_kept_is_refused_before_anything_starts(

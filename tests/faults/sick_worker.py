@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 
-from mcpo_cli.config.workload import eval_steps
+from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs import catalog
 from mcpo_cli.runs.attempts import Attempt, owned

@@ -12,13 +12,13 @@ import pytest
 
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config import plan as plans
+from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt, state
 from mcpo_cli.runs.journal import Journal, read_json, write_json
-from mcpo_cli.scheduling import estimate
+from mcpo_cli.scheduling.speeds import Speeds
 from tests import store_runs
 from tests.cli.conftest import InProcess
 from tests.engine import differences, records, torn, work
@@ -108,9 +108,7 @@ def test_a_clock_that_is_set_back(here: InProcess) -> None:
     assert state(run_dir(spec.run_id), spec) == "done"
     text = here("runs", "show", spec.run_id).stdout
     durations = [line.rsplit(", ", 1)[1] for line in text.splitlines() if ", from step " in line]
-    estimator = estimate.Estimator(here.home)
-    assert estimator.basis([spec]) == "from the cost model"
-    assert estimator.seconds(spec) > 0
+    assert Speeds(here.home).basis([spec]) == "from the cost model"
     assert sum(one != "0:00" for one in durations) == 0
 
 
@@ -190,4 +188,5 @@ def test_a_run_under_a_clock_that_is_wrong(
     assert differences(records(undisturbed, spec), records(here.home, spec)) == (0, 0)
     assert torn(run_dir(spec.run_id)) == 0
     assert here("runs", "show", spec.run_id).returncode == 0
-    assert estimate.Estimator(here.home).seconds(spec) > 0
+    factor = Speeds(here.home).factor(spec)
+    assert factor is None or factor > 0

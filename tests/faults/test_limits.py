@@ -11,7 +11,8 @@ from mcpo_cli.errors import RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import state
 from mcpo_cli.runs.journal import Journal, read_json
-from mcpo_cli.scheduling import process, scheduler
+from mcpo_cli.scheduling import limits, scheduler
+from mcpo_cli.scheduling.forecast import forecast
 from mcpo_cli.scheduling.process import LocalWorker
 from mcpo_cli.scheduling.progress import Progress, View
 from tests.errors import refused
@@ -50,7 +51,7 @@ def test_a_sick_worker_is_ended(
     folder = run_dir(spec.run_id)
     monkeypatch.setenv("SICK", illness)
     with pytest.raises(RunFailed) as caught:
-        scheduler.run(plan, Silent(), WORKER)
+        scheduler.run(forecast(plan), Silent(), WORKER)
     name = limit.partition("=")[0]
     assert what in caught.value.message
     assert f"fix: raise compute.{name} (0: none)" in caught.value.message
@@ -60,7 +61,7 @@ def test_a_sick_worker_is_ended(
     kept = Journal(folder).steps()
     assert [row["step"] for row in kept] == [1]
     monkeypatch.setenv("SICK", "")
-    (outcome,) = scheduler.run(make(), Silent(), WORKER)
+    (outcome,) = scheduler.run(forecast(make()), Silent(), WORKER)
     assert outcome.state == "done"
     rows = Journal(folder).steps()
     lost, wrong = 3 - len(rows), int(rows[0] != kept[0])
@@ -70,16 +71,16 @@ def test_a_sick_worker_is_ended(
 @pytest.mark.slow
 def test_a_run_that_keeps_to_its_limits_is_left_alone(mcpo_home: Path) -> None:
     limits_of_all = ("compute.time_limit=10", "compute.stall_limit=10", "compute.memory_limit=64")
-    (outcome,) = scheduler.run(make(*limits_of_all), Silent(), WORKER)
+    (outcome,) = scheduler.run(forecast(make(*limits_of_all)), Silent(), WORKER)
     assert outcome.state == "done"
 
 
 def test_a_phase_or_a_step_is_a_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The first reading is the start of the watch.
     clock = iter([0.0, 0.0, 50.0, 100.0, 150.0, 161.0])
-    monkeypatch.setattr(process.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(limits.time, "monotonic", lambda: next(clock))
     (cell,) = make("compute.stall_limit=1").cells
-    watch = process.Watch(cell.spec.compute, LocalWorker(("true",), {}, tmp_path / "log"))
+    watch = limits.Watch(cell.spec.compute, LocalWorker(("true",), {}, tmp_path / "log"))
     for progress in (Progress(1, "a"), Progress(2, "a"), Progress(2, "b"), Progress(2, "b")):
         assert watch.exceeded(progress) is None
     said = watch.exceeded(Progress(2, "b"))
@@ -90,5 +91,5 @@ def test_a_phase_or_a_step_is_a_sign_of_life(tmp_path: Path, monkeypatch: pytest
 def test_limits_are_not_for_jobs_of_a_cluster() -> None:
     (cell,) = make("cluster.launcher=slurm", "compute.time_limit=5").cells
     with refused("bad_input", "compute.time_limit=5") as caught:
-        process.check_limits(cell.spec)
+        limits.check_limits(cell.spec)
     assert "cluster.hours" in str(caught.value.fix)

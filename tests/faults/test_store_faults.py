@@ -21,8 +21,9 @@ from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.scheduling import scheduler
+from mcpo_cli.scheduling.forecast import forecast
 from mcpo_cli.scheduling.progress import View
-from mcpo_cli.trackers import uploader
+from mcpo_cli.trackers import follower
 from mcpo_cli.trackers.mlflow import Store
 from tests import store_runs
 from tests.faults.faulty_server import DOWN, FAULTS, PATIENCE, Proxy, mlflow_server
@@ -64,7 +65,7 @@ def home(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", str(PATIENCE))
     monkeypatch.setenv("FAKE_SECONDS", "0.5")
-    monkeypatch.setattr(uploader, "EVERY_SECONDS", 0.2)
+    monkeypatch.setattr(follower, "EVERY_SECONDS", 0.2)
     return mcpo_home
 
 
@@ -72,7 +73,7 @@ def train(uri: str, injure: Callable[[], None], seeds: str = "0,1,2") -> tuple[P
     """Train three runs whose store is damaged meanwhile; returns the notes."""
     plan = plans.from_overrides(["scale=smoke", f"seed={seeds}", "compute.parallel=2", f"compute.tracking_uri='{uri}'"])
     display = Saboteur(injure)
-    outcomes = scheduler.run(plan, display, WORKER)
+    outcomes = scheduler.run(forecast(plan), display, WORKER)
     assert [outcome.state for outcome in outcomes] == ["done"] * 3
     return plan, display.notes
 

@@ -6,8 +6,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from mcpo_cli.commands.start_runs import run_plan
 from mcpo_cli.config import plan
+from mcpo_cli.scheduling import start
+from mcpo_cli.scheduling.forecast import forecast
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 OVERRIDES = ["scale=smoke", "model=toy-s", "seed=0,1", "probe.panel_every=1", "compute.tracking_uri=offline"]
@@ -18,7 +19,7 @@ TRAINS = {"04_mcpo_with_smollm2": "scale=smoke model=toy-s compute.tracking_uri=
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_is_stored_as_it_ran(path: Path) -> None:
-    """If not: docs/notebooks.md."""
+    """If not: notebooks/README.md."""
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -37,7 +38,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, base_policies: Path) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MCPO_HOME", str(home))
         for suite in ("table1", "table2"):
-            run_plan(plan.from_suite(suite, OVERRIDES, f"mcpo reproduce {suite}"))
+            start.train(forecast(plan.from_suite(suite, OVERRIDES, f"mcpo reproduce {suite}")))
     return home
 
 

@@ -17,13 +17,13 @@ import pytest
 from matplotlib import image
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis import artifacts, report
-from mcpo_cli.analysis.artifacts import ArtifactBuilder
 from mcpo_cli.analysis.product import Product
-from mcpo_cli.analysis.report import Content
 from mcpo_cli.config.plan import Plan, PlannedRun, from_suite
 from mcpo_cli.errors import MissingCells, RunFailed
 from mcpo_cli.home import run_dir
+from mcpo_cli.report import artifacts, report
+from mcpo_cli.report.artifacts import ArtifactBuilder
+from mcpo_cli.report.report import Content
 from tests.fakes import ThisProcess, write_runs
 
 OVERRIDES = ["scale=smoke", "model=toy-s", "seed=0,1"]

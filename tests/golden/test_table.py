@@ -16,9 +16,9 @@ import pytest
 from rliable import metrics
 from scipy import stats as scipy_stats
 
-from mcpo_cli.analysis import artifacts
 from mcpo_cli.commands import build_artifacts, console
 from mcpo_cli.config.plan import Plan, from_suite
+from mcpo_cli.report import artifacts
 from tests.errors import refused
 from tests.fakes import TIERS, build, write_runs
 

@@ -12,7 +12,7 @@ import yaml
 
 from mcpo_cli import data
 from mcpo_cli.backends.verl import overrides
-from mcpo_cli.commands.dry_run import previews_text
+from mcpo_cli.commands.dry_run import preview_text
 from mcpo_cli.config.load import load
 from mcpo_cli.config.reading import PAPER as PAPER_FILE
 from mcpo_cli.config.reading import read_yaml
@@ -58,7 +58,7 @@ def golden(method: str) -> Path:
 
 def shown(method: str) -> str:
     """The output of a dry run for one run, with fixed names in place of the home and of Python's path."""
-    return previews_text({"8b": preview(method)}).replace(sys.executable, "python") + "\n"
+    return preview_text(preview(method)).replace(sys.executable, "python") + "\n"
 
 
 def preview(method: str) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from mcpo_study.analysis import EXPERIMENTS
 
 from mcpo_cli.analysis import atlas as tables
 from mcpo_cli.config import plan
+from mcpo_cli.measures import atlas
 from mcpo_cli.methods import get, registry
-from mcpo_cli.probes import atlas
 from tests.unit.test_estimators import TRAIN
 
 RESULTS = EXPERIMENTS / "atlas" / "results"

@@ -17,11 +17,12 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from mcpo_study.analysis.paper.figures import mastery
 
-from mcpo_cli.analysis import artifacts, frames
+from mcpo_cli.analysis import frames
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Product
 from mcpo_cli.config.plan import Plan, PlannedRun, from_suite
+from mcpo_cli.report import artifacts
 from tests.fakes import write_runs
 
 FIGURES = [name for name, artifact in artifacts.registry().items() if ".figures." in artifact.build.__module__]

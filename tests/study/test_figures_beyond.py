@@ -12,7 +12,6 @@ import pytest
 from mcpo_study.analysis.paper.figures import prompts
 from scipy import stats
 
-from mcpo_cli.analysis import artifacts
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.figures.declare import Quantity, caption, lines, spread
 from mcpo_cli.analysis.frames import Runs
@@ -21,6 +20,7 @@ from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import run_dir
 from mcpo_cli.methods.mcpo import drift_names
+from mcpo_cli.report import artifacts
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import seal
 from mcpo_cli.statistics import curves

@@ -10,14 +10,14 @@ from torch import linalg
 
 from mcpo_cli.backends.local import start
 from mcpo_cli.config import plan
+from mcpo_cli.config.cost import warmup_seconds
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.config.workload import warmup_seconds
 from mcpo_cli.home import location
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import read_json
-from mcpo_cli.scheduling.estimate import Estimator
+from mcpo_cli.scheduling.forecast import forecast
 
 SHIPPED = folders.SHIPPED
 SMALL = ("scale=smoke", "warmup.target_accuracy=0", "warmup.max_steps=2", "warmup.probe_prompts=8")
@@ -78,7 +78,7 @@ def test_it_can_be_declined(comes: tuple[RunSpec, Path]) -> None:
 def test_a_run_that_takes_it_is_expected_to_end_sooner(comes: tuple[RunSpec, Path]) -> None:
     spec, _ = comes
     (declined,) = load([*SMALL, "compute.shipped_base=false"])
-    sooner, later = (Estimator(location()).seconds(each) for each in (spec, declined))
+    sooner, later = (forecast(plan.Plan("", "", (plan.PlannedRun("", each),))).seconds for each in (spec, declined))
     assert later - sooner == pytest.approx(warmup_seconds(spec))
 
 

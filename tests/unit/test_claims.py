@@ -13,15 +13,15 @@ from mcpo_study.analysis import EXPERIMENTS
 from scipy import stats as scipy_stats
 
 from mcpo_cli.analysis import claims, verdicts
-from mcpo_cli.analysis.artifacts import ArtifactBuilder, registry
 from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.analysis.verdicts import Outcome
+from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.reading import read_yaml
-from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.home import run_dir
+from mcpo_cli.report.artifacts import ArtifactBuilder, registry
 from mcpo_cli.statistics import power, stats
 from tests import fakes, rows
 from tests.fakes import TIERS, write_runs

@@ -7,7 +7,7 @@ import torch
 
 from mcpo_cli.backends.verl import overrides
 from mcpo_cli.backends.verl.checkpoint import lora_merged
-from mcpo_cli.config import space, workload
+from mcpo_cli.config import cost
 from mcpo_cli.config.load import from_dict, load
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.runs.attempts import Attempt, check_own
@@ -28,7 +28,7 @@ def test_gpus_that_share_a_sequence_hold_a_part_of_it_each() -> None:
     shared = paper("cluster.sequence_parallel=2", "cluster.max_tokens_per_gpu=11264")
     assert table(shared)["actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size"] == 2
     logits, inputs = 2 * 2 * 151936, 2 * 36 * 4096
-    saved = space.gpu_bytes(paper())["trains"] - space.gpu_bytes(shared)["trains"]
+    saved = cost.gpu_bytes(paper())["trains"] - cost.gpu_bytes(shared)["trains"]
     assert saved == (24576 - 11264) * (logits + inputs)
     # Four GPUs may share the eight heads of keys and values, and sixteen may have copies of them.
     assert paper("cluster.sequence_parallel=4").cluster.sequence_parallel == 4
@@ -37,7 +37,7 @@ def test_gpus_that_share_a_sequence_hold_a_part_of_it_each() -> None:
 
 def test_fused_kernels_store_no_logits() -> None:
     fused = paper("cluster.fused_kernels=true")
-    assert space.gpu_bytes(paper())["trains"] - space.gpu_bytes(fused)["trains"] == 2 * 2 * 24576 * 151936
+    assert cost.gpu_bytes(paper())["trains"] - cost.gpu_bytes(fused)["trains"] == 2 * 2 * 24576 * 151936
     rows = table(fused)
     assert rows["actor_rollout_ref.model.use_fused_kernels"] is True
     assert rows["actor_rollout_ref.model.fused_kernel_options.impl_backend"] == "triton"
@@ -89,22 +89,22 @@ def test_memory_and_disk_hold_gradients_and_moments_of_the_matrices_alone() -> N
     layers = [(4096, 4096), (4096, 1024), (4096, 1024), (4096, 4096), (4096, 12288), (4096, 12288), (12288, 4096)]
     matrices = 36 * 16 * sum(inputs + outputs for inputs, outputs in layers)
     full, spec = paper(), paper("model.lora_rank=16")
-    weights = workload.parameters(full)
-    assert workload.trained_parameters(spec) == matrices == 43_646_976
-    assert workload.trained_parameters(full) == weights
-    assert workload.cost(spec).checkpoint == 4 * weights + 12 * matrices
+    weights = cost.parameters(full)
+    assert cost.trained_parameters(spec) == matrices == 43_646_976
+    assert cost.trained_parameters(full) == weights
+    assert cost.gpu_cost(spec).checkpoint == 4 * weights + 12 * matrices
     assert (
-        workload.cost(paper("model.lora_rank=16", "method.anchor=previous_step")).checkpoint
+        cost.gpu_cost(paper("model.lora_rank=16", "method.anchor=previous_step")).checkpoint
         == 4 * weights + 16 * matrices
     )
-    saved = space.gpu_bytes(full)["trains"] - space.gpu_bytes(spec)["trains"]
+    saved = cost.gpu_bytes(full)["trains"] - cost.gpu_bytes(spec)["trains"]
     assert saved == (12 * weights - 16 * matrices) / 8
     # The rollout engine has the matrices in addition to the weights.
-    more = space.gpu_bytes(spec)["samples"] - space.gpu_bytes(full)["samples"]
+    more = cost.gpu_bytes(spec)["samples"] - cost.gpu_bytes(full)["samples"]
     assert more == pytest.approx(2 * matrices / spec.cluster.tensor_parallel / spec.cluster.gpu_memory)
     # Five forward passes of training become four: most weights need no gradient.
-    assert workload.operations(spec, 0, 100) == 0.8 * workload.operations(full, 0, 100)
-    assert workload.operations(spec, 100, 0) == workload.operations(full, 100, 0)
+    assert cost.operations(spec, 0, 100) == 0.8 * cost.operations(full, 0, 100)
+    assert cost.operations(spec, 100, 0) == cost.operations(full, 100, 0)
 
 
 def test_merged_weights_by_hand() -> None:

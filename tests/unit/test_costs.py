@@ -16,10 +16,10 @@ from mcpo_cli.backends.local.encoding import Language
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.backends.measure import CostTotals
-from mcpo_cli.config import workload
+from mcpo_cli.config import cost
+from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.data.base import Problem
 from mcpo_cli.records import AXES
 from mcpo_cli.runs.attempts import Attempt, missing
@@ -58,7 +58,7 @@ def test_totals_by_hand(here: Path) -> None:
         sum(group["mean_length"] * 2 for group in journal.groups() if group["step"] <= step) for step in (1, 2, 3)
     ]
     assert [row["cost/sampled_tokens"] for row in rows] == pytest.approx(sampled)
-    expected = [workload.operations(spec, row["cost/sampled_tokens"], row["cost/trained_tokens"]) for row in rows]
+    expected = [cost.operations(spec, row["cost/sampled_tokens"], row["cost/trained_tokens"]) for row in rows]
     assert [row["cost/flops"] for row in rows] == pytest.approx(expected)
     phases = [row["perf/seconds_sample"] + row["perf/seconds_update"] for row in rows]
     assert rows[-1]["cost/seconds"] == pytest.approx(sum(phases))
@@ -107,8 +107,8 @@ def test_one_forward_pass_of_a_model_by_hand() -> None:
     prompt, response = spec.task.expected_tokens(spec.train.max_response)
     weights = 2 * (4 * 2 * 64 * 32 + 3 * 64 * 192) + 64 * len(spec.task.vocabulary)
     a_token = 2 * weights + 4 * 2 * 2 * 32 * (prompt + response / 2)
-    assert workload.operations(spec, 1000, 0) == pytest.approx(1000 * a_token)
-    assert workload.operations(spec, 0, 1000) == pytest.approx(1000 * a_token * workload.TRAINING_PASSES)
+    assert cost.operations(spec, 1000, 0) == pytest.approx(1000 * a_token)
+    assert cost.operations(spec, 0, 1000) == pytest.approx(1000 * a_token * cost.TRAINING_PASSES)
 
 
 def test_totals_go_on_from_the_journal(here: Path) -> None:
@@ -179,10 +179,17 @@ def test_a_score_at_a_cost_by_hand() -> None:
 
 
 def test_a_batch_lasts_as_long_as_its_longest_response_alone() -> None:
-    """Responses so short on average that throughput does not matter: all eight GPUs wait for one of full length."""
-    (spec,) = load(["scale=paper", "method=grpo", "model=qwen3-8b"])
-    alone = workload.FAST_ALONE * workload.BANDWIDTH * spec.cluster.tensor_parallel / (2 * workload.parameters(spec))
+    """Batches so small that throughput does not matter: all eight GPUs wait for one response of full length."""
+    words = [
+        "scale=paper",
+        "method=grpo",
+        "model=qwen3-8b",
+        "train.prompts=2",
+        "train.mini_batch=2",
+        "train.rollouts=8",
+    ]
+    (spec,) = load([*words, "eval.every=1000", "probe.every=0", "probe.panel_every=0"])
+    alone = cost.FAST_ALONE * cost.BANDWIDTH * spec.cluster.tensor_parallel / (2 * cost.parameters(spec))
     seconds = spec.train.steps * spec.train.max_response / alone
-    # The rest is training on the prompts.
-    assert 8 * seconds < workload.cost(spec, 1.0).least < 1.2 * 8 * seconds
-    assert workload.cost(spec, 8000.0).least > 3 * workload.cost(spec, 1.0).least
+    # The rest is training.
+    assert 8 * seconds < cost.gpu_cost(spec).least < 1.3 * 8 * seconds

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from mcpo_cli.config import plan
 from mcpo_cli.errors import RunFailed
+from mcpo_cli.measures import atlas
+from mcpo_cli.measures.estimators import sampling
+from mcpo_cli.measures.estimators.counting import counted
+from mcpo_cli.measures.estimators.estimate import Circumstances, Drawn, Moments, compute, draw, gradients
+from mcpo_cli.measures.estimators.sampling import BLOCKS, Sample, sampled
+from mcpo_cli.measures.estimators.world import ACCURACIES, LIMIT, SYMBOLS, Policy, path, responses, world
 from mcpo_cli.methods import Method, get
-from mcpo_cli.probes import atlas
-from mcpo_cli.probes.estimators import sampling
-from mcpo_cli.probes.estimators.counting import counted
-from mcpo_cli.probes.estimators.estimate import Circumstances, Drawn, Moments, compute, draw, gradients
-from mcpo_cli.probes.estimators.sampling import BLOCKS, Sample, sampled
-from mcpo_cli.probes.estimators.world import ACCURACIES, LIMIT, SYMBOLS, Policy, path, responses, world
 
 TRAIN = plan.from_overrides(["train.overlong_cache=0"]).cells[0].spec.train
 UNCLIPPED = {"clip_low": 0.999999, "clip_high": 1e9}
@@ -278,7 +278,7 @@ def test_a_method_that_breaks_its_contract_is_told_so() -> None:
 
     with pytest.raises(RunFailed) as error:
         counted(Broken(), where(), 2)
-    assert "mcpo method check grpo" in str(error.value.fix)
+    assert "mcpo components check method grpo" in str(error.value.fix)
 
 
 def test_the_greedy_response_takes_the_most_probable_token_everywhere() -> None:

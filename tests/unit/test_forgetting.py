@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mcpo_cli.analysis.artifacts import registry
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Product
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import run_dir
 from mcpo_cli.records import RerollRow
+from mcpo_cli.report.artifacts import registry
 from tests import fakes
 from tests.fakes import has_hinge, write_runs
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mcpo_cli import methods, probes, tasks
+from mcpo_cli import measures, methods, tasks
 from mcpo_cli.config.schema import RunSpec, Train
+from mcpo_cli.measures import Finding
 from mcpo_cli.methods.mcpo import drift_names
-from mcpo_cli.probes import Finding
 from tests.rows import Row, group
 from tests.rows import journal as write
 
@@ -27,7 +27,7 @@ def finding(
 ) -> Finding:
     """The finding of `probe` in a journal of these rows; `metrics` of steps 1, 2, ..."""
     spec = RunSpec(methods.get(method), tasks.get("arithmetic"), train=Train(prompts=8, mini_batch=4, rollouts=G))
-    asked, journal = probes.get(probe), write(spec, rows, metrics, folder)
+    asked, journal = measures.get(probe), write(spec, rows, metrics, folder)
     assert not asked.lacks(journal)
     result = asked.measure(spec, journal)
     assert set(result.values) >= set(asked.shows) or not result.values
@@ -84,7 +84,7 @@ def test_prompts_count_once_each_however_many_a_mini_batch_holds(tmp_path: Path)
     alone, nobody = (mini_batch(step, 1, 1.0, 0, 0.0, mastered=mastered) for step, mastered in ((2, 1), (3, 0)))
     rows = [mini_batch(1, 1, 1.0, 2, 0.3), alone, nobody]
     spec = RunSpec(methods.get("mcpo"), tasks.get("arithmetic"))
-    found = probes.get("hinge").measure(spec, write(spec, {"mini_batches": rows}, folder=tmp_path))
+    found = measures.get("hinge").measure(spec, write(spec, {"mini_batches": rows}, folder=tmp_path))
     assert found.values["prompts_felt"] == pytest.approx(0.4)
     assert found.values["tokens_active"] == pytest.approx(20 / 125)
     assert found.values["penalty"] == pytest.approx(0.1)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcpo_cli import methods, probes, tasks
+from mcpo_cli import measures, methods, tasks
 from mcpo_cli.config.schema import RunSpec, Train
 from tests import rows
 
@@ -22,9 +22,9 @@ def group(step: int, right: int, **more: float) -> rows.Row:
 
 def find(
     name: str, folder: Path, groups: Sequence[rows.Row] = (), metrics: Sequence[dict[str, float]] = ()
-) -> probes.Finding:
+) -> measures.Finding:
     """The probe's finding in a journal of these rows; metrics: one per step, from 1 on."""
-    return probes.get(name).measure(SPEC, rows.journal(SPEC, {"groups": groups}, metrics, folder))
+    return measures.get(name).measure(SPEC, rows.journal(SPEC, {"groups": groups}, metrics, folder))
 
 
 def numbers(table: Sequence[Mapping[str, Any]], *columns: str) -> list[tuple[Any, ...]]:
@@ -48,7 +48,7 @@ def test_histogram(tmp_path: Path) -> None:
 def test_the_middle_third_includes_its_ends(tmp_path: Path) -> None:
     spec = RunSpec(methods.get("dapo"), tasks.get("arithmetic"), train=Train(rollouts=9))
     journal = rows.journal(spec, {"groups": [rows.group(1, k / 9) for k in (2, 3, 6, 7)]}, folder=tmp_path)
-    assert probes.get("histogram").measure(spec, journal).values["middle"] == 0.5
+    assert measures.get("histogram").measure(spec, journal).values["middle"] == 0.5
 
 
 def test_composition(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from mcpo_cli import methods, probes, tasks
+from mcpo_cli import measures, methods, tasks
 from mcpo_cli.backends.graded import Graded
 from mcpo_cli.backends.resampling import ResampledPrompt, Resampler
 from mcpo_cli.config.schema import Probe, RunSpec, Train
 from mcpo_cli.data.base import Problem
-from mcpo_cli.probes import mastery
+from mcpo_cli.measures import mastery
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
 
@@ -72,7 +72,7 @@ def run_spec(**probe: Any) -> RunSpec:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[probes.Finding, list[dict[str, float]]]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[measures.Finding, list[dict[str, float]]]:
     folder = tmp_path_factory.mktemp("known") / "run"
     policy = KnownPolicy(run_spec(), folder)
     metrics = [policy.step(step) for step in range(1, STEPS + 1)]

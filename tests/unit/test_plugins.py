@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli import data, grading, methods, plugins, probes, tasks
-from mcpo_cli.analysis import artifacts
-from mcpo_cli.analysis.artifacts import ArtifactBuilder
+from mcpo_cli import data, grading, measures, methods, plugins, tasks
 from mcpo_cli.config import load, plan
 from mcpo_cli.grading import Pool, Verdict
 from mcpo_cli.plugins import Plugin
+from mcpo_cli.report import artifacts
+from mcpo_cli.report.artifacts import ArtifactBuilder
 from mcpo_cli.runs import provenance
 from tests import fakes
 from tests.conftest import forget_plugins
@@ -34,7 +34,7 @@ class Soft(Grpo):
     strength: float = 0.5
 """
 PROBE = """\
-from mcpo_cli.probes.base import Finding, Probe
+from mcpo_cli.measures.base import Finding, Probe
 
 PROBE = Probe("length", "How long?", ("groups",), ("length",), lambda spec, journal: Finding({"length": 1.0}))
 """
@@ -79,9 +79,9 @@ def test_what_a_folder_declares_is_found(plugin_folder: Path) -> None:
     soft, probe = write(plugin_folder / "soft.py", SOFT), write(plugin_folder / "length.py", PROBE)
     assert methods.get("soft", strength=2).label == "soft"
     assert load.load(["method.strength=3", "method=soft"])[0].identity()["method"]["strength"] == 3.0
-    assert probes.get("length").question == "How long?"
+    assert measures.get("length").question == "How long?"
     assert methods.registry().plugins == {"soft": Plugin("soft.py", "", sha256(soft))}
-    assert probes.registry().plugins == {"length": Plugin("length.py", "", sha256(probe))}
+    assert measures.registry().plugins == {"length": Plugin("length.py", "", sha256(probe))}
     assert tasks.registry().plugins == data.registry().plugins == grading.registry().plugins == {}
 
 
@@ -91,7 +91,7 @@ def test_nothing_of_mcpo_itself_is_a_plug_in() -> None:
         tasks.registry(),
         data.registry(),
         grading.registry(),
-        probes.registry(),
+        measures.registry(),
         artifacts.declared(),
     ]
     assert all(found)
@@ -114,7 +114,7 @@ def test_a_broken_file_is_one_message_and_stops_nothing_else(
     broken = write(plugin_folder / "broken.py", source)
     write(plugin_folder / "soft.py", SOFT)
     assert {"soft", "mcpo"} <= methods.registry().keys()
-    assert "mastery" in probes.registry()
+    assert "mastery" in measures.registry()
     assert "arithmetic" in tasks.registry()
     told = capsys.readouterr().err
     assert re.fullmatch(rf"warning: plug-in {re.escape(str(broken))}:{line}: {said}.*; it is left out\n", told)
@@ -151,7 +151,7 @@ def test_ctrl_c_while_a_plug_in_is_imported_is_the_users(plugin_folder: Path) ->
 def test_what_cannot_be_used_is_left_out_with_the_reason(plugin_folder: Path, source: str, said: str) -> None:
     write(plugin_folder / "made.py", source)
     write(plugin_folder / "suites" / "mine.yaml", MINE)
-    found = [methods.registry(), probes.registry(), artifacts.registry()]
+    found = [methods.registry(), measures.registry(), artifacts.registry()]
     assert not {"soft", "arms"} & {name for one in found for name in one}
     (problem,) = plugins.problems()
     assert re.search(said, problem)

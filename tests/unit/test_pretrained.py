@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from mcpo_cli import architecture, pretrained
+from mcpo_cli.config import cost
 from mcpo_cli.config import existing as existing_settings
-from mcpo_cli.config import workload
 from mcpo_cli.config.load import from_dict, groups, load, preset_model
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.errors import ConfigError
@@ -207,5 +207,5 @@ def test_presets_of_existing_models_name_all_sizes() -> None:
         if model.path:
             assert model.vocabulary
             assert model.kv_heads
-            assert workload.model_parameters(model) > 1e8
-    assert abs(workload.model_parameters(preset_model("smollm2-135m")) - 134_515_008) < 1e5
+            assert cost.model_parameters(model) > 1e8
+    assert abs(cost.model_parameters(preset_model("smollm2-135m")) - 134_515_008) < 1e5

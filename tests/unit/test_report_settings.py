@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from mcpo_cli.analysis import report_settings
 from mcpo_cli.backends.local.update import Updater
 from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Plan, from_suite
+from mcpo_cli.report import report_settings
 
 ROWS = Mapping[str, tuple[str, str, str]]
 

@@ -11,8 +11,8 @@ from typing import Any
 import grimp
 import pytest
 
-from mcpo_cli.analysis import artifacts
 from mcpo_cli.config.plan import Plan, from_suite
+from mcpo_cli.report import artifacts
 from tests.fakes import write_runs
 
 ROOT = Path(artifacts.__file__).resolve().parents[2]
@@ -22,7 +22,7 @@ CURVES = ["fig1", "fig4"]
 BUILDING = """\
 import json, sys
 from pathlib import Path
-from mcpo_cli.analysis import artifacts
+from mcpo_cli.report import artifacts
 from mcpo_cli.config.plan import from_suite
 
 names, settings, folder = json.loads(sys.argv[1])
@@ -52,14 +52,14 @@ def test_no_module_that_artifacts_import_is_left_out() -> None:
     """grimp, which reads imports independently, finds no missing module; training and storage are not included."""
     graph: Any = grimp.build_graph("mcpo_cli", "analysis", cache_dir=None)
     declared = {name for name in graph.modules if name.startswith(("analysis.", "mcpo_cli.zoo."))}
-    roots = ["mcpo_cli.analysis.artifacts", *declared]
+    roots = ["mcpo_cli.report.artifacts", *declared]
     needed = {module for root in roots for module in (root, *graph.find_upstream_modules(root))}
     own = artifacts.declared().sources.values()
     hashed = {path.resolve() for path in (*artifacts.code_files(), *(path for files in own for path in files))}
     paths = {module: ROOT / module.replace(".", "/") for module in needed}
     files = {module: {path.with_suffix(".py"), path / "__init__.py"} for module, path in paths.items()}
     assert [module for module, either in files.items() if not either & hashed] == []
-    assert {"mcpo_cli.methods.base", "mcpo_cli.runs.journal", "mcpo_cli.probes.run"} <= needed
+    assert {"mcpo_cli.methods.base", "mcpo_cli.runs.journal", "mcpo_cli.measures.run"} <= needed
     for package in artifacts.INDEPENDENT:
         assert (ROOT / "mcpo_cli" / package).is_dir()
         assert not [path for path in hashed if path.is_relative_to(ROOT / "mcpo_cli" / package)]
@@ -80,7 +80,7 @@ def test_no_module_that_building_loads_is_left_out(mcpo_home: Path) -> None:
     _, loaded = build(CURVES, mcpo_home)
     hashed = {path.resolve() for path in artifacts.code_files()}
     assert [name for name, path in loaded.items() if Path(path).resolve() not in hashed] == []
-    assert {"mcpo_cli.zoo.batches", "mcpo_cli.probes.mastery"} <= loaded.keys()
+    assert {"mcpo_cli.zoo.batches", "mcpo_cli.measures.mastery"} <= loaded.keys()
 
 
 @pytest.mark.slow

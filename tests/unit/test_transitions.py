@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mcpo_cli import methods, tasks
 from mcpo_cli.config.schema import Probe, RunSpec
-from mcpo_cli.probes import mastery
-from mcpo_cli.probes.base import CLASSES, Finding
+from mcpo_cli.measures import mastery
+from mcpo_cli.measures.base import CLASSES, Finding
 from tests import rows
 
 SPEC = RunSpec(methods.get("dapo"), tasks.get("arithmetic"), probe=Probe(panel_every=5))

@@ -127,8 +127,6 @@ Change = Callable[[Place], object]
 NOTHING: Change = lambda place: None  # noqa: E731
 LACKS: list[tuple[Change, str, str, str]] = [
     (NOTHING, "", "", ""),
-    (lambda at: at.packages({**INSTALLED, "wandb": "0.31.0"}), "cluster.loggers=[wandb]", "", ""),
-    (NOTHING, "cluster.loggers=[wandb]", "cluster.loggers=wandb: that package is not installed", "pip install wandb"),
     (lambda at: at.packages({}), "", "needs verl ==0.9.1, which is not installed", "make setup-gpu"),
     *(
         (

@@ -18,7 +18,7 @@ from mcpo_cli.backends.verl import checkpoint, launch, reward
 from mcpo_cli.backends.verl.batch import Group, Prompt, end_tokens, graded
 from mcpo_cli.backends.verl.launch import Channel
 from mcpo_cli.backends.verl.loss import merged, noise_floor
-from mcpo_cli.config import workload
+from mcpo_cli.config import cost
 from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import ConfigError, Interrupted
@@ -245,8 +245,8 @@ def test_restating_the_problem_is_not_rewarded(monkeypatch: pytest.MonkeyPatch) 
 
 def test_checkpoints_hold_the_previous_policy_where_the_method_needs_it() -> None:
     plain, anchored = (load(["scale=verl-cpu", "method=mcpo", f"method.anchor={anchor}"])[0] for anchor in ANCHORS)
-    assert workload.cost(plain).checkpoint == 12 * workload.parameters(plain)
-    assert workload.cost(anchored).checkpoint == 16 * workload.parameters(plain)
+    assert cost.gpu_cost(plain).checkpoint == 12 * cost.parameters(plain)
+    assert cost.gpu_cost(anchored).checkpoint == 16 * cost.parameters(plain)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])

@@ -13,7 +13,7 @@ from mcpo_cli.backends.verl import checkpoint
 from mcpo_cli.backends.verl.checkpoint import LORA_A as A
 from mcpo_cli.backends.verl.checkpoint import LORA_B as B
 from mcpo_cli.backends.verl.checkpoint import PEFT_PREFIX as PREFIX
-from mcpo_cli.config import workload
+from mcpo_cli.config import cost
 from mcpo_cli.config.load import load
 from mcpo_cli.runs.journal import Journal, read_json, read_lines
 from tests.store_runs import free_port
@@ -72,7 +72,7 @@ def test_the_first_matrices_come_from_the_seed_whatever_the_ranks(found: Any) ->
 def test_only_the_matrices_have_moments_and_are_kept_of_the_previous_policy(found: Any) -> None:
     spec = load(["scale=verl-cpu", *SETTINGS])[0]
     counted = sum(drawn.numel() for drawn in found["drawn"].values())
-    assert counted == workload.trained_parameters(spec)
+    assert counted == cost.trained_parameters(spec)
     # Shards of two ranks are halves.
     assert found["moments"] == found["kept"] == counted / RANKS
 

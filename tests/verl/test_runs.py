@@ -13,7 +13,7 @@ import pytest
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
 from mcpo_cli.backends.verl import checkpoint, launch
 from mcpo_cli.config import load
-from mcpo_cli.probes.base import by_step
+from mcpo_cli.measures.base import by_step
 from mcpo_cli.records import GroupRow
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.runs.sanity import evaluated

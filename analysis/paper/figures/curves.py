@@ -14,7 +14,7 @@ from mcpo_cli.analysis.figures.base import KEYS
 from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure, lines, per_run, published
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Section
-from mcpo_cli.probes.mastery import HARD
+from mcpo_cli.measures.mastery import HARD
 from mcpo_cli.statistics import stats
 
 LATE = 0.75

@@ -17,7 +17,7 @@ from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure
 from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import share as shown_share
-from mcpo_cli.probes.base import CLASSES
+from mcpo_cli.measures.base import CLASSES
 from mcpo_cli.statistics import curves, stats
 from mcpo_cli.statistics.stats import Floats
 

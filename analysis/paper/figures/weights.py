@@ -18,9 +18,9 @@ from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.config.schema import Train
+from mcpo_cli.measures.base import CLASSES, class_of
 from mcpo_cli.methods import Method, get, query_weight
 from mcpo_cli.methods.mcpo import Mcpo
-from mcpo_cli.probes.base import CLASSES, class_of
 from mcpo_cli.statistics import clusters
 
 SCHEMATIC = "What DAPO and MCPO do with a prompt, by the accuracy of its rollouts"

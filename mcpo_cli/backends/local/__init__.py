@@ -1,24 +1,21 @@
 """The local engine: causal LMs on one machine, from scratch or pretrained, in pure torch."""
 
 import shutil
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from mcpo_cli import extras, pretrained
+from mcpo_cli import pretrained
 from mcpo_cli.backends import Stop
-from mcpo_cli.config import space
-from mcpo_cli.config.branching import Trunk
+from mcpo_cli.config import cost
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
 from mcpo_cli.machine import GIB
-from mcpo_cli.runs import folders
+from mcpo_cli.runs import begin, folders
 from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.differences import Compared
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.tasks import closed
 
@@ -43,7 +40,7 @@ def free() -> Free:
 
 def check_room(spec: RunSpec) -> None:
     """Raise ConfigError if the run cannot fit into the memory or onto the disk that are free here."""
-    here, needed = free(), space.memory(spec)
+    here, needed = free(), cost.memory(spec)
     if spec.compute.device != "cuda" and not Path("/proc/driver/nvidia").exists() and needed > here.memory:
         raise ConfigError(
             f"model={spec.model.name} with {spec.train.prompts} prompts x {spec.train.rollouts} rollouts of up to "
@@ -52,7 +49,7 @@ def check_room(spec: RunSpec) -> None:
             fix=f"compute.micro_batch_tokens={max(64, spec.compute.micro_batch_tokens // 4)}, fewer train.rollouts, "
             "model.lora_rank=16, or a smaller model",
         )
-    if (needed := space.disk(spec)) > here.disk:
+    if (needed := cost.disk(spec)) > here.disk:
         raise ConfigError(
             f"model={spec.model.name} needs about {needed / GIB:.1f} GiB on the disk of {here.folder}, for "
             f"{spec.compute.checkpoints} checkpoints and one being written; {here.disk / GIB:.1f} GiB are free",
@@ -79,14 +76,12 @@ class Local:
             _check_model(spec)
 
     def check(self, spec: RunSpec) -> None:
-        """Raise ConfigError if the device, the problems or a tracker is missing, and as `check_spec`."""
+        """Raise ConfigError if the device or the problems are missing, and as `check_spec`."""
         self.check_spec(spec)
         spec.task.check()
         if spec.model.path:
             check_room(spec)
             _check_model(spec)
-        for package in spec.cluster.loggers:
-            extras.require(package, f"cluster.loggers=[{package}]")
         if spec.compute.device == "cuda" and not Path("/proc/driver/nvidia").exists():
             raise ConfigError("compute.device=cuda: this machine has no NVIDIA driver", fix="compute.device=auto")
 
@@ -96,14 +91,13 @@ class Local:
 
     def run(self, spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         """Train; see `train.run`."""
-        from mcpo_cli.backends.local import loggers, train
+        from mcpo_cli.backends.local import train
 
-        with loggers.following(spec, attempt):
-            train.run(spec, attempt, stop)
+        train.run(spec, attempt, stop)
 
     def kept(self, run_dir: Path) -> list[int]:
         """The steps of the complete checkpoints."""
-        return [folders.step_of(folder) for folder in folders.checkpoints(run_dir)]
+        return begin.kept(run_dir)
 
     def export(self, spec: RunSpec, run_dir: Path, step: int, target: Path) -> None:
         """Copy the final policy, the only one that is kept in that form."""
@@ -117,32 +111,6 @@ class Local:
         for path in policy.iterdir():
             if path.name != folders.MANIFEST:
                 shutil.copyfile(path, target / path.name)
-
-    def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
-        from mcpo_cli.backends.local import saved_states
-
-        saved_states.observe(spec, attempt, run_dir, steps, prompts)
-
-    def copy_state(self, run_dir: Path, step: int, attempt: Attempt) -> None:
-        from mcpo_cli.backends.local import checkpoint
-
-        checkpoint.copy(run_dir, step, attempt.folder)
-
-    def repeat(self, spec: RunSpec, attempt: Attempt, stop: Stop, steps: Collection[int]) -> None:
-        from mcpo_cli.backends.local import saved_states
-
-        self.check(spec)
-        saved_states.repeat(spec, attempt, stop, steps)
-
-    def compare_states(self, recorded: Path, repeated: Path, step: int, *, exactly: bool) -> Compared:
-        from mcpo_cli.backends.local import saved_states
-
-        return saved_states.compare_states(recorded, repeated, step, exactly=exactly)
-
-    def branch(self, trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
-        from mcpo_cli.backends.local import saved_states
-
-        saved_states.branch(trunk, attempt, run_dir, step)
 
 
 BACKEND = Local()

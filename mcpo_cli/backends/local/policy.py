@@ -29,8 +29,8 @@ from transformers import PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.lora import Lora
 from mcpo_cli.backends.local.tree import Tree
+from mcpo_cli.config.cost import VOCABULARY_NUMBERS
 from mcpo_cli.config.schema import Model
-from mcpo_cli.config.space import VOCABULARY_NUMBERS
 from mcpo_cli.seeds import stream
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]

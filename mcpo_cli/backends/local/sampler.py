@@ -18,7 +18,7 @@ from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.policy import KeysValues, Policy, attention
 from mcpo_cli.backends.local.tokenizer import Stops
 from mcpo_cli.backends.local.tree import branch
-from mcpo_cli.config.space import CACHE_BYTES
+from mcpo_cli.config.cost import CACHE_BYTES
 
 CHUNK = 128
 """Maximum prompts sampled at a time per thread: enough rows for matrix products, few enough for the CPU's cache."""

@@ -25,8 +25,8 @@ from mcpo_cli.backends.local.start import start_policy, stop_ids
 from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.backends.measure import CostTotals
 from mcpo_cli.backends.resampling import Resampler
+from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import Interrupted
 from mcpo_cli.methods import State

@@ -12,8 +12,8 @@ from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from mcpo_cli import tokenization
+from mcpo_cli.config.cost import KEPT_CHECKPOINTS
 from mcpo_cli.config.schema import Model, RunSpec
-from mcpo_cli.config.workload import KEPT_CHECKPOINTS
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.methods import State
 from mcpo_cli.runs.journal import read_json, sync, write_atomic

@@ -17,10 +17,10 @@ from packaging.specifiers import SpecifierSet
 
 from mcpo_cli import architecture, home, machine, pretrained
 from mcpo_cli.backends.verl import overrides
-from mcpo_cli.config import space, workload
+from mcpo_cli.config import cost
+from mcpo_cli.config.cost import KEPT_CHECKPOINTS
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.config.workload import KEPT_CHECKPOINTS
 from mcpo_cli.errors import SIMILAR, ConfigError
 from mcpo_cli.machine import GIB
 from mcpo_cli.methods import AdvancedMethod
@@ -149,7 +149,7 @@ def _task(spec: RunSpec) -> Iterator[Problem]:
         yield (
             f"model={spec.model.name} is built from scratch, but task={task.name} has no closed vocabulary: it needs a "
             "pretrained model",
-            "model=qwen3-1.7b, or model.path=FOLDER  (mcpo model list)",
+            "model=qwen3-1.7b, or model.path=FOLDER  (mcpo components list model)",
         )
     if longer := [string for string in task.stops if len(string) > 1]:
         yield (
@@ -206,16 +206,11 @@ def _versions(spec: RunSpec) -> Iterator[Problem]:
     for package, versions in wanted.items():
         version = installed(package)
         if version is None:
-            slower = f"{workload.sdpa_factor(spec):.1f} times the operations of training"
+            slower = f"{cost.sdpa_factor(spec):.1f} times the operations of training"
             hint = f", or cluster.attention=sdpa  ({slower})" if package == "flash-attn" else ""
             yield f"backend=verl needs {package} {versions}, which is not installed", fix + hint
         elif not fits(version, versions):
             yield f"backend=verl needs {package} {versions}; {package} {version} is installed", fix
-    for package in cluster.loggers:
-        if installed(package) is None:
-            rest = ",".join(name for name in cluster.loggers if name != package)
-            message = f"cluster.loggers={package}: that package is not installed"
-            yield message, f"pip install {package}, or cluster.loggers=[{rest}]"
 
 
 def _device(spec: RunSpec) -> Iterator[Problem]:
@@ -264,7 +259,7 @@ def _gpus(spec: RunSpec) -> Iterator[Problem]:
         "trains": "cluster.gpus or cluster.nodes, or cluster.sequence_parallel with a lower cluster.max_tokens_per_gpu",
         "samples": "cluster.tensor_parallel or cluster.gpu_memory",
     }
-    for doing, needed in space.gpu_bytes(spec).items():
+    for doing, needed in cost.gpu_bytes(spec).items():
         if needed > smallest.memory:
             share = f" ({cluster.gpu_memory:.0%} of it for sampling)" if doing == "samples" else ""
             yield (
@@ -301,13 +296,13 @@ def _slots(spec: RunSpec) -> Iterator[Problem]:
 
 def _room(spec: RunSpec) -> Iterator[Problem]:
     """Main memory for offloaded weights and moments; disk for the checkpoints."""
-    needed, total = workload.cost(spec).checkpoint / spec.cluster.nodes, psutil.virtual_memory().total
+    needed, total = cost.gpu_cost(spec).checkpoint / spec.cluster.nodes, psutil.virtual_memory().total
     if _here(spec) and spec.cluster.offload and needed > total:
         yield (
             f"cluster.offload=true keeps {needed / GIB:.0f} GiB in memory; this machine has {total / GIB:.0f} GiB",
             "cluster.offload=false",
         )
-    folder, needed = home.home(), workload.cost(spec).disk
+    folder, needed = home.home(), cost.gpu_cost(spec).disk
     free = shutil.disk_usage(folder).free
     if needed > free:
         yield (
@@ -323,7 +318,7 @@ def _model(spec: RunSpec) -> Iterator[Problem]:
     if not model.path:
         return
     config = pretrained.configuration(model)
-    pretrained.check_sizes(replace(model, vocabulary=workload.vocabulary(spec)), architecture.stated(config))
+    pretrained.check_sizes(replace(model, vocabulary=cost.vocabulary(spec)), architecture.stated(config))
     window = config.get("max_position_embeddings")
     if window is not None and longest > window:
         yield (

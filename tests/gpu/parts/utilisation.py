@@ -11,14 +11,14 @@ from pathlib import Path
 
 import torch
 
-from mcpo_cli.config import space, workload
+from mcpo_cli.config import cost
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.machine import GIB
 from tests.gpu import engines
 from tests.gpu.engines import Shape
 from tests.gpu.notes import Notes
 
-# Prompts as long as `workload.lengths` has them; eight sequences fill two passes.
+# Prompts as long as the task expects them; eight sequences fill two passes.
 SHAPES = {"cuda": Shape(P=2, G=4, S=200, T=5944, limit=24576), "cpu": Shape(P=2, G=4, S=5, T=15, limit=80)}
 FEW, MORE = 2, 6
 """Layers of the two models that are measured."""
@@ -99,26 +99,28 @@ def taken(spec: RunSpec, device: str, model: Path) -> Taken:
 
 def memory(notes: Notes, whole: RunSpec, found: Taken, how: str) -> None:
     """Report the memory of one rank, and of each of a node's GPUs."""
-    state = space.BYTES_TRAINED * workload.parameters(whole) / GIB
+    state = cost.BYTES_TRAINED * cost.parameters(whole) / GIB
     meaning = f"one rank with weights, gradients and moments ({state:.3g} GiB) in the middle of a gradient step; {how}"
     notes.figure("peak memory, one rank", found.peak, "GiB", meaning)
     meaning = "the rest: logits, activations, and weights that are gathered"
     notes.figure("peak memory of a pass", found.peak - state, "GiB", meaning)
     each = dataclasses.replace(whole, cluster=dataclasses.replace(whole.cluster, gpus=GPUS))
-    estimated = space.gpu_bytes(each)["trains"] / GIB
-    guess = f"a pass, and the share of each of {GPUS} GPUs; space.gpu_bytes says {estimated:.3g}"
+    estimated = cost.gpu_bytes(each)["trains"] / GIB
+    guess = f"a pass, and the share of each of {GPUS} GPUs; cost.gpu_bytes says {estimated:.3g}"
     notes.figure(f"peak memory, {GPUS} GPUs", found.peak - state + state / GPUS, "GiB", guess)
 
 
 def utilisation(notes: Notes, whole: RunSpec, found: Taken, tokens: int, how: str) -> None:
-    """Utilisation as in `workload.TRAINING_UTILISATION`: five forward passes per token, over the peak in bfloat16."""
+    """Utilisation as in `cost.TRAINING_UTILISATION`: five forward passes per token, over the peak in bfloat16."""
     from verl.utils.flops_counter import get_device_flops
 
     name, peak = torch.cuda.get_device_name(), get_device_flops("T") * 1e12
     if peak == float("inf"):
         notes.left_out("utilisation", f"verl knows no peak of {name}")
         return
-    needed = workload.operations(whole, 0, tokens, SHAPES["cuda"].T)
-    assumed = f"config/workload.py assumes {workload.TRAINING_UTILISATION:g}"
+    # Responses are assumed to have a quarter of the largest number of tokens.
+    train = dataclasses.replace(whole.train, max_response=4 * SHAPES["cuda"].T)
+    needed = cost.operations(dataclasses.replace(whole, train=train), 0, tokens)
+    assumed = f"config/cost.py assumes {cost.TRAINING_UTILISATION:g}"
     meaning = f"of the {peak / 1e12:.0f} TFLOP/s of {name}; {assumed}; {how}"
     notes.figure("utilisation", needed / (found.log_probs + found.update) / peak, "", meaning)

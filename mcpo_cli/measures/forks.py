@@ -1,0 +1,100 @@
+"""The probe of forks: the effect of a fork's change on single prompts and problems.
+
+A fork and its parent run get the same prompts and draw their rollouts at the same quantiles (common random numbers),
+unless one of them filters its batch. So the difference of one prompt's accuracy has little noise, and two forks without
+a change do not differ at all.
+"""
+
+from collections.abc import Sequence
+from operator import itemgetter
+
+import numpy as np
+
+from mcpo_cli.config import forking
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.measures.base import Finding, Probe, by_step, means, numbered, without_nan
+from mcpo_cli.runs.journal import Journal
+from mcpo_cli.statistics import crossed
+
+Key = tuple[int, str, str, int]
+"""Step, tier and text of a prompt, and which of its occurrences in that step it is."""
+
+
+def _fork(spec: RunSpec, journal: Journal) -> Finding:
+    """The fork minus the run that it left, over the rows that both have after the fork.
+
+    Values: `training`, the difference of accuracy of the same prompts, and `changed`, the share of them whose accuracy
+    differs, over the steps after the fork; `held_out`, the difference of accuracy of the same held-out problems in the
+    last evaluation of both, mean over tiers. Tables `steps` and `evaluations`: the same for each step.
+
+    Raises:
+        RunFailed: the run is not a fork, or the run that it left is gone.
+    """
+    if not spec.fork:
+        raise RunFailed(f"{spec.run_id} is not a fork", fix=f"mcpo fork {spec.run_id} --at STEP method=NAME")
+    run_id, left = forking.parse(spec.fork)
+    other = Journal(journal.run_dir.parent / run_id)
+    if not other.attempts():
+        raise RunFailed(f"{run_id}, which {spec.run_id} is forked from, is not in {journal.run_dir.parent}")
+    ours, theirs = (_prompts(one, left) for one in (journal, other))
+    rows = [{"step": key[0], "difference": ours[key] - theirs[key]} for key in ours if key in theirs]
+    values = means(rows, training=itemgetter("difference"), changed=lambda row: row["difference"] != 0)
+    if evaluations := _evaluations(journal, other, left):
+        last = evaluations[-1]
+        values |= {"held_out": last["difference"], "held_out_low": last["low"], "held_out_high": last["high"]}
+    table = [
+        {
+            "step": step,
+            "prompts": len(here),
+            "difference": sum(row["difference"] for row in here) / len(here),
+            "changed": sum(row["difference"] != 0 for row in here) / len(here),
+        }
+        for step, here in by_step(rows).items()
+    ]
+    return Finding(without_nan(values), {"steps": table, "evaluations": evaluations})
+
+
+def _evaluations(journal: Journal, other: Journal, left: int) -> list[dict[str, float]]:
+    """One row per evaluation after the fork that both runs have: the mean over tiers of the paired difference.
+
+    The interval is about other problems of these tiers, for these two runs.
+    """
+    ours, theirs = (_problems(one, left) for one in (journal, other))
+    found = []
+    for step in dict.fromkeys(key[0] for key in ours if key in theirs):
+        tiers: dict[str, list[float]] = {}
+        for key, accuracy in ours.items():
+            if key[0] == step and key in theirs:
+                tiers.setdefault(key[1], []).append(accuracy - theirs[key])
+        if min(map(len, tiers.values())) > 1:  # one problem has no spread
+            tier_P = np.repeat(np.arange(len(tiers)), [*map(len, tiers.values())])
+            interval = crossed.mean(np.concatenate([*tiers.values()])[None], tier_P).test.interval()
+            row = {"step": step, "problems": len(tier_P), "difference": interval.mean}
+            found.append(row | {"low": interval.low, "high": interval.high})
+    return found
+
+
+def _prompts(journal: Journal, after: int) -> dict[Key, float]:
+    return _by_key([(row["step"], "", row["prompt"], row["p"]) for row in journal.groups() if row["step"] > after])
+
+
+def _problems(journal: Journal, after: int) -> dict[Key, float]:
+    rows = (row for row in journal.eval() if row["step"] > after and row["n"])
+    return _by_key([(row["step"], row["tier"], row["problem"], row["c"] / row["n"]) for row in rows])
+
+
+def _by_key(rows: Sequence[tuple[int, str, str, float]]) -> dict[Key, float]:
+    """The accuracies by key."""
+    keys = numbered((step, tier, text) for step, tier, text, _ in rows)
+    return {(*key, number): row[-1] for (key, number), row in zip(keys, rows, strict=True)}
+
+
+FORK = Probe(
+    name="fork",
+    question="What did the change that a fork made do to the prompts that both runs met?",
+    needs=("groups", "eval"),
+    shows=("held_out", "training", "changed"),
+    measure=_fork,
+)
+PROBES = (FORK,)

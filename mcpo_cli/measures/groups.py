@@ -1,0 +1,180 @@
+"""Probes of the groups of a run: accuracies, classes of prompts, entropies, signs of an unsound run."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from statistics import fmean
+from typing import Any
+
+from mcpo_cli.backends.measure import BINS
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.measures.base import CLASSES, Finding, Probe, by_step, class_of, mean_over_steps, means
+from mcpo_cli.records import GroupRow
+from mcpo_cli.runs import sanity
+from mcpo_cli.runs.journal import Journal
+
+
+def _histogram(spec: RunSpec, journal: Journal) -> Finding:
+    """Shares among all sampled prompt groups, before any filter; a prompt counts each time it is sampled.
+
+    Values: `prompts`, their mean `accuracy`, and the shares `at_0` (p = 0), `at_1` (p = 1) and `middle`
+    (1/3 <= p <= 2/3; 5/17 for G = 16 if all k were equally frequent).
+    Table `bins`: `prompts` and `share` for each p = k/G; a group of another size is where its p is nearest to. Table
+    `steps`: the same for each global step.
+    """
+    groups, G = journal.groups(), spec.train.rollouts
+    steps = [group["step"] for group in groups]
+
+    def is_middle(row: GroupRow) -> bool:
+        own = row.get("rollouts", G)
+        return own <= 3 * round(row["p"] * own) <= 2 * own
+
+    values = {"prompts": float(len(groups))} | means(
+        groups,
+        accuracy=lambda row: row["p"],
+        at_0=lambda row: row["p"] == 0,
+        at_1=lambda row: row["p"] == 1,
+        middle=is_middle,
+    )
+    places = [round(group["p"] * G) for group in groups]
+    shares = [mean_over_steps("share", [float(place == k) for place in places], steps) for k in range(G + 1)]
+    bins = [row | share for row, share in zip(_counts(G, groups), shares, strict=True)]
+    table = [
+        {"step": step, **row, "share": row["prompts"] / len(here)}
+        for step, here in by_step(groups).items()
+        for row in _counts(G, here)
+    ]
+    return Finding(values, {"bins": bins, "steps": table})
+
+
+def _counts(G: int, groups: Sequence[GroupRow]) -> list[dict[str, Any]]:
+    counts = Counter(round(row["p"] * G) for row in groups)
+    return [{"right": k, "p": k / G, "prompts": counts[k]} for k in range(G + 1)]
+
+
+HISTOGRAM = Probe(
+    name="histogram",
+    question="How is the accuracy of training prompts distributed: are most of them at the ends?",
+    needs=("groups",),
+    shows=("accuracy", "at_0", "middle", "at_1", "prompts"),
+    measure=_histogram,
+)
+
+
+def _composition(spec: RunSpec, journal: Journal) -> Finding:
+    """Shares among all sampled prompt groups, before any filter.
+
+    Values: the share of each class over the run, and `prompts`, the number of groups. Table `steps`: the same for each
+    global step.
+    """
+    groups = journal.groups()
+    shares = {name: partial(_is_of, name) for name in CLASSES}
+    table = [
+        {"step": step, "prompts": len(here), **{name: fmean(map(share, here)) for name, share in shares.items()}}
+        for step, here in by_step(groups).items()
+    ]
+    return Finding({"prompts": float(len(groups)), **means(groups, **shares)}, {"steps": table})
+
+
+def _is_of(name: str, row: GroupRow) -> bool:
+    return class_of(row["p"]) == name
+
+
+COMPOSITION = Probe(
+    name="composition",
+    question="Which share of the prompts is mastered, mostly right, mostly wrong, all wrong?",
+    needs=("groups",),
+    shows=("mastered", "majority_correct", "minority", "all_wrong"),
+    measure=_composition,
+)
+
+
+def _entropy(spec: RunSpec, journal: Journal) -> Finding:
+    """Exact token entropies in nats (Fig. 6, without its "optimal zone", which has no numbers): the mean over a group's
+    tokens, then over groups with equal weight.
+
+    Values: `entropy` of all rollouts; `right` and `wrong`, of the correct and the incorrect ones; `wrong_minus_right`,
+    over groups that have both, so that the prompts are the same. Table `steps`: the same for each global step, and the
+    entropy of each class of prompts. Table `accuracy`: the same values for each accuracy bin.
+    """
+    rows = [row for row in journal.groups() if "entropy" in row]
+    tables = {"steps": [_entropy_step(*item) for item in by_step(rows).items()], "accuracy": _entropy_bins(rows)}
+    return Finding(means(rows, **ENTROPIES), tables)
+
+
+def _wrong_minus_right(row: GroupRow) -> float | None:
+    return row["entropy_wrong"] - row["entropy_right"] if {"entropy_right", "entropy_wrong"} <= row.keys() else None
+
+
+ENTROPIES: Mapping[str, Callable[[GroupRow], float | None]] = {
+    "entropy": lambda row: row["entropy"],
+    "right": lambda row: row.get("entropy_right"),
+    "wrong": lambda row: row.get("entropy_wrong"),
+    "wrong_minus_right": _wrong_minus_right,
+}
+
+
+def _entropy_step(step: int, rows: Sequence[GroupRow]) -> dict[str, Any]:
+    """The row of one step: means without intervals, which need several steps."""
+    columns = {name: [value for row in rows if (value := of(row)) is not None] for name, of in ENTROPIES.items()}
+    columns |= {name: [row["entropy"] for row in rows if class_of(row["p"]) == name] for name in CLASSES}
+    return {"step": step, **{name: fmean(values) for name, values in columns.items() if values}}
+
+
+def _entropy_bins(rows: Sequence[GroupRow]) -> list[dict[str, Any]]:
+    bins = {"0": [row for row in rows if row["p"] == 0]}
+    for low, high in BINS:
+        name = f"({low:g}, {high:g}{')' if high == 1 else ']'}"
+        bins[name] = [row for row in rows if low < row["p"] <= high and row["p"] < 1]
+    bins["1"] = [row for row in rows if row["p"] == 1]
+    return [{"p": name, "prompts": len(here), **means(here, **ENTROPIES)} for name, here in bins.items()]
+
+
+ENTROPY = Probe(
+    name="entropy",
+    question="How uncertain is the policy, by the accuracy of the prompt and by right and wrong answers?",
+    needs=("groups",),
+    shows=("entropy", "right", "wrong", "wrong_minus_right"),
+    measure=_entropy,
+)
+
+
+PREFIX = "sanity/"
+WORST = 5
+"""Number of steps listed for each metric."""
+
+
+def _sanity(spec: RunSpec, journal: Journal) -> Finding:
+    """Each metric `sanity/x` as `x`, its mean over global steps, and `x_worst`, its largest value.
+
+    Another value is `warnings`, the number of limits exceeded. Table `steps`: the metrics at each global step. Table
+    `worst`: the steps with the largest values of each metric. Table `warnings`: see `runs/sanity.py`.
+    """
+    rows = journal.steps()
+    table: list[dict[str, Any]] = [
+        {"step": row["step"]}
+        | {name.removeprefix(PREFIX): value for name, value in row["metrics"].items() if name.startswith(PREFIX)}
+        for row in rows
+    ]
+    if not rows:
+        return Finding({})
+    warned = sanity.warnings(rows)
+    values, worst = {"warnings": float(len(warned))}, []
+    for name in sorted({name for row in table for name in row} - {"step"}):
+        column = {row["step"]: row[name] for row in table if name in row}
+        values |= mean_over_steps(name, list(column.values()), list(column))
+        values[f"{name}_worst"] = max(column.values())
+        largest = sorted(column, key=lambda step: column[step], reverse=True)[:WORST]
+        worst += [{"metric": name, "step": step, "value": column[step]} for step in largest]
+    return Finding(values, {"steps": table, "worst": worst, "warnings": [dict(one) for one in warned]})
+
+
+SANITY = Probe(
+    name="sanity",
+    question="Is the run sound: independent rollouts, whole responses, one policy that samples and trains, reasoning?",
+    needs=(),
+    shows=("duplicates", "duplicates_expected", "truncated", "logp_difference", "bare_right", "warnings"),
+    measure=_sanity,
+)
+
+PROBES = (HISTOGRAM, COMPOSITION, ENTROPY, SANITY)

@@ -1,0 +1,347 @@
+"""Resampled prompts: next-step mastery (Sections 4.1 and 6.4, Figs. 2b and 7), and trajectories of the panel.
+
+Mastered prompts are picked because all G rollouts were correct. This selection overestimates their accuracy: resampled
+under the same policy (a control that the paper lacks), they score less than 1. The effect of training is therefore the
+gap between the control and the score under a later policy, not the gap between 1 and that score. In the same way, a
+prompt of the panel can "lose" mastery by chance alone: losses are compared with the control.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.measures.base import (
+    CLASSES,
+    Finding,
+    Probe,
+    by_step,
+    class_of,
+    mean_over_steps,
+    means,
+    numbered,
+    without_nan,
+)
+from mcpo_cli.records import GroupRow, RerollRow
+from mcpo_cli.runs.journal import Journal
+from mcpo_cli.statistics import curves, stats
+from mcpo_cli.statistics.stats import Floats
+
+
+def _mastery(spec: RunSpec, journal: Journal) -> Finding:
+    """Accuracy of mastered prompts when they are resampled, under the same policy and under later ones.
+
+    Values:
+    - `same_policy`: accuracy of the control; `selection_estimate`: its expected value (see `selection_estimate`), with
+      an interval over groups; left out where groups differ in their number of rollouts.
+    - `accuracy_lag_<l>`: accuracy l global steps later; `gap_lag_<l>`: control minus that, over prompts with both.
+    - `prompts`: number of pairs of prompt and step; each prompt counts once per cohort.
+    - `return_accuracy`: accuracy of mastered prompts when a later batch samples them again; `returns`: their number.
+
+    Table `steps`: the same for each global step, and the shares P_G and P_(G-1) of groups with all and all but one
+    rollout right.
+    """
+    pairs = _pairs(journal.rerolls())
+    groups = journal.groups()
+    values = without_nan({**_lags(pairs), **_returns(groups), **_selection(spec, groups)})
+    return Finding(values, {"steps": _steps(spec, pairs, groups)})
+
+
+def selection_estimate(all_right: float, one_wrong: float, rollouts: int) -> float:
+    """Expected accuracy under the same policy of groups that were picked because all rollouts were correct.
+
+    The estimate is P_G / (P_G + P_(G-1) / G), where P_G and P_(G-1) are the shares of groups with all and with all but
+    one of their G rollouts correct. It is exact for groups picked by G - 1 rollouts: for accuracy p of a prompt,
+    P_G = E[p^G] and P_(G-1) = G E[p^(G-1) (1 - p)], so it equals E[p^G] / E[p^(G-1)]. Picking by G rollouts makes the
+    true value, E[p^(G+1)] / E[p^G], at least as large, as moments are log-convex: 1 minus the estimate bounds the
+    effect of selection from above. NaN if no group qualifies.
+    """
+    below = all_right + one_wrong / rollouts
+    return all_right / below if below else float("nan")
+
+
+def _pairs(rows: Iterable[RerollRow]) -> dict[int, list[tuple[RerollRow, RerollRow]]]:
+    """For each lag, pairs of a mastered prompt's control and its rollouts that many global steps later."""
+    mastered = [row for row in rows if row["source"] == "mastered" and row["n"]]
+    controls = {(row["origin"], row["prompt"]): row for row in mastered if row["step"] == row["origin"]}
+    pairs = defaultdict(list)
+    for row in mastered:
+        if control := controls.get((row["origin"], row["prompt"])):
+            pairs[row["step"] - row["origin"]].append((control, row))
+    return dict(sorted(pairs.items()))
+
+
+def cohorts(rows: Iterable[RerollRow], lag: int) -> dict[int, Floats]:
+    """Per global step, the accuracies of its mastered prompts: prompts x 2, under the same policy and `lag` later."""
+    by_origin: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for control, later in _pairs(rows).get(lag, ()):
+        by_origin[control["origin"]].append((_share(control), _share(later)))
+    return {step: np.array(pairs) for step, pairs in sorted(by_origin.items())}
+
+
+def _lags(pairs: Mapping[int, Sequence[tuple[RerollRow, RerollRow]]]) -> dict[str, float]:
+    values: dict[str, float] = {}
+    for lag, rolls in pairs.items():
+        names = {f"accuracy_lag_{lag}": _later, f"gap_lag_{lag}": lambda pair: _same(pair) - _later(pair)}
+        values |= {"prompts": float(len(rolls))} if lag == 0 else {}
+        values |= means(rolls, lambda pair: pair[0]["origin"], **(names if lag else {"same_policy": _same}))
+    return values
+
+
+def _same(pair: tuple[RerollRow, RerollRow]) -> float:
+    return _share(pair[0])
+
+
+def _later(pair: tuple[RerollRow, RerollRow]) -> float:
+    return _share(pair[1])
+
+
+def _share(row: RerollRow) -> float:
+    return row["c"] / row["n"]
+
+
+def _returns(groups: Iterable[GroupRow]) -> dict[str, float]:
+    """Accuracy of prompts in the next batch that samples them after one in which they were mastered."""
+    last: dict[str, GroupRow] = {}
+    returns: list[GroupRow] = []
+    for row in groups:
+        before = last.get(row["prompt"])
+        if before and before["step"] < row["step"] and before["p"] == 1:
+            returns.append(row)
+        last[row["prompt"]] = row
+    accuracy = means(returns, return_accuracy=lambda row: row["p"])
+    return {"returns": float(len(returns)), **accuracy} if returns else {}
+
+
+def _selection(spec: RunSpec, groups: Sequence[GroupRow]) -> dict[str, float]:
+    """The estimate and its 95 % interval.
+
+    The estimate grows with P_G / (P_G + P_(G-1)), a share of the groups with at most one rollout wrong. The bounds are
+    those of this share (Wilson's, so that they stay within 0..1 and close in as groups are added), put through the same
+    formula. They cover the sampling of groups, not the difference to picking by G rollouts.
+    """
+    G = spec.train.rollouts
+    top = [right == G for row in groups if (right := round(row["p"] * G)) >= G - 1]
+    if not top or _differ(groups):
+        return {}
+    share = sum(top) / len(top)
+    bounds = stats.share_interval(share, share * (1 - share) / len(top), len(top), math.inf)
+    named = zip(("", "_low", "_high"), (share, *bounds), strict=True)
+    return {f"selection_estimate{end}": selection_estimate(value, 1 - value, G) for end, value in named}
+
+
+def _differ(groups: Iterable[GroupRow]) -> bool:
+    """True if groups differ in their number of rollouts."""
+    return any("rollouts" in row for row in groups)
+
+
+def _steps(
+    spec: RunSpec, pairs: Mapping[int, Sequence[tuple[RerollRow, RerollRow]]], groups: Iterable[GroupRow]
+) -> list[dict[str, Any]]:
+    G, table = spec.train.rollouts, []
+    for step, here in by_step(groups).items():
+        row: dict[str, Any] = {"step": step}
+        if not _differ(here):
+            right = [round(row["p"] * G) for row in here]
+            all_right, one_wrong = (right.count(k) / len(right) for k in (G, G - 1))
+            row |= {"all_right": all_right, "one_wrong": one_wrong}
+            row |= without_nan({"selection_estimate": selection_estimate(all_right, one_wrong, G)})
+        # One cohort is one cluster, so these means have no intervals.
+        cohort = {lag: [pair for pair in rolls if pair[0]["origin"] == step] for lag, rolls in pairs.items()}
+        table.append(row | _lags({lag: rolls for lag, rolls in cohort.items() if rolls}))
+    return table
+
+
+MASTERY = Probe(
+    name="mastery",
+    question="How accurate are mastered prompts one step, and several steps, later?",
+    needs=("groups", "rerolls"),
+    shows=("same_policy", "accuracy_lag_1", "gap_lag_1", "selection_estimate", "prompts"),
+    measure=_mastery,
+    settings=("probe.every=1", "probe.prompts=128", "probe.lags=[0,1,5,10,20]"),
+    suite="mastery",
+)
+
+
+HARD = 0.25
+"""Largest accuracy of a hard prompt at the panel's first sampling."""
+REPAIR = 4
+"""Samplings of the panel after which a prompt that is still not all correct counts no further in `repair_steps`."""
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """All samplings of one place of the panel."""
+
+    prompt: str
+    steps: list[int]
+    """The global steps of its samplings."""
+    p: list[float]
+    """The accuracy at each of these steps."""
+
+
+def _transitions(spec: RunSpec, journal: Journal) -> Finding:
+    """Changes from one sampling of the panel to the next, `probe.panel_every` global steps later.
+
+    Values:
+    - `prompts`: size of the panel; `ever_mastered`: prompts that were all correct at some time.
+    - `forgotten`: number of changes from all correct to not; `relearned`: number of returns to all correct.
+    - `repair_steps`: mean number of global steps from a sampling that is no longer all correct to the next that is, of
+      REPAIR samplings at most (restricted mean of the Kaplan-Meier curve; the end of the run censors).
+    - `lost`: share of all-correct samplings whose next one is not all correct; `lost_by_chance`: the same for a second
+      one under the same policy (cohorts of mastered prompts).
+    - `hard_prompts`: prompts with accuracy at most HARD at first; `hard_gain`: their accuracy at the last sampling
+      minus that at the second. The first selected them, so it is biased low.
+
+    Tables:
+    - `trajectories`: one row per sampling. `transitions`: by class, the shares of the classes at the next one.
+    - `survival`: Kaplan-Meier curve from a prompt's first all-correct sampling to its next that is not; the end of the
+      run censors. `chance_at_least`: survival under chance alone if all prompts are equally stable, else a lower bound.
+    - `learning`: mean accuracy at each step of all prompts, of hard ones, and of those with p = 0 at first.
+    """
+    rolls = journal.rerolls()
+    panel = _trajectories(rolls)
+    if not panel:
+        return Finding({})
+    chance = _lost_by_chance(rolls)
+    values = {**_counts(panel), **_lost(panel), **chance, **_repair(panel, spec.probe.panel_every), **_hard(panel)}
+    tables = {
+        "trajectories": [
+            {"prompt": one.prompt, "step": step, "p": p}
+            for one in panel
+            for step, p in zip(one.steps, one.p, strict=True)
+        ],
+        "transitions": _matrix(panel),
+        "survival": _survival(panel, spec.probe.panel_every, chance.get("lost_by_chance")),
+        "learning": _learning(panel),
+    }
+    return Finding(values, tables)
+
+
+def _trajectories(rolls: Iterable[RerollRow]) -> list[Trajectory]:
+    """One trajectory per place of the panel, in its order; copies of a prompt have separate ones."""
+    trajectories: dict[tuple[str, int], Trajectory] = {}
+    rows = [row for row in rolls if row["source"] == "panel" and row["n"]]
+    for row, (_, copy) in zip(rows, numbered((row["step"], row["prompt"]) for row in rows), strict=True):
+        one = trajectories.setdefault((row["prompt"], copy), Trajectory(row["prompt"], [], []))
+        one.steps.append(row["step"])
+        one.p.append(row["c"] / row["n"])
+    return list(trajectories.values())
+
+
+def _counts(panel: Sequence[Trajectory]) -> dict[str, float]:
+    forgotten = relearned = 0
+    for one in panel:
+        for index, (before, after) in enumerate(pairwise(one.p)):
+            forgotten += before == 1 and after < 1
+            relearned += before < 1 and after == 1 and 1 in one.p[:index]
+    ever = sum(1 in one.p for one in panel)
+    counts = {"prompts": len(panel), "ever_mastered": ever, "forgotten": forgotten, "relearned": relearned}
+    return {name: float(count) for name, count in counts.items()}
+
+
+def _lost(panel: Sequence[Trajectory]) -> dict[str, float]:
+    """The value `lost`, with its interval over prompts."""
+    pairs = [(i, after) for i, one in enumerate(panel) for before, after in pairwise(one.p) if before == 1]
+    return mean_over_steps("lost", [float(after < 1) for _, after in pairs], [i for i, _ in pairs])
+
+
+def _lost_by_chance(rolls: Iterable[RerollRow]) -> dict[str, float]:
+    """The value `lost_by_chance`, with its interval over steps."""
+    controls = [row for row in rolls if row["source"] == "mastered" and row["origin"] == row["step"] and row["n"]]
+    return means(controls, lost_by_chance=lambda row: row["c"] < row["n"])
+
+
+def _repair(panel: Sequence[Trajectory], every: int) -> dict[str, float]:
+    """The value `repair_steps`; empty if no prompt was forgotten."""
+    spells = [spell for one in panel for spell in _repairs(one)]
+    if not spells:
+        return {}
+    curve = curves.survival([time for time, _ in spells], [repaired for _, repaired in spells])
+    return {"repair_steps": curve.restricted_mean(REPAIR * every)}
+
+
+def _repairs(one: Trajectory) -> Iterator[tuple[int, bool]]:
+    """Global steps from each loss of mastery to the next all-correct sampling (True), or to the last one (False)."""
+    for i in range(1, len(one.p)):
+        if one.p[i - 1] == 1 and one.p[i] < 1:
+            again = next((j for j in range(i + 1, len(one.p)) if one.p[j] == 1), None)
+            yield one.steps[-1 if again is None else again] - one.steps[i], again is not None
+
+
+def _hard(panel: Sequence[Trajectory]) -> dict[str, float]:
+    hard = [one for one in panel if one.p[0] <= HARD]
+    gains = [one.p[-1] - one.p[1] for one in hard if len(one.p) > 2]
+    return {"hard_prompts": float(len(hard)), **mean_over_steps("hard_gain", gains, list(range(len(gains))))}
+
+
+def _matrix(panel: Sequence[Trajectory]) -> list[dict[str, Any]]:
+    counts = Counter((class_of(before), class_of(after)) for one in panel for before, after in pairwise(one.p))
+    table = []
+    for before in CLASSES:
+        total = sum(counts[before, after] for after in CLASSES)
+        shares = {after: counts[before, after] / total for after in CLASSES} if total else {}
+        table.append({"before": before, "pairs": total, **shares})
+    return table
+
+
+def _survival(panel: Sequence[Trajectory], every: int, chance: float | None) -> list[dict[str, Any]]:
+    spells = [spell for one in panel if (spell := _spell(one))]
+    if not spells:
+        return []
+    curve = curves.survival([time for time, _ in spells], [lost for _, lost in spells])
+    table = []
+    columns = (column.tolist() for column in (curve.time_T, curve.share_T, curve.low_T, curve.high_T))
+    for time, share, low, high in zip(*columns, strict=True):
+        line = {
+            "steps": time,
+            "at_risk": sum(length >= time for length, _ in spells),
+            "lost": spells.count((time, True)),
+        }
+        line |= without_nan({"survival": share, "survival_low": low, "survival_high": high})
+        if chance is not None:
+            line["chance_at_least"] = (1 - chance) ** (time / every)
+        table.append(line)
+    return table
+
+
+def _spell(one: Trajectory) -> tuple[int, bool] | None:
+    """Global steps from the first all-correct sampling to the next that is not (True), or to the last one (False)."""
+    if 1 not in one.p[:-1]:
+        return None
+    first = one.p.index(1)
+    lost = next((i for i in range(first + 1, len(one.p)) if one.p[i] < 1), None)
+    return one.steps[-1 if lost is None else lost] - one.steps[first], lost is not None
+
+
+def _learning(panel: Sequence[Trajectory]) -> list[dict[str, Any]]:
+    curves_of = {
+        "accuracy": list(panel),
+        "hard": [one for one in panel if one.p[0] <= HARD],
+        "all_wrong": [one for one in panel if one.p[0] == 0],
+    }
+    table = []
+    for step in sorted({step for one in panel for step in one.steps}):
+        line: dict[str, Any] = {"step": step}
+        for name, members in curves_of.items():
+            here = [one.p[one.steps.index(step)] for one in members if step in one.steps]
+            line |= mean_over_steps(name, here, list(range(len(here))))
+        table.append(line)
+    return table
+
+
+TRANSITIONS = Probe(
+    name="transitions",
+    question="How long do prompts stay mastered, which are relearned, and how are hard prompts learned?",
+    needs=("rerolls",),
+    shows=("lost", "lost_by_chance", "forgotten", "relearned", "hard_gain", "prompts"),
+    measure=_transitions,
+    settings=("probe.panel=256", "probe.panel_every=1"),
+)
+
+PROBES = (MASTERY, TRANSITIONS)

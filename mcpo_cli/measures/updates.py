@@ -1,0 +1,296 @@
+"""Probes of the update: the activity of the hinge, gradients of single prompts, weights of prompts."""
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from operator import itemgetter, methodcaller
+from typing import Any
+
+import numpy as np
+
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.measures.base import Finding, Probe, by_step, class_of, mean_over_steps, means, without_nan
+from mcpo_cli.methods import query_weight
+from mcpo_cli.methods.mcpo import drift_bins, drift_names
+from mcpo_cli.records import GradientRow, GroupRow, MiniBatchRow, StepRow
+from mcpo_cli.runs.journal import Journal
+from mcpo_cli.statistics import directions
+
+FELT, ACTIVE = "hinge/prompts_felt", "hinge/tokens_active"
+"""Names of metrics that MCPO reports for each mini-batch."""
+
+
+def _hinge(spec: RunSpec, journal: Journal) -> Finding:
+    """The activity of the hinge; empty for a method without a hinge.
+
+    Values:
+    - `prompts_felt`, `tokens_active`: shares of mastered prompts and of their tokens outside the drift budget.
+    - `penalty` (beta included) and `on`, the share of mini-batches with a penalty above 0: means over gradient steps.
+    - `switched_on`, `switched_off`: shares of consecutive mini-batches of a step between which the hinge switches.
+    - `variance_policy`, `variance_added`: variance of the loss without the hinge over the mini-batches of a step, and
+      the increase by the hinge; means over global steps.
+
+    Table `mini_batches`: the same for each place in the step, with variances over the steps; with anchor=rollout the
+    first place has no drift. Table `drift`: tokens by d = log pi - log pi_old in units of delta; the outer bins are
+    open.
+    """
+    rows = [row for row in journal.mini_batches() if FELT in row["sums"]]
+    if not rows:
+        return Finding({})
+    steps, by_number = by_step(rows), defaultdict(list)
+    for row in rows:
+        by_number[row["mini_batch"]].append(row)
+    table = [
+        {"mini_batch": number, **_felt(own), **(_variance(own) if len(own) > 1 else {})}
+        for number, own in sorted(by_number.items())
+    ]
+    return Finding(
+        {**_felt(rows), **_switches(steps), **_variances(steps)}, {"mini_batches": table, "drift": _drift(rows)}
+    )
+
+
+def _felt(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
+    return {
+        **_share("prompts_felt", rows, FELT),
+        **_share("tokens_active", rows, ACTIVE),
+        **means(rows, penalty=lambda row: _loss(row, "hinge"), on=_on),
+    }
+
+
+def _share(name: str, rows: Sequence[MiniBatchRow], metric: str) -> dict[str, float]:
+    """The mean of a share over the mini-batches that define it, weighted by its denominator."""
+    some = [row for row in rows if row["sums"][metric][1]]
+    sums = [row["sums"][metric] for row in some]
+    shares, counts = [total / count for total, count in sums], [int(count) for _, count in sums]
+    return mean_over_steps(name, shares, [row["step"] for row in some], counts)
+
+
+def _loss(row: MiniBatchRow, term: str) -> float:
+    """The value of a term of the loss; 0 if no sequence had a gradient."""
+    return row["sums"].get(f"train/{term}_loss", [0.0])[0]
+
+
+def _switches(steps: Mapping[int, Sequence[MiniBatchRow]]) -> dict[str, float]:
+    return means(
+        [pair for rows in steps.values() for pair in pairwise(rows)],
+        lambda pair: pair[1]["step"],
+        switched_on=lambda pair: _on(pair[1]) and not _on(pair[0]),
+        switched_off=lambda pair: _on(pair[0]) and not _on(pair[1]),
+    )
+
+
+def _variances(steps: Mapping[int, Sequence[MiniBatchRow]]) -> dict[str, float]:
+    rows = [{"step": step, **_variance(rows)} for step, rows in steps.items() if len(rows) > 1]
+    return means(rows, **{name: itemgetter(name) for name in ("variance_policy", "variance_added")})
+
+
+def _variance(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
+    """The variance of the loss without the hinge over at least two `rows`, and the increase by the hinge."""
+    policy = statistics.variance(_loss(row, "policy") for row in rows)
+    whole = statistics.variance(_loss(row, "policy") + _loss(row, "hinge") for row in rows)
+    return {"variance_policy": policy, "variance_added": whole - policy}
+
+
+def _drift(rows: Sequence[MiniBatchRow]) -> list[dict[str, Any]]:
+    counts = [int(sum(row["sums"][name][0] for row in rows)) for name in drift_names()]
+    tokens = sum(counts)
+    return [
+        {"low": low, "high": high, "tokens": count, "share": count / tokens if tokens else 0.0}
+        for (low, high), count in zip(drift_bins(), counts, strict=True)
+    ]
+
+
+def _on(row: MiniBatchRow) -> bool:
+    return _loss(row, "hinge") > 0
+
+
+HINGE = Probe(
+    name="hinge",
+    question="On how many mastered prompts does the hinge act, and how does its switching affect the loss?",
+    needs=("mini_batches",),
+    shows=("prompts_felt", "tokens_active", "penalty", "switched_on", "switched_off", "variance_added"),
+    measure=_hinge,
+)
+
+
+GRADIENT_CLASSES = {"minority": "minority", "majority": "majority_correct"}
+"""The classes of prompts with a policy gradient, by their names in values; mastered prompts have none."""
+
+
+def _gradient(spec: RunSpec, journal: Journal) -> Finding:
+    """Means over the measured prompts or steps.
+
+    Values:
+    - `cosine_mastered`: cosine of the update's direction (the mean policy gradient of prompts with 0 < p < 1, before
+      the optimizer) and the mean likelihood gradient of mastered prompts; below 0 the update harms them, to first
+      order.
+    - `harmful_steps`: share of steps with a cosine below 0; `steps`: number of measured steps.
+    - `cosine_minority`, `cosine_majority`: the same cosine of single prompts with 0 < p <= 0.5 and 0.5 < p < 1.
+    - `norm_minority`, `norm_majority`: norms of their policy gradients.
+    - `norm_mastered`: norm of mastered prompts' likelihood gradients, which are not part of the loss.
+    - `signal_to_noise`: of a mini-batch's gradient (`statistics.directions`).
+
+    Table `steps`: one row per measured step; `cosine_error` is the jackknife standard error. Table `norms`: one row per
+    accuracy with mean, deciles and median of the norm, and the mean cosine with the mastered prompts' direction.
+    """
+    measured = by_step(journal.gradients())
+    steps = _gradient_steps(spec, measured, journal.groups())
+    values: dict[str, float] = {"steps": float(len(steps))}
+    values |= means(steps, **{name: methodcaller("get", name) for name in ("cosine_mastered", "signal_to_noise")})
+    if cosines := [row["cosine_mastered"] for row in steps if "cosine_mastered" in row]:
+        values["harmful_steps"] = sum(cosine < 0 for cosine in cosines) / len(cosines)
+    return Finding({**values, **_classes(measured)}, {"steps": steps, "norms": _norms(measured)})
+
+
+def _gradient_steps(
+    spec: RunSpec, measured: dict[int, list[GradientRow]], groups: Iterable[GroupRow]
+) -> list[dict[str, Any]]:
+    batches = by_step(group for group in groups if group["kept"])
+    table = []
+    for step, rows in measured.items():
+        p_P = [group["p"] for group in batches.get(step, [])]
+        prompts = sum(0 < p < 1 for p in p_P) / len(p_P) * spec.train.mini_batch if p_P else math.nan
+        line: dict[str, Any] = {"step": step, "prompts": len(directions.mixed(rows))}
+        line["mastered"] = len(directions.mastered(rows))
+        table.append(
+            line
+            | without_nan(
+                {
+                    "cosine_mastered": directions.cosine(rows),
+                    "cosine_error": directions.cosine_error(rows),
+                    "signal_to_noise": directions.signal_to_noise(rows, prompts),
+                }
+            )
+        )
+    return table
+
+
+def _classes(measured: dict[int, list[GradientRow]]) -> dict[str, float]:
+    rows = [row for own in measured.values() for row in own]
+    values = means(directions.mastered(rows), norm_mastered=itemgetter("norm"))
+    for name, kind in GRADIENT_CLASSES.items():
+        here = [row for row in directions.mixed(rows) if class_of(row["p"]) == kind]
+        values |= means(here, **{f"norm_{name}": itemgetter("norm")})
+        pairs = [pair for pair in _cosines(measured) if class_of(pair[0]["p"]) == kind]
+        values |= means(pairs, lambda pair: pair[0]["step"], **{f"cosine_{name}": itemgetter(1)})
+    return values
+
+
+def _cosines(measured: dict[int, list[GradientRow]]) -> list[tuple[GradientRow, float]]:
+    """Each prompt with 0 < p < 1, and the cosine of its gradient with that of the step's mastered prompts."""
+    pairs = []
+    for rows in measured.values():
+        kept = directions.mastered(rows)
+        square = sum(row["with_mastered"] for row in kept) / len(kept) if kept else 0.0
+        if square > 0:
+            pairs += [
+                (row, row["with_mastered"] / (row["norm"] * math.sqrt(square)))
+                for row in directions.mixed(rows)
+                if row["norm"]
+            ]
+    return pairs
+
+
+def _norms(measured: dict[int, list[GradientRow]]) -> list[dict[str, Any]]:
+    norms, cosines = defaultdict(list), defaultdict(list)
+    for rows in measured.values():
+        for row in rows:
+            norms[row["p"]].append(row["norm"])
+    for row, cosine in _cosines(measured):
+        cosines[row["p"]].append(cosine)
+    table = []
+    for p, values in sorted(norms.items()):
+        low, middle, high = (float(value) for value in np.quantile(values, [0.1, 0.5, 0.9]))
+        line: dict[str, Any] = {"p": p, "prompts": len(values), "mean": float(np.mean(values))}
+        line |= {"decile_1": low, "median": middle, "decile_9": high}
+        table.append(line | ({"cosine_mastered": float(np.mean(cosines[p]))} if cosines[p] else {}))
+    return table
+
+
+GRADIENT = Probe(
+    name="gradient",
+    question="Does the update harm mastered prompts, and how large and noisy are the gradients behind it?",
+    needs=("groups", "gradients"),
+    shows=("cosine_mastered", "harmful_steps", "signal_to_noise", "norm_minority", "norm_majority"),
+    measure=_gradient,
+    settings=("probe.gradients_every=1", "probe.gradient_prompts=64"),
+)
+
+
+def _weights(spec: RunSpec, journal: Journal) -> Finding:
+    """The weight of a prompt by its accuracy p, from theory and from gradients.
+
+    Values:
+    - `deviation`: mean of the measured weight minus `query_weight`, if the method has that curve; 0 for binary rewards
+      without clipping, but not for shaped rewards. `prompts`: number of prompts measured.
+    - `residual`: the part of a prompt's gradient that no weight explains.
+    - `share_minority`: share of the training weight on prompts with 0 < p <= 0.5, as a mean over global steps.
+    - `effective_sample`: Kish's effective number of rollouts of a batch, as a mean over global steps;
+      `effective_share`: the same as a share of the batch's rollouts.
+
+    Table `curve`: one row per p = k/G with 0 < k < G: `analytic` W(p), the mean `measured` weight with its interval,
+    the number of `prompts`, `residual`, and the share of this p in the prompts with 0 < p < 1 (`share_prompts`), in the
+    analytic weight (`share_weight`) and in the norm of the measured gradients (`share_norm`).
+    """
+    rows = [row for row in journal.gradients() if "weight" in row]
+    return Finding(
+        {**_measured(spec, rows), **_concentration(spec, journal.steps())},
+        {"curve": _curve(spec, rows, journal.groups())},
+    )
+
+
+def _measured(spec: RunSpec, rows: Sequence[GradientRow]) -> dict[str, float]:
+    def deviation(row: GradientRow) -> float | None:
+        expected = float(query_weight(spec.method, row["p"], spec.train.rollouts))
+        return None if math.isnan(expected) else row["weight"] - expected
+
+    found = means(rows, deviation=deviation, residual=methodcaller("get", "residual"))
+    return {"prompts": float(len(rows)), **found}
+
+
+def _concentration(spec: RunSpec, steps: Sequence[StepRow]) -> dict[str, float]:
+    def size(row: StepRow) -> float | None:
+        return row["metrics"].get("weight/effective_sample")
+
+    rollouts = spec.train.prompts * spec.train.rollouts
+    return means(
+        steps,
+        share_minority=lambda row: row["metrics"].get("weight/share_minority"),
+        effective_sample=size,
+        effective_share=lambda row: None if (found := size(row)) is None else found / rollouts,
+    )
+
+
+def _curve(spec: RunSpec, rows: Sequence[GradientRow], groups: Iterable[GroupRow]) -> list[dict[str, Any]]:
+    G = spec.train.rollouts
+    batch = Counter(round(row["p"] * G) for row in groups if row["kept"] and 0 < row["p"] < 1)
+    analytic = {k: float(query_weight(spec.method, k / G, G)) for k in range(1, G)}
+    total = sum(batch[k] * weight for k, weight in analytic.items())
+    norm = sum(row["norm"] for row in rows)
+    table = []
+    for k, weight in analytic.items():
+        here = [row for row in rows if round(row["p"] * G) == k]
+        line: dict[str, Any] = {"p": k / G, "prompts": len(here)}
+        if not math.isnan(weight):
+            line["analytic"] = weight
+        line |= means(here, measured=itemgetter("weight"), residual=methodcaller("get", "residual"))
+        if total > 0:
+            line |= {"share_prompts": batch[k] / batch.total(), "share_weight": batch[k] * weight / total}
+        if norm:
+            line["share_norm"] = sum(row["norm"] for row in here) / norm
+        table.append(line)
+    return table
+
+
+WEIGHTS = Probe(
+    name="weights",
+    question="How much does a prompt weigh in the update, by its accuracy: in theory, and by its gradient?",
+    needs=("groups", "gradients"),
+    shows=("deviation", "residual", "share_minority", "effective_share", "prompts"),
+    measure=_weights,
+    settings=("probe.gradients_every=1", "probe.gradient_prompts=64"),
+)
+
+PROBES = (HINGE, GRADIENT, WEIGHTS)

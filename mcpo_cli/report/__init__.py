@@ -1,0 +1,1 @@
+"""Tables, figures and the report of runs: which there are, built where they are stale."""

@@ -1,0 +1,370 @@
+"""The report: the artifacts of one scale, built or missing, and their provenance, as one page.
+
+`gather` collects the content, `write` writes `report.html`, which is self-contained, `report.md` for GitHub, and
+`report.json`. The same content gives the same bytes, except for the line with the date.
+"""
+
+import base64
+import importlib.metadata
+import json
+import platform
+import re
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mcpo_cli import __version__
+from mcpo_cli.analysis import frames, render
+from mcpo_cli.analysis.product import Artifact
+from mcpo_cli.analysis.render import Grid
+from mcpo_cli.config.plan import Plan, PlannedRun
+from mcpo_cli.config.schema import digest
+from mcpo_cli.errors import McpoError, MissingCells
+from mcpo_cli.report import artifacts, report_settings
+from mcpo_cli.report.artifacts import ArtifactBuilder, BuiltArtifact
+from mcpo_cli.report.report_settings import DEVIATES
+from mcpo_cli.runs.journal import write_atomic
+from mcpo_cli.runs.provenance import code_name
+
+HEADINGS = {
+    "claims": "Verdicts on the paper's claims",
+    "paper": "Tables and figures of the paper",
+    "beyond": "Beyond the paper",
+    "samples": "Samples",
+    "diagnostic": "Diagnostics",
+}
+PACKAGES = ("torch", "transformers", "verl", "vllm", *artifacts.LIBRARIES)
+"""Packages whose versions the report lists."""
+KINDS = {
+    "supported": "good",
+    "contradicted": "bad",
+    "unresolved": "open",
+    "no difference": "open",
+    "not testable here": "open",
+    "too few runs": "open",
+    "not computable": "open",
+    "by construction": "open",
+    DEVIATES: "bad",
+    "dirty": "bad",
+    "unknown": "bad",
+    "not built": "bad",
+}
+"""CSS class of table cells that begin with these words."""
+HOLDS = "(Holm)"
+"""The end of verdicts that hold for all tests together; only these are bold."""
+NOTHING = ("", "-")
+"""Text of empty cells."""
+LONG = 40
+"""Cells with more characters than this may wrap."""
+DENSITY = 2
+"""Image pixels per page pixel, so that pictures are sharp on any screen."""
+WIDE = 600
+"""Pictures wider than this, in page pixels, are not shrunk to the width of a phone, as nobody could read them."""
+CAUTION = (
+    "do not compare accuracies with the paper's, which come from other models: published numbers are listed in "
+    "separate blocks"
+)
+SETTINGS_NOTE = (
+    "Each setting of the paper's Section 6.1 with its value in these runs, then settings that the paper leaves open. "
+    "Suites are named where their values differ."
+)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One artifact in the report."""
+
+    name: str
+    artifact: Artifact
+    command: str
+    """The command that builds it."""
+    built: BuiltArtifact | None = None
+    """None if it could not be built."""
+    errors: Sequence[McpoError] = ()
+    """The reasons why it could not be built."""
+
+    @property
+    def heading(self) -> str:
+        """Its title, after its place in the paper if it has one: `Figure 5a: Mastered prompts`."""
+        return ": ".join(filter(None, [self.artifact.place, self.artifact.title]))
+
+    @property
+    def why(self) -> str:
+        """The reason why it is not built, in one line; empty if it is built."""
+        return "; ".join(error.message.partition("\n")[0] for error in self.errors)
+
+
+@dataclass(frozen=True)
+class Content:
+    """The whole report."""
+
+    scale: str
+    statement: str
+    """A statement on the relation of its experiment to the paper's."""
+    facts: Mapping[str, str]
+    """Facts about the runs (number, models, seeds, ...) by name."""
+    marks: Sequence[str]
+    """Warnings that a reader needs before any number."""
+    summary: Sequence[Piece]
+    """The artifacts of the first screen."""
+    sections: Mapping[str, Sequence[Piece]]
+    """The other artifacts by heading."""
+    settings: Grid
+    """The runs' settings compared with the paper's."""
+    software: Mapping[str, str]
+    """Versions of packages and names of machines that the runs were trained with, several if they differ."""
+    provenance: Sequence[Grid]
+    """Runs, artifacts and software versions."""
+    run_ids: Sequence[str]
+    links: Mapping[str, str] = field(default_factory=dict)
+    """The address of a run's page in MLflow by run id, for the runs that the store has."""
+
+    @property
+    def title(self) -> str:
+        """The main heading."""
+        return f"MCPO: claims, tables and figures at scale {self.scale}"
+
+    @property
+    def conclusion(self) -> list[str]:
+        """The sentences to read first: the outcome, and which claims hold after correction."""
+        first = [*self.summary, *self.sections.get(HEADINGS["claims"], ())]
+        return [piece.built.page.sentence for piece in first if piece.built]
+
+    @property
+    def limits(self) -> list[str]:
+        """Facts that a reader needs before any number: the experiment, then warnings."""
+        return [self.statement, *self.marks]
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """The artifacts in report order."""
+        return [*self.summary, *(piece for pieces in self.sections.values() for piece in pieces)]
+
+    @property
+    def lacking(self) -> list[Piece]:
+        """The artifacts that are not built."""
+        return [piece for piece in self.pieces if piece.built is None]
+
+    def to_json(self) -> dict[str, Any]:
+        """Its provenance: runs, code, and artifacts with the hashes of their inputs."""
+        built = [piece.built for piece in self.pieces if piece.built]
+        return {
+            "scale": self.scale,
+            "content": self.facts["content"],
+            "mcpo": __version__,
+            "code": artifacts.commit(),
+            "software": dict(self.software),
+            "runs": list(self.run_ids),
+            "artifacts": {one.name: {key: one.record[key] for key in ("inputs", "code")} for one in built},
+            "not_built": {piece.name: {"why": piece.why, "command": piece.command} for piece in self.lacking},
+            "marks": list(self.marks),
+        }
+
+
+def gather(builder: ArtifactBuilder, names: Sequence[str], links: Mapping[str, str] | None = None) -> Content:
+    """Build the artifacts `names` as far as possible and collect the content of the report.
+
+    Diagnostic artifacts whose runs are not done are left out, because they are optional. links: see `Content`.
+    """
+    pieces = list(_pieces_of(builder, names))
+    plans = {suite: builder.plans[suite] for piece in pieces for suite in piece.artifact.needs}
+    done = [suite for suite in plans if builder.missing(suite, failed_too=True) is None]
+    shown = {suite: builder.runs(suite, failed_too=True).cells for suite in done}
+    cells = {cell.spec.run_id: cell for suite in reversed(done) for cell in shown[suite]}
+    runs = [cells[run_id] for run_id in sorted(cells)]
+    settings, software = report_settings.grid(plans), _software(runs)
+    return Content(
+        scale=builder.scale,
+        statement=_statement(builder.scale, plans),
+        facts=_facts(runs, settings, pieces),
+        marks=[*([CAUTION] if builder.scale != "paper" else []), *frames.code_marks(runs), *_marks(pieces)],
+        summary=[piece for piece in pieces if piece.artifact.section == "summary"],
+        sections={
+            heading: here
+            for section, heading in HEADINGS.items()
+            if (here := [piece for piece in pieces if piece.artifact.section == section])
+        },
+        settings=settings,
+        software=software,
+        provenance=[_runs(runs), _pieces(pieces), _versions(software)],
+        run_ids=sorted(cells),
+        links=links or {},
+    )
+
+
+def _pieces_of(builder: ArtifactBuilder, names: Sequence[str]) -> Iterator[Piece]:
+    known = artifacts.registry()
+    missing = {name: list(_missing(builder, known[name])) for name in names}
+    complete = [name for name in names if not missing[name]]
+    outcomes = dict(zip(complete, builder.build_all(complete), strict=True))
+    for name in names:
+        piece = partial(Piece, name, known[name], builder.command(name))
+        built = outcomes.get(name)
+        if isinstance(built, BuiltArtifact):
+            yield piece(built)
+        elif built:
+            # An artifact that fails does not stop the others.
+            yield piece(errors=[built])
+        elif known[name].section != "diagnostic":
+            yield piece(errors=missing[name])
+
+
+def _missing(builder: ArtifactBuilder, artifact: Artifact) -> Iterator[MissingCells]:
+    for suite in artifact.needs:
+        if error := builder.missing(suite, failed_too=artifact.failed_too):
+            yield error
+
+
+def _statement(scale: str, plans: Mapping[str, Plan]) -> str:
+    if scale == "paper":
+        return "This is a rerun of the paper's experiment (Section 6.1); the section Settings marks what deviates."
+    specs = [cell.spec for plan in plans.values() for cell in plan.cells]
+    models, tasks = _listed(spec.model.name for spec in specs), _listed(spec.task.name for spec in specs)
+    return f"This is a stand-in at scale {scale}, not the paper's experiment: {models} on {tasks}."
+
+
+def _facts(runs: Sequence[PlannedRun], settings: Grid, pieces: Sequence[Piece]) -> dict[str, str]:
+    marks = [row[-1] for row in settings.rows if row[-2] != report_settings.NOT_STATED]
+    return {
+        "runs": str(len(runs)),
+        "models": _listed(cell.spec.model.name for cell in runs),
+        "regimes": _listed(cell.spec.regime for cell in runs),
+        "seeds": _listed(cell.spec.seed for cell in runs),
+        "settings": f"{marks.count(DEVIATES)} of the paper's {len(marks)} deviate",
+        # Reports whose tables and figures have equal files share it.
+        "content": digest({piece.name: piece.built.record["files"] for piece in pieces if piece.built}),
+    }
+
+
+def _listed(values: Iterable[Any]) -> str:
+    return ", ".join(map(str, sorted(set(values)))) or "none"
+
+
+def _marks(pieces: Sequence[Piece]) -> Iterator[str]:
+    """Warnings about artifacts: metrics that are not finite, missing artifacts, code with uncommitted changes."""
+    yield from dict.fromkeys(mark for piece in pieces if piece.built for mark in piece.built.record["marks"])
+    if lacking := [piece.name for piece in pieces if not piece.built]:
+        yield f"not built: {', '.join(lacking)}"
+    built = [piece for piece in pieces if piece.built]
+    if dirty := [piece.name for piece in built if piece.built and piece.built.record["code"]["dirty"]]:
+        which = ", ".join(dirty) if len(dirty) < len(built) else "everything here"
+        yield f"built by code with uncommitted changes: {which}"
+
+
+def _runs(runs: Sequence[PlannedRun]) -> Grid:
+    rows = []
+    for cell in runs:
+        commits = dict.fromkeys(code_name(record) or "unknown" for record in frames.provenance(cell))
+        about = [cell.spec.run_id, cell.arm, cell.spec.model.name, ", ".join(commits), frames.tree(cell)]
+        rows.append([*about, str(cell.spec.seed_of_base), str(cell.spec.seed)])
+    return Grid("Runs", ["run", "arm", "model", "commit", "working tree", "base seed", "seed"], rows, labels=5)
+
+
+def _pieces(pieces: Sequence[Piece]) -> Grid:
+    rows = []
+    for piece in pieces:
+        origin = ["not built", ""]
+        if piece.built:
+            record = piece.built.record
+            origin = [record["inputs"][:12], code_name(record["code"]) or "unknown"]
+        rows.append([piece.name, piece.command, *origin])
+    header = ["artifact", "command to rebuild it", "hash of its inputs", "built by commit"]
+    return Grid("Tables and figures", header, rows, labels=4)
+
+
+def _software(runs: Sequence[PlannedRun]) -> dict[str, str]:
+    records = [record for cell in runs for record in frames.provenance(cell)]
+    packages = [record.get("packages", {}) for record in records]
+    found = {
+        "mcpo": [record.get("mcpo") for record in records],
+        "Python": [record.get("python") for record in records],
+        **{name: [one.get(name) for one in packages] for name in PACKAGES},
+        "machine": [_machine(record.get("machine")) for record in records],
+    }
+    return {name: ", ".join(dict.fromkeys(filter(None, values))) for name, values in found.items()}
+
+
+def _versions(software: Mapping[str, str]) -> Grid:
+    """Software versions and machines of the runs, and versions of the software that made the tables and figures."""
+    built = {"mcpo": __version__, "Python": platform.python_version()}
+    built |= {name: importlib.metadata.version(name) for name in artifacts.LIBRARIES}
+    rows = [[name, versions, built.get(name, "")] for name, versions in software.items()]
+    header = ["", "runs", "tables and figures"]
+    return Grid("Software and machines", header, [row for row in rows if any(row[1:])], labels=3)
+
+
+def _machine(about: Mapping[str, Any] | None) -> str | None:
+    if not about or not {"processor", "cores", "memory_gib", "gpus"} <= about.keys():
+        return None
+    whole = f"{about['processor']} ({about['cores']} cores, {about['memory_gib']} GiB)"
+    return " + ".join([whole, *map(str, about["gpus"])])
+
+
+def complaint(content: Content, command: str, data: Mapping[str, Any]) -> McpoError | None:
+    """The error for a report with missing artifacts; None if it is complete. command: completes the runs."""
+    if not content.lacking:
+        return None
+    gaps: dict[str, list[str]] = {}
+    for piece in content.lacking:
+        gaps.setdefault(piece.why, []).append(piece.name)
+    message = "\n  ".join(["the report lacks", *(f"{', '.join(names)}: {why}" for why, names in gaps.items())])
+    for error in (error for piece in content.lacking for error in piece.errors):
+        if not isinstance(error, MissingCells):
+            # More training does not fix this error.
+            return type(error)(message, fix=error.fix, data=data)
+    return MissingCells(message, fix=command, data=data)
+
+
+def write(content: Content, folder: Path) -> list[Path]:
+    """Write the report into `folder`, which also holds the artifact files that it links to; return its files."""
+    date = f"written on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    document = json.dumps(content.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    files = {"report.html": html(content, date), "report.md": markdown(content, date), "report.json": document}
+    for name, text in files.items():
+        write_atomic(folder / name, text)
+    return [folder / name for name in files]
+
+
+def html(content: Content, date: str) -> str:
+    """A self-contained HTML page: pictures, style and the script of its search are part of it."""
+    return _rendered("report.html.jinja", content, date) + "\n"
+
+
+def markdown(content: Content, date: str) -> str:
+    """GitHub-flavoured Markdown with relative links."""
+    return re.sub(r"\n{3,}", "\n\n", _rendered("report.md.jinja", content, date)).strip() + "\n"
+
+
+def _rendered(template: str, content: Content, date: str) -> str:
+    environment = render.templates(Path(__file__).parent, html=".html." in template)
+    environment.filters |= {"pixels": _pixels, "kind": _kind, "numbers": _numbers}
+    environment.filters["base64"] = lambda path: base64.b64encode(path.read_bytes()).decode()
+    environment.filters["slug"] = lambda heading: re.sub(r"[^a-z]+", "-", heading.lower())  # the anchor of a section
+    environment.filters |= {"escaped": render.escaped, "pipes": render.pipes, "code": render.code}
+    found = environment.get_template(template)
+    return found.render(content=content, date=date, settings_note=SETTINGS_NOTE, wide=WIDE)
+
+
+def _kind(cell: str, is_number: bool) -> str:
+    """The CSS classes of a table cell."""
+    standing_out = next((kind for word, kind in KINDS.items() if cell.startswith(word)), "")
+    if cell.endswith(HOLDS):
+        standing_out += " holds"
+    folds = "long" if len(cell) > LONG else ""
+    return " ".join(filter(None, ["number" if is_number else "label", folds, standing_out]))
+
+
+def _numbers(grid: Grid) -> list[bool]:
+    """For each column, True if it holds numbers: it is not a label, and not all of its cells begin with a letter."""
+    columns = [[row[i] for row in grid.rows if row[i] not in NOTHING] for i in range(len(grid.header))]
+    return [i >= grid.labels and not all(cell[0].isalpha() for cell in cells) for i, cells in enumerate(columns)]
+
+
+def _pixels(path: Path) -> tuple[int, int]:
+    """Width and height on the page, read from the header of the PNG file."""
+    width, height = struct.unpack(">II", path.read_bytes()[16:24])
+    return width // DENSITY, height // DENSITY

@@ -1,0 +1,175 @@
+"""Shows a plan while it runs, on stderr: redrawn in place on a terminal, else in lines."""
+
+import sys
+import time
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from mcpo_cli.redaction import visible
+from mcpo_cli.scheduling.progress import RunView, View
+
+LINE_SECONDS = 5.0
+"""Least seconds between two progress lines about the same run."""
+STANDSTILL_SECONDS = 60.0
+"""Least seconds between two equal progress lines."""
+BAR_WIDTH, LEFT_WIDTH, LEAST_DETAILS = 10, len("1:00:00 left"), 12
+"""Columns of a running cell's bar and time left, and the fewest that its details must have next to a bar."""
+LIVE_METRICS = {"accuracy": "train/accuracy", "mastered": "mastery/mastered"}
+STYLES = {"failed": "red", "interrupted": "yellow"}
+
+
+class Display(Protocol):
+    """Shows a plan while it runs."""
+
+    def update(self, view: View) -> None:
+        """Show the plan's current state; called several times a second."""
+
+    def note(self, text: str) -> None:
+        """Print a message once."""
+
+
+def talk(text: str) -> None:
+    """Print a message on stderr."""
+    sys.stderr.write(visible(text) + "\n")
+    sys.stderr.flush()
+
+
+def duration(seconds: float) -> str:
+    """`1:02:03`, or `2:03` below an hour."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def display() -> "LiveDisplay | LineDisplay":
+    """A live display on a terminal, else lines."""
+    console = Console(stderr=True, highlight=False)
+    is_live = console.is_terminal and not console.is_dumb_terminal
+    return LiveDisplay(console) if is_live else LineDisplay()
+
+
+class LiveDisplay:
+    """The plan and one row per running cell, redrawn in place."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._live: AbstractContextManager[Any] = nullcontext()
+
+    def __enter__(self) -> "LiveDisplay":
+        self._live = Live(console=self.console, auto_refresh=False)
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *details: Any) -> None:
+        self._live.__exit__(*details)
+
+    def update(self, view: View) -> None:
+        """Redraw."""
+        assert isinstance(self._live, Live)
+        self._live.update(Group(Text(header(view), style="bold"), self._table(view), *_failures(view)), refresh=True)
+
+    def note(self, text: str) -> None:
+        """Print a line above the display; the terminal wraps it, so that links stay intact."""
+        self.console.print(text, markup=False, soft_wrap=True)
+
+    def _table(self, view: View) -> Table:
+        running = [cell for cell in view.cells if cell.state == "running"]
+        names = [cell.cell.spec.run_id for cell in running]
+        table = Table.grid(padding=(0, 1))
+        # If space is short, first details are cut, then the bar is dropped; name and time left always stay.
+        longest = max(map(len, names), default=0)
+        room = self.console.width - longest - LEFT_WIDTH - BAR_WIDTH - 3
+        has_bar = room >= LEAST_DETAILS
+        table.add_column(no_wrap=True, min_width=longest)
+        table.add_column(no_wrap=True, min_width=LEFT_WIDTH, justify="right")
+        if has_bar:
+            table.add_column(no_wrap=True, width=BAR_WIDTH)
+        table.add_column(no_wrap=True, overflow="ellipsis", max_width=max(1, room if has_bar else room + BAR_WIDTH))
+        for name, cell in zip(names, running, strict=True):
+            bar = ProgressBar(total=cell.cell.spec.train.steps, completed=cell.progress.step, width=BAR_WIDTH)
+            left = cell.progress.seconds_left
+            shown: list[RenderableType] = [name, "" if left is None else f"{duration(left)} left"]
+            table.add_row(*shown, *([bar] if has_bar else []), ", ".join(_activity(cell)))
+        return table
+
+
+class LineDisplay:
+    """Lines on stderr: every change of state, and each run's progress.
+
+    Progress is printed every LINE_SECONDS if it changed, else every STANDSTILL_SECONDS.
+    """
+
+    def __init__(self) -> None:
+        self._states: dict[str, str] = {}
+        self._said: dict[str, tuple[float, str]] = {}
+
+    def __enter__(self) -> "LineDisplay":
+        return self
+
+    def __exit__(self, *details: Any) -> None:
+        pass
+
+    def update(self, view: View) -> None:
+        """Print what has changed."""
+        if not self._states:
+            self.note(header(view))
+        for cell in view.cells:
+            name, now = cell.cell.spec.run_id, time.monotonic()
+            changed = self._states.get(name, "planned") != cell.state
+            first = name not in self._states
+            self._states[name] = cell.state
+            if changed and not (first and cell.state == "done"):
+                self.note(f"{name}: {cell.state}{f' ({cell.error})' if cell.error else ''}{_done_of(view, cell)}")
+                self._said[name] = now, ""
+            elif cell.state == "running":
+                at, before = self._said.get(name, (now, ""))
+                shown = details(cell)
+                if now - at >= (STANDSTILL_SECONDS if shown == before else LINE_SECONDS):
+                    self.note(f"{name}: {shown}")
+                    self._said[name] = now, shown
+
+    def note(self, text: str) -> None:
+        """Print a message on stderr, after the time of day."""
+        talk(f"{time.strftime('%H:%M:%S')} {text}")
+
+
+def header(view: View) -> str:
+    """The plan in one line."""
+    done = sum(cell.state == "done" for cell in view.cells)
+    left = "stopping" if view.stopping else f"about {duration(view.seconds_left)} left"
+    return f"{view.suite}: {done} of {len(view.cells)} runs done, {duration(view.elapsed)} elapsed, {left}"
+
+
+def details(cell: RunView) -> str:
+    """A running cell's phase, metrics and time left."""
+    left = cell.progress.seconds_left
+    return ", ".join(_activity(cell) + ([] if left is None else [f"{duration(left)} left"]))
+
+
+def _activity(cell: RunView) -> list[str]:
+    """A running cell's phase and metrics."""
+    progress = cell.progress
+    parts = [progress.phase]
+    parts += [f"{name} {progress.metrics[key]:.3f}" for name, key in LIVE_METRICS.items() if key in progress.metrics]
+    if progress.pass_at_1 is not None:
+        parts.append(f"eval pass@1 {progress.pass_at_1:.3f}")
+    return parts
+
+
+def _failures(view: View) -> list[Text]:
+    return [
+        Text(f"{cell.cell.spec.run_id}: {cell.state}: {cell.error}", style=STYLES.get(cell.state, ""))
+        for cell in view.cells
+        if cell.error
+    ]
+
+
+def _done_of(view: View, cell: RunView) -> str:
+    done = sum(other.state == "done" for other in view.cells)
+    return f" ({done} of {len(view.cells)})" if cell.state == "done" else ""

@@ -1,0 +1,166 @@
+"""The forecast of a plan, made once: what is done, and what the rest will take. Dry run and scheduler read it."""
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mcpo_cli import machine
+from mcpo_cli.config import cost
+from mcpo_cli.config.cost import Cost
+from mcpo_cli.config.plan import Plan, PlannedRun
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.home import location
+from mcpo_cli.records import State
+from mcpo_cli.runs import attempts, folders
+from mcpo_cli.scheduling.progress import Tracker
+from mcpo_cli.scheduling.speeds import Speeds
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One run of a plan as it was found, and its cost."""
+
+    cell: PlannedRun
+    folder: Path
+    state: State
+    step: int
+    """The global steps that are done."""
+    cost: Cost
+    """As modelled; on GPUs as measured, where steps were."""
+    seconds_left: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `--dry-run --json` prints for the run."""
+        spec, cost = self.cell.spec, self.cost
+        about: dict[str, Any] = {"run_id": spec.run_id, "arm": self.cell.arm, **spec.about}
+        about |= {"state": self.state, "seconds_left": round(self.seconds_left, 1)}
+        if cost.memory is not None and cost.disk is not None:
+            about |= {"memory_bytes": round(cost.memory), "disk_bytes": round(cost.disk)}
+        about["spec"] = spec.to_dict()
+        if cost.gpus:
+            about["cost"] = cost.gpus.to_json()
+        return about
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The runs of a plan with their remaining time and cost."""
+
+    plan: Plan
+    home: Path
+    runs: dict[str, Expected]
+    """By run id, in the order in which the scheduler starts them, which decides how long the last worker is alone."""
+    parallel: int
+    """Number of runs at a time."""
+    speeds: Speeds
+
+    @property
+    def in_table(self) -> list[Expected]:
+        """The runs in the order of the plan's table."""
+        return [self.runs[cell.spec.run_id] for cell in self.plan.cells]
+
+    @property
+    def unfinished(self) -> list[RunSpec]:
+        """Settings of the runs that are not done, in the order of the plan's table.
+
+        Only these are checked, so that tables of a cluster's runs can be built on any machine.
+        """
+        return [run.cell.spec for run in self.in_table if run.state != "done"]
+
+    @property
+    def seconds(self) -> float:
+        """Seconds until the last run ends."""
+        return until_the_end([run.seconds_left for run in self.runs.values()], self.parallel)
+
+    @property
+    def basis(self) -> str:
+        """The source of the estimated seconds."""
+        return self.speeds.basis(cell.spec for cell in self.plan.cells)
+
+    def seconds_left(self, run: Expected, done_steps: int, bases: set[str]) -> float:
+        """Seconds until `run` ends after `done_steps`, with those of making its base policy, if that has to be made.
+
+        bases: ids of the base policies that the estimates of other runs have counted; that of `run` is added.
+        """
+        return _seconds_left(run.cell, run.cost, done_steps, self.home, self.speeds, bases)
+
+    def within(self, seconds: float) -> Plan:
+        """The first runs that are expected to end within `seconds`, those that are done included.
+
+        Groups of runs are taken whole (`Plan.groups`). In a design, the first points are spread as evenly as all are.
+
+        Raises:
+            ConfigError: the first of these do not fit.
+        """
+        taken, left = list[PlannedRun](), list[float]()
+        for group in self.plan.groups:
+            more = [self.runs[cell.spec.run_id].seconds_left for cell in group]
+            if (needed := until_the_end([*left, *more], self.parallel)) > seconds:
+                if not taken:
+                    first = f"the first {len(group)} runs take" if len(group) > 1 else "the first run takes"
+                    why = f"--budget of {seconds:.0f} s: {first} about {math.ceil(needed)} s"
+                    raise ConfigError(why, fix=f"--budget {math.ceil(needed)}s")
+                break
+            taken, left = [*taken, *group], [*left, *more]
+        return replace(self.plan, cells=tuple(taken))
+
+
+def forecast(plan: Plan) -> Forecast:
+    """What the runs of `plan` will take here."""
+    home, bases = location(), set[str]()
+    speeds = Speeds(home)
+    runs = {cell.spec.run_id: _expected(cell, home, speeds, bases) for group in plan.groups for cell in group}
+    return Forecast(plan, home, runs, _slots(plan), speeds)
+
+
+def _expected(cell: PlannedRun, home: Path, speeds: Speeds, bases: set[str]) -> Expected:
+    """bases: the base policies counted so far, see `Forecast.seconds_left`."""
+    spec, folder = cell.spec, home / "runs" / cell.spec.run_id
+    state, modelled, step, left = attempts.state(folder, spec), cost.of(spec), 0, 0.0
+    if state != "done":
+        step = Tracker(folder, spec).read().step
+        left = _seconds_left(cell, modelled, step, home, speeds, bases)
+    if modelled.gpus and (factor := speeds.factor(spec)):
+        how = f"{factor:.2f} times the middle of that range, {speeds.basis([spec])}"
+        gpus = modelled.gpus.measured(factor, f"GPU-hours of {spec.run_id}: {how}")
+        return Expected(cell, folder, state, step, replace(modelled, gpus=gpus), left)
+    return Expected(cell, folder, state, step, modelled, left)
+
+
+def _seconds_left(
+    cell: PlannedRun, modelled: Cost, done_steps: int, home: Path, speeds: Speeds, bases: set[str]
+) -> float:
+    warmup = modelled.warmup if folders.makes_base(home, cell.spec, bases) else 0.0
+    training = modelled.training * (1 - done_steps / cell.spec.train.steps)
+    return cost.START_SECONDS + (speeds.factor(cell.spec) or 1.0) * (training + warmup)
+
+
+def _slots(plan: Plan) -> int:
+    """Number of parallel runs: `compute.parallel`, or as many as fill the available cores.
+
+    By default a verl run has the machine to itself, and all SLURM jobs are submitted at once.
+    """
+    spec = plan.cells[0].spec
+    if spec.compute.parallel:
+        return spec.compute.parallel
+    if spec.cluster.launcher == "slurm":
+        return len(plan.cells)
+    return 1 if spec.backend == "verl" else max(1, machine.cores() // spec.compute.threads)
+
+
+def makespan(seconds: Sequence[float], parallel: int) -> float:
+    """Seconds until the last run ends, with `parallel` workers that take the runs in order."""
+    workers = [0.0] * parallel
+    for run in seconds:
+        heapq.heapreplace(workers, workers[0] + run)
+    return max(workers)
+
+
+def until_the_end(seconds: Sequence[float], parallel: int, elapsed: float = 0.0) -> float:
+    """`makespan` of runs that load their libraries once, when the first of them starts, `elapsed` seconds ago."""
+    loading = max(0.0, cost.LOADING_SECONDS - elapsed) if any(seconds) else 0.0
+    return loading + makespan(seconds, parallel)

@@ -1,0 +1,77 @@
+"""How much faster or slower than modelled this home's machine is, from the steps that were done in it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mcpo_cli.config import cost
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.runs import catalog
+from mcpo_cli.runs.journal import Journal, last_row, lines_from
+
+Kind = tuple[str, str]
+"""Scale and model: estimates for runs of one kind have similar errors."""
+
+
+class Measured(NamedTuple):
+    """The measured and the modelled seconds of the steps of one run."""
+
+    taken: float
+    modelled: float
+
+
+class Speeds:
+    """The measured speed of each kind of run in a home, all of whose runs it reads."""
+
+    def __init__(self, home: Path) -> None:
+        self._measured: dict[Kind, dict[str, Measured]] = defaultdict(dict)
+        for run in catalog.runs(home):
+            self.learn(run.folder, run.spec)
+
+    def learn(self, run_dir: Path, spec: RunSpec) -> None:
+        """Take into account the time of a run's steps so far, whether it goes on or not.
+
+        To be called again after further steps.
+        """
+        taken, steps = 0.0, 0
+        for first, last in _timed(run_dir):
+            # System clocks are sometimes set back.
+            if last["time"] > first["time"]:
+                taken += last["time"] - first["time"]
+                steps += last["step"] - first["step"]
+        if steps:
+            modelled = steps / spec.train.steps * cost.training_seconds(spec)
+            self._measured[_kind(spec)][spec.run_id] = Measured(taken, modelled)
+
+    def factor(self, spec: RunSpec) -> float | None:
+        """Measured over modelled seconds: of the run's own steps, or else of runs of its kind; None without any."""
+        kind = self._measured.get(_kind(spec), {})
+        measured = [kind[spec.run_id]] if spec.run_id in kind else kind.values()
+        modelled = sum(run.modelled for run in measured)
+        return sum(run.taken for run in measured) / modelled if modelled else None
+
+    def basis(self, specs: Iterable[RunSpec]) -> str:
+        """The source of the estimated seconds of `specs`, in words."""
+        kinds = {_kind(spec) for spec in specs}
+        measured = kinds & self._measured.keys()
+        if not measured:
+            return "from the cost model"
+        basis = f"from the steps that {sum(len(self._measured[kind]) for kind in measured)} run(s) have done here"
+        return basis if measured == kinds else f"{basis}, and from the cost model for other models"
+
+
+def _timed(run_dir: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """First and last row of each attempt that has several, up to the first damaged one."""
+    with suppress(RunFailed):
+        for attempt in Journal(run_dir).attempts():
+            path = attempt / "metrics.jsonl"
+            first, last = next((row for row, _ in lines_from(path, 0)), None), last_row(path)
+            if first and last and first != last:
+                yield first, last
+
+
+def _kind(spec: RunSpec) -> Kind:
+    return spec.scale, spec.model.name

@@ -1,0 +1,84 @@
+"""Start the runs of a plan and follow them with a progress display: what every verb that trains calls."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from mcpo_cli.config.plan import Plan
+from mcpo_cli.config.schema import Train
+from mcpo_cli.scheduling import display, outcome, scheduler
+from mcpo_cli.scheduling.display import Display, duration, talk
+from mcpo_cli.scheduling.forecast import Forecast, forecast
+from mcpo_cli.scheduling.outcome import Outcome
+from mcpo_cli.scheduling.progress import RunView, View
+
+WILD = 0.05
+"""The least learning rate that gets a warning."""
+LONG = 6 * 3600.0
+"""A plan that takes more seconds than this gets a warning."""
+
+Callback = Callable[[RunView], None] | None
+
+
+def document(expected: Forecast) -> dict[str, Any]:
+    """Train the runs of a plan; returns the document that `--json` prints."""
+    return outcome.document(expected.plan, train(expected))
+
+
+def train(expected: Forecast, on_step: Callback = None, on_end: Callback = None) -> list[Outcome]:
+    """Train the runs of a plan that are not done, with progress and callbacks; see `scheduler.run` for errors."""
+    for caution in cautions(expected):
+        talk(f"warning: {caution}")
+    with display.display() as shown:
+        return scheduler.run(expected, _Calling(shown, on_step, on_end))
+
+
+def cautions(expected: Forecast) -> Iterator[str]:
+    """Warnings about settings that are allowed but probably not meant."""
+    plan = expected.plan
+    yield from plan.equal_arms
+    if wild := sorted({cell.spec.train.lr for cell in plan.cells if cell.spec.train.lr >= WILD}):
+        yield (
+            f"train.lr={wild[-1]:g}: AdamW changes every weight by about that much in a gradient step, which destroys "
+            f"a policy; the default is {Train.lr:g}"
+        )
+    if expected.seconds > LONG:
+        yield (
+            f"about {duration(expected.seconds)} left for {len(plan.cells)} runs, {expected.parallel} at a "
+            "time; Ctrl-C stops them, and the same command continues"
+        )
+
+
+class _Calling:
+    """A display that also calls functions when a run has done a step or has ended."""
+
+    def __init__(self, shown: Display, on_step: Callback, on_end: Callback) -> None:
+        self._shown, self._on_step, self._on_end = shown, on_step, on_end
+        self._seen: dict[str, tuple[int, str]] = {}
+
+    def update(self, view: View) -> None:
+        """See `Display`."""
+        self._shown.update(view)
+        for run in view.cells:
+            key, now = run.cell.spec.run_id, (run.progress.step, run.state)
+            before = self._seen.setdefault(key, now)
+            self._seen[key] = now
+            if self._on_step and now[0] > before[0]:
+                self._on_step(run)
+            if self._on_end and run.state != before[1] and run.state not in ("planned", "running"):
+                self._on_end(run)
+
+    def note(self, text: str) -> None:
+        """See `Display`."""
+        self._shown.note(text)
+
+
+def within(plan: Plan, seconds: float, budget: str) -> Plan:
+    """The first runs of `plan` that fit into `seconds`; its command has the `budget` that the user gave.
+
+    Raises:
+        ConfigError: see `Forecast.within`.
+    """
+    part = forecast(plan).within(seconds)
+    talk(f"{plan.suite}: the first {len(part.cells)} of {len(plan.cells)} runs fit into the budget")
+    return replace(part, command=f"{plan.command} --budget {budget}")

@@ -28,7 +28,7 @@ from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Cache, Runs
 from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.config import load, plan, reading
+from mcpo_cli.config import plan, presets, reading
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed, first_line, mend, nearest
 from mcpo_cli.home import run_dir
@@ -94,7 +94,7 @@ def names(wanted: str) -> list[str]:
     of_suite = [name for name, artifact in known.items() if wanted in artifact.needs]
     if wanted in user_artifacts.suites() and of_suite:
         return of_suite
-    if wanted in known or load.is_file(wanted):
+    if wanted in known or presets.is_file(wanted):
         return [wanted]
     if wanted == ALL:
         return [name for name, artifact in known.items() if artifact.section != "diagnostic"]

@@ -147,7 +147,7 @@ reproduce-table1: setup ## Train what is missing for Table 1 (DAPO vs. MCPO) and
 	$(BIN)/mcpo reproduce table1 $(ARGS)
 
 reproduce-lm: setup ## Fetch SmolLM2-135M, train it with DAPO and MCPO on sums, evaluate, and print table and figure
-	$(BIN)/mcpo model fetch smollm2-135m
+	$(BIN)/mcpo components fetch model smollm2-135m
 	$(BIN)/mcpo reproduce lm $(ARGS)
 
 reproduce-table2: setup ## Train what is missing for Table 2 (ablations) and print it
@@ -160,7 +160,7 @@ reproduce: setup ## Train what is missing for all tables and figures, build them
 	$(BIN)/mcpo reproduce all $(ARGS)
 
 report: setup ## Build everything whose runs are done, and write the report; trains nothing
-	$(BIN)/mcpo report $(ARGS)
+	$(BIN)/mcpo reproduce all --built $(ARGS)
 
 ui: setup ## Serve MLflow's UI for the configured store
 	$(BIN)/mcpo ui $(ARGS)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from mcpo_cli import extras
-from mcpo_cli.commands.verbs import Debug, Json
+from mcpo_cli.commands.reply import Debug, Json
 from mcpo_cli.errors import ConfigError, StoreError
 
 HINT = 'choose "Model training" on the left; MLflow opens with its pages for language-model applications'

@@ -28,7 +28,7 @@ from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Cache, Runs
 from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.config import load, plan, reading
+from mcpo_cli.config import plan, presets, reading
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed, first_line, mend, nearest
 from mcpo_cli.home import run_dir
@@ -66,11 +66,13 @@ def declared() -> Found[Artifact]:
 
 
 @cache
-def registry() -> dict[str, Artifact]:
+def registry() -> Found[Artifact]:
     """All artifacts by name. Raises ConfigError when two share a name."""
+    found = Found[Artifact]()
     # A declared table replaces the usual one of its suite.
-    found = {**user_artifacts.artifacts(), **declared()}
-    return dict(sorted(found.items(), key=_place_in_report))
+    found.update(sorted({**user_artifacts.artifacts(), **declared()}.items(), key=_place_in_report))
+    found.plugins.update(declared().plugins)
+    return found
 
 
 def _place_in_report(item: tuple[str, Artifact]) -> tuple[int, bool, str]:
@@ -92,7 +94,7 @@ def names(wanted: str) -> list[str]:
     of_suite = [name for name, artifact in known.items() if wanted in artifact.needs]
     if wanted in user_artifacts.suites() and of_suite:
         return of_suite
-    if wanted in known or load.is_file(wanted):
+    if wanted in known or presets.is_file(wanted):
         return [wanted]
     if wanted == ALL:
         return [name for name, artifact in known.items() if artifact.section != "diagnostic"]

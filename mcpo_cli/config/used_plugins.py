@@ -1,36 +1,14 @@
-"""Plug-ins and functions of users that decide a run, and the short words `data=` and `reward=`."""
+"""The plug-ins and functions of users that decide the result of a run."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from mcpo_cli import data as datasets
 from mcpo_cli import grading, methods, plugins, samplers, tasks
-from mcpo_cli.config.reading import key_of
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.data import files
-from mcpo_cli.data.base import HELD_OUT
 from mcpo_cli.grading import functions
 from mcpo_cli.plugins import Found, Plugin
-
-SHORT = {"reward": "train.reward", "data": "task.data"}
-"""Settings by their short words."""
-
-
-def spelled_out(overrides: Sequence[str]) -> list[str]:
-    """`overrides` with `reward=` and `data=` as the settings that they abbreviate.
-
-    `data=` chooses task=math. One in eight problems of a file is held out, unless `task.benchmarks` names others.
-    """
-    given, found = set(map(key_of, overrides)), list[str]()
-    for text in overrides:
-        key, _, value = text.partition("=")
-        if key == "data" and "task" not in given:
-            found.append("task=math")
-        if key == "data" and "task.benchmarks" not in given and any(map(files.is_name, value.split(","))):
-            found.append(f"task.benchmarks=[{HELD_OUT}]")
-        found.append(f"{SHORT[key]}={value}" if key in SHORT else text)
-    return found
 
 
 def used_plugins(spec: RunSpec) -> dict[str, Plugin]:

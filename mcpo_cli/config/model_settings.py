@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import architecture
-from mcpo_cli.config.schema import WHEEL, Model
+from mcpo_cli.config.schema import WHEEL
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.model_facts import configuration
 from mcpo_cli.model_files import fingerprint, local_folder
@@ -59,12 +59,3 @@ def _name(path: str, folder: Path | None) -> str:
     """The last part of `path`, with only such characters as folder names may have."""
     last = folder.name if folder else path.rpartition("/")[2]
     return NOT_IN_NAMES.sub("-", last).strip("._-") or "model"
-
-
-def check_folder(model: Model) -> None:
-    """Raise ConfigError if `model.path` can only be a folder of this machine, which does not exist."""
-    try:
-        if model.path and not model.wheel:
-            local_folder(model.path)
-    except ConfigError as error:
-        raise ConfigError(f"model.path={error.message}", fix="model.path=FOLDER  (of this machine)") from error

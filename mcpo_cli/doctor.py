@@ -6,18 +6,18 @@ import platform
 import resource
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import psutil
 from packaging.requirements import Requirement
 
-from mcpo_cli import data, extras, grading, machine, measures, methods, plugins, samplers, tasks
+from mcpo_cli import extras, machine, plugins
 from mcpo_cli.backends.verl import checks
-from mcpo_cli.config import load
+from mcpo_cli.components import KINDS
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
 from mcpo_cli.machine import GIB
@@ -246,30 +246,15 @@ def _limits() -> Iterator[Line]:
 
 def _plugins() -> Iterator[Line]:
     """Plug-ins, what they provide, and their errors."""
-    from mcpo_cli.report import artifacts
-
-    registries: dict[str, Callable[[], Found[Any]]] = {
-        "method": methods.registry,
-        "sampler": samplers.registry,
-        "task": tasks.registry,
-        "dataset": data.registry,
-        "collection": data.collections,
-        "grader": grading.registry,
-        "probe": measures.registry,
-        "artifact": artifacts.declared,
-    }
     provided: dict[Plugin, list[str]] = {plugin: [] for plugin in plugins.present()}
-    for what, registry in registries.items():
+    for kind, entry in KINDS.items():
         try:
-            for name, plugin in registry().plugins.items():
-                provided[plugin].append(f"{what} {name}")
+            registry = entry.registry()
         except ConfigError as error:
-            yield Line(f"{what}s", "plug-in", "wrong", error.message, error.fix or "")
-    try:
-        load.groups()
-        artifacts.registry()
-    except ConfigError as error:
-        yield Line("presets and suites", "plug-in", "wrong", error.message, error.fix or "")
+            yield Line(f"{kind}s", "plug-in", "wrong", error.message, error.fix or "")
+        else:
+            for name, plugin in (registry.plugins if isinstance(registry, Found) else {}).items():
+                provided[plugin].append(f"{kind} {name}")
     for plugin, named in provided.items():
         is_void = plugin.name.endswith(".py") and not named
         found = ", ".join([*(["declares nothing"] if is_void else named), f"sha256 {plugin.sha256[:12]}"])

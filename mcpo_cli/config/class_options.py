@@ -1,23 +1,14 @@
-"""Groups of settings whose values are classes: `method=NAME`, `sampler=NAME`, `task=NAME`, and their options."""
+"""Options of the chosen method, sampler and task: their defaults, what presets and overrides change, and errors."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mcpo_cli import methods, samplers, tasks
+from mcpo_cli import samplers
+from mcpo_cli.config import presets
 from mcpo_cli.config.reading import key_of
 from mcpo_cli.convert import SWITCH
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.plugins import Found
-
-KINDS: dict[str, Callable[[], Found[type]]] = {
-    "method": methods.registry,
-    "sampler": samplers.registry,
-    "task": tasks.registry,
-}
-"""The classes of each group: `method=mcpo` chooses a class, and `method.beta` is one of its options."""
-CHOSEN = {f"{group}.name" for group in KINDS}
-"""Keys that choose a class in files."""
 
 
 def given(group: str, overrides: Sequence[str]) -> str:
@@ -25,14 +16,9 @@ def given(group: str, overrides: Sequence[str]) -> str:
     return next((text.partition("=")[2] for text in overrides if key_of(text) == group), "")
 
 
-def options(kind: type) -> set[str]:
-    """The options of a method, a sampler or a task."""
-    return {field.name for field in dataclasses.fields(kind)}
-
-
 def with_options(composed: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """`composed` with all options of the chosen method, sampler and task; values of presets replace their defaults."""
-    for group, registry in KINDS.items():
+    for group, registry in presets.CLASSES.items():
         name = given(group, overrides) or composed[group]["name"]
         composed[group] = dataclasses.asdict(registry()[name]()) | composed[group] | {"name": name}
     # A preset may hold settings for each task; only those of the chosen task apply.
@@ -44,9 +30,9 @@ def check_options(overrides: Sequence[str], composed: Mapping[str, Any]) -> None
     """Raises ConfigError for an option that the chosen class does not have, but another one has."""
     for key in map(key_of, overrides):
         group, _, option = key.partition(".")
-        if group in KINDS and option:
+        if group in presets.CLASSES and option:
             name = composed[group]["name"]
-            owners = [other for other, kind in KINDS[group]().items() if option in options(kind)]
+            owners = [other for other, kind in presets.CLASSES[group]().items() if option in presets.options(kind)]
             if name not in owners:
                 another = f"{group}={owners[0]}" if len(owners) == 1 else f"another {group}"
                 raise ConfigError(

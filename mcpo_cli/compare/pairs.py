@@ -13,7 +13,7 @@ from mcpo_cli.statistics.stats import Floats
 
 FEW_SEEDS, FEW_SAMPLES, FEW_PROBLEMS = 4, 100, 10
 """Up to these numbers of seeds, samples of an arm, or problems (with several seeds; or that differ between two arms),
-the coverage of intervals over problems is outside 93 to 97 % (docs/coverage.md)."""
+the coverage of intervals over problems is outside 93 to 97 % (`make coverage`)."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from mcpo_cli.compare.regrade import Regraded, regrade
 from mcpo_cli.compare.runs import of_runs
 from mcpo_cli.compare.sides import is_log, run_of
 from mcpo_cli.compare.sides import sides as sides_of
-from mcpo_cli.config import load, plan
+from mcpo_cli.config import plan, presets
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
@@ -55,7 +55,7 @@ class Answer:
     @property
     def title(self) -> str:
         """`new against base`, after the name of a suite."""
-        suite = load.stem(self.plan.suite) if self.plan and plan.is_suite(self.plan.suite) else ""
+        suite = presets.stem(self.plan.suite) if self.plan and plan.is_suite(self.plan.suite) else ""
         return f"{suite}: {page.title(self.found)}" if suite else page.title(self.found)
 
 

@@ -14,7 +14,7 @@ from mcpo_cli.compare import figures, page
 from mcpo_cli.compare.comparison import Comparison, Question, records
 from mcpo_cli.compare.runs import of_runs
 from mcpo_cli.compare.training import Training
-from mcpo_cli.config import load, plan
+from mcpo_cli.config import plan, presets
 
 COLUMNS = (
     "block", "model", "arm", "tier", "metric", "mean", "at", "cost", "baseline", "low", "high", "sd", "p",
@@ -52,7 +52,7 @@ def comparison(
     Raises:
         ConfigError: there is no such suite.
     """
-    about, name = plan.read(suite), load.stem(suite)
+    about, name = plan.read(suite), presets.stem(suite)
     metrics = (about.metric,) if about.metric else ()
     question = Question(about.baseline, metrics, smallest=about.smallest_effect)
 

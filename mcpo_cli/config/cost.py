@@ -346,14 +346,7 @@ def _single_gradients(spec: RunSpec) -> int:
 
 def parameters(spec: RunSpec) -> int:
     """Number of weights in layers and embeddings; norms are negligible."""
-    return model_parameters(spec.model, vocabulary(spec))
-
-
-def model_parameters(model: Model, rows: int | None = None) -> int:
-    """Number of weights of a model by its sizes. rows: of the embedding, by default those of the model's files."""
-    heads = 2 * (model.heads + _kv_heads(model))
-    layers = model.layers * (heads * model.hidden * model.head_dim + 3 * model.hidden * model.mlp)
-    return layers + model.hidden * (model.vocabulary if rows is None else rows) * (1 if model.tied else 2)
+    return spec.model.parameters_with(vocabulary(spec))
 
 
 def trained_parameters(spec: RunSpec) -> int:

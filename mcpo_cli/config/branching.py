@@ -1,6 +1,7 @@
 """Branch studies: several arms take one global step from the same saved states of a trunk run, on the same batch.
 
-A study is a YAML file in `experiments/branches`, of a plug-in, or of the user's. `mcpo branch` reads it.
+A study is a YAML file in the folder `branches` of a plug-in or of one of its studies, or a file of the user's. `mcpo
+branch` reads it.
 """
 
 import math

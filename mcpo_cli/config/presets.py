@@ -39,13 +39,18 @@ def groups() -> dict[str, list[str]]:
 
 
 def files(pattern: str) -> dict[str, Path]:
-    """The files that match `pattern` in mcpo, its study and plug-ins, by file name without suffix.
+    """The files that match `pattern` in mcpo and plug-ins, or in a folder of a plug-in, by file name without suffix.
+
+    So `suites/*.yaml` and `STUDY/suites/*.yaml` are both found: a plug-in may have a folder for each of its studies.
 
     Raises:
         ConfigError: two files share a name.
     """
     by_name: dict[str, Path] = {}
-    for path in (path for root in (CONF.parent, *plugins.roots()) for path in sorted(root.glob(pattern))):
+    known = sorted(CONF.parent.glob(pattern))
+    for root in plugins.roots():
+        known += plugins.data_files(root, pattern)
+    for path in known:
         if path.stem in by_name:
             raise plugins.taken(pattern.replace("*.yaml", path.name), by_name[path.stem], path)
         by_name[path.stem] = path

@@ -10,7 +10,6 @@ from mcpo_cli.analysis.tables.comparison import comparison
 from mcpo_cli.config import plan, presets
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.study import EXPERIMENTS
 
 SWEPT = {"model", "base_seed", "seed"}
 """Settings that a table may vary."""
@@ -19,7 +18,8 @@ SWEPT = {"model", "base_seed", "seed"}
 @cache
 def suites() -> list[str]:
     """The suites of plug-ins."""
-    return [name for name, path in plan.suites().items() if path.parent.parent != EXPERIMENTS]
+    own = plugins.own_roots()
+    return [name for name, path in plan.suites().items() if not any(map(path.is_relative_to, own))]
 
 
 def artifacts() -> dict[str, Artifact]:

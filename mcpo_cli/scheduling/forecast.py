@@ -16,6 +16,7 @@ from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
 from mcpo_cli.records import State
 from mcpo_cli.runs import attempts
+from mcpo_cli.runs.bases import makes_base
 from mcpo_cli.scheduling.display import duration
 from mcpo_cli.scheduling.progress import Tracker
 from mcpo_cli.scheduling.speeds import Speeds

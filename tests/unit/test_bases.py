@@ -30,7 +30,7 @@ def base(spec: RunSpec) -> Path:
 @pytest.fixture
 def comes(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunSpec, Path]:
     """A small run, and the folder of its shipped base policy; the cache is empty."""
-    monkeypatch.setattr(folders, "SHIPPED", mcpo_home / "bases")
+    monkeypatch.setattr(bases, "SHIPPED", mcpo_home / "bases")
     (spec,) = load(SMALL)
     shipped = mcpo_home / "bases" / spec.base_id
     shipped.parent.mkdir(parents=True)

@@ -68,8 +68,8 @@ types: setup
 secrets: setup
 	git ls-files -z | xargs -0 .ci/secrets
 
-check-findings: setup ## Recompute the numbers that README and docs quote from experiments/results
-	$(BIN)/python -m mcpo_cli.study.experiments.findings
+check-findings: setup ## Recompute the numbers that README, docs and studies quote from committed rows
+	$(BIN)/python -m mcpo_study.experiments.findings.check
 
 audit: setup ## Look up security advisories for the pinned dependencies, if online
 	$(BIN)/python .ci/audit.py constraints.txt $(ARGS)
@@ -168,7 +168,7 @@ ui: setup ## Serve MLflow's UI for the configured store
 bench: setup ## Benchmark speed, also against TRL; writes reports/bench.json in MCPO_HOME
 	$(BIN)/python -m benchmarks
 
-coverage: setup ## Simulate what intervals of comparisons cover; writes docs/coverage.md: about 20 minutes
+coverage: setup ## Simulate what intervals of comparisons cover; writes experiments/coverage: about 20 minutes
 	$(BIN)/python -m benchmarks.coverage
 
 clean: ## Remove caches and builds; keeps environments and all results

@@ -155,9 +155,9 @@ def _checked(outcomes: "Sequence[Outcome]", checks: Mapping[str, Callable[[Any],
 
 
 def _models() -> Mapping[str, Any]:
-    from mcpo_cli.config import load
+    from mcpo_cli.config import load, presets
 
-    return {name: load.preset_model(name) for name in load.groups()["model"]}
+    return {name: load.preset_model(name) for name in presets.groups()["model"]}
 
 
 def _of_model(model: Any) -> Facts:
@@ -169,7 +169,7 @@ def _of_model(model: Any) -> Facts:
         "parameters": cost.model_parameters(model),
         "weights": model.quantization or ("float" if model.path else None),
         "source": model.path or "built from scratch",
-        "fetched": pretrained.is_here(model) if model.path else None,
+        "fetched": pretrained.find(model) is not None if model.path else None,
     }
 
 

@@ -15,7 +15,7 @@ from mcpo_cli.analysis import forking as fork_tables
 from mcpo_cli.commands import console, reply
 from mcpo_cli.commands.publish import publish_artifacts, run_pages
 from mcpo_cli.commands.reply import Part, Reply
-from mcpo_cli.config import branching, forking, load, plan
+from mcpo_cli.config import branching, forking, load, plan, presets
 from mcpo_cli.config.branching import Study, Trunk
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, MissingCells
@@ -163,7 +163,7 @@ def build_branches(
     study: str, content: Study, trunks: Sequence[Trunk], overrides: Sequence[str], command: str
 ) -> BuiltArtifact:
     """Write the rows of all points to a CSV file next to the report; build tables and figures from them."""
-    name, scale = f"branch-{load.stem(study)}", trunks[0].spec.scale
+    name, scale = f"branch-{presets.stem(study)}", trunks[0].spec.scale
     rows = [row for trunk in trunks for row in branches.rows(trunk, run_dir(trunk.spec.run_id))]
     builder = ArtifactBuilder({}, home() / "reports", scale, overrides)
     path = _write_rows(builder.folder, name, pd.DataFrame(rows))
@@ -191,7 +191,7 @@ def build_atlas(measured: Sequence[Measured], words: Sequence[str]) -> BuiltArti
     if not found:
         return None
     suite, _ = plan.split_suite(words)
-    name = "-".join(["probe-atlas", *([load.stem(suite)] if suite else [])])
+    name = "-".join(["probe-atlas", *([presets.stem(suite)] if suite else [])])
     builder = ArtifactBuilder({}, home() / "reports", measured[0].cell.spec.scale, words)
     path = _write_rows(builder.folder, name, atlas_tables.rows(found))
     return builder.make(atlas_tables.artifact(name, path), shlex.join(["mcpo", "probe", "atlas", *words]))

@@ -40,7 +40,7 @@ def help_(key: Key = "") -> Reply:
 
 def _page(key: str, entries: Sequence["Entry"], words: Sequence["Word"]) -> Iterator[Part]:
     from mcpo_cli.commands import console
-    from mcpo_cli.config import load
+    from mcpo_cli.config import presets
 
     for word in words:
         example = f" For example: {word.example}." if word.example else ""
@@ -54,7 +54,7 @@ def _page(key: str, entries: Sequence["Entry"], words: Sequence["Word"]) -> Iter
         rows = [_row(entry, named=often[entry.key] > 1) for entry in entries]
         yield table(["setting", "default", "meaning"], rows)
     for kind in ("method", "sampler", "task"):
-        if key in load.groups()[kind]:
+        if key in presets.groups()[kind]:
             yield partial(console.talk, f"the {kind}: mcpo components show {kind} {key}")
 
 

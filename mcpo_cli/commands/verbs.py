@@ -68,7 +68,7 @@ def without_habits(words: Sequence[str]) -> list[str]:
 
 def complete_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
     """Presets and settings; after a preset group such as `method=`, its names."""
-    from mcpo_cli.config.load import groups, keys
+    from mcpo_cli.config.presets import groups, keys
 
     presets = groups()
     # bash splits words at "=": `method=mc` arrives as `method`, `=` and the incomplete `mc`.
@@ -118,7 +118,7 @@ def complete_suite_or_runs(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def complete_settings(incomplete: str) -> list[str]:
     """Keys of settings, groups of presets, and the groups of keys."""
-    from mcpo_cli.config.load import groups, keys
+    from mcpo_cli.config.presets import groups, keys
 
     known = {*keys(), *groups(), *(key.partition(".")[0] for key in keys())}
     return sorted(starting_with(incomplete, known))
@@ -232,17 +232,17 @@ class OverridesCommand(TyperCommand):
 
 
 def _is_setting(name: str) -> bool:
-    from mcpo_cli.config.load import groups, keys
+    from mcpo_cli.config.presets import groups, keys
 
     return name in keys() or name in groups()
 
 
 def _presets() -> list[str]:
-    from mcpo_cli.config.load import groups, read_default
+    from mcpo_cli.config import presets
 
     lines = []
-    for group, names in groups().items():
-        default = read_default(group)
+    for group, names in presets.groups().items():
+        default = presets.default(group)
         lines.append(f"{group}={', '.join([f'{default} (default)', *(name for name in names if name != default)])}")
     filled = [textwrap.fill(f"  {line}", 79, subsequent_indent=" " * 10, break_on_hyphens=False) for line in lines]
     return ["Presets, group=name:", *filled]

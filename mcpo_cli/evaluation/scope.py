@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from mcpo_cli import data, grading, paths, pretrained, tasks
 from mcpo_cli.config.evaluation import Evaluation
-from mcpo_cli.config.load import from_dict, groups, preset_model
+from mcpo_cli.config.load import from_dict, preset_model
+from mcpo_cli.config.presets import groups
 from mcpo_cli.config.schema import Eval, RunSpec
 from mcpo_cli.data.base import Loaded, digest
 from mcpo_cli.errors import ConfigError, nearest

@@ -95,14 +95,11 @@ def run(expected: Forecast, display: Display, worker: Sequence[str] = ()) -> lis
 
 def _check(specs: Sequence[RunSpec]) -> None:
     """Raise ConfigError if one of these runs cannot start here."""
-    feasible.check(specs)
+    feasible.check(specs, to_start=True)
     for spec in specs:
-        backends.get(spec.backend).check(spec)
         check_limits(spec)
         for tracker in spec.cluster.loggers:
             extras.require(tracker, f"cluster.loggers=[{tracker}]")
-    # The models that these checks fetched show whether prompts fit.
-    feasible.check(specs)
     if any(spec.cluster.launcher == "slurm" for spec in specs):
         extras.require("submitit", "cluster.launcher=slurm")
         from mcpo_cli.scheduling import slurm

@@ -14,7 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mcpo_cli import backends
-from mcpo_cli.config import forking, own
+from mcpo_cli.config import forking
+from mcpo_cli.config.used_plugins import used_plugins
 from mcpo_cli.errors import Interrupted, McpoError, RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.redaction import redact
@@ -88,7 +89,7 @@ def work(run_id: str, command: Sequence[str]) -> int:
 def _attempt(folder: Path, stop: StopRequest, command: Sequence[str]) -> int:
     """Train the run whose lock this process holds; returns the exit code."""
     spec = catalog.spec(folder)
-    if own.used_plugins(spec) != spec.plugins:
+    if used_plugins(spec) != spec.plugins:
         raise RunFailed(
             f"{', '.join(spec.plugins)}: the plug-in has changed since this run was planned",
             fix="repeat the command that started the run: it plans a new run",

@@ -57,31 +57,28 @@ def check_room(spec: RunSpec) -> None:
         )
 
 
-def _check_model(spec: RunSpec) -> None:
-    longest = spec.train.max_prompt + spec.train.max_response
-    pretrained.check(spec.model, longest=longest, chat=spec.task.needs_chat_template)
-
-
 class Local:
     """See `mcpo_cli.backends.Backend`. Heavy imports happen inside `run`."""
 
     preloads = "mcpo_cli.backends.local.train"
     grace = 6.0
+    fetches = False
 
     def check_spec(self, spec: RunSpec) -> None:
-        """Raise ConfigError if it cannot train task or model; a model that is not here is checked once it is."""
+        """Raise ConfigError if it cannot train the task without an existing model."""
         if not spec.model.path:
             closed(spec.task)
-        elif pretrained.is_here(spec.model):
-            _check_model(spec)
+
+    def check_model(self, spec: RunSpec, folder: Path) -> None:
+        """Raise ConfigError if it cannot train this model, or not with prompts and responses as long as these."""
+        longest = spec.train.max_prompt + spec.train.max_response
+        pretrained.check(spec.model, folder, longest=longest, chat=spec.task.needs_chat_template)
 
     def check(self, spec: RunSpec) -> None:
-        """Raise ConfigError if the device or the problems are missing, and as `check_spec`."""
-        self.check_spec(spec)
+        """Raise ConfigError if room, the device or the problems are missing."""
         spec.task.check()
         if spec.model.path:
             check_room(spec)
-            _check_model(spec)
         if spec.compute.device == "cuda" and not Path("/proc/driver/nvidia").exists():
             raise ConfigError("compute.device=cuda: this machine has no NVIDIA driver", fix="compute.device=auto")
 

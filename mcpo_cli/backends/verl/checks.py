@@ -68,7 +68,6 @@ def fits(version: str, wanted: str) -> bool:
 
 def check(spec: RunSpec) -> None:
     """Raise ConfigError for the first missing requirement; does not import verl or torch, starts no process."""
-    check_spec(spec)
     parts = (_versions, _device, _address, _slots, _room, _model)
     for message, fix in chain.from_iterable(part(spec) for part in parts):
         raise ConfigError(message, fix=fix)
@@ -326,8 +325,8 @@ def _model(spec: RunSpec) -> Iterator[Problem]:
             f"train.max_response={max(2, window - spec.train.max_prompt)}",
         )
     # A model of the Hugging Face Hub is checked once it has been downloaded (`launch.py`).
-    if spec.task.needs_chat_template and pretrained.is_here(model):
-        pretrained.check_chat_template(model.name, pretrained.folder(model))
+    if spec.task.needs_chat_template and (folder := pretrained.find(model)):
+        pretrained.check_chat_template(model.name, folder)
 
 
 def _here(spec: RunSpec) -> bool:

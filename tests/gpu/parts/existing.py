@@ -76,7 +76,7 @@ def settings(device: str, folder: Path) -> RunSpec:
     """
     own = ["scale=laptop", *SIZES[device], *QUIET, f"compute.device={device}", "compute.threads=1"]
     (spec,) = load([*own, f"model={PRESENT}"])
-    if device == "cuda" and pretrained.is_here(spec.model):
+    if device == "cuda" and pretrained.find(spec.model):
         return spec
     small = [f"model.{size}" for size in engines.SMALL] if device == "cpu" else []
     (shape,) = load(["scale=one-gpu", f"model={SHAPE}", *small, "model.tied=false"])

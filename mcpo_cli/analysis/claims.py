@@ -51,9 +51,6 @@ class Claim:
     """The arm whose number at the same seed is subtracted."""
     beyond: tuple[str, ...] = ()
     """Two arms, whose difference at the same seed is subtracted from that of `arm` and `baseline`: an interaction."""
-    along: str = ""
-    """A statistic of the arm subtracted, or else of `arm`: the claim is about how the number and it go together, over
-    the points of a design, which is Spearman's rank correlation."""
     reference: float = 0.0
     """The number that it is compared with."""
     margin: float = 0.0
@@ -82,7 +79,7 @@ class Claim:
     def statistics(self) -> list[str]:
         """The statistic tested, and those that go with it."""
         needed = self.requires.statistic if self.requires else ""
-        return [name for name in (self.statistic, self.along, self.beside, needed) if name]
+        return [name for name in (self.statistic, self.beside, needed) if name]
 
     @property
     def arms(self) -> list[str]:
@@ -100,8 +97,6 @@ class Claim:
         arms = f"{self.arm} - {self.baseline}" if self.baseline else self.arm
         if self.beyond:
             arms = f"({arms}) - ({' - '.join(self.beyond)})"
-        if self.along:
-            arms = f"rank correlation of {arms} with {self.along}"
         sign = {"greater": ">", "less": "<", "within": "="}[self.relation]
         margin = f" ± {self.margin:g}" if self.relation == "within" else ""
         return f"{self.statistic}: {arms} {sign} {self.reference:g}{margin}"
@@ -159,8 +154,6 @@ def _claim(entry: Mapping[str, Any]) -> Claim:
         raise ConfigError("outside and because must be given together")
     for name in claim.statistics:
         _check_name("statistic", name, STATISTICS)
-    if claim.along and (claim.relation == "within" or claim.reference or claim.margin):
-        raise ConfigError("along: a correlation is claimed to be greater or less than 0", fix="relation: greater")
     if claim.decide == "90% interval" and claim.relation != "within":
         raise ConfigError("decide: 90% interval: only a claim of `within` has such a rule", fix="decide: nominal")
     _check_name("arm", claim.required_arm, arms)

@@ -1,4 +1,4 @@
-"""The statistics of a run by name, for claims, the league, maps and tables of outcomes.
+"""The statistics of a run by name, for claims, the league and tables of outcomes.
 
 Tables have rows of them: per run, and per arm as means over seeds with paired differences to a baseline.
 """
@@ -13,7 +13,7 @@ from mcpo_cli.analysis import run_numbers as numbers
 from mcpo_cli.analysis.comparison import K, Row
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.analysis.run_numbers import HIGH_DRIFT, MASTERED, WHOLE, Measure, Numbers
+from mcpo_cli.analysis.run_numbers import MASTERED, WHOLE, Measure, Numbers
 from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.statistics import stats
 
@@ -134,10 +134,6 @@ _DECLARED: Mapping[str, tuple[str, Measure]] = {
         numbers.at_equal_cost("rollouts"),
     ),
     "pass@1 gained": ("pass@1 after the last step minus the base policy's, mean over the tiers", numbers.gained),
-    "best learning rate": (
-        "the learning rate at which the arm's pass@1 is highest on average over the other base policies",
-        numbers.at_best_rate(lambda runs, cell: {WHOLE: cell.spec.train.lr}),
-    ),
     "best@8 over pass@1": (
         "best@8 minus pass@1 after the last step, mean over the tiers",
         numbers.minus(numbers.best_at_8, numbers.pass_at_1),
@@ -167,51 +163,12 @@ _DECLARED: Mapping[str, tuple[str, Measure]] = {
         "mean length of incorrect responses, tokens, in the last fifth of the steps minus that in the first",
         numbers.of_steps(numbers.rise, "train/wrong_length"),
     ),
-    "drift": (
-        "learning rate times the mini-batches of a global step but the first",
-        lambda runs, cell: {WHOLE: numbers.drift(cell.spec)},
-    ),
-    "share near mastery times root of G": (
-        "share of sampled prompts with .75 < p < 1, over all steps, times the square root of the rollouts per prompt",
-        numbers.near_mastery,
-    ),
-    "pass@1 where problems return and drift is high": (
-        f"pass@1 after the last step, of runs whose problems return and whose drift is at least {HIGH_DRIFT:g}",
-        numbers.where(numbers.is_driven, numbers.pass_at_1),
-    ),
-    "pass@1 where they do not": (
-        "the same of all other runs",
-        numbers.where(lambda spec: not numbers.is_driven(spec), numbers.pass_at_1),
-    ),
     "effective share of rollouts": (
         "Kish's effective number of rollouts of a batch over their number, mean over steps",
         numbers.of_probe("weights", "effective_share"),
     ),
-    "next-step gap with two gradient steps": (
-        "next-step gap of the runs with two mini-batches per global step",
-        numbers.where(lambda spec: numbers.mini_batches(spec) == 2, numbers.of_cohorts(numbers.gap)),
-    ),
 }
-AT_BEST_RATE = (
-    "pass@1",
-    "pass@1 gained",
-    "best@8",
-    "mastered share in the end",
-    "next-step gap",
-    "drift's share of the drop",
-    "next-step swings",
-)
-"""Statistics that also exist at the arm's own best learning rate, as `pass@1 at its best rate`."""
-_AT_BEST_RATE: Mapping[str, tuple[str, Measure]] = {
-    f"{name} at its best rate": (
-        f"{_DECLARED[name][0]}, at the arm's own best learning rate",
-        numbers.at_best_rate(_DECLARED[name][1]),
-    )
-    for name in AT_BEST_RATE
-}
-STATISTICS: Mapping[str, Statistic] = {
-    name: _statistic(name, *declared) for name, declared in {**_DECLARED, **_AT_BEST_RATE}.items()
-}
+STATISTICS: Mapping[str, Statistic] = {name: _statistic(name, *declared) for name, declared in _DECLARED.items()}
 
 
 def per_run(runs: Runs, measures: Mapping[str, Measure], arms: Collection[str] = ()) -> list[Row]:

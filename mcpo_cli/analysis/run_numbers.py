@@ -4,7 +4,7 @@ A function gives one number per run, or one per run and part (tier, third of tra
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
 
@@ -16,7 +16,6 @@ from mcpo_cli.analysis.comparison import K
 from mcpo_cli.analysis.equal_cost import AVERAGE, AXES, at_equal
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config.plan import PlannedRun
-from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.measures import mastery
 from mcpo_cli.measures.base import Finding
 from mcpo_cli.statistics import curves, stats
@@ -31,8 +30,6 @@ EDGE = 1e-9
 """Keeps p = 1/3 and p = 2/3 out of the ends: they belong to the middle."""
 MASTERED = "mastery/mastered"
 THIRDS = ("first third", "second third", "last third")
-HIGH_DRIFT = 3e-3
-"""Least high drift, as registered in `preregistration.yaml`: about the median of the suite `map`."""
 
 
 def unless_nan(value: float) -> Numbers:
@@ -120,37 +117,6 @@ def at_equal_cost(at: str) -> Measure:
         return {} if scores is None else {WHOLE: float(scores[spec.model.name, cell.arm, spec.seed_of_base, spec.seed])}
 
     return measure
-
-
-def at_best_rate(measure: Measure) -> Measure:
-    """The numbers of an arm's run at the arm's own best learning rate, one of those at which the suite trains it.
-
-    The best rate is the one at which the arm's pass@1, averaged over the pairs of all other base policies, is highest:
-    a run never helps to choose the rate at which it is scored, so the choice does not favour arms with noisier scores.
-    Of the runs of one base policy and seed the first has the number. Arms of a single base policy have no best rate.
-    """
-
-    def best(runs: Runs, cell: PlannedRun) -> float | None:
-        scores: dict[float, list[float]] = {}
-        for other in _alike(runs, cell):
-            if other.spec.seed_of_base != cell.spec.seed_of_base:
-                scores.setdefault(other.spec.train.lr, []).append(pass_at_1(runs, other)[WHOLE])
-        return max(scores, key=lambda rate: fmean(scores[rate])) if scores else None
-
-    def found(runs: Runs, cell: PlannedRun) -> Numbers:
-        base, model, regime = cell.spec.seed_of_base, cell.spec.model.name, cell.spec.regime
-        own = [one for one in _alike(runs, cell) if (one.spec.seed_of_base, one.spec.seed) == (base, cell.spec.seed)]
-        rate = runs.once(("best rate", cell.arm, base, model, regime), lambda: best(runs, cell))
-        chosen = [one for one in own if one.spec.train.lr == rate]
-        return measure(runs, chosen[0]) if chosen and cell == own[0] else {}
-
-    return found
-
-
-def _alike(runs: Runs, cell: PlannedRun) -> Iterator[PlannedRun]:
-    """The runs of the same arm, model and regime."""
-    wanted = (cell.arm, cell.spec.model.name, cell.spec.regime)
-    return (one for one in runs.cells if (one.arm, one.spec.model.name, one.spec.regime) == wanted)
 
 
 def _series(runs: Runs, cell: PlannedRun, names: Sequence[str], probe: str = "") -> Floats:
@@ -256,31 +222,3 @@ def swings(cohort_TC2: Sequence[Floats]) -> float:
 def early_swings(cohort_TC2: Sequence[Floats]) -> float:
     third = len(cohort_TC2) // 3
     return swings(cohort_TC2[:third]) - swings(cohort_TC2[third:])
-
-
-def drift(spec: RunSpec) -> float:
-    """Learning rate times the mini-batches of a global step but the first.
-
-    It grows with the distance between the policy that sampled and the one that the last mini-batch trains.
-    """
-    return spec.train.lr * (mini_batches(spec) - 1)
-
-
-def mini_batches(spec: RunSpec) -> int:
-    return math.ceil(spec.train.prompts / spec.train.mini_batch)
-
-
-def is_driven(spec: RunSpec) -> bool:
-    """True if problems return within the run and its drift is high."""
-    returns = 0 < spec.task.distinct_problems < spec.train.prompts * spec.train.steps
-    return returns and drift(spec) >= HIGH_DRIFT
-
-
-def where(condition: Callable[[RunSpec], bool], measure: Measure) -> Measure:
-    """The numbers of the runs whose settings meet the condition."""
-    return lambda runs, cell: measure(runs, cell) if condition(cell.spec) else {}
-
-
-def near_mastery(runs: Runs, cell: PlannedRun) -> Numbers:
-    share = fmean(0.75 < row["p"] < 1 for row in runs.journal(cell).rows("groups"))
-    return {WHOLE: share * math.sqrt(cell.spec.train.rollouts)}

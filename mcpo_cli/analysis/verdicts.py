@@ -3,9 +3,8 @@
 A test is one claim on one model and regime. It compares one number per seed with a reference by a two-sided Student's
 t-test. A claim of every part (every benchmark, every third of training) is one intersection-union test: it holds only
 if it holds for each part (Berger 1982, Technometrics 24, 295-300), and fails if one part contradicts it after
-Bonferroni's correction. Runs that share base policy and seed, as points of a design do, are one cluster
-(`statistics/clusters.py`). Verdicts follow the claim's rule: the nominal level, which agrees with the 95% interval next
-to them, or Holm's method over all tests together.
+Bonferroni's correction. Verdicts follow the claim's rule: the nominal level, which agrees with the 95% interval next to
+them, or Holm's method over all tests together.
 """
 
 import math
@@ -18,8 +17,8 @@ import numpy as np
 from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS
-from mcpo_cli.analysis.run_numbers import WHOLE, Numbers
-from mcpo_cli.statistics import clusters, power, ranks, stats
+from mcpo_cli.analysis.run_numbers import Numbers
+from mcpo_cli.statistics import power, stats
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import Interval, Student
 
@@ -50,19 +49,15 @@ class Outcome:
     part: str = ""
     """The part (tier, third, ...) that is least in favour of the claim; empty for the whole run."""
     effect: Interval = UNKNOWN
-    """Mean over seeds, or clusters of them, and its t-interval, of that part; NaN if there are no numbers."""
-    values: int = 0
-    """Number of values behind the effect: more than its seeds if points of a design share these."""
+    """Mean over seeds and its t-interval, of that part; NaN if there are no numbers."""
     sd: float = math.nan
-    """Standard deviation over the seeds, or clusters of them, of that part."""
+    """Standard deviation over the seeds of that part."""
     favours: bool = False
     """True if the effect is on the claim's side, in every part."""
     p: float = math.nan
     """Two-sided p-value; NaN if no test is possible."""
     p_equal: float = math.nan
     """p of two one-sided tests (Schuirmann 1987) of a distance from the reference below the margin; NaN without one."""
-    p_within: float = math.nan
-    """p of a correlation within base policies and seeds, without differences between them; NaN for other claims."""
     parts: Mapping[str, Interval] = field(default_factory=dict)
     """The effect of every part."""
     why: str = ""
@@ -123,41 +118,28 @@ def _decided(test: Outcome) -> Outcome:
 def _tests(claim: Claim, runs: Runs) -> Iterator[Outcome]:
     by_arm = {arm: _numbers(claim.statistic, runs, arm) for arm in claim.weights}
     beside = _numbers(claim.beside, runs, claim.arm) if claim.beside else {}
-    along = _numbers(claim.along, runs, claim.baseline or claim.arm) if claim.along else {}
     for model, regime in dict.fromkeys((cell.spec.model.name, cell.spec.regime) for cell in runs.cells):
         pairs = [pair for pair in by_arm[claim.arm] if pair[:2] == (model, regime)]
         values: dict[str, list[float]] = {}
-        seeds: dict[str, list[tuple[int, int]]] = {}
-        quantities: list[float] = []
         for pair in pairs:
             numbers = {arm: found.get(pair, {}) for arm, found in by_arm.items()}
-            if claim.along and not along.get(pair):
-                continue
             for part in numbers[claim.arm]:
                 if all(part in own for own in numbers.values()):
                     contrast = sum(weight * numbers[arm][part] for arm, weight in claim.weights.items())
                     values.setdefault(part, []).append(contrast)
-                    seeds.setdefault(part, []).append(pair[3:])
-                    quantities += along.get(pair, {}).values()
-        unmet = _unmet(claim, runs, model, regime)
-        if claim.along:
-            yield correlated(claim, model, regime, values.get(WHOLE, []), quantities, seeds.get(WHOLE, []), unmet)
-            continue
         shown = [value for pair in pairs for value in beside.get(pair, {}).values()]
-        test = outcome(claim, model, regime, values, seeds, unmet)
+        test = outcome(claim, model, regime, values, _unmet(claim, runs, model, regime))
         yield replace(test, beside=float(np.mean(shown))) if shown else test
 
 
-Pair = tuple[str, str, int | None, int, int]
-"""Model, regime, point of a design, base seed, seed: paired runs of different arms share these."""
+Pair = tuple[str, str, int, int]
+"""Model, regime, base seed, seed: paired runs of different arms share these."""
 
 
 def _numbers(statistic: str, runs: Runs, arm: str) -> dict[Pair, Numbers]:
     """The statistic of each run of one arm."""
     return {
-        (spec.model.name, spec.regime, cell.point, spec.seed_of_base, spec.seed): STATISTICS[statistic].measure(
-            runs, cell
-        )
+        (spec.model.name, spec.regime, spec.seed_of_base, spec.seed): STATISTICS[statistic].measure(runs, cell)
         for cell in runs.cells
         for spec in (cell.spec,)
         if cell.arm == arm
@@ -177,45 +159,11 @@ def _unmet(claim: Claim, runs: Runs, model: str, regime: str) -> str:
     return "" if mean > claim.requires.above else f"{needed}, and is {mean:.3g}"
 
 
-def correlated(
-    claim: Claim,
-    model: str,
-    regime: str,
-    values: Sequence[float],
-    quantities: Sequence[float],
-    seeds: Sequence[tuple[int, int]],
-    unmet: str = "",
-) -> Outcome:
-    """The test of a claim about a rank correlation, not yet adjusted for the others.
-
-    Args:
-        values: the claim's number at each point.
-        quantities: the quantity that it is claimed to correlate with, at the same points.
-        seeds: base policy and seed of each point; points that share them are a cluster.
-        unmet: why the claim's precondition does not occur, if so.
-    """
-    untested = Outcome(claim, model, regime, values=len(values))
-    if len(values) < stats.LEAST:
-        return replace(untested, verdict="too few runs", why=f"{len(values)} points")
-    if unmet:
-        return replace(untested, verdict="not testable here", why=unmet)
-    try:
-        found = ranks.correlation(quantities, values, _clusters(seeds))
-    except ValueError as error:
-        return replace(untested, verdict="not computable", why=str(error))
-    if math.isnan(found.p_above):
-        return replace(untested, verdict="too few runs", why=f"points of {found.n} pairs of base policy and seed")
-    p_for, p_against = (found.p_above, found.p_below)[:: 1 if claim.relation == "greater" else -1]
-    p = min(1.0, 2 * min(p_for, p_against))
-    return replace(untested, effect=found, favours=p_for < p_against, p=p, p_within=found.p_within, parts={"": found})
-
-
 def outcome(
     claim: Claim,
     model: str,
     regime: str,
     values: Mapping[str, Sequence[float]],
-    seeds: Mapping[str, Sequence[tuple[int, int]]] | None = None,
     unmet: str = "",
 ) -> Outcome:
     """One test, not yet adjusted for the others.
@@ -227,21 +175,17 @@ def outcome(
 
     Args:
         values: one number per run (or pair of runs), by part.
-        seeds: base policy and seed of each number, by part; numbers that share them are a cluster. None: all differ.
         unmet: why the claim's precondition does not occur, if so.
     """
     nan = sum(math.isnan(value) for numbers in values.values() for value in numbers)
     if nan:
         why = f"{nan} of {sum(map(len, values.values()))} values are NaN"
         return Outcome(claim, model, regime, verdict="not computable", why=why)
-    found = {
-        part: clusters.mean(numbers, [1.0] * len(numbers), _clusters(seeds[part]) if seeds else range(len(numbers)))
-        for part, numbers in values.items()
-    }
+    found = {part: stats.student(numbers) for part, numbers in values.items()}
     parts = {part: _interval(mean) for part, mean in found.items()}
     fewest = min((mean.n for mean in found.values()), default=0)
     part = next(iter(parts), "")
-    shown = Outcome(claim, model, regime, part, parts.get(part, UNKNOWN), len(values.get(part, ())), parts=parts)
+    shown = Outcome(claim, model, regime, part, parts.get(part, UNKNOWN), parts=parts)
     if claim.outside:
         return replace(shown, verdict=claim.outside, why=claim.because)
     if fewest < stats.LEAST:
@@ -258,19 +202,12 @@ def outcome(
         shown,
         part=worst,
         effect=parts[worst],
-        values=len(values[worst]),
         sd=found[worst].error * math.sqrt(found[worst].n),
         favours=p_for < p_against,
         p=min(1.0, 2 * min(p_for, p_against)),
         # NaN, where one part's values are all equal, stays NaN.
         p_equal=float(np.max([_equal(claim, mean) for mean in found.values()])) if claim.margin else math.nan,
     )
-
-
-def _clusters(seeds: Sequence[tuple[int, int]]) -> list[int]:
-    """The number of each value's cluster."""
-    number = {pair: index for index, pair in enumerate(dict.fromkeys(seeds))}
-    return [number[pair] for pair in seeds]
 
 
 def _interval(mean: Student) -> Interval:

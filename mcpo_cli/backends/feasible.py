@@ -7,7 +7,7 @@ from mcpo_cli import backends, pretrained, tokenization
 from mcpo_cli.config import forking
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import location
-from mcpo_cli.runs import forks
+from mcpo_cli.runs import begin
 from mcpo_cli.tasks.base import Messages, Tokens
 from mcpo_cli.tokenization import TEXT, prompt_ids
 
@@ -33,9 +33,8 @@ def check(specs: Iterable[RunSpec]) -> None:
 
 def _check_fork(spec: RunSpec) -> None:
     """Raise ConfigError unless a fork has a state to begin from: its own, or one that the other run kept."""
-    kept = backends.get(spec.backend).kept
-    if max(kept(location() / "runs" / spec.run_id), default=0) < forking.parse(spec.fork)[1]:
-        forks.origin(spec, kept)
+    if max(begin.kept(location() / "runs" / spec.run_id), default=0) < forking.parse(spec.fork)[1]:
+        begin.origin(spec)
 
 
 def _check_problems(spec: RunSpec) -> None:

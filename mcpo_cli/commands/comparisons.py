@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mcpo_cli.analysis import step_sizes as step_size_tables
 from mcpo_cli.analysis.comparison import Choice, Row, compare, records
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact
@@ -85,29 +84,6 @@ def of_words(words: Sequence[str], choice: Choice) -> list[BuiltArtifact]:
     return [
         _make(comparison.of_runs(part, names[regime], choice), part, [], words, choice)
         for regime, part in parts.items()
-    ]
-
-
-def step_sizes(words: Sequence[str], choice: Choice) -> list[BuiltArtifact]:
-    """Build the effects of the arms that the words name as learning rates of the baseline, one for each regime.
-
-    Raises:
-        ConfigError, MissingCells: see `of_words`; or the baseline has too few learning rates.
-    """
-    named, _ = parted(words, "mcpo compare")
-    if named and plan.is_suite(named[0]):
-        refuse_design(named[0])
-        choice = chosen(named[0], choice)
-    parts, option = by_regime(plan_of(words, "mcpo compare")), "--as-step-size"
-    return [
-        _make(
-            step_size_tables.artifact(part, _slug("step-size", part.plan_id, *_choices(choice)), choice),
-            part,
-            [],
-            [*words, option],
-            choice,
-        )
-        for part in parts.values()
     ]
 
 

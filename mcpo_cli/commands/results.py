@@ -27,8 +27,6 @@ Examples:
   mcpo compare table2 --baseline DAPO --metric best@8      another baseline, another headline
   mcpo compare mine.yaml seed=0,1,2 --at seconds           a suite of yours, at equal time
   mcpo compare dapo-toy-s-s0 mcpo-toy-s-s0                 runs by the beginnings of their ids
-  mcpo compare method=dapo,mcpo train.lr=2e-4,4e-4,8e-4 seed=0,1,2 --as-step-size
-                                                           which learning rate of dapo does what mcpo does
   mcpo compare table2 --plan                               what N seeds can find, before training them
   mcpo compare base.jsonl new.jsonl                        samples of any tool: is new better?
   mcpo compare out_base/ out_new/ --margin 0.01            two folders of lm-eval; or new not worse by a point
@@ -124,16 +122,6 @@ At = Annotated[
     ),
 ]
 Seeds = Annotated[bool, typer.Option("--plan", help="Show which difference N seeds can detect; needs no runs.")]
-
-
-AsStepSize = Annotated[
-    bool,
-    typer.Option(
-        "--as-step-size",
-        help="Show each effect as the change of the baseline's learning rate that does the same; the baseline must be "
-        "among the arms at three rates or more.",
-    ),
-]
 Arm = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=GLOB", help="Logs of the training seeds of one arm (repeatable)."),
@@ -194,7 +182,6 @@ def compare(
     metric: Metric = "",
     at: At = None,
     plan: Seeds = False,
-    as_step_size: AsStepSize = False,
     arm: Arm = None,
     margin: Margin = None,
     k: K = None,
@@ -217,7 +204,7 @@ def compare(
             "name a suite, the settings of runs, runs, or logs",
             fix="mcpo compare base.jsonl new.jsonl, or: mcpo compare table1",
         )
-    of_runs: dict[str, object] = {"--metric": metric, "--at": at, "--plan": plan, "--as-step-size": as_step_size}
+    of_runs: dict[str, object] = {"--metric": metric, "--at": at, "--plan": plan}
     of_logs: dict[str, object] = {
         "--margin": margin,
         "--k": k,
@@ -240,9 +227,7 @@ def compare(
         compare_logs.run(asked, out, full=full, mlflow=mlflow, as_json=as_json)
         return
     _refuse(of_logs, "logs")
-    if plan and as_step_size:
-        raise ConfigError("--plan needs no runs, --as-step-size does", fix="one of them", code="contradiction")
-    _compare_runs(words, baseline, metric, at or (), plan=plan, step_size=as_step_size, full=full, as_json=as_json)
+    _compare_runs(words, baseline, metric, at or (), plan=plan, full=full, as_json=as_json)
 
 
 def _names_logs(words: Sequence[str]) -> bool:
@@ -268,7 +253,6 @@ def _compare_runs(
     at: Sequence[str],
     *,
     plan: bool,
-    step_size: bool,
     full: bool,
     as_json: bool,
 ) -> None:
@@ -279,7 +263,7 @@ def _compare_runs(
     if plan:
         seeds.show_reach(what, choice, as_json=as_json)
         return
-    built = comparisons.step_sizes(what, choice) if step_size else comparisons.of_words(what, choice)
+    built = comparisons.of_words(what, choice)
     if as_json:
         console.print_json({"comparisons": [one.to_json() for one in built]})
         return

@@ -14,7 +14,7 @@ from mcpo_cli.errors import ConfigError, Differs, Interrupted
 from mcpo_cli.home import home, location
 
 if TYPE_CHECKING:
-    from mcpo_cli.measures.spot_checks import Checked, Stretch
+    from mcpo_cli.scheduling.spot_checks import Checked, Stretch
 
 EXAMPLES = """\
 \b
@@ -44,8 +44,8 @@ def verify(
 ) -> None:
     """Train random steps of a finished run again from its checkpoints; exit 5 if a record or weight differs."""
     from mcpo_cli.commands import console
-    from mcpo_cli.measures import spot_checks
     from mcpo_cli.runs import catalog
+    from mcpo_cli.scheduling import spot_checks
 
     if wrong := [word for word in at.split(",") if at and not word.strip().isdecimal()]:
         raise ConfigError(f"--at {at}: {wrong[0]!r} is not the number of a global step", fix="--at 3,7")

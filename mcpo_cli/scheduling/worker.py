@@ -18,7 +18,7 @@ from mcpo_cli.config import forking, own
 from mcpo_cli.errors import Interrupted, McpoError, RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.redaction import redact
-from mcpo_cli.runs import catalog, forks, provenance
+from mcpo_cli.runs import begin, catalog, provenance
 from mcpo_cli.runs.attempts import Attempt, Busy, durable_step, missing, owned, recorded_state, resume_step
 
 BUSY = 75
@@ -99,7 +99,7 @@ def _attempt(folder: Path, stop: StopRequest, command: Sequence[str]) -> int:
     start, reached = resume_step(folder, spec, backend.kept(folder)), durable_step(folder)
     # Also if a kill left a part of the copy, or its state is damaged: a fork never starts from the base policy.
     if spec.fork and start < forking.parse(spec.fork)[1]:
-        start = forks.begin(folder, spec, backend.kept, backend.copy_state)
+        start = begin.fork(folder, spec)
     attempt = Attempt(folder, spec, start)
     try:
         if start < reached:

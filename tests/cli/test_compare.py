@@ -25,7 +25,6 @@ SUITE = {
     "arms": {"hinged": ["method=mcpo"], "plain": ["method=mcpo", "method.hinge=false"]},
     "sweep": {"model": ["toy-s"], "seed": [0, 1, 2]},
 }
-RATES = ["method=dapo,mcpo", "train.lr=1e-4,2e-4,4e-4", "scale=smoke", "seed=0,1,2"]
 
 
 @pytest.fixture
@@ -157,16 +156,3 @@ def test_help_has_examples_and_words_complete(here: InProcess) -> None:
     assert results._complete_arms(SimpleNamespace(params={"what": ["table2"]}), "w/o R") == ["w/o ReWeight"]
     assert results._complete_axes("r") == ["rollouts"]
     assert "table2" in verbs.complete_suite_or_runs(SimpleNamespace(params={}), "tab")
-
-
-@pytest.mark.slow
-def test_effects_as_step_sizes_are_a_table(here: InProcess, home: Path) -> None:
-    write_runs(from_overrides(RATES))
-    document = here.json("compare", *RATES, "--as-step-size")
-    (one,) = document["comparisons"]
-    assert {row["arm"] for row in one["rows"]} == {f"mcpo lr={rate}" for rate in ("0.0001", "0.0002", "0.0004")}
-    (table,) = (home / "reports").rglob("step-size-*.csv")
-    assert {path.suffix for path in table.parent.glob(f"{table.stem}.*")} >= {".csv", ".md", ".tex", ".png"}
-    result = here("compare", *RATES, "--as-step-size", "--baseline", "mcpo lr=0.0001")
-    assert result.returncode == 0, result.stderr
-    assert "dapo lr=0.0002 on toy-s" in " ".join(result.stdout.split())

@@ -70,25 +70,6 @@ def test_a_design_is_reproduced_as_a_map_of_its_points(
 
 
 @pytest.mark.slow
-def test_a_claim_along_a_quantity_is_a_rank_correlation_over_points(
-    here: InProcess, suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    train(suite, rise=0.8, monkeypatch=monkeypatch)
-    claim = {"claim": "it pays more at a larger step", "suite": str(suite), "statistic": "pass@1", "arm": "hinged"}
-    claim |= {"baseline": "plain", "relation": "greater"}
-    entries = [claim | {"id": "along", "along": "drift"}, claim | {"id": "down", "along": "drift", "relation": "less"}]
-    path = tmp_path / "mine-claims.yaml"
-    path.write_text(yaml.safe_dump({"claims": entries}))
-    rows = here.json("reproduce", str(path))["artifacts"]["mine-claims"]["rows"]
-    assert [row["verdict"] for row in rows if row["block"] == "test"] == ["supported", "contradicted"]
-    assert rows[0]["value"] > 0.7
-    # Points that share their seed are one cluster.
-    assert (rows[0]["seeds"], rows[0]["values"]) == (3, POINTS)
-    path.write_text(yaml.safe_dump({"claims": [entries[0] | {"relation": "within", "margin": 0.1}]}))
-    assert "mine-claims.yaml" in here.refused("bad_input", "reproduce", str(path))
-
-
-@pytest.mark.slow
 def test_a_budget_takes_the_first_points_that_fit(
     here: InProcess, suite: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

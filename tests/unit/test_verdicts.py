@@ -1,4 +1,4 @@
-"""The verdicts of claims beyond plain tests: rules, margins, preconditions, clusters."""
+"""The verdicts of claims beyond plain tests: rules, margins, preconditions."""
 
 import csv
 import dataclasses
@@ -180,37 +180,7 @@ def test_committed_verdicts_stand_beside_those_of_a_readers_runs(mcpo_home: Path
         claims_table(path).build({"table1": Runs(Plan("table1", "", two))})
 
 
-def test_points_that_share_base_policy_and_seed_are_one_cluster() -> None:
-    """Four clusters of three equal values are four values."""
-    means = [0.03, 0.06, 0.01, 0.05]
-    values, seeds = np.repeat(means, 3).tolist(), [(0, seed) for seed in range(4) for _ in range(3)]
-    found, alone = outcome(GREATER, "", "", {"": values}, {"": seeds}), plain(GREATER, means)
-    assert (found.p, found.sd, found.effect.low) == pytest.approx((alone.p, alone.sd, alone.effect.low))
-    assert (found.effect.n, found.values, alone.values) == (4, 12, 4)
-    two = outcome(GREATER, "", "", {"": values}, {"": [(0, seed // 2) for _, seed in seeds]})
-    assert (two.verdict, two.why) == ("too few runs", "2 seeds")
-
-
-@pytest.mark.parametrize(
-    ("values", "places", "verdict", "why"),
-    [
-        ([1, 2], [1, 2], "too few runs", "2 points"),
-        ([1, 1, 1, 1], [1, 2, 3, 4], "not computable", "all are equal"),
-        ([1, 2, 3, math.nan], [1, 2, 3, 4], "not computable", "NaN"),
-        (range(10), range(10), "supported", ""),
-        (range(10)[::-1], range(10), "contradicted", ""),
-    ],
-)
-def test_a_claim_along_a_quantity(values: list[float], places: list[float], verdict: str, why: str) -> None:
-    claim = dataclasses.replace(GREATER, along="drift")
-    seeds = [(0, seed) for seed in range(len(values))]
-    (found,) = decided([verdicts.correlated(claim, "", "", values, places, seeds)])
-    assert found.verdict == verdict
-    assert why in found.why
-    assert bool(found.why) == math.isnan(found.p)
-
-
-@pytest.mark.parametrize("name", ["headline", "placebo", "length", "map"])
+@pytest.mark.parametrize("name", ["headline", "placebo", "length"])
 def test_committed_verdicts_follow_the_registered_rule(name: str) -> None:
     declared = {one.id: one for one in claims.read(EXPERIMENTS / f"{name}-claims.yaml")}
     with (RESULTS / f"{name}-claims.csv").open() as file:
@@ -240,16 +210,15 @@ def test_committed_verdicts_follow_from_their_rows_per_run(name: str) -> None:
 def _from_rows(claim: Claim, runs: pd.DataFrame) -> Outcome:
     """The test of a claim, by the columns `STATISTIC` or `STATISTIC, PART` of the rows of one model and regime."""
     by_arm = {arm: runs[runs["arm"] == arm].set_index(["base_seed", "seed"]) for arm in claim.arms}
-    values, seeds = {}, {}
+    values = {}
     for column in runs.columns:
         if column == claim.statistic or column.startswith(f"{claim.statistic}, "):
             contrast = sum(sign * by_arm[arm][column] for arm, sign in claim.weights.items()).dropna()
             if len(contrast):
-                part = column.removeprefix(claim.statistic).removeprefix(", ")
-                values[part], seeds[part] = contrast.tolist(), contrast.index.tolist()
+                values[column.removeprefix(claim.statistic).removeprefix(", ")] = contrast.tolist()
     needed = claim.requires
     met = needed is None or by_arm[claim.required_arm][needed.statistic].mean() > needed.above
-    return outcome(claim, "toy-s", "drift", values, seeds, "" if met else "it did not occur")
+    return outcome(claim, "toy-s", "drift", values, "" if met else "it did not occur")
 
 
 @pytest.mark.parametrize(

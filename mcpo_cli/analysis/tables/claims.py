@@ -45,10 +45,6 @@ NOTES = (
     f"finds: the distance from the tested bound that as many seeds detect with probability {POWER:g} at level "
     f"{ALPHA:g}: it does not depend on the effect seen, but on how much seeds vary, which few seeds know badly; so it "
     "is shown for both ends of the 80% interval of their standard deviation.",
-    "In a suite with a design, points that share base policy and seed are one cluster, and intervals and p are "
-    "cluster-robust (CR2). A claim along a quantity is about Spearman's rank correlation over the points, which is its "
-    "value; p within: the same among random orders within clusters, so that nothing between base policies or seeds "
-    "counts.",
     "A claim of a value within a margin (±) tests both bounds (two one-sided tests), so a wide interval cannot support "
     "it.",
 )
@@ -188,15 +184,9 @@ def verdict_grid(tests: Iterable[Outcome]) -> Grid:
     return Grid.of("Verdicts of these runs", tests, VERDICTS, labels=4)
 
 
-def _seeds(one: Outcome) -> str:
-    return f"{one.effect.n} ({one.values} points)" if one.values > one.effect.n else str(one.effect.n)
-
-
 def _beside(one: Outcome) -> str:
-    """The other parts, p within clusters, and the companion statistic."""
+    """The other parts and the companion statistic."""
     others = [f"{part} {_number(effect.mean, one.claim)}" for part, effect in one.parts.items() if part != one.part]
-    if not math.isnan(one.p_within):
-        others.append(f"p within {_p(one.p_within)}")
     if not math.isnan(one.beside):
         others.append(f"{one.claim.beside} {one.beside:.3g}")
     return ", ".join(others) or "-"
@@ -259,9 +249,7 @@ def _row(one: Outcome) -> dict[str, Any]:
         "p": one.p,
         "p_holm": one.p_holm,
         "p_equal": one.p_equal,
-        "p_within": one.p_within,
         "seeds": one.effect.n,
-        "values": one.values,
         "detectable_low": low,
         "detectable_high": high,
         "parts": "; ".join(f"{part} {effect.mean:.6g}" for part, effect in one.parts.items() if part),
@@ -278,7 +266,7 @@ VERDICTS: Columns = {
     "verdict": verdict_of,
     "model": lambda one: one.model,
     "regime": lambda one: one.regime,
-    "seeds": _seeds,
+    "seeds": lambda one: str(one.effect.n),
     "value": lambda one: _number(one.effect.mean, one.claim) + (f" ({one.part})" if one.part else ""),
     "95% interval": _interval,
     "against": lambda one: _against(one.claim),

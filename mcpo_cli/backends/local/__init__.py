@@ -1,7 +1,6 @@
 """The local engine: causal LMs on one machine, from scratch or pretrained, in pure torch."""
 
 import shutil
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,12 @@ import psutil
 from mcpo_cli import extras, pretrained
 from mcpo_cli.backends import Stop
 from mcpo_cli.config import cost
-from mcpo_cli.config.branching import Trunk
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
 from mcpo_cli.machine import GIB
-from mcpo_cli.runs import folders
+from mcpo_cli.runs import begin, folders
 from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.differences import Compared
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.tasks import closed
 
@@ -103,7 +100,7 @@ class Local:
 
     def kept(self, run_dir: Path) -> list[int]:
         """The steps of the complete checkpoints."""
-        return [folders.step_of(folder) for folder in folders.checkpoints(run_dir)]
+        return begin.kept(run_dir)
 
     def export(self, spec: RunSpec, run_dir: Path, step: int, target: Path) -> None:
         """Copy the final policy, the only one that is kept in that form."""
@@ -117,32 +114,6 @@ class Local:
         for path in policy.iterdir():
             if path.name != folders.MANIFEST:
                 shutil.copyfile(path, target / path.name)
-
-    def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
-        from mcpo_cli.backends.local import saved_states
-
-        saved_states.observe(spec, attempt, run_dir, steps, prompts)
-
-    def copy_state(self, run_dir: Path, step: int, attempt: Attempt) -> None:
-        from mcpo_cli.backends.local import checkpoint
-
-        checkpoint.copy(run_dir, step, attempt.folder)
-
-    def repeat(self, spec: RunSpec, attempt: Attempt, stop: Stop, steps: Collection[int]) -> None:
-        from mcpo_cli.backends.local import saved_states
-
-        self.check(spec)
-        saved_states.repeat(spec, attempt, stop, steps)
-
-    def compare_states(self, recorded: Path, repeated: Path, step: int, *, exactly: bool) -> Compared:
-        from mcpo_cli.backends.local import saved_states
-
-        return saved_states.compare_states(recorded, repeated, step, exactly=exactly)
-
-    def branch(self, trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
-        from mcpo_cli.backends.local import saved_states
-
-        saved_states.branch(trunk, attempt, run_dir, step)
 
 
 BACKEND = Local()

@@ -1,9 +1,12 @@
-"""The first attempt of a fork: the records and the state of the run that it is forked from, up to the fork."""
+"""A run may begin at RUN@STEP: its first attempt is a copy of the records and the state of RUN up to STEP.
+
+A fork begins so (`mcpo fork`), and steps that are trained again for a comparison do (`mcpo verify`). From there the run
+is resumed like any other.
+"""
 
 import math
 import shlex
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -12,17 +15,30 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location, writing
 from mcpo_cli.records import SOURCES
-from mcpo_cli.runs import catalog
+from mcpo_cli.runs import catalog, folders
 from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.journal import Journal, Kind
+from mcpo_cli.runs.journal import Journal, Kind, read_json
 
-Kept = Callable[[Path], list[int]]
-"""The global steps whose states a run's folder keeps."""
-CopyState = Callable[[Path, int, Attempt], None]
-"""Copies the state that a run's folder keeps of a step into an attempt."""
+STATES = ("method", "sampler")
+"""Parts of a state that a run with another method, or another sampler, does not continue from."""
 
 
-def origin(spec: RunSpec, kept: Kept) -> catalog.Run:
+def check_backend(spec: RunSpec) -> None:
+    """Raise ConfigError unless a run can begin at the states that a run of `spec` saves."""
+    if spec.backend != "local":
+        raise ConfigError(
+            f"{spec.run_id} was trained by {spec.backend}: no run can begin at its states, which all ranks hold "
+            "together, and how its rollout engine batches requests decides the bits of a step",
+            fix="a run of backend=local",
+        )
+
+
+def kept(run_dir: Path) -> list[int]:
+    """The global steps whose states a run of backend=local has kept, in order."""
+    return [folders.step_of(folder) for folder in folders.checkpoints(run_dir)]
+
+
+def origin(spec: RunSpec) -> catalog.Run:
     """The run that the fork `spec` begins from; it has kept the state at the fork.
 
     Raises:
@@ -57,7 +73,7 @@ def _kept_again(parent: catalog.Run, step: int) -> str | None:
     return f"mcpo runs delete {parent.spec.run_id} && {others} {keeping}"
 
 
-def begin(folder: Path, spec: RunSpec, kept: Kept, copy_state: CopyState) -> int:
+def fork(folder: Path, spec: RunSpec) -> int:
     """Make the attempt that begins the fork `spec` in `folder`; returns the step from which the next attempt continues.
 
     Earlier attempts are void. The caller holds the fork's lock.
@@ -67,19 +83,23 @@ def begin(folder: Path, spec: RunSpec, kept: Kept, copy_state: CopyState) -> int
         RunFailed: the other run's records are damaged.
     """
     step = forking.parse(spec.fork)[1]
-    copy(origin(spec, kept).folder, step, Attempt(folder, spec, 0), copy_state)
+    copy(origin(spec).folder, step, Attempt(folder, spec, 0))
     return step
 
 
-def copy(run_dir: Path, step: int, attempt: Attempt, copy_state: CopyState) -> None:
+def copy(run_dir: Path, step: int, attempt: Attempt) -> None:
     """Fill an attempt with the records and the state that the run in `run_dir` has up to `step`, and end it.
+
+    The state of a method, or of a sampler, is not copied if the attempt's run has another one.
 
     Raises:
         RunFailed: those records are damaged; the attempt is removed.
     """
     try:
         _copy_rows(Journal(run_dir), step, attempt)
-        copy_state(run_dir, step, attempt)
+        theirs, ours = (read_json(folder / "spec.json") for folder in (run_dir, attempt.folder))
+        others = [part for part in STATES if theirs.get(part, {}).get("name") != ours.get(part, {}).get("name")]
+        folders.copy_checkpoint(run_dir, step, attempt.folder, without=others)
         attempt.durable(step)
     except BaseException:
         attempt.journal.close()

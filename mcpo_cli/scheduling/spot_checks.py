@@ -1,22 +1,21 @@
 """Spot checks: global steps of a finished run, trained again from its checkpoints and compared with its records.
 
-The run's folder is only read. Each stretch is trained in a separate folder, which begins with a copy of the records
-and the state before it, as a fork does.
+The run's folder is only read. Each stretch is a run that begins at RUN@STEP without a change, in a temporary folder,
+and is stopped after the last step that is compared.
 """
 
 import random
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mcpo_cli import backends
-from mcpo_cli.backends import Backend
 from mcpo_cli.config import forking, own
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, Interrupted
-from mcpo_cli.runs import attempts, differences, forks, provenance
+from mcpo_cli.runs import attempts, begin, differences, provenance
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.catalog import Run
 from mcpo_cli.runs.differences import Compared, Difference
@@ -110,7 +109,7 @@ def stretches(run: Run, asked: Sequence[int]) -> list[Stretch]:
     Raises:
         ConfigError: a fork's state at the fork is gone, so its steps cannot be trained again.
     """
-    kept = backends.get(run.spec.backend).kept(run.folder)
+    kept = begin.kept(run.folder)
     starts = dict[int, list[int]]()
     for step in asked:
         starts.setdefault(max((one for one in kept if one < step), default=0), []).append(step)
@@ -127,8 +126,10 @@ def check_run(run: Run) -> None:
     """Raise unless the run is done, its records match their checksums, and its plug-ins are unchanged.
 
     Raises:
-        RunFailed: a record does not match its checksum. ConfigError: the run is not done, or a plug-in has changed.
+        RunFailed: a record does not match its checksum. ConfigError: the run is not done, a plug-in has changed, or no
+            run can begin at its states.
     """
+    begin.check_backend(run.spec)
     Journal(run.folder).check_all()
     if (state := run.state) != "done":
         missing = "; ".join(attempts.missing(run.folder, run.spec)) or state
@@ -154,29 +155,39 @@ def check(run: Run, stretch: Stretch, home: Path, advance: Callable[[], None]) -
     advance: called after each step.
 
     Raises:
-        ConfigError: the backend cannot repeat a step. RunFailed: training failed.
+        ConfigError: see `backends.Backend.check`. RunFailed: training failed.
     """
     backend = backends.get(run.spec.backend)
+    backend.check(run.spec)
     exactly, why = how(run, stretch)
     with tempfile.TemporaryDirectory(dir=home, prefix=".verify-") as temporary:
         folder = Path(temporary) / run.spec.run_id
         if stretch.start:
-            forks.copy(run.folder, stretch.start, Attempt(folder, run.spec, 0), backend.copy_state)
+            begin.copy(run.folder, stretch.start, Attempt(folder, run.spec, 0))
         attempt = Attempt(folder, run.spec, stretch.start)
         watch = _Watch(run, folder, stretch, exactly, advance)
         try:
-            backend.repeat(run.spec, attempt, watch, stretch.asked)
+            backend.run(_alone(run.spec), attempt, watch)
         except Interrupted:
-            assert watch.differs, "only a difference stops it"
+            assert watch.is_over, "nothing else stops it"
         finally:
             attempt.end("interrupted")
         watch()
-        watch.compare_states(backend)
+        watch.compare_states()
         return Checked(stretch, exactly, why, watch.compared)
 
 
+def _alone(spec: RunSpec) -> RunSpec:
+    """The settings of the run, sent to no tracker; the state after its last step is kept."""
+    compute = replace(spec.compute, checkpoint_every=spec.train.steps, checkpoints_after=1)
+    return replace(spec, compute=compute, cluster=replace(spec.cluster, loggers=()))
+
+
 class _Watch:
-    """Compares the steps since its last call; returns True once one differs, which stops the training."""
+    """Compares the steps since its last call; returns True, which stops the training, after the stretch's last step.
+
+    It does so before, once a step differs. Training that is stopped saves its state.
+    """
 
     def __init__(self, run: Run, folder: Path, stretch: Stretch, exactly: bool, advance: Callable[[], None]) -> None:
         self.run, self.folder, self.stretch, self.exactly, self.advance = run, folder, stretch, exactly, advance
@@ -188,6 +199,10 @@ class _Watch:
     def differs(self) -> bool:
         return any(one.differing for one in self.compared)
 
+    @property
+    def is_over(self) -> bool:
+        return self.differs or self._next > self.stretch.asked[-1]
+
     def __call__(self) -> bool:
         recorded, repeated = Journal(self.run.folder), Journal(self.folder)
         done = max((row["step"] for row in repeated.steps()), default=0)
@@ -196,14 +211,13 @@ class _Watch:
             if self._next:
                 self.advance()
             self._next += 1
-        return self.differs
+        return self.is_over
 
-    def compare_states(self, backend: Backend) -> None:
-        """Compare the states that both have kept after the asked steps."""
-        folders = self.run.folder, self.folder
-        for step in sorted(set(self.stretch.asked).intersection(*map(backend.kept, folders))):
-            if not self.differs:
-                self.compared.append(backend.compare_states(*folders, step, exactly=self.exactly))
+    def compare_states(self) -> None:
+        """Compare the states after the last step, if the run has kept its own: no step before it has one."""
+        step, both = self.stretch.asked[-1], (self.run.folder, self.folder)
+        if not self.differs and all(step in begin.kept(folder) for folder in both):
+            self.compared.append(differences.of_states(*both, step, exactly=self.exactly))
 
 
 def how(run: Run, stretch: Stretch) -> tuple[bool, str]:

@@ -34,7 +34,7 @@ def meaning(name: str) -> str:
         ConfigError: there is no such measure, or it has no such value.
     """
     if axis := EQUAL.get(name):
-        return f"pass@1 at the most {axis} that all runs of the model reach, mean over tiers, linear between evaluations"
+        return f"pass@1 at the most {axis} that all runs reach, mean over the tiers, linear between evaluations"
     measure, _, value = name.partition(".")
     known = measures.registry()
     if measure in known and (text := known[measure].meaning(value)):

@@ -19,7 +19,7 @@ from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.numbers import WHOLE, of_run
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.config import load, plan
+from mcpo_cli.config import plan, presets
 from mcpo_cli.config.design import Design, Factor
 from mcpo_cli.config.plan import Suite
 from mcpo_cli.errors import ConfigError, RunFailed
@@ -196,7 +196,7 @@ def response_map(name: str) -> Artifact:
     Raises:
         ConfigError: the design has one factor, which spans no map.
     """
-    suite, stem = plan.read(name), load.stem(name)
+    suite, stem = plan.read(name), presets.stem(name)
     title = suite.title or stem
     if suite.design and len(suite.design.factors) < 2:
         raise ConfigError(

@@ -19,9 +19,14 @@ class Backend(Protocol):
     """Module with its heavy imports, which runs of one plan load once; empty for a backend that starts processes."""
     grace: float | None
     """Seconds after which a run that was asked to stop is ended at any point; None: it may finish its checkpoint."""
+    fetches: bool
+    """True if `run` fetches an existing model by itself; else its files must be here before that."""
 
     def check_spec(self, spec: RunSpec) -> None:
-        """Raise ConfigError if no machine can train `spec` with this backend. No downloads. See `feasible.check`."""
+        """Raise ConfigError if no machine can train `spec` with this backend, whatever its model. No downloads."""
+
+    def check_model(self, spec: RunSpec, folder: Path) -> None:
+        """Raise ConfigError if this backend cannot train the existing model of `spec`, whose files are in `folder`."""
 
     def check(self, spec: RunSpec) -> None:
         """Raise ConfigError if something is missing here. Quick: starts no process, does not import torch."""

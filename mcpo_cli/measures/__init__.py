@@ -28,6 +28,6 @@ def get(name: str) -> Measure:
     if name not in registry():
         raise ConfigError(
             f"unknown probe '{name}': {nearest(name, registry())}",
-            fix=mend("mcpo probe {}", name, registry(), "mcpo probe list"),
+            fix=mend("mcpo probe {}", name, registry(), "mcpo components list probe"),
         )
     return registry()[name]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import paths
-from mcpo_cli.config import load, plan
+from mcpo_cli.config import plan, presets
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
 from mcpo_cli.errors import ConfigError, RunFailed
@@ -165,7 +165,7 @@ def runs(probe: Measure, words: Sequence[str]) -> Plan:
     given = {key_of(text) for text in rest}
     settings = [text for text in probe.settings if key_of(text) not in given]
     if probe.every and probe.every not in given:
-        settings.append(f"{probe.every}={','.join(load.groups()[probe.every])}")
+        settings.append(f"{probe.every}={','.join(presets.groups()[probe.every])}")
     chosen = plan.from_overrides([*settings, *rest])
     command = chosen.command.replace("mcpo train", f"mcpo probe {probe.name}", 1)
     return replace(chosen, suite=f"probe-{probe.name}", command=command)

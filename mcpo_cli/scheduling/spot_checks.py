@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import backends
-from mcpo_cli.config import forking, own
+from mcpo_cli.config import forking
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.used_plugins import used_plugins
 from mcpo_cli.errors import ConfigError, Interrupted
 from mcpo_cli.runs import attempts, begin, differences, provenance
 from mcpo_cli.runs.attempts import Attempt
@@ -134,7 +135,7 @@ def check_run(run: Run) -> None:
     if (state := run.state) != "done":
         missing = "; ".join(attempts.missing(run.folder, run.spec)) or state
         raise ConfigError(f"{run.spec.run_id} is not done: {missing}", fix=f"mcpo runs show {run.spec.run_id}")
-    if own.used_plugins(run.spec) != run.spec.plugins:
+    if used_plugins(run.spec) != run.spec.plugins:
         raise ConfigError(
             f"{', '.join(run.spec.plugins)}: the plug-in is not the one that this run was trained with",
             fix="MCPO_PLUGINS=FOLDER of that plug-in",

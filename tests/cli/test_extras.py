@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mcpo_cli import doctor as machine_checks
 from mcpo_cli import extras
-from mcpo_cli.commands import machine_checks
 from mcpo_cli.statistics.surface import Surface
 from mcpo_cli.trackers import resolve
 from tests.cli.conftest import InProcess

@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 
-from mcpo_cli import extras, pretrained
+from mcpo_cli import pretrained
 from mcpo_cli.backends import Stop
 from mcpo_cli.config import cost
 from mcpo_cli.config.schema import RunSpec
@@ -57,33 +57,28 @@ def check_room(spec: RunSpec) -> None:
         )
 
 
-def _check_model(spec: RunSpec) -> None:
-    longest = spec.train.max_prompt + spec.train.max_response
-    pretrained.check(spec.model, longest=longest, chat=spec.task.needs_chat_template)
-
-
 class Local:
     """See `mcpo_cli.backends.Backend`. Heavy imports happen inside `run`."""
 
     preloads = "mcpo_cli.backends.local.train"
     grace = 6.0
+    fetches = False
 
     def check_spec(self, spec: RunSpec) -> None:
-        """Raise ConfigError if it cannot train task or model; a model that is not here is checked once it is."""
+        """Raise ConfigError if it cannot train the task without an existing model."""
         if not spec.model.path:
             closed(spec.task)
-        elif pretrained.is_here(spec.model):
-            _check_model(spec)
+
+    def check_model(self, spec: RunSpec, folder: Path) -> None:
+        """Raise ConfigError if it cannot train this model, or not with prompts and responses as long as these."""
+        longest = spec.train.max_prompt + spec.train.max_response
+        pretrained.check(spec.model, folder, longest=longest, chat=spec.task.needs_chat_template)
 
     def check(self, spec: RunSpec) -> None:
-        """Raise ConfigError if the device, the problems or a tracker is missing, and as `check_spec`."""
-        self.check_spec(spec)
+        """Raise ConfigError if room, the device or the problems are missing."""
         spec.task.check()
         if spec.model.path:
             check_room(spec)
-            _check_model(spec)
-        for package in spec.cluster.loggers:
-            extras.require(package, f"cluster.loggers=[{package}]")
         if spec.compute.device == "cuda" and not Path("/proc/driver/nvidia").exists():
             raise ConfigError("compute.device=cuda: this machine has no NVIDIA driver", fix="compute.device=auto")
 
@@ -93,10 +88,9 @@ class Local:
 
     def run(self, spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         """Train; see `train.run`."""
-        from mcpo_cli.backends.local import loggers, train
+        from mcpo_cli.backends.local import train
 
-        with loggers.following(spec, attempt):
-            train.run(spec, attempt, stop)
+        train.run(spec, attempt, stop)
 
     def kept(self, run_dir: Path) -> list[int]:
         """The steps of the complete checkpoints."""

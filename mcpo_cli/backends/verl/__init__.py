@@ -14,10 +14,14 @@ class Verl:
 
     preloads = ""
     grace = None
+    fetches = True
 
     def check_spec(self, spec: RunSpec) -> None:
         """Raise ConfigError unless verl trains this task, this method, and takes its own settings."""
         checks.check_spec(spec)
+
+    def check_model(self, spec: RunSpec, folder: Path) -> None:
+        """verl trains what transformers loads; `check` compares sizes and window."""
 
     def check(self, spec: RunSpec) -> None:
         """Raise ConfigError unless verl, GPUs, model, data and disk space are there."""

@@ -7,14 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from operator import itemgetter
-from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, TypeVar
 
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.runs import provenance
-from mcpo_cli.runs.attempts import Attempt, owned
-from mcpo_cli.runs.journal import Journal, Kind, finite, read_json
+from mcpo_cli.runs.journal import Journal, Kind, finite
 from mcpo_cli.statistics import clusters
 from mcpo_cli.statistics.stats import Floats
 
@@ -75,27 +72,6 @@ class Measure:
         """What the value, or each of its parts, means; None if the measure has no such value."""
         names = (value, f"{value}, *")
         return next((text for name, text in self.values.items() if any(fnmatchcase(one, name) for one in names)), None)
-
-
-def is_done(folder: Path) -> bool:
-    """True if the last attempt in a folder of records has ended well."""
-    attempts = Journal(folder).attempts()
-    return bool(attempts) and read_json(attempts[-1] / "status.json")["state"] == "done"
-
-
-def record_once(folder: Path, spec: RunSpec, record: Callable[[Attempt], None]) -> None:
-    """Let `record` write into a new attempt in `folder`, unless one is done there; a killed one is repeated."""
-    with owned(folder):
-        if is_done(folder):
-            return
-        attempt = Attempt(folder, spec, 0)
-        provenance.write(attempt.folder, provenance.parent_command())
-        try:
-            record(attempt)
-        except BaseException as error:
-            attempt.end("failed", str(error))
-            raise
-        attempt.end("done")
 
 
 def numbered(items: Iterable[T]) -> list[tuple[T, int]]:

@@ -147,19 +147,6 @@ def keys() -> list[str]:
     return sorted(options | flat(_base_node()).keys())
 
 
-def applies(key: str, overrides: Sequence[str]) -> bool:
-    """True if `key` is a setting of the runs that `overrides` choose, and the overrides do not set it.
-
-    An option such as `method.delta` is one if the chosen method has it.
-    """
-    group, _, option = key.partition(".")
-    if group in kinds.KINDS and option:
-        name = kinds.given(group, overrides) or _composed(_presets(overrides))[group]["name"]
-        if option not in kinds.options(kinds.KINDS[group]()[name]):
-            return False
-    return key not in map(key_of, overrides)
-
-
 def as_overrides(content: Mapping[str, Any]) -> list[str]:
     """The content of a YAML file of settings as overrides; a list is a sweep, unless the setting is a list itself.
 

@@ -68,8 +68,8 @@ types: setup
 secrets: setup
 	git ls-files -z | xargs -0 .ci/secrets
 
-check-findings: setup ## Recompute the numbers that README and docs quote from experiments/results
-	$(BIN)/python -m mcpo_cli.study.experiments.findings
+check-findings: setup ## Recompute the numbers that README, docs and studies quote from committed rows
+	$(BIN)/python -m mcpo_study.experiments.findings.check
 
 audit: setup ## Look up security advisories for the pinned dependencies, if online
 	$(BIN)/python .ci/audit.py constraints.txt $(ARGS)
@@ -147,7 +147,7 @@ reproduce-table1: setup ## Train what is missing for Table 1 (DAPO vs. MCPO) and
 	$(BIN)/mcpo reproduce table1 $(ARGS)
 
 reproduce-lm: setup ## Fetch SmolLM2-135M, train it with DAPO and MCPO on sums, evaluate, and print table and figure
-	$(BIN)/mcpo model fetch smollm2-135m
+	$(BIN)/mcpo components fetch model smollm2-135m
 	$(BIN)/mcpo reproduce lm $(ARGS)
 
 reproduce-table2: setup ## Train what is missing for Table 2 (ablations) and print it
@@ -160,7 +160,7 @@ reproduce: setup ## Train what is missing for all tables and figures, build them
 	$(BIN)/mcpo reproduce all $(ARGS)
 
 report: setup ## Build everything whose runs are done, and write the report; trains nothing
-	$(BIN)/mcpo report $(ARGS)
+	$(BIN)/mcpo reproduce all --built $(ARGS)
 
 ui: setup ## Serve MLflow's UI for the configured store
 	$(BIN)/mcpo ui $(ARGS)
@@ -168,7 +168,7 @@ ui: setup ## Serve MLflow's UI for the configured store
 bench: setup ## Benchmark speed, also against TRL; writes reports/bench.json in MCPO_HOME
 	$(BIN)/python -m benchmarks
 
-coverage: setup ## Simulate what intervals of comparisons cover; writes docs/coverage.md: about 20 minutes
+coverage: setup ## Simulate what intervals of comparisons cover; writes experiments/coverage: about 20 minutes
 	$(BIN)/python -m benchmarks.coverage
 
 clean: ## Remove caches and builds; keeps environments and all results

@@ -1,4 +1,7 @@
-"""What pyproject.toml cannot say: where the packages of the study are (see `mcpo_cli/study`), and addresses.
+"""What pyproject.toml cannot say: where the packages of `mcpo_study` are, and addresses.
+
+`mcpo_study` is the record of the studies: the folders `analysis` and `experiments` of a checkout. Packages of so
+general a name in site-packages would hide those of users. A wheel has only the paper's suites and what they draw.
 
 REPOSITORY_URL is set where a release is built: a registry shows README.md, whose links must then be absolute.
 """
@@ -9,8 +12,8 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-FOLDERS = find_packages(include=["analysis*", "experiments*"])
-STUDY = {f"mcpo_cli.study.{name}": name.replace(".", "/") for name in FOLDERS}
+FOLDERS = ["analysis", *find_packages(include=["analysis.paper*"]), "experiments"]
+STUDY = {f"mcpo_study.{name}": name.replace(".", "/") for name in FOLDERS}
 REPOSITORY = os.environ.get("REPOSITORY_URL", "").rstrip("/")
 LINK = re.compile(r"(!?\[[^\]]*\]\()(?!https?://|#)([^)\s]+)")
 """A link or picture of Markdown whose target is a file of the repository."""

@@ -29,7 +29,7 @@ ABREAST, WIDEST = 4, 25
 HEAD = """# Methods
 
 Every method that `mcpo train method=NAME` takes. [Weights and checks](methods-compared.md) has what they do with a
-prompt and a token, and what was checked. `mcpo method show NAME` prints the page of a method with all options.
+prompt and a token, and what was checked. `mcpo components show method NAME` prints a method and its options.
 `python .ci/gallery.py` writes these pages and their pictures from the methods themselves.
 
 {index}

@@ -59,7 +59,7 @@ local engine; every other sampler draws its rounds there as it does here.
 All of these pass the same checks in CI; [your own](write-a-sampler.md) can be in a folder (the right column is cut):
 
 ```console
-$ mcpo sampler check greso
+$ mcpo components check sampler greso
     check                          requirement, or what is wrong
 ok  name and options               The name can be in settings, and the options agree ...
 ok  every step gets a batch        Each step gets a whole batch; a sampler without a filter ...

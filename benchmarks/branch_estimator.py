@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from mcpo_study.analysis import EXPERIMENTS
 from scipy import stats as scipy_stats
 
 from mcpo_cli.backends.local import saved_states
@@ -27,9 +28,9 @@ from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.scheduling import start
 from mcpo_cli.scheduling.forecast import forecast
 from mcpo_cli.statistics import stats
-from mcpo_cli.study import EXPERIMENTS
 
-FILE, ROWS = EXPERIMENTS / "branch-estimator.yaml", EXPERIMENTS / "results" / "branch-estimator.csv"
+STUDY = EXPERIMENTS / "branch-estimator"
+FILE, ROWS = STUDY / "branch-estimator.yaml", STUDY / "results" / "branch-estimator.csv"
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """`make coverage`: coverage of intervals and power of tests of `mcpo compare`, in simulated logs with a known truth.
 
-Writes `benchmarks/coverage.csv`, one row per design, and the table of `docs/coverage.md` from it. An answer is correct
-with probability expit(problem + arm x problem + run + run x problem), all four normal; both arms are equal on average.
-With one training run an interval is about these two models alone, so runs have no effect there.
+Writes `results/coverage.csv` of the study `coverage`, one row per design, and the table of its page from it. An answer
+is correct with probability expit(problem + arm x problem + run + run x problem), all four normal; arms are equal on
+average. With one training run an interval is about these two models alone, so runs have no effect there.
 """
 
 import itertools
@@ -23,8 +23,8 @@ from mcpo_cli.statistics.crossed import Ints
 from mcpo_cli.statistics.power import look_level, noncentrality
 from mcpo_cli.statistics.stats import Floats, Student
 
-HERE = Path(__file__).parent
-RECORDS, PAGE = HERE / "coverage.csv", HERE.parent / "docs" / "coverage.md"
+STUDY = Path(__file__).parents[1] / "experiments" / "coverage"
+RECORDS, PAGE = STUDY / "results" / "coverage.csv", STUDY / "coverage.md"
 BEGIN = "<!-- the table: `make coverage` writes it -->"
 SEED = 20261124
 TRIALS = 2000
@@ -272,7 +272,7 @@ def looks(looks: int, trials: int) -> float:
 
 
 def page(records: pd.DataFrame) -> str:
-    """The table of `docs/coverage.md`."""
+    """The table of the page."""
     lines = [
         "| metric, seeds x problems x samples | no difference | a difference | power | mean |",
         "|---|---|---|---|---|",

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import scipy.stats
+from mcpo_study.analysis import EXPERIMENTS
 
 from mcpo_cli.config import forking, plan
 from mcpo_cli.config.plan import Plan, PlannedRun
@@ -24,9 +25,9 @@ from mcpo_cli.runs.journal import Journal
 from mcpo_cli.scheduling import start
 from mcpo_cli.scheduling.forecast import forecast
 from mcpo_cli.statistics.stats import Floats
-from mcpo_cli.study import EXPERIMENTS
 
-FILE, ROWS = EXPERIMENTS / "fork-variance.yaml", EXPERIMENTS / "results" / "fork-variance.csv"
+STUDY = EXPERIMENTS / "fork-variance"
+FILE, ROWS = STUDY / "fork-variance.yaml", STUDY / "results" / "fork-variance.csv"
 WHOLE = 0
 """Used as a fork's step: the run was trained from the start."""
 FEWEST = 6

@@ -117,7 +117,7 @@ def check(name: str, found: Architecture) -> None:
             raise bad_model(
                 f"{name}: backend=local does not compute {what}, which its config.json asks for; "
                 f"it computes: {instead}",
-                fix="backend=verl, or another model (mcpo model list)",
+                fix="backend=verl, or another model (mcpo components list model)",
             )
 
 

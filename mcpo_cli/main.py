@@ -14,9 +14,10 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from mcpo_cli import __version__
-from mcpo_cli.commands import claim, components, data, models, reference, results, runs, training, verify
+from mcpo_cli.commands import claim, components, models, reference, results, runs, training, verify
+from mcpo_cli.commands.reply import ErrorStyle
 from mcpo_cli.commands.ui import ui
-from mcpo_cli.commands.verbs import ErrorStyle, OverridesCommand, Verbs
+from mcpo_cli.commands.verbs import OverridesCommand, Verbs
 from mcpo_cli.errors import UNEXPECTED, ConfigError, McpoError, OutputLost, RunFailed, first_line
 from mcpo_cli.redaction import redact, visible
 
@@ -55,23 +56,20 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 EXAMPLES = training.EXAMPLES | results.EXAMPLES
-for verb in (training.train, training.ablate, training.probe, results.reproduce, results.report):
+for verb in (training.train, training.ablate, results.reproduce):
     app.command(cls=OverridesCommand, epilog=EXAMPLES[verb.__name__])(verb)
 app.command(epilog=EXAMPLES["compare"])(results.compare)
 app.command(epilog=claim.EXAMPLES)(claim.claim)
+app.command(cls=OverridesCommand, epilog=EXAMPLES["probe"])(training.probe)
+app.add_typer(runs.app, name="runs")
+app.command(epilog=models.EVALUATE_SETTINGS)(models.evaluate)
+app.command()(models.grade)
+app.command()(ui)
 app.command(epilog=EXAMPLES["fork"])(training.fork)
 app.command(epilog=EXAMPLES["branch"])(training.branch)
 app.command(epilog=verify.EXAMPLES)(verify.verify)
-app.command(epilog=models.EVALUATE_SETTINGS)(models.evaluate)
-app.command()(models.grade)
 app.command()(models.export)
-app.add_typer(runs.app, name="runs")
-app.add_typer(data.app, name="data")
-app.add_typer(components.method_app, name="method")
-app.add_typer(components.sampler_app, name="sampler")
-app.add_typer(components.task_app, name="task")
-app.add_typer(models.app, name="model")
-app.command()(ui)
+app.add_typer(components.app, name="components")
 app.command()(reference.doctor)
 app.command("help")(reference.help_)
 

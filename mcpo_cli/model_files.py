@@ -70,16 +70,16 @@ def folder(model: str, revision: str | None, files: Sequence[str] = READ) -> Pat
     return local or _fetch(model, revision, files)
 
 
-def is_cached(model: str, revision: str | None = None) -> bool:
-    """True if the hub's cache has a config.json and weights of a hub model. Does not use the network."""
+def cached(model: str, revision: str | None = None) -> Path | None:
+    """The folder of the hub's cache, if it has a config.json and weights of a hub model. Does not use the network."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
         folder = Path(snapshot_download(model, revision=revision, allow_patterns=[*READ], local_files_only=True))
     except (LocalEntryNotFoundError, HfHubHTTPError, ValueError, OSError):
-        return False
-    return (folder / "config.json").exists() and any(folder.glob("*.safetensors"))
+        return None
+    return folder if (folder / "config.json").exists() and any(folder.glob("*.safetensors")) else None
 
 
 def _fetch(model: str, revision: str | None, files: Sequence[str]) -> Path:

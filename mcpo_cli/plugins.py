@@ -2,9 +2,9 @@
 
 Three places are searched. The packages of mcpo: one new file is one new method. Installed packages, by entry points of
 the groups `mcpo.methods`, `mcpo.tasks` and so on (`GROUPS`), each of which names a module, or a package whose modules
-are searched (as for mcpo's own `zoo` and `gym`); `mcpo.experiments` names a package laid out like mcpo's folder
-`experiments`. The folders of MCPO_PLUGINS: files `*.py` that declare anything, and presets, suites and claims laid out
-in the same way.
+and packages are searched (as for mcpo's own `zoo` and `gym`); `mcpo.experiments` names a package with the folders
+`suites`, `conf` and `claims`, or with a folder for each study that has them. The folders of MCPO_PLUGINS: files `*.py`
+that declare anything, and suites, presets and claims laid out in the same way.
 
 Declarations from the last two places are plug-ins, unless mcpo's own distribution has them. Their names, versions and
 hashes are in the records of runs. One that fails is left out with a message, and `mcpo doctor` shows it.
@@ -83,6 +83,8 @@ class Found(dict[str, T]):
         super().__init__()
         self.plugins: dict[str, Plugin] = {}
         """The plug-in that declares a name, by name."""
+        self.sources: dict[str, list[Path]] = {}
+        """The files of code of the package of mcpo's own distribution that declares a name, by name."""
 
 
 @dataclass(frozen=True)
@@ -110,10 +112,10 @@ class Candidate:
 
     @property
     def modules(self) -> list[Self]:
-        """The modules of the package that an entry point names; empty if it names a module."""
+        """The modules and packages in the package that an entry point names; empty if it names a module."""
         spec = importlib.util.find_spec(self.module)
         locations = spec.submodule_search_locations if spec and self.entry else None
-        found = sorted(info.name for info in pkgutil.iter_modules(locations or []) if not info.ispkg)
+        found = sorted(info.name for info in pkgutil.iter_modules(locations or []))
         return [dataclasses.replace(self, module=f"{self.module}.{name}", name=name) for name in found]
 
     @property
@@ -160,7 +162,7 @@ def find(group: str, packages: Sequence[str], declared: Callable[[Candidate], It
 
     def work(candidate: Candidate) -> list[tuple[str, T]]:
         here = list(declared(candidate)) or [one for module in candidate.modules for one in declared(module)]
-        if candidate.entry and not here:
+        if candidate.entry and not here and not candidate.is_own:
             raise TypeError(f"it declares no {kind}")
         return here
 
@@ -171,7 +173,17 @@ def find(group: str, packages: Sequence[str], declared: Callable[[Candidate], It
             found[name], declaring[name] = one, candidate
             if candidate.plugin:
                 found.plugins[name] = candidate.plugin
+            elif candidate.entry:
+                found.sources[name] = _sources(candidate.entry.module)
     return found
+
+
+@cache
+def _sources(module: str) -> list[Path]:
+    """The Python files of the package `module`, or the file of the module."""
+    spec = importlib.util.find_spec(module)
+    locations = [Path(name) for name in (spec.submodule_search_locations if spec else None) or []]
+    return sorted(path for location in locations for path in location.rglob("*.py"))
 
 
 def classes(group: str, package: str, base: type) -> Found[Any]:
@@ -232,7 +244,18 @@ def folders() -> list[Path]:
 
 @cache
 def roots() -> tuple[Path, ...]:
-    """The folders of plug-ins that are laid out like mcpo's `experiments`."""
+    """The folders of plug-ins that have suites, presets and claims, those of mcpo's own distribution first."""
+    return (*own_roots(), *_roots(own=False), *folders())
+
+
+@cache
+def own_roots() -> tuple[Path, ...]:
+    """Those of mcpo's own distribution. Their suites have only the tables that an artifact declares."""
+    return tuple(_roots(own=True))
+
+
+def _roots(*, own: bool) -> Iterator[Path]:
+    """The folders of the packages that entry points name."""
 
     def locations(candidate: Candidate) -> list[Path]:
         spec = importlib.util.find_spec(candidate.module)
@@ -241,15 +264,20 @@ def roots() -> tuple[Path, ...]:
         return [Path(name) for name in spec.submodule_search_locations]
 
     packages = [Candidate(entry.module, entry.name, entry) for entry in _entries(EXPERIMENTS)]
-    packages.sort(key=lambda candidate: not candidate.is_own)
-    return (*(path for candidate in packages for path in _attempt(candidate, locations) or []), *folders())
+    return (path for one in packages if one.is_own == own for path in _attempt(one, locations) or [])
+
+
+def data_files(root: Path, pattern: str) -> list[Path]:
+    """The files of a folder of plug-ins that match `pattern`, or do so in a folder of a study."""
+    return [*_files(root, pattern), *_files(root, f"*/{pattern}")]
 
 
 @cache
 def present() -> tuple[Plugin, ...]:
     """All plug-ins by name, including those that fail."""
     owners = {_owner(entry) for entry in _declared()} - {OWN}
-    files = [(path, folder) for folder in folders() for kind in ("*.py", *DATA) for path in _files(folder, kind)]
+    files = [(path, folder) for folder in folders() for path in _files(folder, "*.py")]
+    files += [(path, folder) for folder in folders() for kind in DATA for path in data_files(folder, kind)]
     found = [*map(_distribution, owners), *(of_file(*pair) for pair in files)]
     return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.sha256)))
 

@@ -1,9 +1,9 @@
 """Maps: what arms add to a baseline over a space of settings. It needs scikit-learn, and a checkout.
 
-    python -m mcpo_cli.study.analysis.maps suite experiments/map/spaces/map.yaml --points 64 > map-64.yaml
+    python -m mcpo_study.analysis.maps suite experiments/map/spaces/map.yaml --points 64 > map-64.yaml
     mcpo train map-64.yaml
-    python -m mcpo_cli.study.analysis.maps rows experiments/map/spaces/map.yaml --points 64 > rows.csv
-    python -m mcpo_cli.study.analysis.maps draw experiments/map/spaces/map.yaml experiments/results/map.csv
+    python -m mcpo_study.analysis.maps rows experiments/map/spaces/map.yaml --points 64 > rows.csv
+    python -m mcpo_study.analysis.maps draw experiments/map/spaces/map.yaml experiments/map/results/map.csv
 
 `suite` prints a suite with an arm for each arm and point, `rows` a row for each of its runs once they are done, and
 `draw` writes `map.png` and prints the tables of such rows.

@@ -1,4 +1,4 @@
-"""Declared claims: those of the paper (`experiments/claims.yaml`), preregistered ones, and those of plug-ins."""
+"""Declared claims, in files of a study or of a user."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields

@@ -1,14 +1,12 @@
 """The training engines, `local` (pure torch, one process) and `verl` (Ray, FSDP2 and vLLM), and their interface."""
 
 import importlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from mcpo_cli.config.branching import Trunk
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.differences import Compared
 
 Stop = Callable[[], bool]
 """True if the run was asked to end; backends check it at every global step."""
@@ -21,9 +19,14 @@ class Backend(Protocol):
     """Module with its heavy imports, which runs of one plan load once; empty for a backend that starts processes."""
     grace: float | None
     """Seconds after which a run that was asked to stop is ended at any point; None: it may finish its checkpoint."""
+    fetches: bool
+    """True if `run` fetches an existing model by itself; else its files must be here before that."""
 
     def check_spec(self, spec: RunSpec) -> None:
-        """Raise ConfigError if no machine can train `spec` with this backend. No downloads. See `feasible.check`."""
+        """Raise ConfigError if no machine can train `spec` with this backend, whatever its model. No downloads."""
+
+    def check_model(self, spec: RunSpec, folder: Path) -> None:
+        """Raise ConfigError if this backend cannot train the existing model of `spec`, whose files are in `folder`."""
 
     def check(self, spec: RunSpec) -> None:
         """Raise ConfigError if something is missing here. Quick: starts no process, does not import torch."""
@@ -50,45 +53,6 @@ class Backend(Protocol):
 
         Raises:
             ConfigError: that step's policy is not available.
-        """
-
-    def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
-        """Record rollouts of the first `prompts` training problems under the checkpoints of `steps`, without training.
-
-        Raises:
-            ConfigError: the backend does not support this.
-        """
-
-    def copy_state(self, run_dir: Path, step: int, attempt: Attempt) -> None:
-        """Copy the checkpoint of `step`, one of those `kept`, into another run's attempt, which continues from it.
-
-        Raises:
-            ConfigError: the backend does not support this.
-        """
-
-    def repeat(self, spec: RunSpec, attempt: Attempt, stop: Stop, steps: Collection[int]) -> None:
-        """Train again, from the checkpoint that the attempt starts after as far as the last of `steps`.
-
-        The states after `steps` are kept.
-
-        Raises:
-            Interrupted: `stop` returned true.
-            ConfigError: the backend cannot repeat a step.
-        """
-
-    def compare_states(self, recorded: Path, repeated: Path, step: int, *, exactly: bool) -> Compared:
-        """Compare the states after `step`, one of those `kept` in both folders, which are of one run.
-
-        exactly: bit by bit; otherwise within `differences.TOLERANCE`.
-        """
-
-    def branch(self, trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
-        """Let each arm of `trunk` take the global step after `step` from that checkpoint, and record its effect.
-
-        All arms are trained on the same batch: the next one that the trunk sampled.
-
-        Raises:
-            ConfigError: the backend does not support this.
         """
 
 

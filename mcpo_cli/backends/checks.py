@@ -98,5 +98,6 @@ def _named(value: object) -> str:
 
 def _unexpected(method: Method, call: str, found: str, expected: str) -> RunFailed:
     return RunFailed(
-        f"method={method.name}: {call} returned {found} instead of {expected}", fix=f"mcpo method check {method.name}"
+        f"method={method.name}: {call} returned {found} instead of {expected}",
+        fix=f"mcpo components check method {method.name}",
     )

@@ -148,7 +148,7 @@ class Drawing:
 
     def _broken(self, how: str) -> RunFailed:
         name = self._spec.sampler.name
-        return RunFailed(f"step {self._step}: sampler={name}: {how}", fix=f"mcpo sampler check {name}")
+        return RunFailed(f"step {self._step}: sampler={name}: {how}", fix=f"mcpo components check sampler {name}")
 
 
 def starved(step: int, drawn: int, spec: RunSpec) -> RunFailed:
@@ -169,5 +169,6 @@ def checked(state: State, name: str) -> State:
     ):
         return state
     raise RunFailed(
-        f"sampler={name} returned a state that is not columns of numbers by name", fix=f"mcpo sampler check {name}"
+        f"sampler={name} returned a state that is not columns of numbers by name",
+        fix=f"mcpo components check sampler {name}",
     )

@@ -1,13 +1,14 @@
-"""Checks for runs that no machine can train, made before a start and by a dry run, with the same messages."""
+"""Checks of the runs of a plan before the first starts: a dry run makes those that need no download, a start all."""
 
 import functools
 from collections.abc import Iterable
+from pathlib import Path
 
 from mcpo_cli import backends, pretrained, tokenization
 from mcpo_cli.config import forking
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import location
-from mcpo_cli.runs import forks
+from mcpo_cli.runs import begin
 from mcpo_cli.tasks.base import Messages, Tokens
 from mcpo_cli.tokenization import TEXT, prompt_ids
 
@@ -15,45 +16,61 @@ ADDED_TOKENS = 8
 """More than a tokenizer adds to a text without a chat template, such as one for its beginning."""
 
 
-def check(specs: Iterable[RunSpec]) -> None:
+def check(specs: Iterable[RunSpec], *, to_start: bool = False) -> None:
     """Raise ConfigError for the first of `specs` that could not do its first step on any machine.
 
-    It does not write or download: missing problems and models are checked when they are fetched.
+    By default nothing is written or downloaded: missing problems and models are checked when they are fetched.
+
+    to_start: fetch problems and models, too, and raise ConfigError for what is missing on this machine.
     """
-    seen = set[str]()
+    specs = list(specs)
     for spec in specs:
         backends.get(spec.backend).check_spec(spec)
         if spec.fork:
             _check_fork(spec)
-        # Runs that differ only in seed or method share their problems.
-        if (key := repr((spec.task, spec.train, spec.eval.problems, spec.model))) not in seen:
-            seen.add(key)
-            _check_problems(spec)
+    folders = {model: pretrained.find(model) for model in dict.fromkeys(spec.model for spec in specs)}
+    # Runs that differ only in seed or method share model and problems.
+    different = {repr((spec.backend, spec.task, spec.train, spec.eval.problems, spec.model)): spec for spec in specs}
+    missing = []
+    for spec in different.values():
+        _check_files(spec, folders[spec.model])
+        if not spec.task.is_here or (spec.model.path and not folders[spec.model]):
+            missing.append(spec)
+    if not to_start:
+        return
+    for spec in specs:
+        backends.get(spec.backend).check(spec)
+    for spec in missing:
+        fetch = spec.model.path and not backends.get(spec.backend).fetches
+        _check_files(spec, pretrained.folder(spec.model) if fetch else folders[spec.model])
 
 
 def _check_fork(spec: RunSpec) -> None:
     """Raise ConfigError unless a fork has a state to begin from: its own, or one that the other run kept."""
-    kept = backends.get(spec.backend).kept
-    if max(kept(location() / "runs" / spec.run_id), default=0) < forking.parse(spec.fork)[1]:
-        forks.origin(spec, kept)
+    if max(begin.kept(location() / "runs" / spec.run_id), default=0) < forking.parse(spec.fork)[1]:
+        begin.origin(spec)
 
 
-def _check_problems(spec: RunSpec) -> None:
-    """Raise ConfigError unless a batch of training problems fits and the held-out ones are as many as asked for."""
+def _check_files(spec: RunSpec, folder: Path | None) -> None:
+    """Raise ConfigError unless the model can be trained, a batch of problems fits and enough of them are held out.
+
+    folder: that of an existing model; None if it is not here or the model is built from scratch.
+    """
+    if folder:
+        backends.get(spec.backend).check_model(spec, folder)
     if spec.task.is_here:
-        problems = spec.task.problems(spec.train, _tokens(spec))
+        problems = spec.task.problems(spec.train, _tokens(folder, spec.train.max_prompt))
         problems.training(spec.seed, 0, spec.train.prompts)
         problems.tiers(spec.eval.problems)
 
 
-def _tokens(spec: RunSpec) -> Tokens:
+def _tokens(folder: Path | None, limit: int) -> Tokens:
     """A counter of the tokens of a prompt, or of a bound on them where that fits; 0 where the model is not here.
 
     A text has at most as many tokens as bytes, so most tasks need no tokenizer, whose import takes seconds.
     """
-    if not spec.model.path or not pretrained.is_here(spec.model):
+    if not folder:
         return lambda messages: 0
-    folder, limit = pretrained.folder(spec.model), spec.train.max_prompt
 
     def count(messages: Messages) -> int:
         most = ADDED_TOKENS + sum(len(message["content"].encode()) for message in messages)

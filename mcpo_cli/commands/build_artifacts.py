@@ -1,7 +1,8 @@
 """Build artifacts of suites, reports and branch studies, write them to files and print them."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from mcpo_cli import measures
 from mcpo_cli.analysis import atlas as atlas_tables
 from mcpo_cli.analysis import branching as branch_tables
 from mcpo_cli.analysis import forking as fork_tables
-from mcpo_cli.commands import console
+from mcpo_cli.commands import console, reply
 from mcpo_cli.commands.publish import publish_artifacts, run_pages
-from mcpo_cli.config import branching, forking, load, plan
+from mcpo_cli.commands.reply import Part, Reply
+from mcpo_cli.config import branching, forking, load, plan, presets
 from mcpo_cli.config.branching import Study, Trunk
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, MissingCells
@@ -63,15 +65,14 @@ def builder(plans: Mapping[str, Plan], overrides: Sequence[str]) -> ArtifactBuil
     return ArtifactBuilder(plans, home() / "reports", scale, overrides)
 
 
-def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Build every artifact whose runs are done; write the report, print the built and the missing artifacts.
+def report(overrides: Sequence[str], suites: Sequence[Mapping[str, Any]] = ()) -> Reply:
+    """Build every artifact whose runs are done; write the report, show the built and the missing artifacts.
 
-    suites: outcomes of the runs started for the report, for `--json`.
+    suites: outcomes of the runs started for the report. The reply has an error if an artifact cannot be built although
+    its runs are done, or one of `suites` still lacks runs; the report is written and names it.
 
     Raises:
         ConfigError: bad overrides; nothing is written.
-        McpoError: an artifact cannot be built although its runs are done, or one of `suites` still lacks runs; the
-            report is written and names it.
     """
     command, names = "mcpo reproduce all", _of_suites_that_take(overrides)
     made = builder(plans(names, overrides, command), overrides)
@@ -79,19 +80,15 @@ def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[
     content = report_files.gather(made, names, run_pages(made.plans.values()))
     files = report_files.write(content, made.folder)
     document = {"suites": suites, "report": {**content.to_json(), "files": [str(path) for path in files]}}
-    if not as_json:
-        for piece in content.pieces:
-            if piece.built:
-                show_sentence(piece.built)
-        console.talk("\n".join(f"written: {path}" for path in files))
     publish(made.plans, {piece.name: piece.built for piece in content.pieces if piece.built}, files)
     error = report_files.complaint(content, shlex.join([*command.split(), *overrides]), document)
-    if error and (suites or not isinstance(error, MissingCells)):
-        raise error
-    if error:
+    written = "\n".join(f"written: {path}" for path in files)
+    page: list[Part] = [sentence(piece.built) for piece in content.pieces if piece.built]
+    page.append(partial(console.talk, written))
+    if error and not suites and isinstance(error, MissingCells):
         console.talk(f"{error.message}\nto train what is missing: {error.fix}")
-    if as_json:
-        console.print_json(document)
+        error = None
+    return Reply(document, page, error)
 
 
 def _of_suites_that_take(overrides: Sequence[str]) -> list[str]:
@@ -113,33 +110,34 @@ def publish(plans: Mapping[str, Plan], built: Mapping[str, BuiltArtifact], repor
     publish_artifacts([(plans[suite], here) for suite, here in made.items()], report)
 
 
-def show(built: BuiltArtifact, *, full: bool) -> None:
-    """Print an artifact: its sentence, its first table and the notes for that table; all of it with `full`."""
-    page, brief = built.page, built.record["brief"]
+def page(built: BuiltArtifact, *, full: bool) -> Iterator[Part]:
+    """An artifact: its sentence, its first table and the notes for that table; all of it with `full`."""
+    whole, brief = built.page, built.record["brief"]
     is_short = brief is not None and not full
-    console.print_paragraph(page.title)
-    console.print_text("")
-    console.print_paragraph(page.sentence)
-    for grid in page.grids[:1] if is_short else page.grids:
-        console.print_text("")
-        console.print_paragraph(grid.title)
-        console.print_text("")
-        console.print_grid(grid)
-    console.print_text("")
-    for note in brief if is_short else page.notes:
-        console.print_remark(note)
+    yield console.paragraph(whole.title)
+    yield ""
+    yield console.paragraph(whole.sentence)
+    for grid in whole.grids[:1] if is_short else whole.grids:
+        yield from ("", console.paragraph(grid.title), "", grid)
+    yield ""
+    yield from map(console.remark, brief if is_short else whole.notes)
     if built.paths:
         first, *others = built.paths
         beside = f", and {' '.join(path.suffix for path in others)} beside it" if others else ""
-        console.talk(f"written: {first}{beside}")
+        yield partial(console.talk, f"written: {first}{beside}")
     if is_short:
-        more = f"next: --full prints {len(page.grids) - 1} more tables and how to read them"
-        console.talk(f"{more}; mcpo ui shows the curves")
+        more = f"next: --full prints {len(whole.grids) - 1} more tables and how to read them"
+        yield partial(console.talk, f"{more}; mcpo ui shows the curves")
 
 
-def show_sentence(built: BuiltArtifact) -> None:
-    """Print an artifact's sentence, in a list of artifacts."""
-    console.print_text(f"{built.name}: {built.record['sentence']}")
+def show(built: BuiltArtifact, *, full: bool) -> None:
+    """Print the page of an artifact."""
+    reply.show(page(built, full=full))
+
+
+def sentence(built: BuiltArtifact) -> str:
+    """An artifact's sentence, in a list of artifacts."""
+    return f"{built.name}: {built.record['sentence']}"
 
 
 def measure_branches(study: str, trunk: Trunk, command: str) -> None:
@@ -165,7 +163,7 @@ def build_branches(
     study: str, content: Study, trunks: Sequence[Trunk], overrides: Sequence[str], command: str
 ) -> BuiltArtifact:
     """Write the rows of all points to a CSV file next to the report; build tables and figures from them."""
-    name, scale = f"branch-{load.stem(study)}", trunks[0].spec.scale
+    name, scale = f"branch-{presets.stem(study)}", trunks[0].spec.scale
     rows = [row for trunk in trunks for row in branches.rows(trunk, run_dir(trunk.spec.run_id))]
     builder = ArtifactBuilder({}, home() / "reports", scale, overrides)
     path = _write_rows(builder.folder, name, pd.DataFrame(rows))
@@ -193,7 +191,7 @@ def build_atlas(measured: Sequence[Measured], words: Sequence[str]) -> BuiltArti
     if not found:
         return None
     suite, _ = plan.split_suite(words)
-    name = "-".join(["probe-atlas", *([load.stem(suite)] if suite else [])])
+    name = "-".join(["probe-atlas", *([presets.stem(suite)] if suite else [])])
     builder = ArtifactBuilder({}, home() / "reports", measured[0].cell.spec.scale, words)
     path = _write_rows(builder.folder, name, atlas_tables.rows(found))
     return builder.make(atlas_tables.artifact(name, path), shlex.join(["mcpo", "probe", "atlas", *words]))

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcpo_cli.commands.verbs import Debug, Json
+from mcpo_cli.commands.reply import Reply, verb
 from mcpo_cli.paths import named
 
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ What = Annotated[
 Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Also write every interval to a CSV file.")]
 
 
-def claim(what: What, csv: Csv = None, as_json: Json = False, debug: Debug = False) -> None:
+@verb
+def claim(what: What, csv: Csv = None) -> Reply:
     """Say what a published pair of numbers can support, under stated assumptions."""
-    from mcpo_cli.commands import console
     from mcpo_cli.compare.claim import read
     from mcpo_cli.compare.support import support
     from mcpo_cli.runs.journal import write_atomic
@@ -45,10 +46,7 @@ def claim(what: What, csv: Csv = None, as_json: Json = False, debug: Debug = Fal
     found = support(asked)
     if csv:
         write_atomic(named(csv), found.cases.to_csv(index=False, lineterminator="\n", float_format="%.10g"))
-    if as_json:
-        console.print_json(_document(asked, found))
-    else:
-        _show(asked, found)
+    return Reply(_document(asked, found), [partial(_show, asked, found)])
 
 
 def _document(asked: "Claim", found: "Support") -> dict[str, Any]:

@@ -4,12 +4,13 @@ import hashlib
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from mcpo_cli.commands import console, publish
+from mcpo_cli.commands.reply import Part, Reply
 from mcpo_cli.compare import page, readers
 from mcpo_cli.compare.comparison import Comparison, Question, compare
 from mcpo_cli.compare.log import NEEDED, OPTIONAL, Side
@@ -90,8 +91,8 @@ class Asked:
         return hashlib.sha256(repr((Path.cwd(), self)).encode()).hexdigest()[:6]
 
 
-def run(asked: Asked, out: Path | None, *, full: bool, mlflow: bool, as_json: bool) -> None:
-    """Compare, write the files and print the verdict.
+def run(asked: Asked, out: Path | None, *, full: bool, mlflow: bool) -> Reply:
+    """Compare and write the files.
 
     Raises:
         ConfigError: see `Asked` and `compare.comparison.compare`, or `out` cannot be a folder.
@@ -105,33 +106,28 @@ def run(asked: Asked, out: Path | None, *, full: bool, mlflow: bool, as_json: bo
     if graded:
         sides = list(graded.sides)
     found = compare(sides, question)
-    if not as_json:
-        show(found, full=full, remarks=graded.sentences(question, found) if graded else ())
     folder = chosen or home() / "reports" / "compare" / f"{_slug(page.title(found))}-{asked.key}"
     files = output.write(found, sides, folder, asked.command, question.margin)
-    if as_json:
-        document = {**output.document(found), "files": list(map(str, files))}
-        console.print_json(document | ({"regraded": graded.to_json(question, found)} if graded else {}))
-    else:
-        _talk(found, sides, files, full=full)
+    document = {**output.document(found), "files": list(map(str, files))}
+    if graded:
+        document["regraded"] = graded.to_json(question, found)
     if mlflow:
         publish.publish_comparison(page.title(found), asked.key, found, files)
+    remarks = graded.sentences(question, found) if graded else ()
+    after = partial(_talk, found, sides, files, full=full)
+    return Reply(document, [*_page(found, full=full, remarks=remarks), after])
 
 
-def show(found: Comparison, *, full: bool, remarks: Iterable[str]) -> None:
-    """Print the verdict and its table on stdout; with `full`, also the sources of variance and the largest flips."""
-    console.print_text("\n".join(page.sentences(found)) + "\n")
-    console.print_grid(page.main_grid(found))
-    console.print_text("")
+def _page(found: Comparison, *, full: bool, remarks: Iterable[str]) -> Iterator[Part]:
+    """The verdict and its table; with `full`, also the sources of variance and the largest flips."""
+    yield from ("\n".join(page.sentences(found)), page.main_grid(found), "")
     settle = page.settle(found)
     if len(settle) > MOST_LINES and not full:
         settle = [*settle[:MOST_LINES], f"and {len(settle) - MOST_LINES} more lines of this kind: --full"]
     warnings = [f"warning: {warning}" for warning in found.warnings]
-    for remark in (*warnings, *remarks, *settle, *page.pairing(found), *page.legend(found)):
-        console.print_remark(remark)
+    yield from map(console.remark, (*warnings, *remarks, *settle, *page.pairing(found), *page.legend(found)))
     for grid in (page.sources_grid(found), page.flips_grid(found)) if full else ():
-        console.print_text(f"\n{grid.title}\n")
-        console.print_grid(grid)
+        yield from (f"\n{grid.title}", grid)
 
 
 def _talk(found: Comparison, sides: Sequence[Side], files: Sequence[Path], *, full: bool) -> None:

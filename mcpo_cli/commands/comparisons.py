@@ -11,7 +11,7 @@ from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.tables import comparison
 from mcpo_cli.commands import console
 from mcpo_cli.commands.publish import publish_artifacts
-from mcpo_cli.config import load, plan
+from mcpo_cli.config import plan, presets
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import home, location
@@ -134,7 +134,7 @@ def headline(whole: Plan, choice: Choice) -> list[Row]:
 
 def _named(name: str, choice: Choice, regime: str) -> Artifact:
     """The suite's table; for another choice, or if an artifact has the suite's name, a separate comparison."""
-    stem = load.stem(name)
+    stem = presets.stem(name)
     if choice == Choice() and not regime and (stem in comparison.PAPER_TABLES or stem not in artifacts.declared()):
         return comparison.comparison(name)
     return comparison.comparison(name, choice, _slug("compare", stem, *_choices(choice), regime))
@@ -145,7 +145,7 @@ def _make(
 ) -> BuiltArtifact:
     plans = {artifact.needs[0]: whole}
     made = ArtifactBuilder(plans, home() / "reports", whole.cells[0].spec.scale, overrides)
-    if artifact.name == load.stem(artifact.needs[0]):
+    if artifact.name == presets.stem(artifact.needs[0]):
         return made.build(artifact.needs[0])
     return made.make(artifact, shlex.join(["mcpo", "compare", *words, *_options(choice)]))
 

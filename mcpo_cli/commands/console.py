@@ -88,14 +88,19 @@ def print_grid(grid: Grid) -> None:
         console.print(*(["\n"] if index else []), table, sep="")
 
 
-def print_paragraph(text: str) -> None:
-    """Print a sentence on stdout, wrapped to the terminal."""
-    print_text(textwrap.fill(visible(text), min(width(), PROSE)))
+def paragraph(text: str) -> str:
+    """A sentence, wrapped to the terminal."""
+    return textwrap.fill(visible(text), min(width(), PROSE))
+
+
+def remark(text: str) -> str:
+    """A sentence of a list, wrapped to the terminal and indented from its second line on."""
+    return textwrap.fill(visible(text), min(width(), PROSE), initial_indent="- ", subsequent_indent="  ")
 
 
 def print_remark(text: str) -> None:
-    """Print a sentence on stdout, wrapped to the terminal and indented from its second line on."""
-    print_text(textwrap.fill(visible(text), min(width(), PROSE), initial_indent="- ", subsequent_indent="  "))
+    """Print such a sentence on stdout."""
+    print_text(remark(text))
 
 
 def seconds(option: str, text: str) -> float:

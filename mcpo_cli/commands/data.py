@@ -1,92 +1,44 @@
-"""`mcpo data`: list data sets and audit their contents."""
+"""`mcpo components check data`: what a data set contains, and whether metrics measured on it would be wrong."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from mcpo_cli.commands.verbs import Debug, Family, Json, starting_with
+from mcpo_cli.commands.reply import Part, Reply, table
 from mcpo_cli.errors import ConfigError, Findings, mend
 
 if TYPE_CHECKING:
     from mcpo_cli.data.base import Dataset
 
-app = typer.Typer(cls=Family, help="List and audit data sets.", no_args_is_help=True)
 SHOWN = 10
 """Most findings per kind in the text report; `--json` has all."""
 FIX = "correct the file where the report says WRONG"
 
 
-def complete_names(incomplete: str) -> list[str]:
-    """Names of the declared data sets."""
-    from mcpo_cli import data
+def audited(target: str, as_name: str | None, against: Sequence[str]) -> Reply:
+    """Rows, copies, gold answers and overlaps of a data set or a file.
 
-    return starting_with(incomplete, data.names())
+    as_name: the declared data set that the file is a copy of. against: data sets to compare with; by default those in
+    the file's folder or in the cache of the hub.
 
-
-Target = Annotated[
-    str, typer.Argument(metavar="NAME|PATH", help="A data set, or a local file.", autocompletion=complete_names)
-]
-As = Annotated[
-    str | None,
-    typer.Option("--as", help="The declared data set that PATH is a copy of.", autocompletion=complete_names),
-]
-Against = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME|PATH|NAME=PATH",
-        help="Data set to compare with; repeatable. Default: those in PATH's folder or in the Hugging Face cache.",
-        autocompletion=complete_names,
-    ),
-]
-
-
-@app.command("list")
-def list_data(as_json: Json = False, debug: Debug = False) -> None:
-    """List the declared data sets."""
-    from mcpo_cli import data
-    from mcpo_cli.commands import console
-
-    rows = [
-        {
-            "name": dataset.name,
-            "role": dataset.role,
-            "problems": dataset.size,
-            "licence": dataset.licence,
-            "source": dataset.origin.removeprefix("hub:"),
-            "title": dataset.title,
-        }
-        for dataset in data.registry().values()
-    ]
-    columns = {key: key for key in ("name", "role", "problems", "licence", "source")}
-    console.print_list("datasets", rows, columns, as_json=as_json)
-
-
-@app.command("audit")
-def audit_data(
-    target: Target, as_name: As = None, against: Against = None, as_json: Json = False, debug: Debug = False
-) -> None:
-    """Count a data set's rows, copies, gold answers and overlaps; exit 1 if metrics measured on it would be wrong."""
+    Raises:
+        ConfigError: there is no such data set or file, or it cannot be read.
+    """
     from mcpo_cli import data
     from mcpo_cli.commands import console
     from mcpo_cli.data.audit import audit
 
     dataset, path = (data.get(as_name), Path(target)) if as_name else _source(target)
     if dataset.draw:
-        raise ConfigError(f"{dataset.name} is generated, each problem once: no file to audit", fix="mcpo data list")
+        fix = "mcpo components list data"
+        raise ConfigError(f"{dataset.name} is generated, each problem once: no file to check", fix=fix)
     reading = data.read(dataset, path)
     chosen = [_source(other) for other in against] if against else _reachable(dataset, path)
     others = [(other, data.read(other, file)) for other, file in chosen]
     document = audit(dataset, reading, others, _self_grade, console.talk)
-    serious = [finding for finding in document["findings"] if finding["serious"]]
-    if not as_json:
-        _print(document)
-    elif not serious:
-        console.print_json(document)
-    if serious:
-        kinds = ", ".join(dict.fromkeys(finding["kind"] for finding in serious))
-        raise Findings(f"{dataset.name}: metrics measured on it would be wrong: {kinds}", fix=FIX, data=document)
+    kinds = dict.fromkeys(finding["kind"] for finding in document["findings"] if finding["serious"])
+    wrong = f"{dataset.name}: metrics measured on it would be wrong: {', '.join(kinds)}"
+    return Reply(document, _page(document), Findings(wrong, fix=FIX) if kinds else None)
 
 
 def _source(given: str) -> tuple["Dataset", Path | None]:
@@ -129,8 +81,7 @@ def _self_grade(golds: Sequence[str]) -> list[str]:
         return [verdict.status for verdict in pool.grade(((gold, gold) for gold in golds), extracted=True)]
 
 
-def _print(document: dict[str, Any]) -> None:
-    from mcpo_cli.commands import console
+def _page(document: dict[str, Any]) -> Iterator[Part]:
     from mcpo_cli.data.audit import copies
 
     published = f" (published: {document['problems_published']})" if document["problems_published"] else ""
@@ -145,33 +96,27 @@ def _print(document: dict[str, Any]) -> None:
         "not parsable": str(len(document["not_parsable"])),
         "near-duplicates": str(len(document["near_duplicates"])),
     }
-    console.print_text("\n".join([document["name"], *(f"  {label:<17}{fact}" for label, fact in facts.items())]))
-    console.print_text("")
+    yield "\n".join([document["name"], *(f"  {label:<17}{fact}" for label, fact in facts.items())])
+    yield ""
     lengths = ["min", "median", "p95", "max"]
     measures = [name for name in ("characters", "words") if document[name]]
-    console.print_table(
-        ["length", *lengths], [[name, *(f"{document[name][key]:g}" for key in lengths)] for name in measures]
-    )
-    console.print_text("")
+    yield table(["length", *lengths], [[name, *(f"{document[name][key]:g}" for key in lengths)] for name in measures])
+    yield ""
     if document["overlaps"]:
         columns = ["overlap with", "role", "the same problem", "a passage", "of"]
-        rows = [[str(pair[key]) for key in ("name", "role", "same", "passages", "of")] for pair in document["overlaps"]]
-        console.print_table(columns, rows)
+        keys = ("name", "role", "same", "passages", "of")
+        yield table(columns, [[str(pair[key]) for key in keys] for pair in document["overlaps"]])
     else:
-        console.print_text(
-            "overlap: no other data set in the file's folder or the cache; compare with --against NAME|PATH"
-        )
-    _print_examples(document)
-    console.print_text("")
+        yield "overlap: no other data set in the file's folder or the cache; compare with --against NAME|PATH"
+    yield from _examples(document)
+    yield ""
     for finding in document["findings"]:
-        console.print_text(f"{'WRONG' if finding['serious'] else 'note '}  {finding['kind']}: {finding['text']}")
+        yield f"{'WRONG' if finding['serious'] else 'note '}  {finding['kind']}: {finding['text']}"
     if not document["findings"]:
-        console.print_text("no problems found")
+        yield "no problems found"
 
 
-def _print_examples(document: dict[str, Any]) -> None:
-    from mcpo_cli.commands import console
-
+def _examples(document: dict[str, Any]) -> Iterator[str]:
     examples = {
         "the same problem": [
             f"row {pair['rows'][0]} and row {pair['rows'][1]} of {overlap['name']}: {pair['similarity']:.2f}, "
@@ -192,4 +137,4 @@ def _print_examples(document: dict[str, Any]) -> None:
     for heading, lines in examples.items():
         if lines:
             more = [f"{len(lines) - SHOWN} more: see --json"] if len(lines) > SHOWN else []
-            console.print_text("\n".join(["", heading, *(f"  {line}" for line in lines[:SHOWN] + more)]))
+            yield "\n".join(["", heading, *(f"  {line}" for line in lines[:SHOWN] + more)])

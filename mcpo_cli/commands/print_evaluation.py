@@ -1,10 +1,11 @@
-"""Prints an evaluation: its effective protocol before it starts, its results at the end."""
+"""Shows an evaluation: its effective protocol before it starts, its results at the end."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mcpo_cli.commands import console
+from mcpo_cli.commands.reply import Part, table
 from mcpo_cli.evaluation.asking import BARE, Benchmark
 from mcpo_cli.evaluation.gradings import writable
 from mcpo_cli.evaluation.protocol import Protocol
@@ -28,44 +29,44 @@ def announce(protocol: Protocol, benchmarks: Sequence[Benchmark], folder: str) -
     console.talk_pairs(lines)
 
 
-def show(results: Results) -> None:
-    """Print results on stdout."""
+def page(results: Results) -> Iterator[Part]:
+    """Results, for people."""
     n = results["protocol"]["n"]
     columns = ["benchmark", "problems", "pass@1", "95 % over samples", "95 % over problems"]
     columns += [f"pass@{n}", f"best@{n}", f"maj@{n}"] if n > 1 else []
     rows = [[name, str(one["problems"]), *_shown(one["metrics"], n)] for name, one in results["benchmarks"].items()]
-    console.print_text(f"{results['eval_id']}, grading {results['grading']}: {results['label']}\n")
-    console.print_table(columns, rows)
-    console.print_text("")
+    yield f"{results['eval_id']}, grading {results['grading']}: {results['label']}"
+    yield table(columns, rows)
+    yield ""
     shares = ["truncated", "no_room", "copies", "unparsable", "timeout", "infra_error"]
-    table = [
+    per_status = [
         [name, *(_share(one["metrics"][key]) for key in shares), f"{one['metrics']['mean_tokens']:.0f}", one["grader"]]
         for name, one in results["benchmarks"].items()
     ]
-    console.print_table(["of all samples", *(key.replace("_", " ") for key in shares), "tokens", "grader"], table)
+    yield table(["of all samples", *(key.replace("_", " ") for key in shares), "tokens", "grader"], per_status)
     remarks = [f"not the paper's protocol: {deviation}" for deviation in results["deviations"]]
     for name, one in results["benchmarks"].items():
         remarks += [f"{name}: {warning}" for warning in one["warnings"]]
         remarks += [f"{name}: {note}" for note in one["notes"]]
-    console.print_text("".join(f"\n{remark}" for remark in remarks))
+    yield "".join(f"\n{remark}" for remark in remarks)
 
 
-def show_grading(document: Mapping[str, Any]) -> None:
-    """Print the outcome of `mcpo grade` on stdout: totals, and every answer on which graders disagree."""
+def grading_page(document: Mapping[str, Any]) -> Iterator[Part]:
+    """The outcome of `mcpo grade`: totals, and every answer on which graders disagree."""
     if "results" in document:
-        show(document["results"])
-        console.print_text("")
+        yield from page(document["results"])
+        yield ""
     total, totals = document["answers"], document["totals"]
     rows = [[status, str(totals[status]), f"{totals[status] / total:.1%}"] for status in STATUSES if totals[status]]
-    console.print_table([document.get("grader", "all samples"), "answers", "share"], rows)
+    yield table([document.get("grader", "all samples"), "answers", "share"], rows)
     for other in document["comparisons"].values():
         head = f"{other['grader']}: {other['correct']} correct; agrees on {other['agree']} of {total}"
-        console.print_text(f"\n{head}, disagrees on {other['disagree']}\n")
+        yield f"\n{head}, disagrees on {other['disagree']}"
         if other["disagreements"]:
             columns = ["answer", "gold", "judged", "status", "other judged", "other status"]
             keys = ("name", "gold", "answer", "status", "other_answer", "other_status")
             cut = [[_cut(one[key]) for key in keys] for one in other["disagreements"]]
-            console.print_table(columns, cut)
+            yield table(columns, cut)
 
 
 def _cut(text: str | None) -> str:

@@ -32,13 +32,13 @@ def publish_artifacts(built: "Sequence[tuple[Plan, Sequence[BuiltArtifact]]]", r
         return
     try:
         store = _connected(uri)
-        from mcpo_cli.config import load
+        from mcpo_cli.config import presets
         from mcpo_cli.trackers.results import log_artifacts
 
         for plan, here in built:
             files = [path for one in here for path in (*one.paths, one.folder / f"{one.name}.json")]
             headlines = {name: value for one in here for name, value in _headlines(one).items()}
-            table = next((one for one in here if one.name == load.stem(plan.suite) and one.grids), None)
+            table = next((one for one in here if one.name == presets.stem(plan.suite) and one.grids), None)
             log_artifacts(store, plan, [*report, *files], headlines, _results(table) if table else "")
     except McpoError as error:
         console.talk(f"warning: {error}")

@@ -1,16 +1,19 @@
 """`mcpo help` and `mcpo doctor`: settings and words explained, and what this machine lacks."""
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mcpo_cli.commands.verbs import Debug, Json, complete_settings
+from mcpo_cli.commands.reply import Part, Reply, table, verb
+from mcpo_cli.commands.verbs import complete_settings
 from mcpo_cli.errors import Findings
 
 if TYPE_CHECKING:
-    from mcpo_cli.config.reference import Entry
+    from mcpo_cli.config.reference import Entry, Word
 
 MOST_OWNERS = 3
 """Most methods named next to an option whose name has several meanings."""
@@ -25,29 +28,34 @@ Key = Annotated[
 ]
 
 
-def help_(key: Key = "", as_json: Json = False, debug: Debug = False) -> None:
+@verb
+def help_(key: Key = "") -> Reply:
     """Explain settings (meaning, default, allowed values) and the words of mcpo. Without a name, list all settings."""
-    from mcpo_cli.commands import console
-    from mcpo_cli.config import load, reference
+    from mcpo_cli.config import reference
 
-    found, words = reference.look_up(key) if key else (reference.entries(), [])
-    if as_json:
-        console.print_json({"settings": [asdict(entry) for entry in found], "words": [asdict(word) for word in words]})
-        return
+    entries, words = reference.look_up(key) if key else (reference.entries(), [])
+    document = {"settings": [asdict(entry) for entry in entries], "words": [asdict(word) for word in words]}
+    return Reply(document, _page(key, entries, words))
+
+
+def _page(key: str, entries: Sequence["Entry"], words: Sequence["Word"]) -> Iterator[Part]:
+    from mcpo_cli.commands import console
+    from mcpo_cli.config import presets
+
     for word in words:
         example = f" For example: {word.example}." if word.example else ""
-        console.print_text(f"{word.word}: {word.meaning}{example}".replace("`", ""))
+        yield f"{word.word}: {word.meaning}{example}".replace("`", "")
     if words:
-        print()
-    if len({entry.key for entry in found}) == 1:
-        print("\n\n".join(map(_explained, found)))
-    elif found:
-        often = Counter(entry.key for entry in found)
-        rows = [_row(entry, named=often[entry.key] > 1) for entry in found]
-        console.print_table(["setting", "default", "meaning"], rows)
-    for family in ("method", "sampler"):
-        if key in load.groups()[family]:
-            console.talk(f"the {family}: mcpo {family} show {key}")
+        yield ""
+    if len({entry.key for entry in entries}) == 1:
+        yield "\n\n".join(map(_explained, entries))
+    elif entries:
+        often = Counter(entry.key for entry in entries)
+        rows = [_row(entry, named=often[entry.key] > 1) for entry in entries]
+        yield table(["setting", "default", "meaning"], rows)
+    for kind in ("method", "sampler", "task"):
+        if key in presets.groups()[kind]:
+            yield partial(console.talk, f"the {kind}: mcpo components show {kind} {key}")
 
 
 def _row(entry: "Entry", *, named: bool) -> list[str]:
@@ -68,24 +76,23 @@ def _explained(entry: "Entry") -> str:
     return "\n".join([f"{entry.key}: {entry.meaning}", *about])
 
 
-def doctor(as_json: Json = False, debug: Debug = False) -> None:
+@verb
+def doctor() -> Reply:
     """Check Python, packages, GPUs, verl, MLflow, Hub, disk, limits, plug-ins; exit 1 if mcpo cannot train."""
-    from mcpo_cli.commands import console
-    from mcpo_cli.commands.machine_checks import examine
+    from mcpo_cli.doctor import examine
 
     lines = examine()
     broken = [line for line in lines if line.needed_by == "local" and line.state != "ok"]
-    document = {"ok": not broken, "lines": [asdict(line) for line in lines]}
-    if not as_json:
-        rows = [[line.name, line.needed_by, line.state, line.found] for line in lines]
-        console.print_table(["", "for", "state", "found"], rows)
-        # A fix may be a command to copy, which a table must not break.
-        fixes = {line.fix: [other.name for other in lines if other.fix == line.fix] for line in lines if line.fix}
-        console.print_text("\n".join(f"\n{', '.join(names)}:\n  {fix}" for fix, names in fixes.items()))
-        lacking = ", ".join(line.name for line in lines if line not in broken and line.state != "ok")
-        console.print_text(f"\nmissing, but not needed to train here: {lacking}" if lacking else "\nnothing is missing")
-    elif not broken:
-        console.print_json(document)
+    page: list[Part] = [
+        table(["", "for", "state", "found"], [[line.name, line.needed_by, line.state, line.found] for line in lines])
+    ]
+    # A fix may be a command to copy, which a table must not break.
+    fixes = {line.fix: [other.name for other in lines if other.fix == line.fix] for line in lines if line.fix}
+    page += [f"\n{', '.join(names)}:\n  {fix}" for fix, names in fixes.items()]
+    lacking = ", ".join(line.name for line in lines if line not in broken and line.state != "ok")
+    page.append(f"\nmissing, but not needed to train here: {lacking}" if lacking else "\nnothing is missing")
+    error = None
     if broken:
         names = ", ".join(line.name for line in broken)
-        raise Findings(f"mcpo cannot train here: {names}", fix=broken[0].fix or None, data=document)
+        error = Findings(f"mcpo cannot train here: {names}", fix=broken[0].fix or None)
+    return Reply({"ok": not broken, "lines": [asdict(line) for line in lines]}, page, error)

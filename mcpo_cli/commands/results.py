@@ -1,16 +1,16 @@
-"""The verbs that show results: `mcpo compare`, `reproduce` and `report`."""
+"""The verbs that show results: `mcpo compare` and `reproduce`."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from mcpo_cli.commands.reply import Reply, verb
 from mcpo_cli.commands.verbs import (
-    Debug,
     DryRun,
     Full,
-    Json,
     Overrides,
     Verbose,
     complete_suite_or_runs,
@@ -36,12 +36,8 @@ Examples:
 Examples:
   mcpo reproduce table1                  train what is missing, then print the table
   mcpo reproduce figures seed=0,1,2      every figure from three seeds
-  mcpo reproduce ./mine.yaml             the table of a suite of your own""",
-    "report": """\
-\b
-Examples:
-  mcpo report                            every table, figure and verdict of the done runs
-  mcpo report seed=0,1,2                 from these seeds only""",
+  mcpo reproduce ./mine.yaml             the table of a suite of your own
+  mcpo reproduce all --built             every table, figure and verdict of the runs that are done; trains nothing""",
 }
 """The end of the help of each verb; click does not wrap what follows `\\b`."""
 
@@ -176,6 +172,7 @@ Out = Annotated[
 MLflow = Annotated[bool, typer.Option("--mlflow", help="Of logs: log the comparison to MLflow, too.")]
 
 
+@verb
 def compare(
     what: Compared = None,
     baseline: Baseline = "",
@@ -194,9 +191,7 @@ def compare(
     out: Out = None,
     full: Full = False,
     mlflow: MLflow = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+) -> Reply:
     """Compare arms with a baseline: of a suite, a sweep, runs, or logs of any tool. Trains nothing."""
     words = what or []
     if not words and not arm:
@@ -224,10 +219,9 @@ def compare(
             words, arm or (), baseline, margin, k or (), columns, benchmark, reader,
             maj=maj or (), look=look, regrade=regrade,
         )  # fmt: skip
-        compare_logs.run(asked, out, full=full, mlflow=mlflow, as_json=as_json)
-        return
+        return compare_logs.run(asked, out, full=full, mlflow=mlflow)
     _refuse(of_logs, "logs")
-    _compare_runs(words, baseline, metric, at or (), plan=plan, full=full, as_json=as_json)
+    return _compare_runs(words, baseline, metric, at or (), plan=plan, full=full)
 
 
 def _names_logs(words: Sequence[str]) -> bool:
@@ -254,21 +248,16 @@ def _compare_runs(
     *,
     plan: bool,
     full: bool,
-    as_json: bool,
-) -> None:
+) -> Reply:
     from mcpo_cli.analysis.comparison import Choice
-    from mcpo_cli.commands import build_artifacts, comparisons, console, seeds
+    from mcpo_cli.commands import build_artifacts, comparisons, seeds
 
     choice = Choice(baseline, metric, tuple(at))
     if plan:
-        seeds.show_reach(what, choice, as_json=as_json)
-        return
+        return seeds.reach(what, choice)
     built = comparisons.of_words(what, choice)
-    if as_json:
-        console.print_json({"comparisons": [one.to_json() for one in built]})
-        return
-    for one in built:
-        build_artifacts.show(one, full=full)
+    pages = (build_artifacts.page(one, full=full) for one in built)
+    return Reply({"comparisons": [one.to_json() for one in built]}, chain.from_iterable(pages))
 
 
 Artifact = Annotated[
@@ -288,56 +277,52 @@ Budget = Annotated[
 ]
 
 
+Built = Annotated[bool, typer.Option("--built", help="Train nothing: build what the runs that are done suffice for.")]
+
+
+@verb
 def reproduce(
     artifact: Artifact,
     overrides: Overrides = None,
+    built: Built = False,
     budget: Budget = "",
     full: Full = False,
     dry_run: DryRun = False,
     verbose: Verbose = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+) -> Reply:
     """Train the runs that a table or figure needs, then build and print it. Rerunning gives the same numbers."""
-    from mcpo_cli.commands import build_artifacts, console
-    from mcpo_cli.commands import dry_run as shown
-    from mcpo_cli.report import artifacts
-    from mcpo_cli.scheduling import start
-    from mcpo_cli.scheduling.forecast import forecast
-
-    names = artifacts.names(artifact)
-    plans = build_artifacts.plans(names, overrides or [], f"mcpo reproduce {artifact}")
-    if budget:
-        share = console.seconds("--budget", budget) / len(plans)
-        plans = {name: start.within(whole, share, budget) for name, whole in plans.items()}
-    if dry_run:
-        shown.show_plan(build_artifacts.merged(plans), as_json=as_json, verbose=verbose)
-        return
-    builder = build_artifacts.builder(plans, overrides or [])
-    for name in names:
-        builder.check(artifacts.get(name))
-    documents = [start.document(forecast(planned)) for planned in plans.values()]
-    if artifact == artifacts.ALL:
-        build_artifacts.report(overrides or [], as_json=as_json, suites=documents)
-        return
-    made = {name: builder.build(name) for name in names}
-    build_artifacts.publish(plans, made)
-    built = list(made.values())
-    if as_json:
-        console.print_json({"suites": documents, "artifacts": {one.name: one.to_json() for one in built}})
-        return
-    for one in built:
-        if len(built) == 1:
-            build_artifacts.show(one, full=full)
-        else:
-            build_artifacts.show_sentence(one)
-
-
-def report(overrides: Overrides = None, as_json: Json = False, debug: Debug = False) -> None:
-    """Build everything whose runs are done, and write report.html and report.md. Trains nothing."""
     from mcpo_cli.machine import freeze_gc
 
     with freeze_gc():
         from mcpo_cli.commands import build_artifacts
+        from mcpo_cli.commands import dry_run as shown
+        from mcpo_cli.commands.console import seconds
+        from mcpo_cli.report import artifacts
+        from mcpo_cli.scheduling import start
+        from mcpo_cli.scheduling.forecast import forecast
 
-    build_artifacts.report(overrides or [], as_json=as_json)
+    words = overrides or []
+    if built and (budget or dry_run):
+        fix = f"mcpo reproduce {artifact} --built"
+        raise ConfigError("--built trains nothing, --budget and --dry-run are about training", fix=fix)
+    if built and artifact == artifacts.ALL:
+        return build_artifacts.report(words)
+    names = artifacts.names(artifact)
+    plans = build_artifacts.plans(names, words, f"mcpo reproduce {artifact}")
+    if budget:
+        share = seconds("--budget", budget) / len(plans)
+        plans = {name: start.within(whole, share, budget) for name, whole in plans.items()}
+    if dry_run:
+        return shown.reply(forecast(build_artifacts.merged(plans)), verbose=verbose)
+    builder = build_artifacts.builder(plans, words)
+    for name in names:
+        builder.check(artifacts.get(name))
+    runs = [] if built else [start.document(forecast(planned)) for planned in plans.values()]
+    if artifact == artifacts.ALL:
+        return build_artifacts.report(words, runs)
+    made = {name: builder.build(name) for name in names}
+    build_artifacts.publish(plans, made)
+    document = {"suites": runs, "artifacts": {name: one.to_json() for name, one in made.items()}}
+    if len(made) == 1:
+        return Reply(document, build_artifacts.page(made[names[0]], full=full))
+    return Reply(document, map(build_artifacts.sentence, made.values()))

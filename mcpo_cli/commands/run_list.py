@@ -1,11 +1,13 @@
 """`mcpo runs list`: the runs of MCPO_HOME, filtered, sorted and named by their differences."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcpo_cli.commands.verbs import Debug, Json, complete_settings, complete_suites, completing
+from mcpo_cli.commands.reply import Part, Reply, table, verb
+from mcpo_cli.commands.verbs import complete_settings, complete_suites, completing
 from mcpo_cli.home import location
 from mcpo_cli.records import State
 
@@ -48,15 +50,14 @@ Sort = Annotated[
 ]
 
 
+@verb
 def list_runs(
     where: Where = None,
     sort: Sort = "",
     state: InState = None,
     method: OfMethod = None,
     suite: OfSuite = None,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+) -> Reply:
     """List the runs of MCPO_HOME: their arms, named by what differs, settings, scores and dates."""
     from mcpo_cli.commands import console
     from mcpo_cli.runs import catalog
@@ -68,12 +69,9 @@ def list_runs(
     rows = [row(run, cell.arm) for run, cell in zip(found, catalog.named(found), strict=True)]
     if left_out:
         console.talk(catalog.left_out(left_out))
-    if as_json:
-        console.print_json({"home": str(location()), "runs": rows})
-    elif rows:
-        _print(rows)
-    else:
-        console.talk(f"no such runs in {location()}; start one with: mcpo train scale=smoke")
+    nothing = f"no such runs in {location()}; start one with: mcpo train scale=smoke"
+    page = _page(rows) if rows else [partial(console.talk, nothing)]
+    return Reply({"home": str(location()), "runs": rows}, page)
 
 
 def row(run: "Run", arm: str) -> dict[str, Any]:
@@ -96,15 +94,13 @@ def row(run: "Run", arm: str) -> dict[str, Any]:
     }
 
 
-def _print(rows: Sequence[dict[str, Any]]) -> None:
-    from mcpo_cli.commands import console
-
+def _page(rows: Sequence[dict[str, Any]]) -> Iterator[Part]:
     alike = [key for key in SHARED if len(rows) > 1 and len({row[key] for row in rows}) == 1]
     columns = ["run_id", "arm", *(key for key in SHARED if key not in alike), "seed", "state", "score", "date"]
     tags = ["tags"] if any(row["tags"] for row in rows) else []
-    console.print_table([*columns, *tags], [[_cell(row, key) for key in (*columns, *tags)] for row in rows])
+    yield table([*columns, *tags], [[_cell(row, key) for key in (*columns, *tags)] for row in rows])
     if alike:
-        console.print_text(f"all: {', '.join(f'{key} {rows[0][key]}' for key in alike)}")
+        yield f"all: {', '.join(f'{key} {rows[0][key]}' for key in alike)}"
 
 
 def _cell(row: dict[str, Any], key: str) -> str:

@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,11 +10,10 @@ import typer
 
 from mcpo_cli import extras, paths
 from mcpo_cli.commands import run_list
+from mcpo_cli.commands.reply import Reply, table, verb
 from mcpo_cli.commands.samples import samples
 from mcpo_cli.commands.verbs import (
-    Debug,
     Family,
-    Json,
     RunId,
     What,
     complete_run_id,
@@ -75,9 +75,9 @@ Tags = Annotated[list[str], typer.Argument(metavar="TAG...", help="Words of your
 
 
 @app.command("show")
-def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None:
+@verb
+def show_run(run_id: RunId) -> Reply:
     """Show one run: settings, attempts, newest metrics, files."""
-    from mcpo_cli.commands import console
     from mcpo_cli.runs import catalog, sanity
     from mcpo_cli.runs.journal import Journal, read_json
     from mcpo_cli.scheduling.progress import final_metrics
@@ -95,74 +95,60 @@ def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None
         "metrics": final_metrics(run.folder),
         "files": _files(run.folder),
     }
-    if as_json:
-        console.print_json(document)
-    else:
-        console.print_text(_text(document))
+    return Reply(document, _text(document))
 
 
 @app.command()
+@verb
 def tag(
     run_id: RunId,
     words: Tags,
     remove: Annotated[bool, typer.Option("--remove", help="Take these tags away.")] = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+) -> Reply:
     """Give a run tags, which `mcpo runs list --where tag=TAG` finds."""
-    from mcpo_cli.commands import console
     from mcpo_cli.runs import catalog
 
     name = catalog.folder(location(), run_id).name
     now = catalog.tag(location(), name, words, remove=remove)
-    if as_json:
-        console.print_json({"run_id": name, "tags": now})
-    else:
-        console.print_text(f"{name}: {', '.join(now) or 'no tags'}")
+    return Reply({"run_id": name, "tags": now}, f"{name}: {', '.join(now) or 'no tags'}")
 
 
 @app.command()
-def delete(run_ids: RunIds, as_json: Json = False, debug: Debug = False) -> None:
+@verb
+def delete(run_ids: RunIds) -> Reply:
     """Move runs to the trash of MCPO_HOME, from where `mcpo runs restore` brings them back; MLflow keeps its copy."""
-    from mcpo_cli.commands import console
     from mcpo_cli.runs import trash
 
     moved = [path.name for path in trash.delete(location(), run_ids)]
-    if as_json:
-        console.print_json({"trash": str(location() / trash.TRASH), "runs": moved})
-    else:
-        then = f"back: mcpo runs restore {' '.join(moved)}; for good: mcpo runs empty-trash"
-        console.print_text("\n".join([*moved, f"{len(moved)} moved to {location() / trash.TRASH}", then]))
+    folder = location() / trash.TRASH
+    then = f"back: mcpo runs restore {' '.join(moved)}; for good: mcpo runs empty-trash"
+    return Reply({"trash": str(folder), "runs": moved}, [*moved, f"{len(moved)} moved to {folder}", then])
 
 
 @app.command()
-def restore(run_ids: Deleted, as_json: Json = False, debug: Debug = False) -> None:
+@verb
+def restore(run_ids: Deleted) -> Reply:
     """Bring runs back from the trash."""
-    from mcpo_cli.commands import console
     from mcpo_cli.runs import trash
 
     back = [path.name for path in trash.restore(location(), run_ids)]
-    if as_json:
-        console.print_json({"home": str(location()), "runs": back})
-    else:
-        console.print_text("\n".join([*back, f"{len(back)} restored in {location()}"]))
+    return Reply({"home": str(location()), "runs": back}, [*back, f"{len(back)} restored in {location()}"])
 
 
 @app.command("empty-trash")
-def empty_trash(as_json: Json = False, debug: Debug = False) -> None:
+@verb
+def empty_trash() -> Reply:
     """Remove the runs in the trash for good."""
-    from mcpo_cli.commands import console
     from mcpo_cli.runs import trash
 
     removed = [path.name for path in trash.empty(location())]
-    if as_json:
-        console.print_json({"home": str(location()), "runs": removed})
-    else:
-        console.print_text(f"{len(removed)} removed for good from {location() / trash.TRASH}")
+    what = f"{len(removed)} removed for good from {location() / trash.TRASH}"
+    return Reply({"home": str(location()), "runs": removed}, what)
 
 
 @app.command("sync")
-def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
+@verb
+def sync_runs() -> Reply:
     """Upload the missing runs and evaluations of MCPO_HOME to the MLflow store. Rerunning sends nothing twice."""
     from mcpo_cli.commands import console, publish
     from mcpo_cli.machine import freeze_gc
@@ -181,70 +167,64 @@ def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
     left = dict(store.left)
     points |= publish.sync_evaluations(store)
     document = {"store": store.shown, "points": points, "left": left}
-    if left:
-        head = f"{len(left)} runs are not sent, or not in full; the others are"
-        fix = (
-            "remove the folder of a damaged run, and repeat the command that trained it; delete one that the store "
-            "refuses or has from elsewhere in mcpo ui, and repeat this command"
-        )
-        raise StoreError("\n  ".join([f"{head}:", *left.values()]), fix=fix, data=document)
-    if as_json:
-        console.print_json(document)
-    else:
-        sent = f"{sum(points.values())} points of {len(points)} runs and evaluations"
-        console.print_text(f"{sent} copied to {store.shown}")
+    sent = f"{sum(points.values())} points of {len(points)} runs and evaluations"
+    return Reply(document, f"{sent} copied to {store.shown}", _not_sent(left) if left else None)
+
+
+def _not_sent(left: Mapping[str, str]) -> StoreError:
+    head = f"{len(left)} runs are not sent, or not in full; the others are"
+    fix = (
+        "remove the folder of a damaged run, and repeat the command that trained it; delete one that the store "
+        "refuses or has from elsewhere in mcpo ui, and repeat this command"
+    )
+    return StoreError("\n  ".join([f"{head}:", *left.values()]), fix=fix)
 
 
 @app.command(epilog=EXAMPLES)
-def export(to: To, what: Some = None, as_json: Json = False, debug: Debug = False) -> None:
+@verb
+def export(to: To, what: Some = None) -> Reply:
     """Write done runs as tidy parquet files: settings, steps, scores, groups, eval, ...; one row per observation."""
     from mcpo_cli.analysis.frames import Runs, tables
-    from mcpo_cli.commands import comparisons, console
+    from mcpo_cli.commands import comparisons
     from mcpo_cli.runs.folders import atomic_folder
 
     folder = _new(to)
     plan = comparisons.plan_of(what, "mcpo runs export") if what else comparisons.all_done("mcpo runs export")
-    found = tables(Runs(plan))
+    frames = tables(Runs(plan))
     with atomic_folder(folder, {"command": plan.command, "runs": [cell.spec.run_id for cell in plan.cells]}) as part:
-        for name, table in found.items():
-            table.to_parquet(part / f"{name}.parquet", index=False)
-    if as_json:
-        rows = {name: len(table) for name, table in found.items()}
-        console.print_json({"folder": str(folder), "runs": len(plan.cells), "rows": rows})
-    else:
-        console.print_table(
-            ["file", "rows"], [[f"{folder / name}.parquet", str(len(table))] for name, table in found.items()]
-        )
+        for name, frame in frames.items():
+            frame.to_parquet(part / f"{name}.parquet", index=False)
+    rows = {name: len(frame) for name, frame in frames.items()}
+    written = table(["file", "rows"], [[f"{folder / name}.parquet", str(count)] for name, count in rows.items()])
+    return Reply({"folder": str(folder), "runs": len(plan.cells), "rows": rows}, [written])
 
 
 @app.command(epilog=EXAMPLES)
-def bundle(what: What, file: NewFile, as_json: Json = False, debug: Debug = False) -> None:
+@verb
+def bundle(what: What, file: NewFile) -> Reply:
     """Write the records of done runs into one file, without weights, to hand them to somebody else."""
     from mcpo_cli.analysis.frames import Runs
-    from mcpo_cli.commands import comparisons, console
+    from mcpo_cli.commands import comparisons
     from mcpo_cli.runs.bundle import write
 
     target = _new(file)
     ids = [cell.spec.run_id for cell in Runs(comparisons.plan_of(what, "mcpo runs bundle")).cells]
     write([run_dir(run_id) for run_id in ids], target)
-    if as_json:
-        console.print_json({"file": str(target), "bytes": target.stat().st_size, "runs": ids})
-    else:
-        console.print_text(f"{len(ids)} runs written to {target}, {target.stat().st_size / 1e6:.2f} MB")
+    size = target.stat().st_size
+    said = f"{len(ids)} runs written to {target}, {size / 1e6:.2f} MB"
+    return Reply({"file": str(target), "bytes": size, "runs": ids}, said)
 
 
 @app.command(epilog=EXAMPLES)
-def unbundle(file: Bundle, as_json: Json = False, debug: Debug = False) -> None:
+@verb
+def unbundle(file: Bundle) -> Reply:
     """Restore the runs of a bundle in MCPO_HOME: all of them, or none if one exists with other records."""
-    from mcpo_cli.commands import console
     from mcpo_cli.runs.bundle import restore
 
     restored, there = restore(paths.named(file), home())
-    if as_json:
-        console.print_json({"home": str(home()), "restored": restored, "already_there": there})
-    else:
-        kept = f"; {len(there)} were there already" if there else ""
-        console.print_text("\n".join([*restored, f"{len(restored)} runs restored in {home()}{kept}"]))
+    kept = f"; {len(there)} were there already" if there else ""
+    document = {"home": str(home()), "restored": restored, "already_there": there}
+    return Reply(document, [*restored, f"{len(restored)} runs restored in {home()}{kept}"])
 
 
 def _new(path: Path) -> Path:

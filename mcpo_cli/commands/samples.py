@@ -1,19 +1,22 @@
 """`mcpo runs samples`: the rollouts that a run kept, correct and incorrect ones side by side."""
 
 from collections import Counter
-from itertools import islice, zip_longest
+from functools import partial
+from itertools import chain, islice, zip_longest
 from textwrap import indent
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mcpo_cli.commands.verbs import Debug, Json, RunId
+from mcpo_cli.commands.reply import Reply, table, verb
+from mcpo_cli.commands.verbs import RunId
 from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.home import location
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from mcpo_cli.commands.reply import Part
     from mcpo_cli.runs.catalog import Run
     from mcpo_cli.runs.rollouts import Group
     from mcpo_cli.tasks import Task
@@ -31,6 +34,7 @@ Text = Annotated[
 Groups = Annotated[int, typer.Option("--groups", min=1, help="Most prompt groups to show.")]
 
 
+@verb
 def samples(
     run_id: RunId,
     step: Step = None,
@@ -39,9 +43,7 @@ def samples(
     tier: Tier = "",
     text: Text = "",
     groups: Groups = 4,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+) -> Reply:
     """Show a run's recorded rollouts by prompt group: correct and incorrect ones side by side, equal ones counted."""
     from mcpo_cli.commands import console
     from mcpo_cli.runs import catalog, rollouts
@@ -61,14 +63,15 @@ def samples(
         if not tier or task.tier_of(group.prompt) == tier
     )
     shown = list(islice(matching, groups))
-    if as_json:
-        found = [{**vars(group), "accuracy": group.accuracy} for group in shown]
-        console.print_json({"run_id": run.spec.run_id, "steps": steps, "groups": found})
-        return
-    for group in shown:
-        _show(group)
-    if not shown:
-        console.talk(f"no such group; {run.spec.run_id} kept {_kept(task, list(rollouts.groups(journal)))}")
+    document = {
+        "run_id": run.spec.run_id,
+        "steps": steps,
+        "groups": [{**vars(group), "accuracy": group.accuracy} for group in shown],
+    }
+    if shown:
+        return Reply(document, chain.from_iterable(map(_page, shown)))
+    kept = f"no such group; {run.spec.run_id} kept {_kept(task, list(rollouts.groups(journal)))}"
+    return Reply(document, [partial(console.talk, kept)])
 
 
 def _check_tier(tier: str, tiers: "Sequence[str]") -> None:
@@ -95,17 +98,16 @@ def _kept_none(run: "Run") -> ConfigError:
     )
 
 
-def _show(group: "Group") -> None:
-    from mcpo_cli.commands import console
+def _page(group: "Group") -> "Iterator[Part]":
     from mcpo_cli.runs.rollouts import counted
 
     right, wrong = len(group.right), len(group.wrong)
     prompt = group.prompt if "\n" not in group.prompt else f"\n{indent(group.prompt, '    ')}"
-    console.print_text(f"step {group.step}, {right} of {right + wrong} correct: {prompt}\n  gold: {group.gold}")
+    yield f"step {group.step}, {right} of {right + wrong} correct: {prompt}\n  gold: {group.gold}"
     sides = [[(f"{n}x", _marked(text)) for n, text in counted(responses)] for responses in (group.right, group.wrong)]
-    rows = [[*one, *other] for one, other in zip_longest(*sides, fillvalue=("", ""))]
-    console.print_table(["", f"correct ({right})", "", f"incorrect ({wrong})"], rows)
-    console.print_text("")
+    rows = [[*left, *other] for left, other in zip_longest(*sides, fillvalue=("", ""))]
+    yield table(["", f"correct ({right})", "", f"incorrect ({wrong})"], rows)
+    yield ""
 
 
 def _marked(text: str) -> str:

@@ -1,12 +1,14 @@
 """Number of seeds: `mcpo compare SUITE --plan` before training, and `mcpo ablate SUITE --until decided` in stages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from mcpo_cli.analysis import render
 from mcpo_cli.analysis.comparison import Choice, Row, verdict
 from mcpo_cli.commands import comparisons, console
+from mcpo_cli.commands.reply import Part, Reply, table
 from mcpo_cli.config import plan
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
@@ -23,8 +25,8 @@ SPREAD = f"their spread takes {stats.LEAST} seeds or more"
 TWO_ARMS = "mcpo compare method=dapo,mcpo seed=0,1,2 --plan"
 
 
-def show_reach(named: Sequence[str], choice: Choice, *, as_json: bool) -> None:
-    """Print, for each model and arm, the smallest difference that each of SEEDS finds with probability POWER.
+def reach(named: Sequence[str], choice: Choice) -> Reply:
+    """For each model and arm, the smallest difference that each of SEEDS finds with probability POWER.
 
     It is in standard deviations; if `stats.LEAST` seeds of all arms are done and their differences vary, also in units
     of the metric, with the 80 % interval of the standard deviation that these seeds give; otherwise with the reason.
@@ -53,21 +55,17 @@ def show_reach(named: Sequence[str], choice: Choice, *, as_json: bool) -> None:
         "differences": found,
         "without_spread": [_names(one) | {"seeds": one["seeds"], "why": why} for one in done if (why := _lacks(one))],
     }
-    if as_json:
-        console.print_json(document)
-        return
-    _print_reach(document)
-    for lacking in document["without_spread"]:
-        console.print_text(f"{_label(lacking)}: {lacking['why']}")
-    if not done:
-        trained_by = "" if names and not suite else f": {whole.command}"
-        console.print_text(f"no seed is done in all arms; {SPREAD}{trained_by}")
     stages = ", ".join(map(str, power.STAGES))
     in_stages = f" Seeds in stages of {stages} that stop at a verdict: mcpo ablate {suite} --until decided"
-    console.talk(
+    legend = (
         f"Differences that a paired t-test finds with probability {POWER:g} at level {ALPHA:g}. The standard deviation "
         f"is that of arm minus baseline over seeds.{in_stages if suite else ''}"
     )
+    page = [*_reach_page(document), *(f"{_label(lacking)}: {lacking['why']}" for lacking in document["without_spread"])]
+    if not done:
+        trained_by = "" if names and not suite else f": {whole.command}"
+        page.append(f"no seed is done in all arms; {SPREAD}{trained_by}")
+    return Reply(document, [*page, partial(console.talk, legend)])
 
 
 def _names(one: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,8 +81,8 @@ def _lacks(one: Mapping[str, Any]) -> str:
     return ""
 
 
-def _print_reach(document: Mapping[str, Any]) -> None:
-    """Print the differences that SEEDS find, and the number of seeds that the smallest effect of interest needs."""
+def _reach_page(document: Mapping[str, Any]) -> Iterator[Part]:
+    """The differences that SEEDS find, and the number of seeds that the smallest effect of interest needs."""
     relative, found = document["in_standard_deviations"], document["differences"]
     header = ["difference found by", *(f"{seeds} seeds" for seeds in SEEDS)]
     rows = [["in standard deviations", *(f"{value:.2f}" for value in relative.values())]]
@@ -92,11 +90,11 @@ def _print_reach(document: Mapping[str, Any]) -> None:
         for end, label in (("sd", "sd"), ("sd_low", "80% low"), ("sd_high", "80% high")):
             name = f"{_label(seen)}: {label} {seen[end]:.3f}"
             rows.append([name, *(f"{seen[end] * value:.3f}" for value in relative.values())])
-    console.print_table(header, rows)
+    yield table(header, rows)
     for seen in found:
         low, high = (power.seeds_text(seen[end]) for end in ("fewest", "most"))
         seeds = low if low == high else f"{low} to {high}"
-        console.print_text(f"{_label(seen)}: a difference of {document['smallest_effect']:g} takes {seeds} seeds")
+        yield f"{_label(seen)}: a difference of {document['smallest_effect']:g} takes {seeds} seeds"
 
 
 def _label(seen: Mapping[str, Any]) -> str:
@@ -169,8 +167,8 @@ def _decision(one: Row, p_holm: float, seeds: int, level: float) -> dict[str, An
     return names | numbers | tested
 
 
-def show_decisions(decisions: Sequence[Mapping[str, Any]]) -> None:
-    """Print the decisions."""
+def decisions_page(decisions: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
+    """The decisions, for people."""
     header = ["regime", "model", "arm", "seeds", "difference", "p Holm", "decides at", "verdict"]
     rows = [
         [
@@ -182,5 +180,5 @@ def show_decisions(decisions: Sequence[Mapping[str, Any]]) -> None:
         ]
         for one in decisions
     ]
-    console.print_text("\nBy stages, which keep the level .05 together; the tables above test these seeds once:")
-    console.print_table(header, rows)
+    yield "\nBy stages, which keep the level .05 together; the tables above test these seeds once:"
+    yield table(header, rows)

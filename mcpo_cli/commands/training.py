@@ -2,15 +2,16 @@
 
 import shlex
 from collections.abc import Mapping
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from mcpo_cli.commands.reply import Reply, table, verb
 from mcpo_cli.commands.verbs import (
-    Debug,
     DryRun,
     Full,
-    Json,
     Overrides,
     RunId,
     SuiteOverrides,
@@ -23,6 +24,7 @@ from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location, run_dir
 
 if TYPE_CHECKING:
+    from mcpo_cli.analysis.render import Grid
     from mcpo_cli.config.plan import Plan
 
 EXAMPLES = {
@@ -55,7 +57,6 @@ Examples:
     "probe": """\
 \b
 Examples:
-  mcpo probe                             the probes that there are
   mcpo probe mastery                     mastered prompts in later steps, over its suite
   mcpo probe hinge RUN_ID                the records of one run
   mcpo probe atlas method=grpo,rloo      the gradients of methods, without a run""",
@@ -63,13 +64,12 @@ Examples:
 """The end of the help of each verb; click does not wrap what follows `\\b`."""
 
 
+@verb
 def train(
     overrides: SuiteOverrides = None,
     dry_run: DryRun = False,
     verbose: Verbose = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+) -> Reply:
     """Train one run, a sweep, or all runs of a suite. Completed runs are skipped, unfinished ones continue."""
     from mcpo_cli.commands import console
     from mcpo_cli.commands import dry_run as shown
@@ -81,22 +81,16 @@ def train(
     chosen = plan.from_suite(suite, rest, f"mcpo train {shlex.quote(suite)}") if suite else plan.from_overrides(rest)
     expected = forecast(chosen)
     if dry_run:
-        shown.show(expected, as_json=as_json, verbose=verbose)
-        return
+        return shown.reply(expected, verbose=verbose)
     document = start.document(expected)
-    if as_json:
-        console.print_json(document)
-        return
-    print_runs(document)
-    console.talk_pairs({"records:": str(location() / "runs"), **next_steps(chosen)})
+    after = {"records:": str(location() / "runs"), **next_steps(chosen)}
+    return Reply(document, [runs_table(document), partial(console.talk_pairs, after)])
 
 
-def print_runs(document: Mapping[str, Any]) -> None:
-    """Print the outcomes of `start.document`."""
-    from mcpo_cli.commands import console
-
+def runs_table(document: Mapping[str, Any]) -> "Grid":
+    """The outcomes of `start.document`."""
     rows = [[run["run_id"], run["arm"], run["state"], *_scores(run["metrics"])] for run in document["runs"]]
-    console.print_table(["run", "arm", "state", "train accuracy", "eval pass@1"], rows)
+    return table(["run", "arm", "state", "train accuracy", "eval pass@1"], rows)
 
 
 def _scores(metrics: dict[str, float]) -> list[str]:
@@ -123,77 +117,63 @@ Until = Annotated[
 ]
 
 
+@verb
 def ablate(
     overrides: SuiteOverrides = None,
     until: Until = None,
     full: Full = False,
     dry_run: DryRun = False,
     verbose: Verbose = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+) -> Reply:
     """Train all arms of a suite and compare them. Default: table2 (MCPO, its two components left out, DAPO)."""
+    from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.config import plan
+    from mcpo_cli.scheduling import start
+    from mcpo_cli.scheduling.forecast import forecast
 
     named, rest = plan.split_suite(overrides or [])
     suite, command = named or "table2", f"mcpo ablate {named}".strip()
     if dry_run:
-        from mcpo_cli.commands import dry_run as shown
-
-        shown.show_plan(plan.from_suite(suite, rest, command), as_json=as_json, verbose=verbose)
-        return
+        return shown.reply(forecast(plan.from_suite(suite, rest, command)), verbose=verbose)
     from mcpo_cli.analysis.comparison import Choice
-    from mcpo_cli.commands import build_artifacts, comparisons, console, seeds
-    from mcpo_cli.scheduling import start
-    from mcpo_cli.scheduling.forecast import forecast
+    from mcpo_cli.commands import build_artifacts, comparisons, seeds
 
     if until:
         document, rest = seeds.train_in_stages(suite, rest, command)
     else:
         document = start.document(forecast(plan.from_suite(suite, rest, command)))
     built = comparisons.suite(suite, rest, Choice())
-    if as_json:
-        console.print_json({**document, "comparisons": [one.to_json() for one in built]})
-        return
-    if full:
-        print_runs(document)
-    for one in built:
-        build_artifacts.show(one, full=full)
-    if until:
-        seeds.show_decisions(document["decisions"])
+    pages = (build_artifacts.page(one, full=full) for one in built)
+    decided = seeds.decisions_page(document["decisions"]) if until else ()
+    page = chain([runs_table(document)] if full else [], *pages, decided)
+    return Reply({**document, "comparisons": [one.to_json() for one in built]}, page)
 
 
+@verb
 def fork(
     run_id: RunId,
     at: Annotated[int, typer.Option("--at", min=1, help="The global step that the forks share as their last.")],
     overrides: Overrides = None,
     dry_run: DryRun = False,
     verbose: Verbose = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+) -> Reply:
     """Continue copies of a run from a global step, each with another method or step size; show what that changed."""
+    from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.config import forking
     from mcpo_cli.runs import catalog
+    from mcpo_cli.scheduling import start
+    from mcpo_cli.scheduling.forecast import forecast
 
     parent, words = catalog.find(location(), run_id).spec, overrides or []
     command = shlex.join(["mcpo", "fork", parent.run_id, "--at", str(at), *words])
     chosen = forking.plan(parent, at, words, command)
     if dry_run:
-        from mcpo_cli.commands import dry_run as shown
-
-        shown.show_plan(chosen, as_json=as_json, verbose=verbose)
-        return
-    from mcpo_cli.commands import build_artifacts, console
-    from mcpo_cli.scheduling import start
-    from mcpo_cli.scheduling.forecast import forecast
+        return shown.reply(forecast(chosen), verbose=verbose)
+    from mcpo_cli.commands import build_artifacts
 
     document = start.document(forecast(chosen))
     built = build_artifacts.build_forks(chosen, words)
-    if as_json:
-        console.print_json({**built.to_json(), **document})
-    else:
-        build_artifacts.show(built, full=True)
+    return Reply({**built.to_json(), **document}, build_artifacts.page(built, full=True))
 
 
 def _complete_studies(incomplete: str) -> list[str]:
@@ -208,29 +188,25 @@ Study = Annotated[
 ]
 
 
-def branch(
-    study: Study, overrides: Overrides = None, dry_run: DryRun = False, as_json: Json = False, debug: Debug = False
-) -> None:
+@verb
+def branch(study: Study, overrides: Overrides = None, dry_run: DryRun = False) -> Reply:
     """Compare what one global step of each arm does to mastered and held-out prompts, from the same saved states."""
+    from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.config import branching
+    from mcpo_cli.scheduling.forecast import forecast
 
     words = overrides or []
     content, command = branching.read(study), shlex.join(["mcpo", "branch", study, *words])
     trunks = branching.trunks(content, words)
     if dry_run:
-        from mcpo_cli.commands import dry_run as shown
-
-        shown.show_plan(branching.plan(study, trunks, command), as_json=as_json, verbose=False)
-        return
-    from mcpo_cli.commands import build_artifacts, console
+        return shown.reply(forecast(branching.plan(study, trunks, command)), verbose=False)
+    from mcpo_cli.commands import build_artifacts
 
     for trunk in trunks:
         build_artifacts.measure_branches(study, trunk, command)
     built = build_artifacts.build_branches(study, content, trunks, words, command)
-    if as_json:
-        console.print_json({"study": study, "points": build_artifacts.branch_points(trunks), **built.to_json()})
-    else:
-        build_artifacts.show(built, full=True)
+    document = {"study": study, "points": build_artifacts.branch_points(trunks), **built.to_json()}
+    return Reply(document, build_artifacts.page(built, full=True))
 
 
 def _complete_probes(incomplete: str) -> list[str]:
@@ -248,7 +224,7 @@ ProbeName = Annotated[
     str,
     typer.Argument(
         metavar="PROBE",
-        help="The question to ask; `mcpo probe list` explains them all.",
+        help="The question to ask; `mcpo components list probe` explains them all.",
         autocompletion=_complete_probes,
     ),
 ]
@@ -268,15 +244,14 @@ Prompts = Annotated[
 ]
 
 
+@verb
 def probe(
     name: ProbeName,
     overrides: Target = None,
     prompts: Prompts = None,
     dry_run: DryRun = False,
     verbose: Verbose = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+) -> Reply:
     """Answer one question from runs' records, from their checkpoints, from new diagnostic runs, or about methods."""
     from mcpo_cli import measures
     from mcpo_cli.commands import build_artifacts, console, publish
@@ -286,11 +261,6 @@ def probe(
     from mcpo_cli.scheduling import start
     from mcpo_cli.scheduling.forecast import forecast
 
-    if name == "list":
-        known = measures.registry().values()
-        listed = [{"probe": one.name, "question": one.question, "shows": one.shows} for one in known]
-        console.print_list("probes", listed, {"probe": "probe", "question": "question"}, as_json=as_json)
-        return
     chosen, words = measures.get(name), overrides or []
     if targets := probe_run.targets(words, f"mcpo probe {name}"):
         if dry_run:
@@ -304,8 +274,7 @@ def probe(
             raise ConfigError("--prompts applies to an existing run or checkpoint", fix=fix)
         plan = probe_run.runs(chosen, words)
         if dry_run:
-            shown.show_plan(plan, as_json=as_json, verbose=verbose)
-            return
+            return shown.reply(forecast(plan), verbose=verbose)
         if chosen.needs:
             start.train(forecast(plan))
             measured = [probe_run.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
@@ -316,19 +285,15 @@ def probe(
         publish.publish_probe(chosen, measured, document)
     if built := build_artifacts.build_atlas(measured, words):
         document = built.to_json() | document
-    if as_json:
-        console.print_json(document)
-        return
     if built:
-        build_artifacts.show(built, full=True)
-        return
+        return Reply(document, build_artifacts.page(built, full=True))
     columns = ["regime", "model", "arm", "seeds"]
     rows = [
         [*(str(row[column]) for column in columns), *(probe_run.shown(row, name) for name in chosen.shows)]
         for row in document["arms"]
     ]
-    console.print_table([*columns, *chosen.shows], rows)
-    console.talk(
+    legend = (
         f"{chosen.question} ± half a 95 % interval over seeds. With one seed, brackets show that run's interval. "
         "Full output: --json"
     )
+    return Reply(document, [table([*columns, *chosen.shows], rows), partial(console.talk, legend)])

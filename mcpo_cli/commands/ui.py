@@ -22,7 +22,7 @@ import typer
 
 import mcpo_cli
 from mcpo_cli import extras
-from mcpo_cli.commands.verbs import Debug, Json
+from mcpo_cli.commands.reply import Debug, Json
 from mcpo_cli.errors import ConfigError, StoreError
 
 START_SECONDS = 60.0

@@ -1,16 +1,25 @@
 """Shared by verbs: arguments and options with their completion, the help of verbs that take settings."""
 
 import itertools
+import shlex
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from mcpo_cli.commands.reply import ErrorStyle
 from mcpo_cli.errors import ConfigError
 
+PANELS = {
+    "Train": ("train", "ablate", "reproduce"),
+    "Compare": ("compare", "claim", "probe"),
+    "Look": ("runs", "evaluate", "grade", "ui"),
+    "Keep and hand on": ("fork", "branch", "verify", "export"),
+    "Extend, and get help": ("components", "doctor", "help"),
+}
+"""Every verb, by what a person does with it: the headings of `mcpo --help`."""
 MEANT = {
     "version": ["--version"],
     "-V": ["--version"],
@@ -27,8 +36,12 @@ REFUSED = {
     "resume": ("the command that trained a run continues it: `mcpo runs show RUN_ID` names it", "mcpo runs list"),
     "eval": ("the verb is evaluate", "mcpo evaluate --help"),
     "run": ("the verb is train", "mcpo train --help"),
+    "report": ("reproduce makes the report, too", "mcpo reproduce all --built"),
+    "schema": ("JSON schemas are gone; help explains every setting", "mcpo help"),
 }
 """Verbs of other tools without a counterpart: the explanation and its fix."""
+KINDS = ("method", "sampler", "task", "data", "model")
+"""Verbs until version 0.1; what they did is now under `components`, their actions being the verbs."""
 SETTINGS = """\
 
 Settings, group.key=value: mcpo help lists them, mcpo help train explains a group."""
@@ -41,6 +54,12 @@ def without_habits(words: Sequence[str]) -> list[str]:
         ConfigError: mcpo has no such verb; the message names the alternative.
     """
     first, rest = "".join(words[:1]), list(words[1:])
+    if first in KINDS:
+        action = "".join(rest[:1]).replace("audit", "check") or "list"
+        fix = shlex.join(
+            ["mcpo", "components", action, first, *(word for word in rest[1:] if word not in ("--json", "--debug"))]
+        )
+        raise ConfigError(f"mcpo has no verb '{first}': it is a kind of components", fix=fix, code="unknown_name")
     if first in REFUSED and not {"--help", "-h"} & set(rest):
         instead, fix = REFUSED[first]
         raise ConfigError(f"mcpo has no verb '{first}': {instead}", fix=fix, code="unknown_name")
@@ -49,7 +68,7 @@ def without_habits(words: Sequence[str]) -> list[str]:
 
 def complete_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
     """Presets and settings; after a preset group such as `method=`, its names."""
-    from mcpo_cli.config.load import groups, keys
+    from mcpo_cli.config.presets import groups, keys
 
     presets = groups()
     # bash splits words at "=": `method=mc` arrives as `method`, `=` and the incomplete `mc`.
@@ -73,13 +92,13 @@ def complete_suites(incomplete: str) -> list[str]:
     return starting_with(incomplete, plan.suites())
 
 
-def completing(group: str) -> Callable[[str], list[str]]:
-    """A function that completes the names of a group of presets, such as `method`."""
+def completing(kind: str) -> Callable[[str], list[str]]:
+    """A function that completes the names of a kind of components, such as `method`."""
 
     def complete(incomplete: str) -> list[str]:
-        from mcpo_cli.config import load
+        from mcpo_cli.components import KINDS
 
-        return starting_with(incomplete, load.groups()[group])
+        return starting_with(incomplete, sorted(KINDS[kind].registry()))
 
     return complete
 
@@ -99,7 +118,7 @@ def complete_suite_or_runs(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def complete_settings(incomplete: str) -> list[str]:
     """Keys of settings, groups of presets, and the groups of keys."""
-    from mcpo_cli.config.load import groups, keys
+    from mcpo_cli.config.presets import groups, keys
 
     known = {*keys(), *groups(), *(key.partition(".")[0] for key in keys())}
     return sorted(starting_with(incomplete, known))
@@ -113,21 +132,6 @@ def complete_run_id(incomplete: str) -> list[str]:
     return starting_with(incomplete, (path.name for path in catalog.folders(home.location())))
 
 
-@dataclass
-class ErrorStyle:
-    """The way in which `main` shows an error; the options set it through the parser's context."""
-
-    as_json: bool = False
-    """Also print one JSON document on stdout."""
-    debug: bool = False
-    """Print the traceback."""
-
-
-def _set_style(ctx: typer.Context, param: typer.CallbackParam, value: bool) -> bool:
-    setattr(ctx.ensure_object(ErrorStyle), str(param.name), value)
-    return value
-
-
 def _only_when_dry(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
     if value and not ctx.params["dry_run"]:
         option = f"--{str(param.name).replace('_', '-')}"
@@ -138,15 +142,21 @@ def _only_when_dry(ctx: typer.Context, param: typer.CallbackParam, value: Any) -
 class Family(TyperGroup):
     """A group of verbs, whose help has the first sentence of each in full."""
 
+    panels: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """The verbs under each heading of the help; without any, all are under one."""
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """See click's `Group`, which cuts these sentences to one line."""
-        verbs = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, verb.get_short_help_str(200)) for name, verb in verbs if verb])
+        for heading, names in (self.panels or {"Commands": self.list_commands(ctx)}).items():
+            verbs = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(heading):
+                formatter.write_dl([(name, verb.get_short_help_str(200)) for name, verb in verbs if verb])
 
 
 class Verbs(Family):
     """The whole command line. Sets the error style from the raw words, for errors before options are parsed."""
+
+    panels = PANELS
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See `TyperGroup`. Verbs of other tools are replaced."""
@@ -196,12 +206,6 @@ Verbose = Annotated[
 Full = Annotated[
     bool, typer.Option("--full", help="Print every table and how to read it, not only the verdict and what it needs.")
 ]
-Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document on stdout.", callback=_set_style, is_eager=True)
-]
-Debug = Annotated[
-    bool, typer.Option("--debug", help="Print the traceback of an error.", callback=_set_style, is_eager=True)
-]
 
 
 class OverridesCommand(TyperCommand):
@@ -228,17 +232,17 @@ class OverridesCommand(TyperCommand):
 
 
 def _is_setting(name: str) -> bool:
-    from mcpo_cli.config.load import groups, keys
+    from mcpo_cli.config.presets import groups, keys
 
     return name in keys() or name in groups()
 
 
 def _presets() -> list[str]:
-    from mcpo_cli.config.load import groups, read_default
+    from mcpo_cli.config import presets
 
     lines = []
-    for group, names in groups().items():
-        default = read_default(group)
+    for group, names in presets.groups().items():
+        default = presets.default(group)
         lines.append(f"{group}={', '.join([f'{default} (default)', *(name for name in names if name != default)])}")
     filled = [textwrap.fill(f"  {line}", 79, subsequent_indent=" " * 10, break_on_hyphens=False) for line in lines]
     return ["Presets, group=name:", *filled]

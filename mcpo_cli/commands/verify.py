@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcpo_cli.commands.verbs import Debug, DryRun, Json, RunId
+from mcpo_cli.commands.reply import Part, Reply, table, verb
+from mcpo_cli.commands.verbs import DryRun, RunId
 from mcpo_cli.errors import ConfigError, Differs, Interrupted
 from mcpo_cli.home import home, location
 
 if TYPE_CHECKING:
-    from mcpo_cli.measures.spot_checks import Checked, Stretch
+    from mcpo_cli.scheduling.spot_checks import Checked, Stretch
 
 EXAMPLES = """\
 \b
@@ -33,19 +34,18 @@ Seed = Annotated[
 ]
 
 
+@verb
 def verify(
     run_id: RunId,
     count: Steps = 3,
     at: At = "",
     seed: Seed = None,
     dry_run: DryRun = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+) -> Reply:
     """Train random steps of a finished run again from its checkpoints; exit 5 if a record or weight differs."""
     from mcpo_cli.commands import console
-    from mcpo_cli.measures import spot_checks
     from mcpo_cli.runs import catalog
+    from mcpo_cli.scheduling import spot_checks
 
     if wrong := [word for word in at.split(",") if at and not word.strip().isdecimal()]:
         raise ConfigError(f"--at {at}: {wrong[0]!r} is not the number of a global step", fix="--at 3,7")
@@ -63,9 +63,7 @@ def verify(
     }
     console.talk(_plan(document, chosen))
     if dry_run:
-        if as_json:
-            console.print_json(document)
-        return
+        return Reply(document)
     checked: list[Checked] = []
     began = time.monotonic()
     try:
@@ -80,16 +78,11 @@ def verify(
         "stretches": [one.to_json() for one in checked],
         "first_difference": first.to_json() if first else None,
     }
-    if not as_json:
-        _print(checked)
+    failed, ending = None, [f"same: {document['steps_to_train']} global steps of {run.spec.run_id}, trained again"]
     if first:
         fix = f"mcpo verify {run.spec.run_id} --at {max(1, first.step)}  (checks that step again)"
-        raise Differs(f"{run.spec.run_id} is not what training it again gives: {first}", fix=fix, data=document)
-    if as_json:
-        console.print_json(document)
-    else:
-        trained = document["steps_to_train"]
-        console.print_text(f"same: {trained} global steps of {run.spec.run_id}, trained again")
+        failed, ending = Differs(f"{run.spec.run_id} is not what training it again gives: {first}", fix=fix), []
+    return Reply(document, [*_page(checked), *ending], failed)
 
 
 def _plan(document: dict[str, Any], chosen: Sequence[Stretch]) -> str:
@@ -106,9 +99,9 @@ def _plan(document: dict[str, Any], chosen: Sequence[Stretch]) -> str:
     return "\n".join([*lines, f"{trained} global steps to train; they took the run {took}, evaluations left out"])
 
 
-def _print(checked: Sequence[Checked]) -> None:
+def _page(checked: Sequence[Checked]) -> Iterator[Part]:
     """A row for each step that was trained, and how it was compared."""
-    from mcpo_cli.commands import console
+    from mcpo_cli.commands.console import remark
     from mcpo_cli.runs.differences import TOLERANCE
 
     rows = []
@@ -116,7 +109,7 @@ def _print(checked: Sequence[Checked]) -> None:
         for step in one.to_json()["steps"]:
             weights = "yes" if step["weights_compared"] else "-"
             rows.append([str(step[name]) for name in ("step", "values", "differing")] + [weights])
-    console.print_table(["step", "values", "differing", "weights compared"], rows)
+    yield table(["step", "values", "differing", "weights compared"], rows)
     for exactly, why in dict.fromkeys((one.exactly, one.why) for one in checked):
         how = "bit by bit" if exactly else f"numbers within {TOLERANCE:g} of each other, and no weights' hash"
-        console.print_remark(f"compared {how}: {why}")
+        yield remark(f"compared {how}: {why}")

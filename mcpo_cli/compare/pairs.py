@@ -38,7 +38,7 @@ class Metric:
 
 FEW_SEEDS, FEW_SAMPLES, FEW_PROBLEMS = 4, 100, 10
 """Up to these numbers of seeds, samples of a side, or problems (with several seeds; or that differ between two sides),
-the coverage of intervals is outside 93 to 97 % (docs/coverage.md)."""
+the coverage of intervals is outside 93 to 97 % (`make coverage`)."""
 MEAN = Metric("pass", 1)
 """The mean score, which is pass@1 if scores are 0 or 1."""
 

@@ -1,6 +1,7 @@
 """Branch studies: several arms take one global step from the same saved states of a trunk run, on the same batch.
 
-A study is a YAML file in `experiments/branches`, of a plug-in, or of the user's. `mcpo branch` reads it.
+A study is a YAML file in the folder `branches` of a plug-in or of one of its studies, or a file of the user's. `mcpo
+branch` reads it.
 """
 
 import math
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mcpo_cli import paths
-from mcpo_cli.config import load
+from mcpo_cli.config import load, presets
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of, read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
@@ -104,7 +105,7 @@ class Trunk:
 
 def studies() -> dict[str, Path]:
     """The files of all studies, of mcpo and of plug-ins, by name."""
-    return load.files("branches/*.yaml")
+    return presets.files("branches/*.yaml")
 
 
 def read(name: str) -> Study:
@@ -114,7 +115,7 @@ def read(name: str) -> Study:
         ConfigError: no such study, or its file is not valid.
     """
     known = studies()
-    if not load.is_file(name) and name not in known:
+    if not presets.is_file(name) and name not in known:
         raise ConfigError(
             f"unknown branch study '{name}': {nearest(name, known)}",
             fix=mend("mcpo branch {}", name, known),
@@ -186,7 +187,7 @@ def _without(trunk: Sequence[str], settings: Sequence[str]) -> list[str]:
 
 def plan(name: str, found: Sequence[Trunk], command: str) -> Plan:
     """The trunk runs of a study as a plan."""
-    return Plan(f"branch-{load.stem(name)}", command, tuple(PlannedRun("trunk", one.spec) for one in found))
+    return Plan(f"branch-{presets.stem(name)}", command, tuple(PlannedRun("trunk", one.spec) for one in found))
 
 
 def _saving(spec: RunSpec, at: tuple[int, ...]) -> RunSpec:

@@ -5,11 +5,8 @@ from typing import Literal
 
 from mcpo_cli.settings import later, runtime
 
-LOGGERS = {
-    "local": ("wandb", "tensorboard", "trackio"),
-    "verl": ("wandb", "tensorboard", "swanlab", "trackio", "clearml"),
-}
-"""Values of `cluster.loggers` by backend: packages, and names of verl's loggers. Every run also has MLflow and rows."""
+LOGGERS = ("wandb", "tensorboard", "trackio")
+"""Values of `cluster.loggers`, which are packages. Every run also has MLflow and rows."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +59,7 @@ class Cluster:
     identity.
     """
     loggers: tuple[str, ...] = runtime(())
-    """Trackers that also get all metrics, of both backends: `wandb`, `tensorboard`, `trackio`; of verl also `swanlab`
-    and `clearml`.
+    """Trackers that also get all metrics, of both backends: `wandb`, `tensorboard`, `trackio`.
 
     Each has its account from its own environment variables, such as WANDB_API_KEY. Files are in the attempt's folder.
     """

@@ -204,16 +204,12 @@ def _cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:
 
 
 def _loggers(spec: RunSpec) -> Iterator[tuple[str, str]]:
-    given, known = spec.cluster.loggers, LOGGERS[spec.backend]
-    if unknown := [name for name in given if name not in known]:
-        if unknown[0] in LOGGERS["verl"]:
-            rest = ",".join(name for name in given if name in known)
-            yield f"cluster.loggers: '{unknown[0]}' works with backend=verl only", f"cluster.loggers=[{rest}]"
-            return
-        meant = [like for name in given for like in difflib.get_close_matches(name, known, n=1, cutoff=SIMILAR)]
+    given = spec.cluster.loggers
+    if unknown := [name for name in given if name not in LOGGERS]:
+        meant = [like for name in given for like in difflib.get_close_matches(name, LOGGERS, n=1, cutoff=SIMILAR)]
         note = "  (MLflow gets every metric anyway)" if "mlflow" in given else ""
         fix = f"cluster.loggers=[{','.join(meant)}]{note}"
-        yield f"cluster.loggers: unknown tracker '{unknown[0]}': {nearest(unknown[0], known)}", fix
+        yield f"cluster.loggers: unknown tracker '{unknown[0]}': {nearest(unknown[0], LOGGERS)}", fix
 
 
 def _sequence_parallel(spec: RunSpec) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ that runs forked at one step meet the same prompts and draw their rollouts at th
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mcpo_cli.config import arms, load
+from mcpo_cli.config import arm_names, load
 from mcpo_cli.config.branching import STEP_SETTINGS
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
@@ -47,7 +47,7 @@ def plan(parent: RunSpec, step: int, overrides: Sequence[str], command: str) -> 
     for one in forks:
         check(parent, one)
     forks = list({one.run_id: one for one in forks}.values())
-    named = arms.names([None] * len(forks), forks)
+    named = arm_names.names([None] * len(forks), forks)
     return Plan("fork", command, tuple(PlannedRun(*pair) for pair in zip(named, forks, strict=True)))
 
 

@@ -7,24 +7,23 @@ import itertools
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import yaml
 
-from mcpo_cli import data as datasets
-from mcpo_cli import methods, paths, plugins, samplers, tasks
-from mcpo_cli.config import contradictions, existing, kinds, own, spelling
-from mcpo_cli.config.reading import MAX_VALUES, key_of, parse, read, read_yaml, refuse_secrets, short, written
+from mcpo_cli import methods, samplers, tasks
+from mcpo_cli.config import class_options, contradictions, model_settings, presets
+from mcpo_cli.config.class_options import given
+from mcpo_cli.config.reading import MAX_VALUES, key_of, parse, read, read_yaml, refuse_secrets, short
 from mcpo_cli.config.schema import Model, RunSpec
+from mcpo_cli.config.used_plugins import used_plugins
 from mcpo_cli.convert import convert
-from mcpo_cli.errors import ConfigError, first_line, mend, nearest
+from mcpo_cli.errors import ConfigError, first_line
 from mcpo_cli.redaction import redact
 from mcpo_cli.settings import flat, plain
 
 T = TypeVar("T")
-CONF = Path(__file__).resolve().parents[1] / "conf"
 OF_EXISTING = "laptop"
 """The scale of a local run with an existing model that has no preset."""
 
@@ -36,7 +35,7 @@ def load(overrides: Sequence[str]) -> list[RunSpec]:
         ConfigError: any mistake in the overrides.
     """
     specs = [_load_one(combination) for combination in _expand(overrides)]
-    return [dataclasses.replace(spec, plugins=own.used_plugins(spec)) for spec in specs]
+    return [dataclasses.replace(spec, plugins=used_plugins(spec)) for spec in specs]
 
 
 def changed(spec: RunSpec, overrides: Sequence[str]) -> list[RunSpec]:
@@ -48,10 +47,10 @@ def changed(spec: RunSpec, overrides: Sequence[str]) -> list[RunSpec]:
     found = []
     for combination in _expand(overrides):
         data = {"sampler": {"name": samplers.Uniform.name}, **spec.to_dict()}
-        data |= {group: {"name": name} for group in kinds.KINDS if (name := kinds.given(group, combination))}
-        _apply(kinds.with_options(data, combination), combination)
+        data |= {group: {"name": name} for group in presets.CLASSES if (name := given(group, combination))}
+        _apply(class_options.with_options(data, combination), combination)
         found.append(from_dict(data))
-    return [dataclasses.replace(one, plugins=own.used_plugins(one)) for one in found]
+    return [dataclasses.replace(one, plugins=used_plugins(one)) for one in found]
 
 
 def from_dict(data: Mapping[str, Any]) -> RunSpec:
@@ -102,65 +101,6 @@ def settings(cls: type[T], overrides: Sequence[str], group: str = "") -> T:
     return convert(cls, data, group)
 
 
-@functools.cache
-def groups() -> dict[str, list[str]]:
-    """The names that each group accepts: methods, tasks, and the presets of `model=`, `regime=` and `scale=`."""
-    options = {group: sorted(registry()) for group, registry in kinds.KINDS.items()}
-    for folder in sorted(filter(Path.is_dir, CONF.iterdir())):
-        options[folder.name] = sorted(files(f"conf/{folder.name}/*.yaml"))
-    return options
-
-
-def files(pattern: str) -> dict[str, Path]:
-    """The files that match `pattern` in mcpo, its study and plug-ins, by file name without suffix.
-
-    Raises:
-        ConfigError: two files share a name.
-    """
-    by_name: dict[str, Path] = {}
-    for path in (path for root in (CONF.parent, *plugins.roots()) for path in sorted(root.glob(pattern))):
-        if path.stem in by_name:
-            raise plugins.taken(pattern.replace("*.yaml", path.name), by_name[path.stem], path)
-        by_name[path.stem] = path
-    return by_name
-
-
-def is_file(name: str) -> bool:
-    """True if `name` is the path of a YAML file rather than the name of a preset, a suite or claims."""
-    return name.endswith((".yaml", ".yml"))
-
-
-def stem(name: str) -> str:
-    """`name` itself, or the name of the YAML file at that path."""
-    return Path(name).stem if is_file(name) else name
-
-
-@functools.cache
-def keys() -> list[str]:
-    """Every setting that an override may name, including the options of all methods and tasks."""
-    options = {
-        f"{group}.{option}"
-        for group, registry in kinds.KINDS.items()
-        for kind in registry().values()
-        for option in kinds.options(kind)
-    }
-    return sorted(options | flat(_base_node()).keys())
-
-
-def as_overrides(content: Mapping[str, Any]) -> list[str]:
-    """The content of a YAML file of settings as overrides; a list is a sweep, unless the setting is a list itself.
-
-    Raises:
-        ConfigError: a value contains itself.
-    """
-    lists = {key for key, value in flat(_base_node()).items() if isinstance(value, list | tuple)}
-    try:
-        texts = written(content, lists)
-    except RecursionError:
-        raise ConfigError("a value contains itself, by a YAML alias", fix="write it out") from None
-    return [text.replace(".name=", "=", 1) if key_of(text) in kinds.CHOSEN else text for text in texts]
-
-
 def validate(spec: RunSpec) -> RunSpec:
     """Returns `spec` if none of its settings contradict each other.
 
@@ -172,23 +112,14 @@ def validate(spec: RunSpec) -> RunSpec:
     return spec
 
 
-def _base_node() -> dict[str, Any]:
-    """All defaults of the schema except those of method and task: Hydra's lowest layer."""
-    return {
-        field.name: plain(field.default)
-        for field in dataclasses.fields(RunSpec)
-        if field.name not in (*kinds.KINDS, "plugins")
-    }
-
-
 @functools.cache
 def _register() -> None:
     """Give Hydra the schema's defaults and the names of methods, samplers and tasks, as config nodes."""
     from hydra.core.config_store import ConfigStore
 
     store = ConfigStore.instance()
-    store.store(name="schema", node=_base_node())
-    for group, registry in kinds.KINDS.items():
+    store.store(name="schema", node=presets.defaults())
+    for group, registry in presets.CLASSES.items():
         for name in registry():
             store.store(group=group, name=name, node={"name": name})
 
@@ -200,40 +131,12 @@ def _expand(overrides: Sequence[str]) -> Iterator[list[str]]:
         key, values = parse(text)
         if key in axes:
             raise ConfigError(f"{key} is given twice", fix=f"{key}={','.join([*axes[key], *values])}  (a sweep)")
-        _check_key(key, values)
+        presets.check(key, values)
         axes[key] = values
         if (runs := math.prod(map(len, axes.values()))) > MAX_VALUES:
             raise ConfigError(f"'{short(text)}' asks for {runs} runs or more; at most {MAX_VALUES} at once")
     named = [[f"{key}={value}" for value in values] for key, values in axes.items()]
     return (list(combination) for combination in itertools.product(*named))
-
-
-def _check_key(key: str, values: Sequence[str]) -> None:
-    options = groups()
-    if key in options:
-        for value in values:
-            if value not in options[key] and (key in kinds.KINDS or not is_file(value)):
-                fix = mend(key + "={}", value, options[key], _elsewhere(key, value))
-                raise ConfigError(
-                    f"unknown {key} '{value}': {nearest(value, options[key])}", fix=fix, code="unknown_name"
-                )
-    elif key in kinds.CHOSEN:
-        group = key.removesuffix(".name")
-        raise ConfigError(f"'{key}' is not a setting: use {group}=NAME", fix=f"{group}={','.join(values)}")
-    elif key not in keys():
-        raise unknown_key(key, lambda name: f"{name}={','.join(values)}")
-
-
-def _elsewhere(group: str, name: str) -> str | None:
-    """The fix of a name unlike all names in its group: its own group, or the command that lists this one."""
-    if group == "task" and name in datasets.registry():
-        return f"task=math task.data={name}"
-    return {"method": "mcpo method list", "model": "mcpo model list", "task": "mcpo help task"}.get(group)
-
-
-def unknown_key(key: str, mend: Callable[[str], str]) -> ConfigError:
-    """The error of a key that does not exist; `mend` makes the fix of the key that was probably meant."""
-    return spelling.unknown_key(key, [*keys(), *groups()], mend)
 
 
 def _load_one(overrides: list[str]) -> RunSpec:
@@ -243,7 +146,7 @@ def _load_one(overrides: list[str]) -> RunSpec:
 
     try:
         # Presets first, then single settings, as in Hydra. The runs of a sweep share the slow first part.
-        data: Any = kinds.with_options(copy.deepcopy(_composed(_presets(overrides))), overrides)
+        data: Any = class_options.with_options(copy.deepcopy(_composed(_chosen(overrides))), overrides)
         _apply(data, overrides)
         if "oc.env" in (composed := str(data)):
             raise ConfigError("${oc.env:...} reads the environment: the same settings would mean other runs elsewhere")
@@ -259,7 +162,7 @@ def _load_one(overrides: list[str]) -> RunSpec:
     if redact("\n".join(listed)) != "\n".join(listed):
         for setting in listed:
             refuse_secrets(setting)
-    found["model"] = existing.completed(found["model"], _given_for_model(overrides))
+    found["model"] = model_settings.completed(found["model"], _given_for_model(overrides))
     return from_dict(found)
 
 
@@ -270,12 +173,12 @@ def _remainder(number: Any, divisor: int) -> int:
 
 def _apply(data: dict[str, Any], overrides: Sequence[str]) -> None:
     """Set the single settings of `overrides` in `data`, which has all options of the chosen classes."""
-    kinds.check_options(overrides, data)
+    class_options.check_options(overrides, data)
     for text in overrides:
-        if (key := key_of(text)) not in groups():
+        if (key := key_of(text)) not in presets.groups():
             *path, name = key.split(".")
             functools.reduce(operator.getitem, path, data)[name] = _value(text)
-    kinds.agree(data, overrides, str(read_default("sampler")))
+    class_options.agree(data, overrides, str(presets.default("sampler")))
 
 
 def preset_model(name: str) -> Model:
@@ -284,34 +187,36 @@ def preset_model(name: str) -> Model:
     Raises:
         ConfigError: there is no such preset, or it has a mistake.
     """
-    _check_key("model", [name])
+    presets.check("model", [name])
     return convert(Model, _composed((f"model={name}",))["model"], "model")
 
 
 def _given_for_model(overrides: Sequence[str]) -> set[str]:
     """The settings of `model` that the overrides set, and those of a preset that is itself an existing model."""
     own = {key.removeprefix("model.") for key in map(key_of, overrides) if key.startswith("model.")}
-    preset = _composed(_presets(overrides))["model"]
+    preset = _composed(_chosen(overrides))["model"]
     built = plain(RunSpec.model)
     return own | ({name for name, value in preset.items() if value != built[name]} if preset["path"] else set())
 
 
-def _presets(overrides: Sequence[str]) -> tuple[str, ...]:
+def _chosen(overrides: Sequence[str]) -> tuple[str, ...]:
     """Those of `overrides` that choose a preset, and the scale of an existing model if none is chosen."""
-    named = tuple(text for text in overrides if key_of(text) in groups() and key_of(text) not in kinds.KINDS)
-    if kinds.given("scale", overrides):
+    named = tuple(
+        text for text in overrides if key_of(text) in presets.groups() and key_of(text) not in presets.CLASSES
+    )
+    if given("scale", overrides):
         return named
-    model, scale = kinds.given("model", overrides), None
+    model, scale = given("model", overrides), None
     if model:
-        scale = read_yaml(_file("model", model)).get("scale")
-    elif kinds.given("model.path", overrides) and kinds.given("backend", overrides) != "verl":
+        scale = read_yaml(presets.file("model", model)).get("scale")
+    elif given("model.path", overrides) and given("backend", overrides) != "verl":
         scale = OF_EXISTING
     return (*named, f"scale={scale}") if scale else named
 
 
 @functools.cache
-def _composed(presets: tuple[str, ...]) -> dict[str, Any]:
-    """The settings that Hydra composes from these presets, as plain data.
+def _composed(named: tuple[str, ...]) -> dict[str, Any]:
+    """The settings that Hydra composes from these presets (`scale=toy`), as plain data.
 
     Methods and tasks have the name of the default and the options that a preset sets, whichever of them is chosen.
     """
@@ -320,15 +225,15 @@ def _composed(presets: tuple[str, ...]) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
     _register()
-    named = [_stored(*preset.split("=", 1)) for preset in presets]
+    stored = [_stored(*preset.split("=", 1)) for preset in named]
     GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            data = OmegaConf.to_container(compose("config", overrides=named))
+        with initialize_config_dir(str(presets.CONF), version_base="1.3"):
+            data = OmegaConf.to_container(compose("config", overrides=stored))
     except Exception as error:  # Hydra and OmegaConf raise many kinds for a broken preset
-        raise ConfigError(f"cannot compose {' '.join(presets)}: {first_line(error)}") from error
+        raise ConfigError(f"cannot compose {' '.join(named)}: {first_line(error)}") from error
     assert isinstance(data, dict)
-    # `_presets` has already read it.
+    # `_chosen` has already read it.
     data["model"].pop("scale", None)
     return {str(key): value for key, value in data.items()}
 
@@ -338,20 +243,15 @@ def _stored(group: str, name: str) -> str:
     from hydra.core.config_store import ConfigStore
     from omegaconf import OmegaConf
 
-    path = _file(group, name)
+    path = presets.file(group, name)
     read_yaml(path)
-    if path.parent.parent == CONF:
+    if path.parent.parent == presets.CONF:
         return f"{group}={name}"
     package = re.search(r"^#\s*@package\s+(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
     # OmegaConf reads 1e-5 as a number, like Hydra; plain YAML reads it as text.
     node = OmegaConf.load(path)
     ConfigStore.instance().store(name="given", node=node, group=group, package=package[1] if package else None)
     return f"{group}=given"
-
-
-def _file(group: str, name: str) -> Path:
-    """The file of a preset."""
-    return paths.named(name) if is_file(name) else files(f"conf/{group}/*.yaml")[name]
 
 
 @functools.cache
@@ -362,11 +262,4 @@ def _value(text: str) -> Any:
 
 def chosen(group: str, overrides: Sequence[str]) -> str:
     """The preset of `group` that `overrides` or an existing model choose, or else the default preset."""
-    return stem(kinds.given(group, _presets(overrides)) or str(read_default(group)))
-
-
-@functools.cache
-def read_default(group: str) -> Any:
-    """The preset of `group` that applies when no override names one."""
-    defaults = read_yaml(CONF / "config.yaml")["defaults"]
-    return next(entry[group] for entry in defaults if isinstance(entry, dict) and group in entry)
+    return presets.stem(given(group, _chosen(overrides)) or str(presets.default(group)))

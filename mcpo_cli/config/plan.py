@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import paths, plugins, redaction
-from mcpo_cli.config import arms, load, own, reading
+from mcpo_cli.config import arm_names, load, presets, reading
 from mcpo_cli.config.reading import MAX_VALUES, key_of, read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
+from mcpo_cli.config.words import as_overrides, spelled_out
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, mend, nearest, similar
 
@@ -19,7 +20,7 @@ SMALLEST_EFFECT = 0.02
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a plan, with the name of its arm (see `arms.names`)."""
+    """One run of a plan, with the name of its arm (see `arm_names.names`)."""
 
     arm: str
     spec: RunSpec
@@ -95,8 +96,8 @@ def from_overrides(overrides: Sequence[str]) -> Plan:
     Raises:
         ConfigError: invalid overrides.
     """
-    specs = load.load(own.spelled_out(overrides))
-    cells = map(PlannedRun, arms.names([None] * len(specs), specs), specs)
+    specs = load.load(spelled_out(overrides))
+    cells = map(PlannedRun, arm_names.names([None] * len(specs), specs), specs)
     return Plan("train", shlex.join(["mcpo", "train", *overrides]), _unique([*cells]))
 
 
@@ -106,7 +107,7 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     Raises:
         ConfigError: no such suite, invalid overrides, or an override of a setting in which the arms differ.
     """
-    suite, overrides = read(name), own.spelled_out(overrides)
+    suite, overrides = read(name), spelled_out(overrides)
     given = {key_of(text) for text in overrides}
     for key in suite.contradicted(overrides):
         text = next(text for text in overrides if key_of(text) == key)
@@ -123,17 +124,17 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
         for arm, settings in suite.arms.items()
         for spec in load.load([*settings, *sweep, *overrides])
     ]
-    named = arms.names([cell.arm for cell in cells], [cell.spec for cell in cells])
+    named = arm_names.names([cell.arm for cell in cells], [cell.spec for cell in cells])
     cells = [replace(cell, arm=arm) for cell, arm in zip(cells, named, strict=True)]
     kept = _unique(cells)
-    return Plan(load.stem(name), f"{command} {shlex.join(overrides)}".strip(), kept, _same(cells, kept))
+    return Plan(presets.stem(name), f"{command} {shlex.join(overrides)}".strip(), kept, _same(cells, kept))
 
 
 def split_suite(words: Sequence[str]) -> tuple[str, list[str]]:
     """Splits off a leading suite name: that name (empty if there is none) and the overrides."""
     words = expanded(words)
     # The reader of overrides reports a setting without its value, and the right form.
-    settings = load.keys()
+    settings = presets.keys()
     named = words[:1] if words and "=" not in words[0] and words[0] not in settings else []
     return "".join(named), list(words[len(named) :])
 
@@ -141,23 +142,23 @@ def split_suite(words: Sequence[str]) -> tuple[str, list[str]]:
 def expanded(words: Sequence[str]) -> list[str]:
     """The words, with a method's name or a file of settings at the beginning replaced by its settings."""
     first, rest = "".join(words[:1]), list(words[1:])
-    if first in load.groups()["method"] and first not in suites():
+    if first in presets.groups()["method"] and first not in suites():
         return [f"method={first}", *rest]
     of_suites = {"claims", *(one.name for one in fields(Suite))}
-    if load.is_file(first) and not (content := read_yaml(paths.named(first))).keys() & of_suites:
+    if presets.is_file(first) and not (content := read_yaml(paths.named(first))).keys() & of_suites:
         given = {key_of(word) for word in rest}
-        return [*(text for text in load.as_overrides(content) if key_of(text) not in given), *rest]
+        return [*(text for text in as_overrides(content) if key_of(text) not in given), *rest]
     return list(words)
 
 
 def suites() -> dict[str, Path]:
     """The files of all suites, of mcpo and of plug-ins, by name."""
-    return load.files("suites/*.yaml")
+    return presets.files("suites/*.yaml")
 
 
 def is_suite(word: str) -> bool:
     """True if `word` is the name or the file of a suite."""
-    return load.is_file(word) or word in suites()
+    return presets.is_file(word) or word in suites()
 
 
 def file(name: str) -> Path:
@@ -167,12 +168,12 @@ def file(name: str) -> Path:
         ConfigError: there is no such suite, or another suite has the same name as that file.
     """
     known = suites()
-    if not load.is_file(name):
+    if not presets.is_file(name):
         if name not in known:
             if name.startswith(("~", "+")):
                 reading.read(name)  # refuses all actions of Hydra on a setting except changing it
             # The first word may also be a method (`expanded`), but a list of all methods would not help.
-            words = [*known, *load.groups()["method"]]
+            words = [*known, *presets.groups()["method"]]
             meant = words if similar(name, words) else known
             raise ConfigError(
                 f"unknown suite '{name}': {nearest(name, meant)}",

@@ -4,7 +4,7 @@ import functools
 import itertools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ import yaml
 
 from mcpo_cli.errors import ConfigError, first_line
 from mcpo_cli.redaction import redact
-from mcpo_cli.settings import flat
 
 PAPER = Path(__file__).resolve().parents[1] / "conf" / "paper.yaml"
 """Settings and results that the paper states."""
@@ -74,22 +73,6 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if wrong := [key for key in data if not isinstance(key, str)]:
         raise ConfigError(f"{path}: the key {wrong[0]!r} is not text; quote it if it is meant as a name")
     return data
-
-
-def written(content: Mapping[str, Any], lists: Collection[str]) -> list[str]:
-    """The settings of a YAML file as overrides in Hydra's grammar; a list is a sweep, unless its key is in `lists`."""
-    return [
-        f"{key}={','.join(map(_text, value if isinstance(value, list) and key not in lists else [value]))}"
-        for key, value in flat(content).items()
-    ]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        return f"[{','.join(map(_text, value))}]"
-    return "null" if value is None else str(value)
 
 
 def key_of(override: str) -> str:

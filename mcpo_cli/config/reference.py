@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.config import kinds, load
+from mcpo_cli.config import presets
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.convert import convert
@@ -69,7 +69,7 @@ def look_up(key: str) -> tuple[list[Entry], list[Word]]:
     named = [entry for entry in entries() if f"{entry.key}.".startswith(f"{key}.")]
     found, words = named or search(key), _explained(key, in_meanings=not named)
     if not found and not words:
-        raise load.unknown_key(key, lambda name: f"mcpo help {name}")
+        raise presets.unknown_key(key, lambda name: f"mcpo help {name}")
     return found, words
 
 
@@ -102,13 +102,13 @@ def _has_word(word: str, text: str) -> bool:
 def _presets() -> Iterator[Entry]:
     about = {option.name: option for option in options(RunSpec)}
     named = {"method": "The training method.", "task": "The task.", "model": "Preset of a model's sizes."}
-    for group, names in load.groups().items():
+    for group, names in presets.groups().items():
         meaning = named.get(group) or about[group].meaning
-        yield Entry(group, meaning, load.read_default(group), ", ".join(names), IDENTITY)
+        yield Entry(group, meaning, presets.default(group), ", ".join(names), IDENTITY)
 
 
 def _settings() -> Iterator[Entry]:
-    groups, known = load.groups(), load.keys()
+    groups, known = presets.groups(), presets.keys()
     for option in options(RunSpec):
         if dataclasses.is_dataclass(option.default):
             yield from (_entry(f"{option.name}.{inner.name}", inner) for inner in options(type(option.default)))
@@ -117,7 +117,7 @@ def _settings() -> Iterator[Entry]:
 
 
 def _options() -> Iterator[Entry]:
-    for group, registry in kinds.KINDS.items():
+    for group, registry in presets.CLASSES.items():
         alike: dict[Entry, list[str]] = {}
         for name, kind in registry().items():
             for option in options(kind):

@@ -46,7 +46,7 @@ def get(name: str) -> Dataset:
     known = registry()
     if name not in known:
         raise ConfigError(
-            f"unknown data set '{name}': {nearest(name, known)}", fix="mcpo data list", code="unknown_name"
+            f"unknown data set '{name}': {nearest(name, known)}", fix="mcpo components list data", code="unknown_name"
         )
     return known[name]
 
@@ -110,11 +110,11 @@ def load(dataset: str | Dataset, path: Path | None = None) -> Loaded:
 
     Raises:
         ConfigError: unknown name, unreadable data, an empty problem or gold, a gold that is not an integer though
-            declared so, or a benchmark problem with contradicting golds (`mcpo data audit` lists all of these).
+            declared so, or a benchmark problem with contradicting golds (`mcpo components check data` lists them).
     """
     declared = get(dataset) if isinstance(dataset, str) else dataset
     reading = read(declared, path)
-    audit = f"mcpo data audit {declared.name if path is None else f'{path} --as {declared.name}'}"
+    audit = f"mcpo components check data {declared.name if path is None else f'{path} --as {declared.name}'}"
     if reading.defects:
         defect = reading.defects[0]
         raise bad_data(f"{reading.source}, row {defect.row}: {defect.kind}: {defect.shown[:80]!r}", fix=audit)

@@ -291,7 +291,7 @@ def _download(dataset: Dataset) -> Path:
             (OSError, f"could not be fetched: {said}"),
         )
         why = next(why for kind, why in reasons if isinstance(error, kind))
-        fix = f"use a copy (parquet or JSONL): data.path=FILE, or mcpo data audit FILE --as {dataset.name}"
+        fix = f"use a copy (parquet or JSONL): data.path=FILE, or mcpo components check data FILE --as {dataset.name}"
         raise ConfigError(
             f"{dataset.name}: {repo}@{revision} on {constants.ENDPOINT} {why}", fix=fix, code="unreachable"
         ) from error

@@ -123,7 +123,7 @@ DAPO_MATH_17K = Dataset(
 """DAPO-Math-17k (arXiv 2503.14476), the training set: competition problems reworded to have integer answers.
 
 The published file has 1 791 700 rows: 17 917 problem ids, each 100 times. By content there are fewer problems (others
-count 17 188, a dozen with contradicting golds), so no size is declared here: `mcpo data audit` counts them.
+count 17 188, a dozen with contradicting golds), so no size is declared here: `mcpo components check data` counts them.
 """
 
 DATASETS = (AIME24, AIME25, AMC23, DAPO_MATH_17K, GSM8K, GSM8K_TRAIN, MATH500, OLYMPIADBENCH)

@@ -62,7 +62,7 @@ def by_task(task: Task, facts: ModelFacts, max_tokens: int) -> Asking:
     if task.needs_chat_template and not facts.chat_template:
         raise bad_model(
             f"{facts.name}: task={task.name} asks in the chat template, but its tokenizer has none",
-            fix="a model with instruction tuning (mcpo model list)",
+            fix="a model with instruction tuning (mcpo components list model)",
         )
     return Asking(task.messages, task.stops, max_tokens, task.name)
 

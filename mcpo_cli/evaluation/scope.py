@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from mcpo_cli import data, grading, paths, pretrained, tasks
 from mcpo_cli.config.evaluation import Evaluation
-from mcpo_cli.config.load import from_dict, groups, preset_model
+from mcpo_cli.config.load import from_dict, preset_model
+from mcpo_cli.config.presets import groups
 from mcpo_cli.config.schema import Eval, RunSpec
 from mcpo_cli.data.base import Loaded, digest
 from mcpo_cli.errors import ConfigError, nearest
@@ -137,7 +138,7 @@ def _published(name: str, file: str, path: str) -> Loaded:
     is_taken = name in data.names() or name in tasks.registry()
     if not declared and (is_taken or not (file and re.fullmatch(r"\w[\w.-]*", name))):
         why = "is a training set" if data.is_dataset(name, "train") else "is not a benchmark"
-        fix = "mcpo data list, or --benchmarks NAME=FILE for one of your own"
+        fix = "mcpo components list data, or --benchmarks NAME=FILE for one of your own"
         raise ConfigError(f"'{name}' {why}: {nearest(name, evaluable())}", fix=fix)
     source = paths.named(file or path) if file or path else None
     whole = data.load(name if declared else data.unnamed(name), source)

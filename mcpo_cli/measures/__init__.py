@@ -25,6 +25,6 @@ def get(name: str) -> Probe:
     if name not in registry():
         raise ConfigError(
             f"unknown probe '{name}': {nearest(name, registry())}",
-            fix=mend("mcpo probe {}", name, registry(), "mcpo probe list"),
+            fix=mend("mcpo probe {}", name, registry(), "mcpo components list probe"),
         )
     return registry()[name]

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from mcpo_cli import backends
 from mcpo_cli.config.branching import Trunk
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.measures.base import is_done, record_once
 from mcpo_cli.records import BranchRow
+from mcpo_cli.runs import begin
 from mcpo_cli.runs.journal import Journal
 
 
@@ -33,14 +33,15 @@ def measure(trunk: Trunk, run_dir: Path, step: int) -> None:
     Raises:
         ConfigError: the trunk kept no checkpoint of the step.
     """
-    backend = backends.get(trunk.spec.backend)
-    if not is_measured(trunk, run_dir, step) and step not in backend.kept(run_dir):
+    from mcpo_cli.backends.local import saved_states
+
+    if not is_measured(trunk, run_dir, step) and step not in begin.kept(run_dir):
         raise ConfigError(
             f"{trunk.spec.run_id} is done and has kept no state of step {step}, which this study branches from",
             fix=f"rm -r {run_dir}  (then the same command trains it again)",
         )
     point = folder(trunk, run_dir, step)
-    record_once(point, trunk.spec, lambda attempt: backend.branch(trunk, attempt, run_dir, step))
+    record_once(point, trunk.spec, lambda attempt: saved_states.branch(trunk, attempt, run_dir, step))
 
 
 def rows(trunk: Trunk, run_dir: Path) -> Iterator[dict[str, Any]]:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import backends, paths
-from mcpo_cli.config import load, plan
+from mcpo_cli import paths
+from mcpo_cli.config import plan, presets
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.home import location, run_dir
 from mcpo_cli.measures.base import Finding, Probe, record_once
-from mcpo_cli.runs import catalog
+from mcpo_cli.runs import begin, catalog
 from mcpo_cli.runs.catalog import Run
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import stats
@@ -165,7 +165,7 @@ def runs(probe: Probe, words: Sequence[str]) -> Plan:
     given = {key_of(text) for text in rest}
     settings = [text for text in probe.settings if key_of(text) not in given]
     if probe.every and probe.every not in given:
-        settings.append(f"{probe.every}={','.join(load.groups()[probe.every])}")
+        settings.append(f"{probe.every}={','.join(presets.groups()[probe.every])}")
     chosen = plan.from_overrides([*settings, *rest])
     command = chosen.command.replace("mcpo train", f"mcpo probe {probe.name}", 1)
     return replace(chosen, suite=f"probe-{probe.name}", command=command)
@@ -188,9 +188,11 @@ def existing(probe: Probe, target: Target, prompts: int | None) -> Measured:
 
 def _observed(target: Target, prompts: int) -> Path:
     """The folder with the records of `target`'s checkpoints, created if it does not exist."""
+    from mcpo_cli.backends.local.observe import observe  # not above: most probes do without torch
+
     run = target.run
-    backend = backends.get(run.spec.backend)
-    kept = backend.kept(run.folder)
+    begin.check_backend(run.spec)
+    kept = begin.kept(run.folder)
     steps = kept if target.step is None else [step for step in kept if step == target.step]
     if not steps:
         raise ConfigError(
@@ -199,5 +201,5 @@ def _observed(target: Target, prompts: int) -> Path:
             fix=f"mcpo runs show {run.spec.run_id}",
         )
     folder = run.folder / "probes" / f"steps_{'_'.join(map(str, steps))}_prompts_{prompts}"
-    record_once(folder, run.spec, lambda attempt: backend.observe(run.spec, attempt, run.folder, steps, prompts))
+    record_once(folder, run.spec, lambda attempt: observe(run.spec, attempt, run.folder, steps, prompts))
     return folder

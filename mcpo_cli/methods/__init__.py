@@ -62,7 +62,7 @@ def get(name: str, **options: Any) -> Method:
     Raises:
         ConfigError: unknown method, unknown option, or an option value out of its range.
     """
-    return choose(registry(), "method", name, options, fix="mcpo method list")
+    return choose(registry(), "method", name, options, fix="mcpo components list method")
 
 
 def query_weight(method: str | Method, p: Floats, rollouts: float = math.inf) -> Floats:

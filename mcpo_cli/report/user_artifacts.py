@@ -6,10 +6,9 @@ from mcpo_cli import paths, plugins
 from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.tables.claims import claims_table
 from mcpo_cli.analysis.tables.comparison import comparison
-from mcpo_cli.config import load, plan
+from mcpo_cli.config import plan, presets
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.study import EXPERIMENTS
 
 SWEPT = {"model", "base_seed", "seed"}
 """Settings that a table may vary."""
@@ -18,7 +17,8 @@ SWEPT = {"model", "base_seed", "seed"}
 @cache
 def suites() -> list[str]:
     """The suites of plug-ins."""
-    return [name for name, path in plan.suites().items() if path.parent.parent != EXPERIMENTS]
+    own = plugins.own_roots()
+    return [name for name, path in plan.suites().items() if not any(map(path.is_relative_to, own))]
 
 
 def artifacts() -> dict[str, Artifact]:
@@ -27,7 +27,7 @@ def artifacts() -> dict[str, Artifact]:
     A suite that sweeps more than models and seeds has no table.
     """
     found: dict[str, Artifact] = {}
-    for name, path in [*((name, plan.suites()[name]) for name in suites()), *load.files("claims/*.yaml").items()]:
+    for name, path in [*((name, plan.suites()[name]) for name in suites()), *presets.files("claims/*.yaml").items()]:
         try:
             suite = None if path.parent.name == "claims" else plan.read(name)
             if suite is None or suite.sweep.keys() <= SWEPT:
@@ -45,6 +45,6 @@ def of(name: str) -> Artifact:
     Raises:
         ConfigError: it cannot be read.
     """
-    if load.is_file(name) and "claims" in read_yaml(paths.named(name)):
+    if presets.is_file(name) and "claims" in read_yaml(paths.named(name)):
         return claims_table(paths.named(name))
     return comparison(name)

@@ -12,7 +12,7 @@ from typing import Any
 from filelock import FileLock
 
 from mcpo_cli import methods, samplers, tasks
-from mcpo_cli.config import arms, load
+from mcpo_cli.config import arm_names, load
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of, read
 from mcpo_cli.config.schema import RunSpec
@@ -267,8 +267,8 @@ def plan_of(home: Path, ids: Sequence[str], command: str) -> Plan:
 def named(found: Sequence[Run]) -> tuple[PlannedRun, ...]:
     """The runs with their arms, named by the differences of these runs, whatever commands trained them."""
     specs = [run.spec for run in found]
-    labels = [arms.label(run.cell.arm, run.spec) for run in found]
-    return tuple(map(PlannedRun, arms.names(labels, specs), specs))
+    labels = [arm_names.label(run.cell.arm, run.spec) for run in found]
+    return tuple(map(PlannedRun, arm_names.names(labels, specs), specs))
 
 
 def spec(folder: Path) -> RunSpec:

@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,36 @@ def checkpoints(run_dir: Path) -> list[Path]:
 def checkpoint_of(run_dir: Path, step: int) -> Path:
     """The folder of the checkpoint of `step`, one of `checkpoints`."""
     return next(folder for folder in checkpoints(run_dir) if step_of(folder) == step)
+
+
+def copy_checkpoint(run_dir: Path, step: int, attempt_dir: Path, without: Collection[str]) -> None:
+    """Copy the checkpoint of `step`, one of `checkpoints`, to an attempt of another run.
+
+    without: names of the files to leave out, without their suffix.
+
+    Raises:
+        RunFailed: the disk cannot be written, or another command removed the checkpoint.
+    """
+    source = checkpoint_of(run_dir, step)
+    with unless_removed(source):
+        manifest = read_json(source / MANIFEST)
+        about = {"run_id": attempt_dir.parent.name, "step": step, "cursor": manifest["cursor"]}
+        with atomic_folder(attempt_dir / "checkpoints" / source.name, about) as part:
+            for name in manifest["sha256"]:
+                if Path(name).stem not in without:
+                    shutil.copyfile(source / name, part / name)
+
+
+@contextmanager
+def unless_removed(checkpoint: Path) -> Iterator[None]:
+    """Turn the absence of a file of `checkpoint` into RunFailed with a fix."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise RunFailed(
+            f"{checkpoint} was removed while this command used it: another one trains or measures the same run",
+            fix="wait until that one has ended, then repeat this one",
+        ) from error
 
 
 def step_of(checkpoint: Path) -> int:

@@ -192,17 +192,19 @@ class Journal:
         return self._seals.get(attempt, {})
 
 
-class FinalSteps:
-    """Yields each final step of a run once, in order, and remembers its place in the files between calls."""
+class NewSteps:
+    """Yields each step of a run once, in order, and remembers its place in the files between calls."""
 
     def __init__(self, journal: Journal, after: int) -> None:
         self._journal = journal
         self.last = after
         self._offsets: dict[Path, int] = {}
 
-    def read(self) -> Iterator[StepRow]:
-        """The steps that became final since the last call. Only the first non-final row is read again."""
-        final = self._journal.final_step()
+    def read(self, final: float) -> Iterator[StepRow]:
+        """The steps up to `final` since the last call; `Journal.final_step` is the last that none can replace.
+
+        Only the first row after it is read again.
+        """
         for attempt, last in self._journal.spans():
             path = attempt / "metrics.jsonl"
             if path not in self._offsets:

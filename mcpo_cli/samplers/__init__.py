@@ -45,4 +45,4 @@ def get(name: str, **options: Any) -> Sampler:
     Raises:
         ConfigError: unknown sampler, unknown option, or an option value out of its range.
     """
-    return choose(registry(), "sampler", name, options, fix="mcpo sampler list")
+    return choose(registry(), "sampler", name, options, fix="mcpo components list sampler")

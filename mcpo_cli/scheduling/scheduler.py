@@ -23,7 +23,7 @@ from mcpo_cli.scheduling.outcome import Outcome
 from mcpo_cli.scheduling.process import ForkServer, LocalWorker, Worker
 from mcpo_cli.scheduling.progress import Progress, RunView, Tracker, View, final_metrics
 from mcpo_cli.scheduling.worker import BUSY
-from mcpo_cli.trackers.uploader import uploading
+from mcpo_cli.trackers.follower import following_plan
 
 WORKER = (sys.executable, "-P", "-m", "mcpo_cli.scheduling.worker")
 """A worker of a backend that preloads nothing. -P keeps files in the user's folder from shadowing modules."""
@@ -82,7 +82,8 @@ def run(expected: Forecast, display: Display, worker: Sequence[str] = ()) -> lis
     home()
     _check(expected.unfinished)
     plan, scheduler = expected.plan, _Scheduler(expected, display, worker)
-    with uploading(plan, display.note, lambda: scheduler.stops > 0), _signals(scheduler.stop), closing(scheduler):
+    following = following_plan(plan, display.note, lambda: scheduler.stops > 0)
+    with following, _signals(scheduler.stop), closing(scheduler):
         scheduler.loop()
     outcomes = [
         Outcome(job.run.cell, job.state, final_metrics(job.run.folder) if job.state == "done" else {}, job.error)
@@ -94,12 +95,11 @@ def run(expected: Forecast, display: Display, worker: Sequence[str] = ()) -> lis
 
 def _check(specs: Sequence[RunSpec]) -> None:
     """Raise ConfigError if one of these runs cannot start here."""
-    feasible.check(specs)
+    feasible.check(specs, to_start=True)
     for spec in specs:
-        backends.get(spec.backend).check(spec)
         check_limits(spec)
-    # The models that these checks fetched show whether prompts fit.
-    feasible.check(specs)
+        for tracker in spec.cluster.loggers:
+            extras.require(tracker, f"cluster.loggers=[{tracker}]")
     if any(spec.cluster.launcher == "slurm" for spec in specs):
         extras.require("submitit", "cluster.launcher=slurm")
         from mcpo_cli.scheduling import slurm

@@ -14,12 +14,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mcpo_cli import backends
-from mcpo_cli.config import forking, own
+from mcpo_cli.config import forking
+from mcpo_cli.config.used_plugins import used_plugins
 from mcpo_cli.errors import Interrupted, McpoError, RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.redaction import redact
-from mcpo_cli.runs import catalog, forks, provenance
+from mcpo_cli.runs import begin, catalog, provenance
 from mcpo_cli.runs.attempts import Attempt, Busy, durable_step, missing, owned, recorded_state, resume_step
+from mcpo_cli.trackers.follower import following_attempt
 
 BUSY = 75
 """Exit code if another process works on the run: EX_TEMPFAIL of sysexits.h."""
@@ -87,7 +89,7 @@ def work(run_id: str, command: Sequence[str]) -> int:
 def _attempt(folder: Path, stop: StopRequest, command: Sequence[str]) -> int:
     """Train the run whose lock this process holds; returns the exit code."""
     spec = catalog.spec(folder)
-    if own.used_plugins(spec) != spec.plugins:
+    if used_plugins(spec) != spec.plugins:
         raise RunFailed(
             f"{', '.join(spec.plugins)}: the plug-in has changed since this run was planned",
             fix="repeat the command that started the run: it plans a new run",
@@ -99,7 +101,7 @@ def _attempt(folder: Path, stop: StopRequest, command: Sequence[str]) -> int:
     start, reached = resume_step(folder, spec, backend.kept(folder)), durable_step(folder)
     # Also if a kill left a part of the copy, or its state is damaged: a fork never starts from the base policy.
     if spec.fork and start < forking.parse(spec.fork)[1]:
-        start = forks.begin(folder, spec, backend.kept, backend.copy_state)
+        start = begin.fork(folder, spec)
     attempt = Attempt(folder, spec, start)
     try:
         if start < reached:
@@ -110,7 +112,7 @@ def _attempt(folder: Path, stop: StopRequest, command: Sequence[str]) -> int:
         provenance.write(attempt.folder, command)
         for change in provenance.changes(folder):
             attempt.note(change)
-        with stop.within(backend.grace):
+        with stop.within(backend.grace), following_attempt(spec, attempt):
             backend.run(spec, attempt, stop)
         if gaps := missing(folder, spec):
             raise RunFailed("the run ended but its records are incomplete: " + "; ".join(gaps))

@@ -164,7 +164,7 @@ class Task(ABC):
         return [{"role": "user", "content": self.turn(problem)}]
 
     def solution(self, problem: Problem) -> str:
-        """A correct answer to `problem`, by which `mcpo task check` tests the grader.
+        """A correct answer to `problem`, by which `mcpo components check task` tests the grader.
 
         It is the gold, unless that is a condition that several answers meet.
         """

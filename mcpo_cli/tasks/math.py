@@ -1,6 +1,6 @@
 r"""The paper's task: existing language models solve published math problems, or those of your own files.
 
-`task.data` and `task.benchmarks` name data sets (`mcpo data list`) or files: `task.data=./problems.jsonl
+`task.data` and `task.benchmarks` name data sets (`mcpo components list data`) or files: `task.data=./problems.jsonl
 task.benchmarks=[./held_out.jsonl]`. A file has a column `problem` or `question` and a column `answer`, `final_answer`
 or `ground_truth`, or verl's schema. Its tier is called as the file is without its suffix, and its content is part of
 the run's identity. A problem that both files have is left out of training. `task.benchmarks=[held_out]` holds one in
@@ -62,7 +62,7 @@ WORKED = (
 
 @dataclass(frozen=True)
 class Math(TextTask):
-    """Published data sets (`mcpo data list`), or files of your own."""
+    """Published data sets (`mcpo components list data`), or files of your own."""
 
     name = "math"
     grader = "math_verify"
@@ -171,7 +171,10 @@ class Math(TextTask):
             yield "task.graded_by has no effect: published sets keep their graders", "task.graded_by=''"
         for name in self.benchmarks:
             if not (datasets.is_dataset(name, "benchmark") or self._is_own(name)):
-                yield f"task.benchmarks: '{name}' is not a benchmark: {nearest(name, known)}", "mcpo data list"
+                yield (
+                    f"task.benchmarks: '{name}' is not a benchmark: {nearest(name, known)}",
+                    "mcpo components list data",
+                )
         if len(set(self.benchmarks)) < max(1, len(self.benchmarks)):
             problem = "is empty" if not self.benchmarks else "repeats a benchmark"
             yield f"task.benchmarks={list(self.benchmarks)} {problem}", "task.benchmarks=[aime24,aime25,amc23]"
@@ -323,6 +326,6 @@ def complete(name: str, file: Path | None) -> Loaded:
     """
     loaded, size = datasets.load(name, file), datasets.get(name).size
     if len(loaded.problems) != size:
-        fix = f"mcpo data audit {name if file is None else f'{file} --as {name}'}"
+        fix = f"mcpo components check data {name if file is None else f'{file} --as {name}'}"
         raise bad_data(f"{name}: {len(loaded.problems)} problems instead of the published {size}", fix=fix)
     return loaded

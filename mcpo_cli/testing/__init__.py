@@ -1,5 +1,4 @@
-"""The conformance kit: requirements on every method, sampler and task, built in or not. `mcpo method check NAME`,
-`mcpo sampler check NAME` and `mcpo task check NAME` run it.
+"""The conformance kit: requirements on every method, sampler and task, built in or not, run by `mcpo components check`.
 
 >>> from mcpo_cli.testing import check
 >>> from mcpo_cli.methods import get

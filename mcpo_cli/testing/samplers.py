@@ -1,4 +1,4 @@
-"""Requirements on every sampler, built in or not. `mcpo sampler check NAME` runs them on a simulated policy.
+"""Requirements on every sampler, built in or not. `mcpo components check sampler NAME` runs them on a simulated policy.
 
 >>> from mcpo_cli.samplers import get
 >>> [outcome.name for outcome in check_sampler(get("review")) if not outcome.passed]
@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from mcpo_cli import methods, tasks
 from mcpo_cli.backends.drawing import Drawing, TrainingStream, starved
 from mcpo_cli.backends.local import checkpoint
-from mcpo_cli.config import contradictions, load
+from mcpo_cli.config import contradictions, presets
 from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.samplers import Group, Sampler, State
@@ -149,7 +149,7 @@ def _stream() -> TrainingStream:
 
 def _task() -> Task:
     """The default task, with problems that come again."""
-    return tasks.get(str(load.read_default("task")), pool=POOL)
+    return tasks.get(str(presets.default("task")), pool=POOL)
 
 
 def _said_while_nothing_is_wanted(drawing: Drawing) -> str:

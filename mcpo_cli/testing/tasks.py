@@ -1,4 +1,4 @@
-"""Requirements on every task, built in or not. `mcpo task check NAME` runs them; each check raises AssertionError.
+"""Requirements on every task, built in or not. `mcpo components check task NAME` runs them.
 
 >>> from mcpo_cli.tasks import get
 >>> [outcome.name for outcome in check_task(get("sums")) if not outcome.passed]

@@ -1,14 +1,21 @@
-"""The MLflow store. Only this package imports mlflow, and only its public API.
+"""Where runs can be seen besides their journals: MLflow, W&B, TensorBoard, trackio.
 
-`resolve` decides if there is a store, without importing mlflow, so that its callers need not wait for the import. An
-installation without mlflow has no store unless a setting names one: the journals hold everything.
+`follower.py` follows journals, and each tracker has a module of its name. Only this package imports mlflow, and only
+its public API.
+
+`resolve` decides if there is an MLflow store, without importing mlflow, so that its callers need not wait for the
+import. An installation without mlflow has no store unless a setting names one: the journals hold everything.
 """
 
+import json
 import os
+from typing import Any
 
 from mcpo_cli import extras
+from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import home
+from mcpo_cli.redaction import redact
 
 # MLflow and its drivers read these when imported. Values the user has set take precedence.
 os.environ.update(
@@ -26,6 +33,8 @@ os.environ.update(
 )
 
 OFFLINE = "offline"
+PROJECT = "mcpo"
+"""The project of all runs in W&B and trackio."""
 
 
 def named(setting: str) -> str:
@@ -55,3 +64,9 @@ def resolve(setting: str) -> str | None:
             fix="move it, or MLFLOW_TRACKING_URI=offline",
         )
     return f"sqlite:///{home() / 'mlflow.db'}"
+
+
+def settings(spec: RunSpec) -> dict[str, Any]:
+    """The settings that decide the result of a run, without secrets."""
+    shown: dict[str, Any] = json.loads(redact(json.dumps(spec.identity())))
+    return shown

@@ -13,31 +13,24 @@ import sqlalchemy
 from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
-from mlflow.exceptions import MlflowException
 
 from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.home import home
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs.journal import write_atomic
 from mcpo_cli.trackers import OFFLINE, descriptions
-from mcpo_cli.trackers.contents import Point, milliseconds
 
+Point = tuple[str, float, float, int]
+"""Name, value, time in seconds since the epoch, global step."""
 BATCH, MOST_PARAMS = 900, 100
 """Points and parameters per call: MLflow accepts 1000 entities, tags included, of which 100 may be parameters."""
-PARENT = "mlflow.parentRunId"
-RUN_ID, PLAN_ID = "mcpo.run_id", "mcpo.plan_id"
-"""The tags that identify MLflow runs: those of our runs, and those of the plans above them."""
-SUITE = "suite"
-"""The tag with the suite of an MLflow run."""
-SOURCE, USER = "mlflow.source.name", "mlflow.user"
-"""The tags that MLflow's UI shows as Source and User."""
-NOTE = "mlflow.note.content"
-"""The tag that MLflow's UI shows as the Markdown description of an experiment or run."""
+STATUS = {"running": "RUNNING", "done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
+"""MLflow's status for each state of a started run."""
+SOURCE, USER, NOTE = "mlflow.source.name", "mlflow.user", "mlflow.note.content"
+"""The tags that MLflow's UI shows as source, user, and Markdown description of an experiment or run."""
 UNNAMEABLE = re.compile(r"[^\w./ -]")
 """Characters that MLflow refuses in the name of a metric; they become `_`."""
-EXISTS = "RESOURCE_ALREADY_EXISTS"
 SYNC = "mcpo runs sync"
-DOCTOR = "mcpo doctor, which checks the store; the same command then sends what is missing"
 LOCK_SECONDS = 60
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 """Schemes of the databases that MLflow can use as a store."""
@@ -51,27 +44,17 @@ class Connection:
     """
 
     def __init__(self, uri: str) -> None:
-        self.uri = uri
-        self.home = home()
+        self.uri, self.home = uri, home()
+        self.shown = redact(uri)
+        """The URI without credentials, for messages."""
+        self.is_server = uri.startswith(("http://", "https://"))
+        """True if the store is reached through an MLflow server."""
+        is_file = uri.startswith("sqlite:///")
+        self.database = Path(uri.removeprefix("sqlite:///").partition("?")[0]) if is_file else None
+        """The file of an SQLite store; None for other stores."""
         self.turn = FileLock(f"{self.database or self.home / 'mlflow.db'}.lock", timeout=LOCK_SECONDS)
         self._mlflow: MlflowClient | None = None
-        self._experiments: dict[str, str] = {}
-
-    @property
-    def shown(self) -> str:
-        """The URI without credentials, for messages."""
-        return redact(self.uri)
-
-    @property
-    def is_server(self) -> bool:
-        """True if the store is reached through an MLflow server."""
-        return self.uri.startswith(("http://", "https://"))
-
-    @property
-    def database(self) -> Path | None:
-        """The file of an SQLite store; None for other stores."""
-        is_file = self.uri.startswith("sqlite:///")
-        return Path(self.uri.removeprefix("sqlite:///").partition("?")[0]) if is_file else None
+        self._forget()
 
     def check(self) -> None:
         """Reconnect, and create the schema of a new database.
@@ -122,22 +105,25 @@ class Connection:
             StoreError: it was deleted in the store, or its files belong to a home that moved.
         """
         if suite not in self._experiments:
+            location = (self.home / "mlartifacts" / suite).as_uri()
             with self.turn:
-                found = self.client().get_experiment_by_name(suite) or self._new_experiment(suite)
+                found = self.client().get_experiment_by_name(suite)
+                if found is None:
+                    # A server chooses its own artifact location; a plain database would use the current folder.
+                    created = self.client().create_experiment(suite, None if self.is_server else location)
+                    note = descriptions.experiment_note(suite, created)
+                    self.client().set_experiment_tag(created, NOTE, note)
+                    found = self.client().get_experiment(created)
             if found.lifecycle_stage == "deleted":
                 raise StoreError(f"the experiment '{suite}' was deleted in {self.shown}", fix="restore it in mcpo ui")
             is_ours = self.database is not None and self.database.parent.resolve() == self.home
             place = found.artifact_location
-            if is_ours and place.startswith("file:") and place != self._location(suite):
+            if is_ours and place.startswith("file:") and place != location:
                 raise StoreError(
                     f"{self.shown} has the files of '{suite}' in {place}: this home was moved",
                     fix=f"rm {self.database}, then {SYNC}, which rebuilds the store from the journals",
                 )
             self._experiments[suite] = str(found.experiment_id)
-            if found.tags.get(NOTE, "") in ("", descriptions.experiment_note(suite)):
-                # Only now its id is known.
-                note = descriptions.experiment_note(suite, found.experiment_id)
-                self.client().set_experiment_tag(found.experiment_id, NOTE, note)
         return self._experiments[suite]
 
     def find(self, experiment: str, tag: str, value: str) -> Any:
@@ -148,6 +134,14 @@ class Connection:
         for duplicate in runs[1:]:
             self.client().delete_run(duplicate.info.run_id)
         return runs[0] if runs else None
+
+    def search(self, query: str) -> Iterator[Any]:
+        """The runs of all experiments that fit a query of MLflow."""
+        experiments, token = [found.experiment_id for found in self.client().search_experiments()], None
+        while token != "":
+            page = self.client().search_runs(experiments, query, page_token=token)
+            yield from page
+            token = page.token or ""
 
     def create(self, experiment: str, name: str, key: tuple[str, str], start: float, tags: Mapping[str, str]) -> Any:
         """A new run, identified by the tag and value `key`. start: in seconds since the epoch."""
@@ -174,36 +168,29 @@ class Connection:
 
         MLflow keeps one copy of a point that is sent twice.
         """
-        pairs = list((params or {}).items())
-        for i in range(0, len(pairs), MOST_PARAMS):
-            some = [Param(key, str(value)) for key, value in pairs[i : i + MOST_PARAMS]]
-            self.client().log_batch(mlflow_id, params=some)
-        for i in range(0, max(len(points), 1), BATCH):
-            metrics = [
-                Metric(UNNAMEABLE.sub("_", name), value, at, step) for name, value, at, step in points[i : i + BATCH]
-            ]
-            last = tags if tags and i + BATCH >= len(points) else {}
-            labels = [RunTag(key, str(value)) for key, value in last.items()]
-            self.client().log_batch(mlflow_id, metrics=metrics, tags=labels)
+        settings = [Param(key, str(value)) for key, value in (params or {}).items()]
+        for i in range(0, len(settings), MOST_PARAMS):
+            self.client().log_batch(mlflow_id, params=settings[i : i + MOST_PARAMS])
+        metrics = [Metric(UNNAMEABLE.sub("_", name), value, milliseconds(at), step) for name, value, at, step in points]
+        for i in range(0, len(metrics), BATCH):
+            self.client().log_batch(mlflow_id, metrics=metrics[i : i + BATCH])
+        if tags:
+            self.client().log_batch(mlflow_id, tags=[RunTag(key, str(value)) for key, value in tags.items()])
+
+    def set_status(self, mlflow_id: str, status: str, end: float) -> None:
+        """Set the status of an MLflow run. end: when it ended, in seconds since the epoch, if it did."""
+        if self._statuses.get(mlflow_id) == status:
+            return
+        if status == STATUS["running"]:
+            self.client().update_run(mlflow_id, status=status)
+        else:
+            self.client().set_terminated(mlflow_id, status, milliseconds(end))
+        self._statuses[mlflow_id] = status
 
     def _forget(self) -> None:
         """Clear the caches of the store's contents."""
-        self._experiments.clear()
-
-    def _new_experiment(self, suite: str) -> Any:
-        """Create an experiment that did not exist a moment ago; another machine may have made it since."""
-        # A server chooses its own artifact location; a plain database would use the current folder.
-        location = None if self.is_server else self._location(suite)
-        try:
-            self.client().create_experiment(suite, location, {NOTE: descriptions.experiment_note(suite)})
-        except MlflowException as error:
-            if error.error_code != EXISTS:
-                raise
-        return self.client().get_experiment_by_name(suite)
-
-    def _location(self, suite: str) -> str:
-        """The address of a suite's artifacts in this home."""
-        return (self.home / "mlartifacts" / suite).as_uri()
+        self._experiments: dict[str, str] = {}
+        self._statuses: dict[str, str] = {}
 
     def _probe(self) -> None:
         """Fail at once if a database cannot be used; MLflow itself would retry for minutes."""
@@ -230,6 +217,11 @@ def _create(database: Path) -> None:
     with closing(sqlite3.connect(name, uri=True)) as memory:
         MlflowClient(f"sqlite:///{name}&uri=true").search_experiments(max_results=1)
         write_atomic(database, memory.serialize())
+
+
+def milliseconds(seconds: float) -> int:
+    """Seconds in MLflow's unit of time."""
+    return round(seconds * 1000)
 
 
 def reason(error: Exception) -> str:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from mcpo_cli.config import arms
+from mcpo_cli.config import arm_names
 from mcpo_cli.config.plan import Plan, PlannedRun, about
 from mcpo_cli.redaction import redact
 
@@ -47,15 +47,15 @@ def plan_name(plan: Plan) -> str:
 def series(plan: Plan) -> dict[str, str]:
     """Run id -> name shared by the runs that differ only in their seeds: `MCPO toy-s`, `mcpo toy-s regime=drift`."""
     labels = [f"{cell.arm} {cell.spec.model.name}" for cell in plan.cells]
-    named = arms.names(labels, [cell.spec for cell in plan.cells], columns=())
+    named = arm_names.names(labels, [cell.spec for cell in plan.cells], columns=())
     return {cell.spec.run_id: name for cell, name in zip(plan.cells, named, strict=True)}
 
 
-def experiment_note(suite: str, experiment: str = "") -> str:
+def experiment_note(suite: str, experiment: str) -> str:
     """The description of a suite's experiment. experiment: its id, for a link to the charts of its runs."""
     title, question = about(suite)
     note = f"{title}. {question}" if title else OTHERS.get(suite, "")
-    return f"{note}\n\n[Charts of all runs]({address(experiment)})" if experiment else note
+    return f"{note}\n\n[Charts of all runs]({address(experiment)})"
 
 
 def metric_part(name: str) -> str:

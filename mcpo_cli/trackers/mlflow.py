@@ -10,7 +10,7 @@ import re
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,21 +23,28 @@ from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import State, Status
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs import attempts, catalog
-from mcpo_cli.runs.journal import FinalSteps, Journal, read_json
+from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.trackers import contents, descriptions
-from mcpo_cli.trackers.connection import DOCTOR, PARENT, PLAN_ID, RUN_ID, SOURCE, SUITE, Connection, reason
+from mcpo_cli.trackers.connection import SOURCE, STATUS, Connection, Point, milliseconds, reason
+from mcpo_cli.trackers.rows import AVERAGE, Row, Rows, averages
 
-STATUS = {"running": "RUNNING", "done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
-"""MLflow's status for each state of a started run."""
+PARENT = "mlflow.parentRunId"
+RUN_ID, PLAN_ID = "mcpo.run_id", "mcpo.plan_id"
+"""The tags that identify MLflow runs: those of our runs, and those of the plans above them."""
+SUITE = "suite"
+"""The tag with the suite of an MLflow run."""
 STEP, EVALUATED = "mlflow.mcpo.step", "mlflow.mcpo.eval_step"
 """Tags of a run: the last step and evaluation in the store. MLflow's UI hides tags that begin with `mlflow.`."""
 ORIGIN, SETTLED = "mlflow.mcpo.home", "mlflow.mcpo.settled"
 """Tags of a run: machine and home that it was sent from, and the attempt whose end is completely in the store."""
+FIRST = {"train/accuracy": "accuracy/rollouts", f"{AVERAGE}/pass_at_1": "accuracy/held_out"}
+"""Metrics with a second name in MLflow: it shows charts in alphabetical order, and these two belong first."""
 REFUSALS = {
     *("BAD_REQUEST", "INVALID_PARAMETER_VALUE", "INVALID_STATE"),
     *("RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"),
 }
 """MLflow's error codes that concern one run, not the store."""
+DOCTOR = "mcpo doctor, which checks the store; the same command then sends what is missing"
 Progress = Callable[[str, int, str], AbstractContextManager[Callable[[], None]]]
 """Shows progress: from a title, a number of units and their name, a function to call after each."""
 
@@ -49,10 +56,7 @@ class _Child:
     mlflow_id: str
     parent: str
     """MLflow id of the parent run."""
-    steps: FinalSteps
-    """The steps still to be ingested."""
-    evaluated: int
-    """Global step of the last ingested evaluation; -1 for none."""
+    rows: Rows
     settled: str
     """The ending (see `_update`) that is completely in the store; empty for none."""
     state: State
@@ -72,22 +76,19 @@ class Store(Connection):
     def __init__(self, uri: str) -> None:
         super().__init__(uri)
         self._machine = f"{platform.node()}:{self.home}"
-        self._forget()
         self.left: dict[str, str] = {}
         """Runs that the last call did not upload: run id -> reason."""
 
     def ingest(self, plan: Plan, *, is_running: bool = False) -> int:
         """Upload the new content of the plan's journals; returns the number of points sent.
 
-        is_running: the plan is running, whatever the states of its runs; its parent gets the machine's load.
+        is_running: the plan is running, whatever the states of its runs.
 
         Raises:
             StoreError: the store failed; the next call continues where this one stopped.
         """
         self.left.clear()
         with self.answering():
-            if is_running:
-                self.log(self.parent(plan), contents.load_points())
             return sum(self._ingest(plan, adopt=True, is_running=is_running).values())
 
     def sync(self, progress: Progress = quiet) -> dict[str, int]:
@@ -141,33 +142,17 @@ class Store(Connection):
         Raises:
             StoreError: the store failed.
         """
-        found: dict[str, str] = {}
         with self.answering():
-            experiments, token = [one.experiment_id for one in self.client().search_experiments()], None
-            while token != "":
-                some = self.client().search_runs(experiments, f"tags.`{RUN_ID}` != ''", page_token=token)
-                for run in some:
-                    page = f"{self.ui}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
-                    found[run.data.tags[RUN_ID]] = page
-                token = some.token or ""
-        return found
-
-    def set_status(self, mlflow_id: str, status: str, end: float) -> None:
-        """Set the status of an MLflow run. end: when it ended, in seconds since the epoch, if it did."""
-        if self._statuses.get(mlflow_id) == status:
-            return
-        if status == STATUS["running"]:
-            self.client().update_run(mlflow_id, status=status)
-        else:
-            self.client().set_terminated(mlflow_id, status, contents.milliseconds(end))
-        self._statuses[mlflow_id] = status
+            return {
+                run.data.tags[RUN_ID]: f"{self.ui}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
+                for run in self.search(f"tags.`{RUN_ID}` != ''")
+            }
 
     def _forget(self) -> None:
         super()._forget()
         self._parents: dict[str, str] = {}
         self._named: dict[str, dict[str, str]] = {}
         self._children: dict[tuple[str, str], _Child] = {}
-        self._statuses: dict[str, str] = {}
 
     def _series(self, plan: Plan) -> dict[str, str]:
         """See `descriptions.series`."""
@@ -214,8 +199,7 @@ class Store(Connection):
                 ends[self.parent(plan)].append(("failed", time.time()))
             advance()
         for parent, cells in ends.items():
-            states = {state for state, _ in cells}
-            status = STATUS["running"] if is_running else _plan_status(states)
+            status = STATUS["running"] if is_running else _plan_status({state for state, _ in cells})
             self.set_status(parent, status, max(end for _, end in cells))
         return sent
 
@@ -224,15 +208,10 @@ class Store(Connection):
         if key not in self._children:
             run = self._found_or_made(plan, cell, journal)
             tags = run.data.tags
-            self._children[key] = _Child(
-                mlflow_id=run.info.run_id,
-                parent=tags.get(PARENT, ""),
-                # MLflow drops points that are sent again, so an unreadable cursor costs only time.
-                steps=FinalSteps(journal, after=_number(_hidden(tags, STEP), 0)),
-                evaluated=_number(_hidden(tags, EVALUATED), -1),
-                settled=_hidden(tags, SETTLED) or "",
-                state=tags.get("state", "planned"),
-            )
+            # MLflow drops points that are sent again, so an unreadable cursor costs only time.
+            rows = Rows(journal, _number(tags.get(STEP), 0), _number(tags.get(EVALUATED), -1))
+            settled, state = tags.get(SETTLED, ""), tags.get("state", "planned")
+            self._children[key] = _Child(run.info.run_id, tags.get(PARENT, ""), rows, settled, state)
         child = self._children[key]
         if (adopt or not child.parent) and child.parent != self.parent(plan):
             child.parent = self.parent(plan)
@@ -250,8 +229,8 @@ class Store(Connection):
         experiment, run_id = self.experiment(plan.suite), cell.spec.run_id
         started = _status(journal.attempts()[0])["started"]
         run = self.find(experiment, RUN_ID, run_id)
-        if run is not None and run.info.start_time != contents.milliseconds(started):
-            origin = _hidden(run.data.tags, ORIGIN) or "another home"
+        if run is not None and run.info.start_time != milliseconds(started):
+            origin = run.data.tags.get(ORIGIN, "another home")
             if origin != self._machine:
                 raise RunFailed(f"{run_id}: the store has it from {origin}, not from {self._machine}")
             # The run's folder was removed, and the run was trained again.
@@ -275,8 +254,13 @@ class Store(Connection):
         child.state = attempts.state(journal.run_dir, cell.spec)
         has_ended = child.state != "running"
         if has_ended or child.attempt != attempt.name:
-            self._describe_run(child, cell, attempt)
-        points = self._send(child, journal)
+            params = {key: value for key, value in cell.spec.flat_identity().items() if value != ""}
+            self.log(child.mlflow_id, tags=contents.tags(cell, attempt), params=params)
+            self.client().log_inputs(child.mlflow_id, contents.inputs(cell.spec, journal.run_dir))
+            child.attempt = attempt.name
+        if points := _points(child.rows.new()):
+            # After a crash, points from the cursor on are sent again, and MLflow drops equal ones.
+            self.log(child.mlflow_id, points, {STEP: child.rows.step, EVALUATED: child.rows.evaluated})
         if has_ended:
             self.describe(child.mlflow_id, _run_note(cell, journal))
             with tempfile.TemporaryDirectory() as folder:
@@ -285,32 +269,16 @@ class Store(Connection):
             self.log(child.mlflow_id, tags={**tags, "state": child.state, SETTLED: ending})
             child.settled = ending
         self.set_status(child.mlflow_id, STATUS[child.state], updated)
-        return points
-
-    def _send(self, child: _Child, journal: Journal) -> int:
-        """Send the points of all newly final steps and evaluations, and move the cursor; returns their number."""
-        rows = list(child.steps.read())
-        points = [point for row in rows for point in contents.step_points(row)]
-        final = journal.final_step()
-        files = {step: path for step, path in journal.files("eval").items() if child.evaluated < step <= final}
-        if files:
-            started = _status(journal.attempts()[0])["started"]
-            times = {row["step"]: row["time"] for row in rows}
-            if not files.keys() <= times.keys() | {0}:
-                times = {row["step"]: row["time"] for row in journal.steps()}
-            for step, path in files.items():
-                points += contents.eval_points(step, times.get(step, started), journal.read(path))
-            child.evaluated = max(files)
-        if points:
-            # After a crash, points from the cursor on are sent again, and MLflow drops equal ones.
-            self.log(child.mlflow_id, points, {STEP: child.steps.last, EVALUATED: child.evaluated})
         return len(points)
 
-    def _describe_run(self, child: _Child, cell: PlannedRun, attempt: Path) -> None:
-        params = {key: value for key, value in cell.spec.flat_identity().items() if value != ""}
-        self.log(child.mlflow_id, tags=contents.tags(cell, attempt), params=params)
-        self.client().log_inputs(child.mlflow_id, contents.inputs(cell.spec, attempt.parent))
-        child.attempt = attempt.name
+
+def _points(rows: Sequence[Row]) -> list[Point]:
+    return [
+        (name, value, row.seconds, row.step)
+        for row in rows
+        for metric, value in row.metrics.items()
+        for name in (metric, *([FIRST[metric]] if metric in FIRST else []))
+    ]
 
 
 def _plan_status(states: Set[State]) -> str:
@@ -322,15 +290,10 @@ def _plan_status(states: Set[State]) -> str:
 def _run_note(cell: PlannedRun, journal: Journal) -> str:
     """The description of a run that has ended: its last scores, and the places of its policy and its rollouts."""
     step, path = max(journal.files("eval").items(), default=(0, None))
-    scores = contents.averages(journal.read(path)) if path else {}
+    scores = averages(journal.read(path)) if path else {}
     policy = journal.attempts()[-1] / "policy"
     where = policy.relative_to(journal.run_dir.parents[1]).as_posix() if policy.is_dir() else ""
     return descriptions.run_note(cell, scores, step, where)
-
-
-def _hidden(tags: Mapping[str, str], name: str) -> str | None:
-    """The value of a hidden tag; older stores have it without the prefix that hides it."""
-    return tags.get(name, tags.get(name.removeprefix("mlflow.")))
 
 
 def _number(tag: str | None, default: int) -> int:

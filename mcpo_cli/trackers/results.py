@@ -1,4 +1,7 @@
-"""Uploads results of runs: evaluations, probe results, and the files of artifacts and reports."""
+"""Uploads results of runs: evaluations, probe results, comparisons, and the files of artifacts and reports.
+
+Every function raises StoreError if the store failed; the next call sends the rest.
+"""
 
 import json
 import math
@@ -12,24 +15,17 @@ from mcpo_cli.records import Results
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.settings import flat
 from mcpo_cli.trackers import contents, descriptions
-from mcpo_cli.trackers.connection import PARENT, RUN_ID
-from mcpo_cli.trackers.contents import milliseconds
-from mcpo_cli.trackers.mlflow import STATUS, Store
+from mcpo_cli.trackers.connection import STATUS
+from mcpo_cli.trackers.mlflow import PARENT, RUN_ID, Store
 
-EVALUATIONS = "evaluate"
-"""The experiment of all evaluations."""
-COMPARISONS = "compare"
-"""The experiment of comparisons of logs."""
+EVALUATIONS, COMPARISONS = "evaluate", "compare"
+"""The experiments of all evaluations, and of comparisons of logs."""
 FOLDER = "reports"
 """The folder of tables, figures and reports among the artifacts of a parent run."""
 
 
 def log_gradings(store: Store, folder: Path, gradings: Iterable[Results]) -> int:
-    """Upload the missing `gradings` of the evaluation in `folder`, one run each; returns the number of points sent.
-
-    Raises:
-        StoreError: the store failed; the next call sends the rest.
-    """
+    """Upload the missing `gradings` of the evaluation in `folder`, one run each; returns the number of points sent."""
     with store.answering(), store.turn:
         return sum(_log_grading(store, folder, results) for results in gradings)
 
@@ -37,25 +33,21 @@ def log_gradings(store: Store, folder: Path, gradings: Iterable[Results]) -> int
 def log_probe(store: Store, probe: str, findings: Mapping[str, Mapping[str, float]], document: Any) -> list[str]:
     """Log values to their runs as `probe/<probe>/<value>`, and `document` to their parents as `probes/<probe>.json`.
 
-    Each point has the end time of its run, so that MLflow drops repeated equal points.
+    Each point has the end time of its run, so that MLflow drops repeated equal points. A run that several suites use
+    exists once for each of them.
 
     Args:
         findings: run id -> value name -> value.
 
     Returns:
         The ids of the runs that the store does not hold.
-
-    Raises:
-        StoreError: the store failed.
     """
     parents, unknown = set[str](), []
     with store.answering():
-        # A run that several suites use exists once for each of them.
-        experiments = [experiment.experiment_id for experiment in store.client().search_experiments()]
         for run_id, values in findings.items():
             attempt = Journal(store.home / "runs" / run_id).attempts()[-1]
-            end = milliseconds(read_json(attempt / "status.json")["updated"])
-            runs = store.client().search_runs(experiments, f"tags.`{RUN_ID}` = '{run_id}'")
+            end = read_json(attempt / "status.json")["updated"]
+            runs = list(store.search(f"tags.`{RUN_ID}` = '{run_id}'"))
             for run in runs:
                 store.log(run.info.run_id, [(f"probe/{probe}/{name}", value, end, 0) for name, value in values.items()])
             parents |= {run.data.tags[PARENT] for run in runs if PARENT in run.data.tags}
@@ -73,16 +65,11 @@ def log_artifacts(
     Args:
         values: metrics to log to the parent run.
         results: Markdown for the description of the parent run.
-
-    Raises:
-        StoreError: the store failed; the next call sends the rest.
     """
     store.ingest(plan)
     with store.answering():
-        parent, now = store.parent(plan), milliseconds(time.time())
-        for path in files:
-            store.client().log_artifact(parent, str(path), FOLDER)
-        store.log(parent, [(name, value, now, 0) for name, value in values.items()])
+        parent = store.parent(plan)
+        _log_files(store, parent, files, values)
         if results:
             charts = descriptions.address(store.experiment(plan.suite), parent)
             store.describe(parent, descriptions.plan_note(plan, charts, results))
@@ -91,20 +78,19 @@ def log_artifacts(
 def log_comparison(
     store: Store, title: str, key: str, files: Sequence[Path], values: Mapping[str, float], note: str
 ) -> None:
-    """Log a comparison of logs to the run of its `key`: `values` as metrics, `files` as artifacts, a note on top.
-
-    Raises:
-        StoreError: the store failed.
-    """
+    """Log a comparison of logs to the run of its `key`: `values` as metrics, `files` as artifacts, a note on top."""
     with store.answering(), store.turn:
         now, experiment, tag = time.time(), store.experiment(COMPARISONS), ("mcpo.comparison", key)
         run = store.find(experiment, *tag) or store.create(experiment, title, tag, now, {})
-        mlflow_id = run.info.run_id
-        store.log(mlflow_id, [(name, value, milliseconds(now), 0) for name, value in values.items()])
-        for path in files:
-            store.client().log_artifact(mlflow_id, str(path), FOLDER)
-        store.describe(mlflow_id, f"{note}\n\n{descriptions.OURS}")
-        store.set_status(mlflow_id, STATUS["done"], now)
+        _log_files(store, run.info.run_id, files, values)
+        store.describe(run.info.run_id, f"{note}\n\n{descriptions.OURS}")
+        store.set_status(run.info.run_id, STATUS["done"], now)
+
+
+def _log_files(store: Store, mlflow_id: str, files: Sequence[Path], values: Mapping[str, float]) -> None:
+    for path in files:
+        store.client().log_artifact(mlflow_id, str(path), FOLDER)
+    store.log(mlflow_id, [(name, value, time.time(), 0) for name, value in values.items()])
 
 
 def _log_grading(store: Store, folder: Path, results: Results) -> int:
@@ -114,25 +100,14 @@ def _log_grading(store: Store, folder: Path, results: Results) -> int:
     if run.info.status == STATUS["done"]:
         return 0
     points = [
-        (f"eval/{benchmark}/{metric}", value, milliseconds(end), 0)
+        (f"eval/{benchmark}/{metric}", value, end, 0)
         for benchmark, result in results["benchmarks"].items()
         for metric, value in result["metrics"].items()
         if math.isfinite(value)
     ]
     mlflow_id = run.info.run_id
-    store.log(mlflow_id, points, _grading_tags(results), flat(results["protocol"]))
-    store.client().log_inputs(mlflow_id, contents.datasets(results["benchmarks"]))
-    store.client().log_artifacts(mlflow_id, str(folder / "gradings" / str(results["grading"])))
-    # Set last: a run with this status is complete.
-    store.set_status(mlflow_id, STATUS["done"], end)
-    return len(points)
-
-
-def _grading_tags(results: Results) -> dict[str, Any]:
-    return {
-        "mcpo.eval_id": results["eval_id"],
-        "mcpo.grading": results["grading"],
-        "mcpo.label": results["label"],
+    tags = {
+        **{f"mcpo.{name}": results[name] for name in ("eval_id", "grading", "label")},
         "mcpo.deviations": json.dumps(results["deviations"]),
         "mcpo.graders": ", ".join(sorted({result["grader"] for result in results["benchmarks"].values()})),
         "mcpo.engines": ", ".join(results["engines"]),
@@ -141,3 +116,9 @@ def _grading_tags(results: Results) -> dict[str, Any]:
         "commit": results["commit"],
         "dirty": results["dirty"],
     }
+    store.log(mlflow_id, points, tags, flat(results["protocol"]))
+    store.client().log_inputs(mlflow_id, contents.datasets(results["benchmarks"]))
+    store.client().log_artifacts(mlflow_id, str(folder / "gradings" / str(results["grading"])))
+    # Set last: a run with this status is complete.
+    store.set_status(mlflow_id, STATUS["done"], end)
+    return len(points)

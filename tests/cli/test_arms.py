@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli import api
-from mcpo_cli.config import arms
+from mcpo_cli.config import arm_names
 from mcpo_cli.config.plan import Plan, from_overrides, from_suite
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import write_json
@@ -53,7 +53,7 @@ def test_an_arm_has_the_method_and_the_swept_settings(words: tuple[str, ...], ex
     cells = from_overrides(words).cells
     assert list(dict.fromkeys(cell.arm for cell in cells)) == expected
     for cell in cells:
-        assert arms.label(cell.arm, cell.spec) is None
+        assert arm_names.label(cell.arm, cell.spec) is None
 
 
 def test_a_reward_of_ones_own_is_named_by_its_setting_and_changed_code_by_its_hash(
@@ -62,9 +62,9 @@ def test_a_reward_of_ones_own_is_named_by_its_setting_and_changed_code_by_its_ha
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text("def score(problem, response, gold):\n    return 1.0\n")
     plain, own = (from_overrides([*words, *SMALL]).cells[0].spec for words in ([], ["train.reward=./mine.py:score"]))
-    assert arms.names([None, None], [plain, own]) == ["mcpo reward=verdict", "mcpo reward=./mine.py:score"]
+    assert arm_names.names([None, None], [plain, own]) == ["mcpo reward=verdict", "mcpo reward=./mine.py:score"]
     other = {use: replace(plugin, sha256="0123456789abcdef" * 4) for use, plugin in own.plugins.items()}
-    first, second = arms.names([None, None], [own, replace(own, plugins=other)])
+    first, second = arm_names.names([None, None], [own, replace(own, plugins=other)])
     assert second == "mcpo sha256=01234567"
     assert re.fullmatch("mcpo sha256=[0-9a-f]{8}", first)
 
@@ -74,7 +74,7 @@ def test_a_sweep_in_a_suite_splits_its_arms_and_keeps_their_names() -> None:
     assert list(dict.fromkeys(cell.arm for cell in plan.cells)) == [
         "DAPO lr=0.001", "DAPO lr=0.002", "MCPO lr=0.001", "MCPO lr=0.002",
     ]  # fmt: skip
-    assert {arms.label(cell.arm, cell.spec) for cell in plan.cells} == {"DAPO", "MCPO"}
+    assert {arm_names.label(cell.arm, cell.spec) for cell in plan.cells} == {"DAPO", "MCPO"}
 
 
 @pytest.mark.slow

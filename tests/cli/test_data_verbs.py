@@ -57,9 +57,9 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_list(here: InProcess) -> None:
-    listed = here.json("data", "list")["datasets"]
-    assert [row["name"] for row in listed] == data.names()
-    text = here("data", "list").stdout
+    listed = here.json("components", "list", "data")["components"]
+    assert [row["name"] for row in listed] == sorted(data.names())
+    text = here("components", "list", "data").stdout
     assert all(row["source"] in text for row in listed)
 
 
@@ -67,7 +67,7 @@ def test_list(here: InProcess) -> None:
 @pytest.mark.usefixtures("hub")
 def test_an_audit_of_a_clean_file(here: InProcess, tmp_path: Path) -> None:
     path = write(tmp_path / "aime24.jsonl", AIME)
-    result = here("data", "audit", path)
+    result = here("components", "check", "data", path)
     assert result.returncode == 0, result.stderr
     assert "AIME 2024, benchmark" in result.stdout
     assert "30 (published: 30)" in result.stdout
@@ -80,12 +80,12 @@ def test_an_audit_of_a_clean_file(here: InProcess, tmp_path: Path) -> None:
 def test_an_audit_that_finds_copies_and_overlap(here: InProcess, tmp_path: Path) -> None:
     copies = write(tmp_path / "copies.jsonl", AIME * 32)
     training = write(tmp_path / "dapo_math_17k.jsonl", AIME[:2])
-    result = here("data", "audit", copies, "--as", "aime24")
+    result = here("components", "check", "data", copies, "--as", "aime24")
     assert result.returncode == 1
     assert "WRONG  copies: 960 rows hold 30 problems x 32 copies; each is used once" in result.stdout
     assert "WRONG  overlap: problems that also occur in dapo_math_17k: 2" in result.stdout
     assert "metrics measured on it would be wrong: copies, overlap" in result.stderr
-    against = here("data", "audit", training, "--against", f"aime24={copies}", "--json")
+    against = here("components", "check", "data", training, "--against", f"aime24={copies}", "--json")
     assert against.returncode == 1
     document = json.loads(against.stdout)
     assert [finding["kind"] for finding in document["findings"] if finding["serious"]] == ["overlap"]
@@ -96,7 +96,7 @@ def test_an_audit_that_finds_copies_and_overlap(here: InProcess, tmp_path: Path)
 @pytest.mark.usefixtures("hub")
 def test_an_unknown_file_is_judged_as_a_benchmark(here: InProcess, tmp_path: Path) -> None:
     rows = [*AIME[:3], *AIME[:2], {"problem": "p", "answer": "\\frac{1}{2}"}, {"problem": "q", "answer": "\\"}]
-    result = here("data", "audit", write(tmp_path / "mine.jsonl", rows), "--json")
+    result = here("components", "check", "data", write(tmp_path / "mine.jsonl", rows), "--json")
     assert result.returncode == 1
     document = json.loads(result.stdout)
     assert (document["name"], document["role"], document["problems"]) == ("mine", "benchmark", 5)
@@ -108,13 +108,13 @@ def test_an_unknown_file_is_judged_as_a_benchmark(here: InProcess, tmp_path: Pat
 @pytest.mark.slow
 @pytest.mark.usefixtures("hub")
 def test_a_data_set_comes_from_the_hub_once(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    document = here.json("data", "audit", "aime25")
+    document = here.json("components", "check", "data", "aime25")
     assert document["source"] == f"hub:math-ai/aime25@{data.get('aime25').revision}"
     assert (document["problems"], document["golds"]) == (30, {"integer": 30})
     assert Hub.asked.count("GET") == 1
     Hub.asked.clear()
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert here.json("data", "audit", "aime25") == document
+    assert here.json("components", "check", "data", "aime25") == document
     assert Hub.asked == []
 
 
@@ -122,7 +122,7 @@ def test_a_data_set_comes_from_the_hub_once(here: InProcess, monkeypatch: pytest
 @pytest.mark.parametrize("refusal", REFUSALS)
 def test_what_the_hub_refuses(here: InProcess, refusal: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Hub, "refusal", refusal)
-    said = here.refused("unreachable", "data", "audit", "aime25")
+    said = here.refused("unreachable", "components", "check", "data", "aime25")
     for part in (REFUSALS[refusal][1], f"math-ai/aime25@{data.get('aime25').revision}", "data.path=FILE"):
         assert part in said
 
@@ -130,6 +130,6 @@ def test_what_the_hub_refuses(here: InProcess, refusal: str, monkeypatch: pytest
 @pytest.mark.usefixtures("hub")
 def test_no_network(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     hub_at("http://127.0.0.1:1", monkeypatch)
-    assert "data.path=FILE" in here.refused("unreachable", "data", "audit", "aime25")
+    assert "data.path=FILE" in here.refused("unreachable", "components", "check", "data", "aime25")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert "HF_HUB_OFFLINE forbids" in here.refused("unreachable", "data", "audit", "aime25")
+    assert "HF_HUB_OFFLINE forbids" in here.refused("unreachable", "components", "check", "data", "aime25")

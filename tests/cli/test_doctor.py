@@ -11,10 +11,10 @@ import pytest
 import torch
 from huggingface_hub import constants
 
+from mcpo_cli import doctor as machine_checks
 from mcpo_cli import machine
 from mcpo_cli.backends.verl import checks
-from mcpo_cli.commands import machine_checks
-from mcpo_cli.commands.machine_checks import Line
+from mcpo_cli.doctor import Line
 from mcpo_cli.machine import Gpu
 from tests.cli.conftest import InProcess
 from tests.web import Answers, serving

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpo_cli.config import load
+from mcpo_cli.config import load, presets
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation import regrade
@@ -69,7 +69,7 @@ def test_json_is_one_document_where_answers_could_not_be_graded(here: InProcess,
     assert document["error"]["type"] == "RunFailed"
 
 
-WORDS = st.sampled_from([*load.keys(), *load.groups(), "seed", "nope", "hydra.run.dir", "", "~seed", "+x", "model@a"])
+WORDS = st.sampled_from([*presets.keys(), *presets.groups(), "seed", "nope", "hydra.run.dir", "", "~seed", "+x", "a@b"])
 VALUES = st.one_of(
     st.sampled_from(["0", "1", "-1", "1e9", "nan", "null", "true", "toy-s", "mcpo", "dapo", "0,1,2", "choice(1,2)"]),
     st.sampled_from(["range(0,3)", "glob(*)", "[1,2]", "{a:1}", "${seed}", "${oc.env:HOME}", "'", '"x"', "a b", "\\"]),

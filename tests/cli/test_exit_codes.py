@@ -67,7 +67,7 @@ def test_findings(here: InProcess, tmp_path: Path) -> None:
     path = tmp_path / "twice.jsonl"
     rows = [{"problem": "What is 1 + 1?", "answer": gold} for gold in ("2", "3")]
     path.write_text("\n".join(map(json.dumps, rows)))
-    ends(here("data", "audit", str(path), "--json"), "Findings", "would be wrong: copies, conflicts")
+    ends(here("components", "check", "data", str(path), "--json"), "Findings", "would be wrong: copies, conflicts")
 
 
 @pytest.mark.slow

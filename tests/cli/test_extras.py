@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from mcpo_cli import doctor as machine_checks
 from mcpo_cli import extras
-from mcpo_cli.commands import machine_checks
 from mcpo_cli.trackers import resolve
 from tests.cli.conftest import InProcess
 from tests.errors import refused

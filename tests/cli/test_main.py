@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli.config import load, plan
+from mcpo_cli.config import plan, presets
 from mcpo_cli.main import app
 from mcpo_cli.report import artifacts
 from tests.cli.conftest import MCPO, Cli, InProcess
@@ -25,11 +25,11 @@ def test_without_arguments_it_says_how_to_begin(here: InProcess) -> None:
 def test_help_of_train_names_presets_examples_and_where_settings_are_explained(here: InProcess) -> None:
     out = here("train", "--help").stdout
     presets = " ".join(out.partition("Presets, group=name:")[2].partition("Settings,")[0].split())
-    for group, names in load.groups().items():
+    for group, names in presets.groups().items():
         listed = re.search(rf"\b{group}=(.+?)(?= \w+=|$)", presets)
         assert listed
         default, *others = listed[1].split(", ")
-        assert default == f"{load.read_default(group)} (default)"
+        assert default == f"{presets.default(group)} (default)"
         assert sorted([default.removesuffix(" (default)"), *others]) == names
     assert "mcpo help" in out
     assert "mcpo train method=mcpo model=toy-m seed=0,1,2" in out
@@ -84,13 +84,13 @@ def test_a_continuing_command_survives_the_shell(here: InProcess) -> None:
 @pytest.mark.parametrize(
     ("words", "cword", "offered"),
     [
-        ("mcpo train method", 2, [f"method={name}" for name in load.groups()["method"]]),
+        ("mcpo train method", 2, [f"method={name}" for name in presets.groups()["method"]]),
         # bash splits words at "="
         ("mcpo train method = mc", 4, ["mc_grpo", "mcpo", "mcpo_extended", "mcpo_placebo"]),
         ("mcpo runs show mcpo-", 3, ["mcpo-toy-s-s0-000000000000"]),
         ("mcpo tr", 1, ["train"]),
         ("mcpo train train.ov", 2, ["train.overlong_cache=", "train.overlong_penalty="]),
-        ("mcpo train seed=1 regime = ", 5, load.groups()["regime"]),
+        ("mcpo train seed=1 regime = ", 5, presets.groups()["regime"]),
         ("mcpo train table", 2, ["table1", "table2"]),
         ("mcpo ablate why", 2, ["why-reweight"]),
         ("mcpo reproduce table", 2, ["table1", "table2"]),

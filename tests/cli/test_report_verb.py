@@ -1,4 +1,4 @@
-"""`mcpo report` and `mcpo reproduce all` as users meet them."""
+"""`mcpo reproduce all --built` and `mcpo reproduce all` as users meet them."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def test_a_report_without_runs_is_written_and_says_what_is_missing(
     here: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(artifacts, "_helpers", ThisProcess)
-    result = here("report", *SMALL)
+    result = here("reproduce", "all", "--built", *SMALL)
     assert result.returncode == 0
     command = " ".join(SMALL)
     for name, artifact in artifacts.registry().items():
@@ -45,7 +45,7 @@ def test_a_setting_that_a_suites_arms_differ_in_leaves_out_what_is_about_them_al
     here: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(artifacts, "_helpers", ThisProcess)
-    result = here("report", *SMALL, "train.lr=1e-3")
+    result = here("reproduce", "all", "--built", *SMALL, "train.lr=1e-3")
     assert result.returncode == 0, result.stderr
     (said,) = (line for line in result.stderr.splitlines() if line.startswith("left out"))
     names = "retention-outcomes, smollm2-runs-again-outcomes, smollm2-runs-outcomes, weights-outcomes"
@@ -77,5 +77,5 @@ def test_reproduce_all_trains_builds_and_reports_and_does_so_once(
     assert {run["state"] for suite in again["suites"] for run in suite["runs"]} == {"done"}
     assert sorted(here.home.glob("runs/*/attempt_*")) == attempts
     assert {path: path.read_bytes() for path in before} == before
-    document = here.json("report", *SMALL)
+    document = here.json("reproduce", "all", "--built", *SMALL)
     assert [Path(path).name for path in document["report"]["files"]] == list(FILES)

@@ -197,14 +197,14 @@ def test_nothing_starts_when_the_store_cannot_be_reached(home: Path) -> None:
 @pytest.mark.slow
 def test_a_store_that_goes_away_stops_no_run(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mcpo_cli.errors import StoreError
-    from mcpo_cli.trackers import uploader
+    from mcpo_cli.trackers import follower
     from mcpo_cli.trackers.mlflow import Store
 
     def gone(*_: object, **_options: object) -> None:
         raise StoreError("the server is gone")
 
     monkeypatch.setattr(Store, "ingest", gone)
-    monkeypatch.setattr(uploader, "EVERY_SECONDS", 0.1)
+    monkeypatch.setattr(follower, "EVERY_SECONDS", 0.1)
     monkeypatch.setenv("FAKE_SECONDS", "0.3")
     outcomes, recorder = run(plans.from_overrides(["scale=smoke"]))
     assert [outcome.state for outcome in outcomes] == ["done"]

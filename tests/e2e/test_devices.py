@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mcpo_cli import methods
-from mcpo_cli.backends.local import policy, saved_states, start, train
+from mcpo_cli.backends.local import observe, policy, start, train
 from mcpo_cli.backends.local.policy import product_precision
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
@@ -120,7 +120,7 @@ def test_numbers_are_those_of_the_cpu_and_a_run_resumes(
         attempt.end("done")
         found = metrics(run_dir)
         # Checkpoints are compared, too.
-        saved_states.observe(spec, Attempt(tmp_path / "looked" / spec.run_id, spec, 0), run_dir, [1, 2], 3)
+        observe.observe(spec, Attempt(tmp_path / "looked" / spec.run_id, spec, 0), run_dir, [1, 2], 3)
     assert [row.keys() for row in found] == [row.keys() for row in expected]
     for row, wanted in zip(found, expected, strict=True):
         assert row == pytest.approx(wanted, rel=1e-3, abs=1e-6)

@@ -251,7 +251,7 @@ def test_the_verbs_see_it(mcpo: Mcpo) -> None:
     for name in ("method halved", "task echo", "dataset parity", "grader any_case", "probe lengths", "their-figure"):
         assert name in about["found"]
     assert "their_rl/broken.py:1: ModuleNotFoundError: No module named 'a_library" in problem["found"]
-    listed = {row["name"]: row["source"] for row in mcpo.json("data", "list")["datasets"]}
+    listed = {row["name"]: row["source"] for row in mcpo.json("components", "list", "data")["datasets"]}
     assert listed["parity"] == "parity.jsonl"
 
 
@@ -294,7 +294,7 @@ def test_report_has_its_tables_and_figures(mcpo: Mcpo, reproduced: Mapping[str, 
     (mcpo.folder / "mine").mkdir()
     own = FILES["their_rl/figure.py"].replace('"their-figure"', '"my-figure"')
     (mcpo.folder / "mine" / "figure.py").write_text(own, encoding="utf-8")
-    done = mcpo("report", *BRIEF, MCPO_PLUGINS="mine")
+    done = mcpo("reproduce", "all", "--built", *BRIEF, MCPO_PLUGINS="mine")
     assert done.returncode == 0, done.stderr
     assert "table1" in done.stderr, "the paper's own runs are not there"
     page = (mcpo.home / "reports" / "smoke" / "report.md").read_text()

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from mcpo_cli import backends
 from mcpo_cli.config import forking, load
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import run_dir
 from mcpo_cli.measures import get
-from mcpo_cli.runs import forks
+from mcpo_cli.runs import begin
 from mcpo_cli.runs.attempts import Attempt, state
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.scheduling import start
@@ -142,7 +141,7 @@ def test_a_step_without_steps_after_it_is_refused(
         forked(parent, step, *overrides)
     assert caught.value.fix == f"--at {nearest}"
     (cell,) = forking.plan(parent, nearest, overrides, "mcpo fork").cells
-    assert forks.origin(cell.spec, backends.get("local").kept).spec == parent
+    assert begin.origin(cell.spec).spec == parent
 
 
 def test_a_state_that_was_not_kept_is_refused_before_anything_starts(

@@ -327,15 +327,17 @@ DATA: dict[str, Attack] = {
     },
     "odd problems": Attack(
         {"d.jsonl": lines(*({"problem": text, "answer": "1"} for text in ODD.values()))},
-        ("data", "audit", "d.jsonl"),
+        ("components", "check", "data", "d.jsonl"),
         0,
     ),
-    "endless rows in a small file": Attack({"d.parquet": endless_rows}, ("data", "audit", "d.parquet")),
+    "endless rows in a small file": Attack({"d.parquet": endless_rows}, ("components", "check", "data", "d.parquet")),
     "answers of all kinds": Attack(
         {"d.jsonl": lines(*({"problem": "x", "answer": value} for value in (None, [], {}, True, 1e308, -0.0, [[[]]])))},
-        ("data", "audit", "d.jsonl"),
+        ("components", "check", "data", "d.jsonl"),
     ),
-    "columns of all kinds": Attack({"d.jsonl": lines({ESCAPES: 1, SCRIPT: 2})}, ("data", "audit", "d.jsonl")),
+    "columns of all kinds": Attack(
+        {"d.jsonl": lines({ESCAPES: 1, SCRIPT: 2})}, ("components", "check", "data", "d.jsonl")
+    ),
 }
 
 AREAS: dict[str, dict[str, Attack]] = {"logs": LOGS, "grading": GRADING, "YAML": YAML, "data": DATA}

@@ -90,7 +90,7 @@ def test_a_report_of_runs_that_somebody_else_trained(
 ) -> None:
     """The report as HTML and Markdown, with an odd text from each run."""
     words = ["scale=smoke", "model=toy-s", "seed=0,1,2,3,4,5"]
-    plan = from_suite(ARTIFACT, words, "mcpo report")
+    plan = from_suite(ARTIFACT, words, "mcpo reproduce all --built")
     write_runs(plan)
     for cell, text in zip(plan.cells, ODD.values(), strict=False):
         path = run_dir(cell.spec.run_id) / "attempt_1" / "provenance.json"

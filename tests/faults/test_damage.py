@@ -4,6 +4,7 @@ Every file of a done run is damaged in turn, by one flipped bit in its middle an
 """
 
 import json
+import math
 import shutil
 import signal
 import time
@@ -24,7 +25,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import McpoError
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs import attempts, catalog, folders
-from mcpo_cli.runs.journal import FinalSteps, Journal, Kind, last_row, read_json, read_lines
+from mcpo_cli.runs.journal import Journal, Kind, NewSteps, last_row, read_json, read_lines
 from mcpo_cli.scheduling.progress import Tracker
 from tests.engine import begin, differences, end, records, work
 from tests.errors import refused
@@ -82,7 +83,7 @@ def everything_read(plan: Plan) -> list[str]:
     journal = Journal(run_dir(spec.run_id))
     ways: dict[str, Callable[[], object]] = {
         "steps": journal.steps,
-        "store": lambda: list(FinalSteps(journal, 0).read()),
+        "store": lambda: list(NewSteps(journal, 0).read(math.inf)),
         **{kind: (lambda kind=kind: journal.rows(kind)) for kind in KINDS},
         "frame": lambda: Runs(plan).steps(),
     }

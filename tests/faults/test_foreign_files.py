@@ -190,7 +190,7 @@ VERBS = {
     "grade": ["grade", "{}"],
     "plan": ["plan", "{}"],
     "reproduce": ["reproduce", "{}"],
-    "data audit": ["data", "audit", "{}/x"],
+    "data audit": ["components", "check", "data", "{}/x"],
     "benchmarks": ["evaluate", "{run}", "--benchmarks", "{}"],
     "a model's name": ["plan", "model.name='{}'"],
     "a preset": ["plan", "scale='{}'"],

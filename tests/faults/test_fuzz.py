@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcpo_cli.config import load
+from mcpo_cli.config import load, presets
 from mcpo_cli.errors import ConfigError, McpoError
 from mcpo_cli.home import is_plain, run_dir
 from mcpo_cli.runs import attempts
@@ -28,7 +28,7 @@ ODD = [
 ]
 VALUES = st.one_of(st.sampled_from(ODD), TEXT, st.integers(0, 300).map(str), st.floats(0, 2).map(repr))
 KEYS = st.sampled_from(
-    [*load.keys(), *load.groups(), "nope", "hydra.run.dir", "", "~seed", "+x", "model@a", "train", ".."]
+    [*presets.keys(), *presets.groups(), "nope", "hydra.run.dir", "", "~seed", "+x", "model@a", "train", ".."]
 )
 OVERRIDES = st.lists(st.builds("{}={}".format, KEYS, VALUES) | TEXT, max_size=3)
 

@@ -23,7 +23,7 @@ from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.scheduling import scheduler
 from mcpo_cli.scheduling.forecast import forecast
 from mcpo_cli.scheduling.progress import View
-from mcpo_cli.trackers import uploader
+from mcpo_cli.trackers import follower
 from mcpo_cli.trackers.mlflow import Store
 from tests import store_runs
 from tests.faults.faulty_server import DOWN, FAULTS, PATIENCE, Proxy, mlflow_server
@@ -65,7 +65,7 @@ def home(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", str(PATIENCE))
     monkeypatch.setenv("FAKE_SECONDS", "0.5")
-    monkeypatch.setattr(uploader, "EVERY_SECONDS", 0.2)
+    monkeypatch.setattr(follower, "EVERY_SECONDS", 0.2)
     return mcpo_home
 
 

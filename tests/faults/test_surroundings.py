@@ -52,7 +52,7 @@ def unread(number: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [PLAN, LIST, ["--help"], ["method", "show", "mcpo"]], ids=" ".join)
+@pytest.mark.parametrize("words", [PLAN, LIST, ["--help"], ["components", "show", "method", "mcpo"]], ids=" ".join)
 def test_stdout_on_a_full_disk(words: list[str], tmp_path: Path) -> None:
     done = run(words, tmp_path, lambda: full(1))
     assert done.returncode == 1, done.stderr
@@ -200,7 +200,10 @@ def test_a_report_that_is_ended_while_it_draws(mcpo_home: Path) -> None:
     def begin() -> "subprocess.Popen[bytes]":
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         return subprocess.Popen(
-            [*MCPO, "report", *REPORTED], start_new_session=True, env=environment(mcpo_home), **quiet
+            [*MCPO, "reproduce", "all", "--built", *REPORTED],
+            start_new_session=True,
+            env=environment(mcpo_home),
+            **quiet,
         )
 
     def ended_by(number: signal.Signals) -> tuple[int, list[psutil.Process]]:

@@ -2,13 +2,13 @@
 
 import pandas as pd
 import pytest
+from mcpo_study.analysis import EXPERIMENTS
 
 from mcpo_cli.analysis.tables import comparison as tables
 from mcpo_cli.compare.claim import read
 from mcpo_cli.compare.support import ALL, support
 from mcpo_cli.config.reading import PAPER as PAPER_FILE
 from mcpo_cli.config.reading import read_yaml
-from mcpo_cli.study import EXPERIMENTS
 
 PAPER = read_yaml(PAPER_FILE)
 PRINTED = {
@@ -41,7 +41,7 @@ def test_the_published_tables_come_out_unchanged(table: str) -> None:
 def test_the_audit_has_the_numbers_of_the_paper() -> None:
     evaluation = PAPER["settings"]["evaluation"]
     rows = {(row["model"], row["arm"]): row for table in PAPER["tables"].values() for row in table["rows"]}
-    asked = read(str(EXPERIMENTS / "audit.yaml"))
+    asked = read(str(EXPERIMENTS / "audit" / "audit.yaml"))
     assert len(asked.pairs) == 2 * sum(arm != "MCPO" for _, arm in rows) * len(evaluation["benchmarks"])
     for pair in asked.pairs:
         for number, arm in ((pair.a, "MCPO"), (pair.b, pair.against)):
@@ -54,8 +54,8 @@ def test_the_audit_has_the_numbers_of_the_paper() -> None:
 
 @pytest.mark.slow
 def test_the_committed_rows_are_those_of_the_audit() -> None:
-    found = support(read(str(EXPERIMENTS / "audit.yaml")))
-    committed = pd.read_csv(EXPERIMENTS / "results" / "audit.csv", keep_default_na=False, na_values=[""])
+    found = support(read(str(EXPERIMENTS / "audit" / "audit.yaml")))
+    committed = pd.read_csv(EXPERIMENTS / "audit" / "results" / "audit.csv", keep_default_na=False, na_values=[""])
     numbers = ["difference", "error", "z", "low", "high", "p"]
     pd.testing.assert_frame_equal(found.cases[numbers], committed[numbers], rtol=1e-4)
     assert found.cases["verdict"].tolist() == committed["verdict"].tolist()

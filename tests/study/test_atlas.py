@@ -1,9 +1,8 @@
 """The committed rows of the atlas are what the code gives, and its table and figure show them."""
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
+from mcpo_study.analysis import EXPERIMENTS
 
 from mcpo_cli.analysis import atlas as tables
 from mcpo_cli.config import plan
@@ -11,7 +10,7 @@ from mcpo_cli.measures import atlas
 from mcpo_cli.methods import get, registry
 from tests.unit.test_estimators import TRAIN
 
-RESULTS = Path(__file__).parents[2] / "experiments" / "results"
+RESULTS = EXPERIMENTS / "atlas" / "results"
 ROWS = pd.read_csv(RESULTS / "atlas.csv", na_values=["nan"], keep_default_na=False)
 
 

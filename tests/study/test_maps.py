@@ -8,17 +8,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from mcpo_cli.study.analysis.maps import design, response
-from mcpo_cli.study.analysis.maps.design import Design, Factor
-from mcpo_cli.study.analysis.maps.surface import Surface, calibration, sensitivity
+from mcpo_study.analysis import EXPERIMENTS
+from mcpo_study.analysis.maps import design, response
+from mcpo_study.analysis.maps.design import Design, Factor
+from mcpo_study.analysis.maps.surface import Surface, calibration, sensitivity
 from scipy.stats import qmc
 
 from mcpo_cli.config.plan import from_suite
 from mcpo_cli.statistics.stats import Floats
-from mcpo_cli.study import EXPERIMENTS
 from tests.errors import refused
 
-SPACES, RESULTS = EXPERIMENTS / "map" / "spaces", EXPERIMENTS / "results"
+SPACES, RESULTS = EXPERIMENTS / "map" / "spaces", EXPERIMENTS / "map" / "results"
 LEVELS = Factor(levels=(64, 32, 16, 8))
 RATIOS = Factor(low=2e-4, high=2e-3, log=True)
 N, F, NOISE = 128, 4, 0.02

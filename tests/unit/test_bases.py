@@ -84,7 +84,7 @@ def test_a_run_that_takes_it_is_expected_to_end_sooner(comes: tuple[RunSpec, Pat
 
 @pytest.mark.slow
 def test_a_warm_up_here_gives_the_one_that_comes(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the bit on the same CPU; on another one rounding differs (experiments/log/022-*).
+    """To the bit on the same CPU; on another one rounding differs (experiments/base-policies/022-*).
 
     A fifth of the time are probes of the accuracy: only the last one and the one before it, which misses, are made.
     """

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mcpo_study.analysis import EXPERIMENTS
 from scipy import stats as scipy_stats
 
 from mcpo_cli.analysis import claims, verdicts
@@ -22,7 +23,6 @@ from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.home import run_dir
 from mcpo_cli.report.artifacts import ArtifactBuilder, registry
 from mcpo_cli.statistics import power, stats
-from mcpo_cli.study import EXPERIMENTS
 from tests import fakes, rows
 from tests.fakes import TIERS, write_runs
 
@@ -215,7 +215,9 @@ def test_an_interaction_is_a_difference_of_differences(mcpo_home: Path, monkeypa
     for arm, lift in lifts.items():
         monkeypatch.setattr(fakes, "TIERS", dict.fromkeys(TIERS, 0.3 + lift))
         write_runs(Plan("", "", tuple(cell for cell in cells if cell.arm == arm)))
-    claim = next(one for one in claims.read(EXPERIMENTS / "claims.yaml") if one.id == "complementarity")
+    claim = next(
+        one for one in claims.read(EXPERIMENTS / "paper-claims" / "claims.yaml") if one.id == "complementarity"
+    )
     assert claim.weights == {"MCPO": 1, "w/o Hinge-KL": -1, "w/o ReWeight": -1, "DAPO w/o filter": 1}
     assert claim.tested == "pass@1: (MCPO - w/o Hinge-KL) - (w/o ReWeight - DAPO w/o filter) > 0"
     (found,) = verdicts.outcomes([claim], {"table2": Runs(Plan("table2", "", cells))})
@@ -330,11 +332,11 @@ def test_the_artifact_says_what_it_tested_on_what(mcpo_home: Path) -> None:
     assert {row["claim"] for row in identities} == {"weight-shrinks", "weight-kept"}
     count = {name: sum(row["verdict"] == name for row in found.values()) for name in get_args(verdicts.Verdict)}
     tested = sum(count[name] for name in verdicts.TESTED)
-    assert sentence.startswith(f"Of {len(claims.read(EXPERIMENTS / 'claims.yaml'))} claims on ")
+    assert sentence.startswith(f"Of {len(claims.read(EXPERIMENTS / 'paper-claims' / 'claims.yaml'))} claims on ")
     assert f"after Holm's correction for {tested} tests: " in sentence
     assert tested + sum(count[name] for name in verdicts.APART) + len(identities) == len(found)
     assert f"{len(identities)} by construction. Of " in sentence
     assert "toy-s (for Qwen3-8B-Base)" in sentence
     assert all(f"{number} {name}" in sentence for name, number in count.items() if number)
-    quotes = {one["quote"] for one in read_yaml(EXPERIMENTS / "claims.yaml")["claims"]}
+    quotes = {one["quote"] for one in read_yaml(EXPERIMENTS / "paper-claims" / "claims.yaml")["claims"]}
     assert all(any(quote in note for note in built.record["notes"]) for quote in quotes)

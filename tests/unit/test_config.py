@@ -11,7 +11,7 @@ import pytest
 
 from mcpo_cli import methods, samplers, tasks
 from mcpo_cli.backends import feasible
-from mcpo_cli.config import kinds, load, plan
+from mcpo_cli.config import load, plan, presets
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import Compute, RunSpec, digest
 from mcpo_cli.plugins import Plugin
@@ -35,7 +35,7 @@ def settings() -> Iterator[tuple[str, "dataclasses.Field[Any]"]]:
         if field.name in GROUPS:
             for inner in dataclasses.fields(type(field.default)):
                 yield f"{field.name}.{inner.name}", inner
-        elif field.name not in kinds.KINDS:
+        elif field.name not in presets.CLASSES:
             yield field.name, field
 
 
@@ -140,7 +140,7 @@ def required(overrides: Sequence[str]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "overrides", [[f"{group}={name}"] for group, names in load.groups().items() for name in names], ids=" ".join
+    "overrides", [[f"{group}={name}"] for group, names in presets.groups().items() for name in names], ids=" ".join
 )
 def test_every_preset_composes(overrides: list[str]) -> None:
     (spec,) = load.load([*overrides, *required(overrides)])
@@ -152,7 +152,7 @@ def together() -> Iterator[tuple[str, ...]]:
 
     Modulo a prime, two of the lines i + slope * j with different slopes meet in every pair of values.
     """
-    groups = {group: PAPER if group == "method" else names for group, names in load.groups().items()}
+    groups = {group: PAPER if group == "method" else names for group, names in presets.groups().items()}
     assert len(groups) <= PRIME >= max(map(len, groups.values()))
     for i, j in itertools.product(range(PRIME), repeat=2):
         chosen = (
@@ -170,7 +170,7 @@ def test_every_pair_of_presets_composes(overrides: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("name", sorted(plan.suites()))
 @pytest.mark.parametrize(
-    "scale", [pytest.param(name, marks=[pytest.mark.slow] * (name != "toy")) for name in load.groups()["scale"]]
+    "scale", [pytest.param(name, marks=[pytest.mark.slow] * (name != "toy")) for name in presets.groups()["scale"]]
 )
 def test_every_suite_composes_and_can_be_trained(name: str, scale: str) -> None:
     suite = read_yaml(plan.suites()[name])
@@ -199,7 +199,7 @@ def test_overrides_replace_the_sweep_of_a_suite_but_not_what_its_arms_vary() -> 
         plan.from_suite("table1", ["method=grpo"], "mcpo")
 
 
-@pytest.mark.parametrize("preset", load.groups()["scale"])
+@pytest.mark.parametrize("preset", presets.groups()["scale"])
 def test_a_preset_names_itself(preset: str) -> None:
     (spec,) = load.load([f"scale={preset}"])
     assert spec.scale == preset

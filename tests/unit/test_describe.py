@@ -1,4 +1,4 @@
-"""`mcpo method list` and `show`: every option has a meaning, every method a source, and curves are W(p)."""
+"""Methods as `mcpo components` shows them: every option has a meaning, every method a source, curves are W(p)."""
 
 import json
 import math
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from mcpo_cli.commands.components import method_app as app
+from mcpo_cli.commands.components import app
 from mcpo_cli.methods import describe, get, query_weight, registry
 from mcpo_cli.settings import options
 
@@ -95,9 +95,9 @@ def test_measured_curves_are_those_in_closed_form(name: str) -> None:
 
 
 def test_list_names_every_method() -> None:
-    result = CliRunner().invoke(app, ["list", "--json"])
+    result = CliRunner().invoke(app, ["list", "method", "--json"])
     assert result.exit_code == 0
-    rows = {row["method"]: row for row in json.loads(result.output)["methods"]}
+    rows = {row["name"]: row for row in json.loads(result.output)["components"]}
     assert sorted(rows) == NAMES
     assert rows["rl_zvp"]["needs"] == ["entropy"]
     assert "arXiv 2509.21880" in rows["rl_zvp"]["about"]
@@ -106,7 +106,7 @@ def test_list_names_every_method() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_show_says_everything_of_each_method(name: str) -> None:
     """Also of one that contradicts a run at its defaults, as passk does."""
-    result = CliRunner().invoke(app, ["show", name])
+    result = CliRunner().invoke(app, ["show", "method", name])
     assert result.exit_code == 0
     for option in options(registry()[name]):
         assert f"method.{option.name}" in result.output
@@ -116,7 +116,7 @@ def test_show_says_everything_of_each_method(name: str) -> None:
 
 
 def test_show_takes_options() -> None:
-    result = CliRunner().invoke(app, ["show", "psr_nsr", "method.positive=1", "--rollouts", "4", "--json"])
+    result = CliRunner().invoke(app, ["show", "method", "psr_nsr", "method.positive=1", "--rollouts", "4", "--json"])
     document = json.loads(result.output)
     assert {option["name"]: option["value"] for option in document["options"]}["positive"] == 1
     assert document["weight"]["curve"][2] == [0.5, 2 * 0.25]

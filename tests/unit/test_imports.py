@@ -19,12 +19,12 @@ def test_the_contracts_see_the_study_and_imports_inside_functions(tmp_path: Path
     for name in ("mcpo_cli", "analysis", "experiments"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    with (tmp_path / "analysis/tables/rollouts.py").open("a", encoding="utf-8") as file:
+    with (tmp_path / "analysis/paper/rollouts.py").open("a", encoding="utf-8") as file:
         file.write("\ndef late() -> None:\n    import mcpo_cli.commands.console\n")
     lint = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(lint, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert "analysis.tables.rollouts -> mcpo_cli.commands.console" in done.stdout
+    assert "analysis.paper.rollouts -> mcpo_cli.commands.console" in done.stdout
     assert "6 kept, 1 broken" in done.stdout
 
 

@@ -11,8 +11,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from mcpo_cli import doctor as machine_checks
 from mcpo_cli.backends.verl import checks
-from mcpo_cli.commands import machine_checks
 from mcpo_cli.extras import EXTRAS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -57,7 +57,7 @@ def test_signals_of_another_type_or_shape_name_the_method(returns: Any, said: st
     assert local.value.message == verl.value.message
     assert local.value.message.startswith("method=slips: signals returned ")
     assert said in local.value.message
-    assert local.value.fix == "mcpo method check slips"
+    assert local.value.fix == "mcpo components check method slips"
 
 
 @dataclass(frozen=True)

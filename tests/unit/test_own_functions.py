@@ -10,9 +10,10 @@ import pytest
 from mcpo_cli import grading
 from mcpo_cli.backends.verl import data as verl_data
 from mcpo_cli.backends.verl import reward
-from mcpo_cli.config import own, plan
+from mcpo_cli.config import plan
 from mcpo_cli.config.load import from_dict, load
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.words import spelled_out
 from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import Pool, Verdict, functions
 from tests.conftest import forget_plugins
@@ -163,12 +164,12 @@ def test_other_values_of_the_reward(value: str) -> None:
 
 
 def test_short_words() -> None:
-    assert own.spelled_out(["reward=a.py:f", "seed=1"]) == ["train.reward=a.py:f", "seed=1"]
+    assert spelled_out(["reward=a.py:f", "seed=1"]) == ["train.reward=a.py:f", "seed=1"]
     held_out = "task.benchmarks=[held_out]"
-    assert own.spelled_out(["data=./a.jsonl"]) == ["task=math", held_out, "task.data=./a.jsonl"]
-    assert own.spelled_out(["data=gsm8k_train"]) == ["task=math", "task.data=gsm8k_train"]
+    assert spelled_out(["data=./a.jsonl"]) == ["task=math", held_out, "task.data=./a.jsonl"]
+    assert spelled_out(["data=gsm8k_train"]) == ["task=math", "task.data=gsm8k_train"]
     given = ["data=./a.jsonl", "task=math", "task.benchmarks=[aime24]"]
-    assert own.spelled_out(given) == ["task.data=./a.jsonl", *given[1:]]
+    assert spelled_out(given) == ["task.data=./a.jsonl", *given[1:]]
 
 
 def test_one_in_eight_problems_of_a_file_is_held_out(problems: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli import data, grading, measures, methods, plugins, tasks
-from mcpo_cli.config import load, plan
+from mcpo_cli.config import load, plan, presets
 from mcpo_cli.grading import Pool, Verdict
 from mcpo_cli.plugins import Plugin
 from mcpo_cli.report import artifacts
@@ -294,7 +294,7 @@ def test_a_preset_by_name_and_by_path(plugin_folder: Path, tmp_path: Path) -> No
     clash = write(plugin_folder / "conf" / "regime" / "drift.yaml", content)
     forget_plugins()
     with refused("duplicate_name", "drift.yaml") as error:
-        load.groups()
+        presets.groups()
     assert str(clash) in error.value.message
 
 

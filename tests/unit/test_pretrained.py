@@ -13,8 +13,9 @@ from transformers import AutoModelForCausalLM
 
 from mcpo_cli import architecture, pretrained
 from mcpo_cli.config import cost
-from mcpo_cli.config import existing as existing_settings
-from mcpo_cli.config.load import from_dict, groups, load, preset_model
+from mcpo_cli.config import model_settings as existing_settings
+from mcpo_cli.config.load import from_dict, load, preset_model
+from mcpo_cli.config.presets import groups
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation import scope
@@ -45,16 +46,20 @@ def edit(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps({key: value for key, value in {**content, **changes}.items() if value is not ...}))
 
 
+def checked(model: Model, longest: int, *, chat: bool = False) -> pretrained.Existing:
+    return pretrained.check(model, pretrained.folder(model), longest=longest, chat=chat)
+
+
 def complaint(model: Model, longest: int = 64, chat: bool = True) -> str:
     with pytest.raises(ConfigError) as caught:
-        pretrained.check(model, longest=longest, chat=chat)
+        checked(model, longest, chat=chat)
     assert caught.value.fix or "config.json" in caught.value.message, "every error says how to fix it"
     return str(caught.value)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_model_of_each_family_passes(originals: dict[str, Path], family: str) -> None:
-    found = pretrained.check(of(originals[family]).model, longest=64, chat=True)
+    found = checked(of(originals[family]).model, 64, chat=True)
     stored = AutoModelForCausalLM.from_pretrained(originals[family])
     assert found.folder == originals[family]
     assert architecture.tensors(found.architecture).keys() == found.facts.weights.keys()
@@ -77,7 +82,7 @@ def test_the_check_imports_no_torch(originals: dict[str, Path]) -> None:
     script = (
         "import sys; from mcpo_cli import pretrained; from mcpo_cli.config.load import load\n"
         f"(spec,) = load(['backend=verl', 'model.path={originals['llama']}'])\n"
-        "pretrained.check(spec.model, longest=64, chat=True)\n"
+        "pretrained.check(spec.model, pretrained.folder(spec.model), longest=64, chat=True)\n"
         "print({'torch', 'transformers'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -131,7 +136,7 @@ def test_presets_without_a_folder_have_the_run_ids_that_they_had(name: str) -> N
 
 def test_more_rows_than_tokens_are_padding_and_fewer_are_an_error(tmp_path: Path) -> None:
     padded = existing(tmp_path / "padded", "qwen2", rows=320)
-    assert pretrained.check(of(padded).model, longest=64).padded_ids == 57
+    assert checked(of(padded).model, 64).padded_ids == 57
     few = existing(tmp_path / "few", rows=200)
     assert "263 tokens, but the embedding only 200 rows" in complaint(of(few).model)
 
@@ -157,7 +162,7 @@ def test_more_rows_than_tokens_are_padding_and_fewer_are_an_error(tmp_path: Path
 def test_what_its_config_asks_for(folder: Path, changes: dict[str, Any], message: str) -> None:
     edit(folder / "config.json", **changes)
     with refused("no_room" if "max_position_embeddings" in changes else "bad_model", message):
-        pretrained.check(of(folder).model, longest=64, chat=True)
+        checked(of(folder).model, 64, chat=True)
 
 
 @pytest.mark.parametrize(
@@ -177,21 +182,21 @@ def test_a_sliding_window_matters_below_the_longest_sequence(
     folder = Path(shutil.copytree(originals[family], tmp_path / "windowed"))
     edit(folder / "config.json", **changes)
     model = of(folder).model
-    assert pretrained.check(model, longest=16).architecture.sliding_window == window
+    assert checked(model, 16).architecture.sliding_window == window
     if window == 16:
         assert "attends to the last 16 tokens only" in complaint(model, longest=17)
 
 
 def test_chat_without_a_template(tmp_path: Path) -> None:
     model = of(existing(tmp_path / "base", chat=False)).model
-    pretrained.check(model, longest=64, chat=False)
+    checked(model, 64, chat=False)
     assert "its tokenizer has none" in complaint(model)
 
 
 def test_a_folder_of_ours_is_an_existing_model(tmp_path: Path) -> None:
     model = of(untrained(tmp_path / "toy")).model
     assert (model.hidden, model.rope_theta) == (64, 100.0)
-    pretrained.check(model, longest=32)
+    checked(model, 32)
 
 
 def test_a_model_from_scratch_has_no_folder() -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from mcpo_cli.config import load, reference
+from mcpo_cli.config import presets, reference
 from mcpo_cli.main import app
 from tests.errors import refused
 
@@ -14,8 +14,8 @@ def test_every_key_has_an_entry_with_a_meaning() -> None:
     entries = reference.entries()
     assert [entry.key for entry in entries if not entry.meaning] == []
     # Options with a single value cannot be set to anything else.
-    assert set(load.keys()) - {entry.key for entry in entries} <= {"method.aggregation", "method.name", "task.name"}
-    assert {entry.key for entry in entries} == {*load.keys(), *load.groups()}
+    assert set(presets.keys()) - {entry.key for entry in entries} <= {"method.aggregation", "method.name", "task.name"}
+    assert {entry.key for entry in entries} == {*presets.keys(), *presets.groups()}
 
 
 def test_an_option_names_the_methods_that_have_it() -> None:
@@ -27,7 +27,7 @@ def test_an_option_names_the_methods_that_have_it() -> None:
 
 
 def test_a_group_stands_for_its_keys() -> None:
-    names = load.keys()
+    names = presets.keys()
     assert {entry.key for entry in reference.look_up("eval")[0]} == {name for name in names if name[:5] == "eval."}
     with refused("unknown_key", "train.lr") as raised:
         reference.look_up("trian.lr")

@@ -7,7 +7,7 @@ import pytest
 
 from mcpo_cli import methods
 from mcpo_cli.backends.verl import checks
-from mcpo_cli.config import arms, plan
+from mcpo_cli.config import arm_names, plan
 from mcpo_cli.config.load import changed, from_dict, load
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.samplers import Refill, Uniform
@@ -122,12 +122,12 @@ def test_a_record_whose_sampler_and_method_disagree_is_refused() -> None:
 
 def test_arms_are_named_by_their_samplers() -> None:
     specs = load(["method=grpo", "sampler=uniform,review"])
-    assert arms.names([None, None], specs) == ["grpo", "grpo sampler=review"]
+    assert arm_names.names([None, None], specs) == ["grpo", "grpo sampler=review"]
     specs = load(["method=grpo", "sampler=review", "sampler.share=0.25,0.5"])
-    assert arms.names([None, None], specs) == ["grpo share=0.25", "grpo share=0.5"]
+    assert arm_names.names([None, None], specs) == ["grpo share=0.25", "grpo share=0.5"]
     # As before samplers had names.
     specs = load(["method=dapo", "sampler=uniform,refill"])
-    assert arms.names([None, None], specs) == ["dapo dynamic_sampling=false", "dapo dynamic_sampling=true"]
+    assert arm_names.names([None, None], specs) == ["dapo dynamic_sampling=false", "dapo dynamic_sampling=true"]
 
 
 def test_a_suite_may_have_samplers_as_arms(tmp_path: Path) -> None:

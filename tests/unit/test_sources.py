@@ -54,7 +54,8 @@ def test_no_module_that_artifacts_import_is_left_out() -> None:
     declared = {name for name in graph.modules if name.startswith(("analysis.", "mcpo_cli.zoo."))}
     roots = ["mcpo_cli.report.artifacts", *declared]
     needed = {module for root in roots for module in (root, *graph.find_upstream_modules(root))}
-    hashed = {path.resolve() for path in artifacts.code_files()}
+    own = artifacts.declared().sources.values()
+    hashed = {path.resolve() for path in (*artifacts.code_files(), *(path for files in own for path in files))}
     paths = {module: ROOT / module.replace(".", "/") for module in needed}
     files = {module: {path.with_suffix(".py"), path / "__init__.py"} for module, path in paths.items()}
     assert [module for module, either in files.items() if not either & hashed] == []
@@ -62,6 +63,14 @@ def test_no_module_that_artifacts_import_is_left_out() -> None:
     for package in artifacts.INDEPENDENT:
         assert (ROOT / "mcpo_cli" / package).is_dir()
         assert not [path for path in hashed if path.is_relative_to(ROOT / "mcpo_cli" / package)]
+
+
+def test_a_study_makes_its_own_artifacts_stale_and_no_table_of_a_user() -> None:
+    study = [ROOT / "analysis", ROOT / "experiments"]
+    inside = [path for path in artifacts.code_files() if any(path.resolve().is_relative_to(folder) for folder in study)]
+    assert inside == []
+    assert ROOT / "analysis" / "paper" / "tables.py" in artifacts.declared().sources["table1"]
+    assert "headline" not in artifacts.declared().sources  # a table that no package declares
 
 
 @pytest.mark.slow

@@ -9,14 +9,13 @@ import pytest
 
 from mcpo_cli.config import load
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.home import location, run_dir
-from mcpo_cli.measures import spot_checks
-from mcpo_cli.measures.spot_checks import Stretch
-from mcpo_cli.runs import catalog, differences
+from mcpo_cli.home import run_dir
+from mcpo_cli.runs import begin, catalog, differences
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
+from mcpo_cli.scheduling import spot_checks
+from mcpo_cli.scheduling.spot_checks import Stretch
 from tests.errors import refused
-from tests.fakes import write_run
 
 
 def spec(*overrides: str) -> RunSpec:
@@ -44,13 +43,6 @@ def test_a_forks_own_steps_are_those_after_the_fork() -> None:
         spot_checks.steps(fork, 3, (21,), 0)
 
 
-class Kept:
-    """A backend that has kept the states of these steps."""
-
-    def kept(self, run_dir: Path) -> list[int]:
-        return [5, 10, 12]
-
-
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
@@ -63,25 +55,22 @@ def test_a_stretch_starts_at_the_nearest_state_before(
     mcpo_home: Path, monkeypatch: pytest.MonkeyPatch, asked: list[int], expected: list[Stretch]
 ) -> None:
     one = spec()
-    monkeypatch.setattr(spot_checks.backends, "get", lambda _: Kept())
+    monkeypatch.setattr(begin, "kept", lambda folder: [5, 10, 12])
     assert spot_checks.stretches(catalog.Run(run_dir(one.run_id), one, {}), asked) == expected
     assert list(expected[-1].steps)[-1] == asked[-1]
 
 
 def test_a_fork_whose_first_state_is_gone(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fork = replace(spec(), fork="dapo-x@3")
-    monkeypatch.setattr(spot_checks.backends, "get", lambda _: Kept())
+    monkeypatch.setattr(begin, "kept", lambda folder: [5, 10, 12])
     with refused("bad_input", "step 3"):
         spot_checks.stretches(catalog.Run(run_dir(fork.run_id), fork, {}), [4])
 
 
-def test_runs_of_verl_are_refused_and_nothing_is_left(mcpo_home: Path) -> None:
+def test_runs_of_verl_are_refused(mcpo_home: Path) -> None:
     (one,) = load.load(["backend=verl", "model=qwen3-0.6b", "scale=one-gpu", "train.steps=2"])
-    write_run(one)
-    run = catalog.Run(run_dir(one.run_id), one, {})
     with refused("bad_input", "verl"):
-        spot_checks.check(run, Stretch(0, (1,)), mcpo_home, lambda: None)
-    assert list(location().glob(".verify*")) == []
+        spot_checks.check_run(catalog.Run(run_dir(one.run_id), one, {}))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import sqlite3
 import time
 from contextlib import closing
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from mcpo_cli.errors import StoreError
 from mcpo_cli.home import run_dir
 from mcpo_cli.records import SOURCES
 from mcpo_cli.runs.attempts import owned
-from mcpo_cli.runs.journal import FinalSteps, Journal, write_atomic
+from mcpo_cli.runs.journal import Journal, NewSteps, write_atomic
 from mcpo_cli.trackers import resolve
 from mcpo_cli.trackers.mlflow import Store
 from tests.errors import refused
@@ -207,20 +206,6 @@ def test_sync_brings_what_was_trained_offline_under_its_suite(store: Store, home
     assert spec(0).run_id in runs(store, "train")
 
 
-def test_an_experiment_that_another_machine_makes_meanwhile_is_used(
-    store: Store, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Machines share no lock, so the experiment can appear after the search for it."""
-    complete(spec())
-    there = MlflowClient(store.uri).create_experiment("train")
-    look, looks = MlflowClient.get_experiment_by_name, count()
-    monkeypatch.setattr(
-        MlflowClient, "get_experiment_by_name", lambda self, name: look(self, name) if next(looks) else None
-    )
-    assert store.sync() == {spec().run_id: expected(spec(), range(1, 5), (0, 2, 4)).total()}
-    assert {run.info.experiment_id for run in runs(store).values()} == {there}
-
-
 def test_a_failure_is_one_line_and_the_next_call_catches_up(store: Store, home: Path) -> None:
     attempt = begin(spec())
     store.ingest(plan(spec()))
@@ -241,17 +226,18 @@ def test_a_failure_is_one_line_and_the_next_call_catches_up(store: Store, home: 
 
 def test_polling_reads_only_what_is_new(home: Path) -> None:
     attempt = begin(spec())
-    reader = FinalSteps(Journal(run_dir(spec().run_id)), after=0)
+    journal = Journal(run_dir(spec().run_id))
+    reader = NewSteps(journal, after=0)
     train(attempt, range(1, 4))
     attempt.durable(2)
-    assert [row["step"] for row in reader.read()] == [1, 2]
+    assert [row["step"] for row in reader.read(journal.final_step())] == [1, 2]
     path = attempt.folder / "metrics.jsonl"
     read, rest = path.read_bytes().rsplit(b"\n", 2)[:2]
     path.write_bytes(b"x" * len(read) + b"\n" + rest + b"\n")
-    assert list(reader.read()) == []
+    assert list(reader.read(journal.final_step())) == []
     train(attempt, range(4, 5))
     attempt.durable(4)
-    assert [row["step"] for row in reader.read()] == [3, 4]
+    assert [row["step"] for row in reader.read(journal.final_step())] == [3, 4]
 
 
 def test_settings_name_the_store(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,13 +254,12 @@ def test_settings_name_the_store(home: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert resolve("offline") is None
 
 
-def test_a_plan_that_goes_on_is_running_and_has_the_load_of_the_machine(store: Store) -> None:
+def test_a_plan_that_goes_on_is_running(store: Store) -> None:
     complete(spec())
     name = f"train {plan(spec()).plan_id}"
     for is_running, status in ((True, "RUNNING"), (False, "FINISHED")):
         store.ingest(plan(spec()), is_running=is_running)
         assert runs(store)[name].info.status == status
-    assert runs(store)[name].data.metrics["system/system_memory_usage_percentage"] > 0
 
 
 def test_published_data_sets_are_named_with_what_was_in_them(store: Store) -> None:

@@ -19,10 +19,10 @@ from mcpo_cli.config.schema import Train
 from mcpo_cli.runs.attempts import owned
 from mcpo_cli.trackers import descriptions
 from mcpo_cli.trackers.connection import NOTE
-from mcpo_cli.trackers.contents import averages
+from mcpo_cli.trackers.follower import following_plan
 from mcpo_cli.trackers.mlflow import Store
 from mcpo_cli.trackers.results import log_artifacts
-from mcpo_cli.trackers.uploader import uploading
+from mcpo_cli.trackers.rows import averages
 from tests.store_runs import begin, complete, evaluate, free_port, plan, runs, spec, train
 
 BOTH = Plan("table1", "mcpo reproduce table1", (PlannedRun("DAPO", spec(0, "dapo")), PlannedRun("MCPO", spec(0))))
@@ -116,16 +116,6 @@ def test_runs_have_names_tags_to_filter_by_and_notes(store: Store, home: Path) -
     assert "\nmcpo reproduce table1\n" in note
 
 
-def test_a_store_of_an_older_version_is_continued(store: Store) -> None:
-    complete(spec(0))
-    sent = store.ingest(plan(spec(0)))
-    client, old = MlflowClient(store.uri), runs(store)[spec(0).run_id]
-    for tag in [tag for tag in old.data.tags if tag.startswith("mlflow.mcpo.")]:
-        client.set_tag(old.info.run_id, tag.removeprefix("mlflow."), old.data.tags[tag])
-        client.delete_tag(old.info.run_id, tag)
-    assert (sent > 0, Store(store.uri).ingest(plan(spec(0)))) == (True, 0)
-
-
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 20), st.integers(0, 20)), min_size=1))
 def test_averages_are_means_over_tiers_of_means_over_problems(problems: list[tuple[str, int, int]]) -> None:
     rows = [{"tier": tier, "n": n, "c": min(n, c)} for tier, n, c in problems]
@@ -159,10 +149,10 @@ def test_several_runs_end_with_a_link_that_compares_them(store: Store, home: Pat
     complete(spec(0, "dapo"))
     complete(spec(0))
     notes: list[str] = []
-    with uploading(plan(spec(0)), notes.append, lambda: False):
+    with following_plan(plan(spec(0)), notes.append, lambda: False):
         pass
     assert notes == []
-    with uploading(BOTH, notes.append, lambda: False):
+    with following_plan(BOTH, notes.append, lambda: False):
         pass
     (note,) = notes
     parent = runs(store, "table1")[f"table1 {BOTH.plan_id}"].info

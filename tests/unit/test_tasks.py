@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from mcpo_cli import tasks
-from mcpo_cli.config import load
+from mcpo_cli.config import load, presets
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.data.base import Problem
 from mcpo_cli.tasks.chains import Arithmetic
 from tests.errors import refused
 
 PACKAGE = Path(tasks.__file__).parents[1]
-PRESETS = [path for path in load.CONF.glob("*/*.yaml") if "tasks" in read_yaml(path)]
+PRESETS = [path for path in presets.CONF.glob("*/*.yaml") if "tasks" in read_yaml(path)]
 
 
 def elsewhere() -> Iterator[Path]:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mcpo_study.analysis import EXPERIMENTS
 from scipy import stats as scipy_stats
 
 from mcpo_cli.analysis import claims, verdicts
@@ -20,7 +21,6 @@ from mcpo_cli.analysis.verdicts import Outcome, decided, outcome
 from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.statistics.power import ALPHA
-from mcpo_cli.study import EXPERIMENTS
 from tests import rows
 from tests.errors import refused
 from tests.fakes import TIERS
@@ -28,7 +28,6 @@ from tests.fakes import TIERS
 GREATER = Claim("id", "", "table1", "pass@1", "MCPO", "greater", baseline="DAPO")
 WITHIN = dataclasses.replace(GREATER, relation="within", margin=0.02)
 HOLM = dataclasses.replace(GREATER, decide="holm")
-RESULTS = EXPERIMENTS / "results"
 
 
 def plain(claim: Claim, values: list[float]) -> Outcome:
@@ -181,8 +180,8 @@ def test_committed_verdicts_stand_beside_those_of_a_readers_runs(mcpo_home: Path
 
 @pytest.mark.parametrize("name", ["headline", "placebo", "length"])
 def test_committed_verdicts_follow_the_registered_rule(name: str) -> None:
-    declared = {one.id: one for one in claims.read(EXPERIMENTS / f"{name}-claims.yaml")}
-    with (RESULTS / f"{name}-claims.csv").open() as file:
+    declared = {one.id: one for one in claims.read(EXPERIMENTS / name / f"{name}-claims.yaml")}
+    with (EXPERIMENTS / name / "results" / f"{name}-claims.csv").open() as file:
         for row in csv.DictReader(file):
             claim = declared[row["claim"]]
             assert claim.relation == "within" or not claim.margin
@@ -194,9 +193,9 @@ def test_committed_verdicts_follow_the_registered_rule(name: str) -> None:
 @pytest.mark.parametrize("name", ["claims", "open-claims"])
 def test_committed_verdicts_follow_from_their_rows_per_run(name: str) -> None:
     """Each verdict on the paper's claims, computed again from the committed number of each run."""
-    table = pd.read_csv(RESULTS / f"{name}.csv", low_memory=False)
+    table = pd.read_csv(EXPERIMENTS / "paper-claims" / "results" / f"{name}.csv", low_memory=False)
     tests, runs = table[table["block"] == "test"].set_index("claim"), table[table["block"] == "run"]
-    declared = claims.read(EXPERIMENTS / f"{name}.yaml")
+    declared = claims.read(EXPERIMENTS / "paper-claims" / f"{name}.yaml")
     again = decided([_from_rows(claim, runs[runs["suite"] == claim.suite]) for claim in declared])
     assert len(again) == len(tests)
     for one in again:

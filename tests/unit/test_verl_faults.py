@@ -3,12 +3,9 @@
 import csv
 import dataclasses
 import math
-import os
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -108,37 +105,6 @@ def test_what_was_thrown_away_has_no_entropy_and_probes_are_no_sampling(spec: Ru
     assert (kept["entropy"], kept["entropy_right"], kept["entropy_wrong"]) == (0.5, 0.5, 0.5)
     assert not {"entropy", "entropy_right", "entropy_wrong"} & discarded.keys()
     assert (kept["duplicates"], row["metrics"]["sanity/duplicates_expected"]) == (1.0, pytest.approx(math.exp(-1)))
-
-
-def test_loggers_get_what_the_journal_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (spec,) = load(["scale=verl-cpu", "cluster.loggers=[wandb,tensorboard]"])
-    told: list[object] = []
-
-    class Tracking:
-        """Replaces verl's class of this name."""
-
-        def __init__(self, project_name: str, experiment_name: str, default_backend: list[str], config: object) -> None:
-            folders = [os.environ[name] for name in ("TENSORBOARD_DIR", "WANDB_DIR")]
-            told.extend([project_name, experiment_name, default_backend, *folders])
-            assert config == {**spec.identity(), "trainer": {}}
-
-        def log(self, data: dict[str, float], step: int) -> None:
-            told.append((step, data))
-
-        def finish(self) -> None:
-            told.append("finished")
-
-    monkeypatch.setitem(sys.modules, "verl.utils.tracking", SimpleNamespace(Tracking=Tracking))
-    for name in ("TENSORBOARD_DIR", "WANDB_DIR", "SWANLAB_LOG_DIR"):
-        monkeypatch.setenv(name, "somewhere else")
-    records = Records(spec, tmp_path)
-    assert told == ["mcpo", spec.run_id, ["wandb", "tensorboard"], str(tmp_path / "tensorboard"), str(tmp_path)]
-    del told[:]
-    records.evaluation(0, [group(0, "correct", "wrong")])
-    records.step(1, trained([group(0, "wrong", "correct")]), spent(spec, tmp_path), TOKENIZER)
-    records.close()
-    (row,) = read_lines(tmp_path / "metrics.jsonl")
-    assert told == [(0, {"eval/k2-3/pass_at_1": 0.5}), (1, row["metrics"]), "finished"]
 
 
 def test_in_training_an_answer_without_a_verdict_is_no_success_and_is_counted(spec: RunSpec, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from typer.testing import CliRunner
 
-from mcpo_cli.commands.components import method_app
+from mcpo_cli.commands.components import app
 from mcpo_cli.testing import CHECKS
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ def test_page_and_notebook_tell_of_three_methods() -> None:
 @pytest.mark.parametrize("name", told())
 def test_a_method_saved_as_told_passes(name: str, plugin_folder: Path) -> None:
     (plugin_folder / f"{name}.py").write_text(told()[name], encoding="utf-8")
-    done = CliRunner().invoke(method_app, ["check", name, "--json"])
+    done = CliRunner().invoke(app, ["check", "method", name, "--json"])
     assert done.exit_code == 0, done.output
     outcomes = json.loads(done.stdout)["checks"]
     assert [outcome["name"] for outcome in outcomes] == [*CHECKS]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from mcpo_cli.commands.components import sampler_app
+from mcpo_cli.commands.components import app
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.testing import SAMPLER_CHECKS
 from tests.cli.conftest import Cli
@@ -28,8 +28,8 @@ def test_the_sampler_of_the_page_passes_and_trains(plugin_folder: Path, mcpo_hom
     (source,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (plugin_folder / "second_chance.py").write_text(source, encoding="utf-8")
     (family, *check), train = told()
-    assert family == "sampler"
-    outcomes = json.loads(CliRunner().invoke(sampler_app, [*check, "--json"]).stdout)["checks"]
+    assert family == "components"
+    outcomes = json.loads(CliRunner().invoke(app, [*check, "--json"]).stdout)["checks"]
     assert [one["name"] for one in outcomes] == list(SAMPLER_CHECKS)
     assert all(one["passed"] for one in outcomes)
     more = ("method=grpo", "train.steps=4", "train.temperature=0.3", "compute.tracking_uri=offline")

@@ -1,4 +1,4 @@
-"""The tasks of docs/write-a-task.md, saved as described, pass `mcpo task check` like shipped ones; broken ones fail."""
+"""The tasks of docs/write-a-task.md, saved as described, keep the contract like shipped ones; broken ones fail."""
 
 import json
 import re

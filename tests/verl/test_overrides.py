@@ -11,7 +11,6 @@ from omegaconf import OmegaConf
 from packaging.requirements import Requirement
 
 from mcpo_cli.backends.verl import checks, overrides
-from mcpo_cli.config.cluster import LOGGERS
 from mcpo_cli.config.load import load
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.errors import ConfigError
@@ -87,15 +86,6 @@ def test_verls_own_list_of_its_keys_is_what_it_composes() -> None:
     # The choice of an engine, which is not a key of a group.
     assert set(flat(there)) - set(flat(listed)) == {"model_engine"}
     assert set(flat(listed)) <= set(flat(there))
-
-
-def test_verl_knows_the_loggers_that_can_be_asked_for() -> None:
-    from verl.utils.tracking import Tracking
-
-    assert {*LOGGERS["verl"]} <= {*Tracking.supported_backend}
-    (spec,) = load(["scale=paper", "cluster.loggers=[tensorboard]"])
-    config = composed(overrides.overrides(spec, overrides.planned(spec, HOME)))
-    assert config.trainer.logger == ["console", "tensorboard"]
 
 
 def test_the_versions_are_those_of_verls_metadata() -> None:

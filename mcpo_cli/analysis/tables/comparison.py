@@ -16,7 +16,7 @@ from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.analysis.tables import comparison_notes
-from mcpo_cli.config import load, plan
+from mcpo_cli.config import plan, presets
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.reading import PAPER, read_yaml
 from mcpo_cli.statistics import power
@@ -44,7 +44,7 @@ def comparison(suite: str, choice: Choice = BY_DEFAULT, name: str = "") -> Artif
     Raises:
         ConfigError: there is no such suite.
     """
-    about, stem = plan.read(suite), load.stem(suite)
+    about, stem = plan.read(suite), presets.stem(suite)
     chosen = replace(choice, baseline=choice.baseline or about.baseline, metric=choice.metric or about.metric)
     section: Section = "paper" if stem in PAPER_TABLES else "beyond"
     title, place = about.title or stem, "" if name else PAPER_TABLES.get(stem, "")

@@ -1,24 +1,21 @@
 """The local engine: causal LMs on one machine, from scratch or pretrained, in pure torch."""
 
 import shutil
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from mcpo_cli import extras, pretrained
+from mcpo_cli import pretrained
 from mcpo_cli.backends import Stop
 from mcpo_cli.config import cost
-from mcpo_cli.config.branching import Trunk
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
 from mcpo_cli.machine import GIB
-from mcpo_cli.runs import folders
+from mcpo_cli.runs import begin, folders
 from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.differences import Compared
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.tasks import closed
 
@@ -60,33 +57,28 @@ def check_room(spec: RunSpec) -> None:
         )
 
 
-def _check_model(spec: RunSpec) -> None:
-    longest = spec.train.max_prompt + spec.train.max_response
-    pretrained.check(spec.model, longest=longest, chat=spec.task.needs_chat_template)
-
-
 class Local:
     """See `mcpo_cli.backends.Backend`. Heavy imports happen inside `run`."""
 
     preloads = "mcpo_cli.backends.local.train"
     grace = 6.0
+    fetches = False
 
     def check_spec(self, spec: RunSpec) -> None:
-        """Raise ConfigError if it cannot train task or model; a model that is not here is checked once it is."""
+        """Raise ConfigError if it cannot train the task without an existing model."""
         if not spec.model.path:
             closed(spec.task)
-        elif pretrained.is_here(spec.model):
-            _check_model(spec)
+
+    def check_model(self, spec: RunSpec, folder: Path) -> None:
+        """Raise ConfigError if it cannot train this model, or not with prompts and responses as long as these."""
+        longest = spec.train.max_prompt + spec.train.max_response
+        pretrained.check(spec.model, folder, longest=longest, chat=spec.task.needs_chat_template)
 
     def check(self, spec: RunSpec) -> None:
-        """Raise ConfigError if the device, the problems or a tracker is missing, and as `check_spec`."""
-        self.check_spec(spec)
+        """Raise ConfigError if room, the device or the problems are missing."""
         spec.task.check()
         if spec.model.path:
             check_room(spec)
-            _check_model(spec)
-        for package in spec.cluster.loggers:
-            extras.require(package, f"cluster.loggers=[{package}]")
         if spec.compute.device == "cuda" and not Path("/proc/driver/nvidia").exists():
             raise ConfigError("compute.device=cuda: this machine has no NVIDIA driver", fix="compute.device=auto")
 
@@ -96,14 +88,13 @@ class Local:
 
     def run(self, spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         """Train; see `train.run`."""
-        from mcpo_cli.backends.local import loggers, train
+        from mcpo_cli.backends.local import train
 
-        with loggers.following(spec, attempt):
-            train.run(spec, attempt, stop)
+        train.run(spec, attempt, stop)
 
     def kept(self, run_dir: Path) -> list[int]:
         """The steps of the complete checkpoints."""
-        return [folders.step_of(folder) for folder in folders.checkpoints(run_dir)]
+        return begin.kept(run_dir)
 
     def export(self, spec: RunSpec, run_dir: Path, step: int, target: Path) -> None:
         """Copy the final policy, the only one that is kept in that form."""
@@ -117,32 +108,6 @@ class Local:
         for path in policy.iterdir():
             if path.name != folders.MANIFEST:
                 shutil.copyfile(path, target / path.name)
-
-    def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
-        from mcpo_cli.backends.local import saved_states
-
-        saved_states.observe(spec, attempt, run_dir, steps, prompts)
-
-    def copy_state(self, run_dir: Path, step: int, attempt: Attempt) -> None:
-        from mcpo_cli.backends.local import checkpoint
-
-        checkpoint.copy(run_dir, step, attempt.folder)
-
-    def repeat(self, spec: RunSpec, attempt: Attempt, stop: Stop, steps: Collection[int]) -> None:
-        from mcpo_cli.backends.local import saved_states
-
-        self.check(spec)
-        saved_states.repeat(spec, attempt, stop, steps)
-
-    def compare_states(self, recorded: Path, repeated: Path, step: int, *, exactly: bool) -> Compared:
-        from mcpo_cli.backends.local import saved_states
-
-        return saved_states.compare_states(recorded, repeated, step, exactly=exactly)
-
-    def branch(self, trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
-        from mcpo_cli.backends.local import saved_states
-
-        saved_states.branch(trunk, attempt, run_dir, step)
 
 
 BACKEND = Local()

@@ -15,7 +15,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from mcpo_cli import samplers
-from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.journal import read_json
 
@@ -56,14 +55,9 @@ def load(folder: Path) -> Checkpoint:
     Raises:
         RunFailed: another command removed it since.
     """
-    try:
+    with folders.unless_removed(folder):
         manifest = read_json(folder / folders.MANIFEST)
         tensors = {name.removesuffix(".safetensors"): load_file(folder / name) for name in manifest["sha256"]}
-    except FileNotFoundError as error:
-        raise RunFailed(
-            f"{folder} was removed while this command used it: another one trains or measures the same run",
-            fix="wait until that one has ended, then repeat this one",
-        ) from error
     return Checkpoint(manifest["step"], manifest["cursor"], tensors)
 
 
@@ -78,20 +72,6 @@ def as_tensors(state: samplers.State) -> dict[str, Tensor]:
 def as_columns(tensors: Mapping[str, Tensor]) -> samplers.State:
     """Inverse of `as_tensors`."""
     return {name: column.tolist() for name, column in tensors.items()}
-
-
-def copy(run_dir: Path, step: int, attempt_dir: Path) -> None:
-    """Copy the checkpoint of `step`, which the run in `run_dir` has kept, to another run's attempt.
-
-    The state of a method, or of a sampler, is not copied if the other run has a different one.
-    """
-    saved = load(folders.checkpoint_of(run_dir, step))
-    theirs, ours = (read_json(path / "spec.json") for path in (run_dir, attempt_dir))
-    left = {
-        part for part in ("method", "sampler") if theirs.get(part, {}).get("name") != ours.get(part, {}).get("name")
-    }
-    tensors = {name: parts for name, parts in saved.tensors.items() if name not in left}
-    save(attempt_dir, Checkpoint(saved.step, saved.cursor, tensors), kept=1)
 
 
 def digest(tensors: Mapping[str, Tensor]) -> str:

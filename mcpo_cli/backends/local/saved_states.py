@@ -1,4 +1,4 @@
-"""Uses of a run's saved states: one global step by several arms, sampling, and training steps again.
+"""One global step by several arms from the saved states of a run.
 
 In `branch` all arms take their step on the same batch. The change of a prompt's accuracy is estimated from rollouts of
 the policies before and after the step together (multiple importance sampling with the balance heuristic, Veach and
@@ -11,8 +11,7 @@ with the same rollouts before the step and draw theirs after it at the same quan
 depend little on chance. Mastered prompts were selected by other rollouts, so selection does not affect the result.
 """
 
-import dataclasses
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,13 +20,12 @@ import torch
 import transformers
 from torch import Tensor
 
-from mcpo_cli.backends import Stop, checks
-from mcpo_cli.backends.local import checkpoint
+from mcpo_cli.backends import checks
 from mcpo_cli.backends.local.batch import Sampled
 from mcpo_cli.backends.local.policy import Policy, product_precision
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.local.start import start_policy
-from mcpo_cli.backends.local.train import Trainer, begin
+from mcpo_cli.backends.local.train import Trainer
 from mcpo_cli.backends.local.tree import lengths
 from mcpo_cli.backends.local.update import log_probs
 from mcpo_cli.config.branching import Trunk
@@ -36,7 +34,6 @@ from mcpo_cli.data.base import Problem
 from mcpo_cli.records import BranchRow
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.differences import TOLERANCE, Compared, Difference
 from mcpo_cli.seeds import stream
 
 
@@ -204,83 +201,3 @@ def _log_probs(policy: Policy, rollouts: Rollouts, most_tokens: int) -> Tensor:
         for part in map(rollouts.select, torch.arange(len(token_P)).split(at_once))
     ]
     return torch.cat(parts)
-
-
-def observe(spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
-    """Sample the first `prompts` training problems under the checkpoints of `steps`, and record the result.
-
-    The rows are those of training, at the step that the checkpoint was written after. Prompts mastered under one
-    checkpoint are resampled under the same one, the control, and under the later ones.
-    """
-    torch.set_num_threads(spec.compute.threads)
-    transformers.utils.logging.disable_progress_bar()  # this process has the user's terminal
-    policy, tokenizer = start_policy(spec, attempt, stop=lambda: False)
-    trainer = Trainer(_looking(spec, steps, prompts), attempt, policy, tokenizer)
-    for folder in folders.checkpoints(run_dir):
-        if folders.step_of(folder) in steps:
-            attempt.phase(f"sampling {prompts} prompts under the policy after step {folders.step_of(folder)}")
-            trainer.restore(folder)
-            with product_precision(policy):
-                trainer.observe()
-
-
-def _looking(spec: RunSpec, steps: list[int], prompts: int) -> RunSpec:
-    """The settings of a run whose batch has all prompts that are sampled."""
-    lags = sorted({later - step for step in steps for later in steps if later >= step})
-    probe = dataclasses.replace(
-        spec.probe, every=1, prompts=prompts, lags=tuple(lags), panel_every=0, gradients_every=1
-    )
-    train = dataclasses.replace(spec.train, prompts=prompts)
-    return dataclasses.replace(spec, train=train, probe=probe)
-
-
-def repeat(spec: RunSpec, attempt: Attempt, stop: Stop, steps: Collection[int]) -> None:
-    """Train from the checkpoint that the attempt starts after to the last of `steps`; keeps the states of `steps`.
-
-    Raises:
-        Interrupted: `stop` returned True. RunFailed: the run cannot continue.
-    """
-    transformers.utils.logging.disable_progress_bar()  # this process has the user's terminal
-    # Besides the checkpoints of `steps`: the base policy's, and the one that is written when `stop` is true.
-    compute = dataclasses.replace(spec.compute, checkpoints=len(steps) + 2)
-    trainer = begin(dataclasses.replace(spec, compute=compute), attempt, stop)
-    with product_precision(trainer.policy):
-        trainer.train(stop, steps)
-
-
-def compare_states(recorded: Path, repeated: Path, step: int, *, exactly: bool) -> Compared:
-    """Compare the checkpoints of `step` in two folders of one run: weights, moments, a method's state, data position.
-
-    The result names the first number that differs of each tensor.
-
-    Args:
-        exactly: bit by bit; otherwise two numbers agree if they differ by at most TOLERANCE of their tensor's largest.
-    """
-    ours, theirs = (checkpoint.load(folders.checkpoint_of(folder, step)) for folder in (recorded, repeated))
-    tensors = [_by_name(one) for one in (ours, theirs)]
-    values, differing = 1, list[Difference]()
-    if ours.cursor != theirs.cursor:
-        differing.append(_difference(step, "place in the training stream", ours.cursor, theirs.cursor))
-    for name in sorted(tensors[0].keys() | tensors[1].keys()):
-        one, other = (named.get(name) for named in tensors)
-        if one is None or other is None or one.shape != other.shape or one.dtype != other.dtype:
-            shapes = (None if value is None else f"{value.dtype} {list(value.shape)}" for value in (one, other))
-            differing.append(_difference(step, name, *shapes))
-            continue
-        values += one.numel()
-        allowed = 0.0 if exactly else TOLERANCE * float(one.abs().max())
-        # Written so that a NaN always differs.
-        wrong = ((one != other) & ~((one - other).abs() <= allowed)).nonzero() if one.numel() else one.nonzero()
-        if len(wrong):
-            index = tuple(wrong[0].tolist())
-            named = f"{name}{list(index)}"
-            differing.append(_difference(step, named, one[index].item(), other[index].item()))
-    return Compared(step, values, weights=True, differing=differing)
-
-
-def _by_name(saved: checkpoint.Checkpoint) -> dict[str, Tensor]:
-    return {f"{part}/{name}": value for part, named in saved.tensors.items() for name, value in named.items()}
-
-
-def _difference(step: int, column: str, recorded: object, repeated: object) -> Difference:
-    return Difference(step, "checkpoint", 0, column, recorded, repeated)

@@ -68,7 +68,6 @@ def fits(version: str, wanted: str) -> bool:
 
 def check(spec: RunSpec) -> None:
     """Raise ConfigError for the first missing requirement; does not import verl or torch, starts no process."""
-    check_spec(spec)
     parts = (_versions, _device, _address, _slots, _room, _model)
     for message, fix in chain.from_iterable(part(spec) for part in parts):
         raise ConfigError(message, fix=fix)
@@ -149,7 +148,7 @@ def _task(spec: RunSpec) -> Iterator[Problem]:
         yield (
             f"model={spec.model.name} is built from scratch, but task={task.name} has no closed vocabulary: it needs a "
             "pretrained model",
-            "model=qwen3-1.7b, or model.path=FOLDER  (mcpo model list)",
+            "model=qwen3-1.7b, or model.path=FOLDER  (mcpo components list model)",
         )
     if longer := [string for string in task.stops if len(string) > 1]:
         yield (
@@ -211,11 +210,6 @@ def _versions(spec: RunSpec) -> Iterator[Problem]:
             yield f"backend=verl needs {package} {versions}, which is not installed", fix + hint
         elif not fits(version, versions):
             yield f"backend=verl needs {package} {versions}; {package} {version} is installed", fix
-    for package in cluster.loggers:
-        if installed(package) is None:
-            rest = ",".join(name for name in cluster.loggers if name != package)
-            message = f"cluster.loggers={package}: that package is not installed"
-            yield message, f"pip install {package}, or cluster.loggers=[{rest}]"
 
 
 def _device(spec: RunSpec) -> Iterator[Problem]:
@@ -331,8 +325,8 @@ def _model(spec: RunSpec) -> Iterator[Problem]:
             f"train.max_response={max(2, window - spec.train.max_prompt)}",
         )
     # A model of the Hugging Face Hub is checked once it has been downloaded (`launch.py`).
-    if spec.task.needs_chat_template and pretrained.is_here(model):
-        pretrained.check_chat_template(model.name, pretrained.folder(model))
+    if spec.task.needs_chat_template and (folder := pretrained.find(model)):
+        pretrained.check_chat_template(model.name, folder)
 
 
 def _here(spec: RunSpec) -> bool:

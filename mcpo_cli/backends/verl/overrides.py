@@ -154,7 +154,6 @@ def values(spec: RunSpec, paths: Paths) -> SimpleNamespace:
         data_seed=_seed(spec, "data"),
         init_seed=_seed(spec, "init"),
         rollout_seed=_seed(spec, "rollout"),
-        loggers=["console", *spec.cluster.loggers],
         run_id=spec.run_id,
         hydra=paths.attempt / "hydra",
     )

@@ -1,8 +1,5 @@
-"""Writes verl's steps to the journal, under the local backend's names (verl's own metrics as `verl/...`), and to verl's
-loggers (`cluster.loggers`).
-"""
+"""Writes verl's steps to the journal, under the local backend's names (verl's own metrics as `verl/...`)."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +17,6 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import EvalRow
 from mcpo_cli.runs.journal import JournalWriter
-from mcpo_cli.runs.sanity import evaluated
 
 PHASES = {
     "gen": "sample",
@@ -31,8 +27,6 @@ PHASES = {
     "probe": "probe",
 }
 """Maps verl's timers to the local backend's phases; the rest of the step is `record`."""
-LOGGERS = {"TENSORBOARD_DIR": "tensorboard", "WANDB_DIR": ".", "SWANLAB_LOG_DIR": "swanlab"}
-"""Environment variables that set the folders of loggers, and the path in the folder of an attempt."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +47,11 @@ class Trained:
 
 
 class Records:
-    """The journal of one attempt, written by verl's trainer, and its loggers."""
+    """The journal of one attempt, written by verl's trainer."""
 
     def __init__(self, spec: RunSpec, attempt_dir: Path) -> None:
         self.spec, self.run_dir = spec, attempt_dir.parent
         self.journal = JournalWriter(attempt_dir)
-        self._tracking = _tracking(spec, attempt_dir)
         self.channel = Channel(attempt_dir)
         self._durable: int | None = None
         self._phase = "starting"
@@ -103,34 +96,15 @@ class Records:
             own={"grading/infra_errors": ungraded, **{f"verl/{name}": value for name, value in _flat(trained.verl)}},
         )
         self.journal.step(row)
-        self._log(step, row["metrics"])
 
     def evaluation(self, step: int, answered: Sequence[Group]) -> None:
         """Write one row per held-out problem; RunFailed if no answer to one could be graded."""
         rows = [_eval_row(step, group) for group in answered]
         self.journal.rows("eval", step, rows)
-        self._log(step, evaluated(rows))
 
     def close(self) -> None:
-        """Flush the journal to the disk and close it, and the loggers."""
+        """Flush the journal to the disk and close it."""
         self.journal.close()
-        if self._tracking:
-            self._tracking.finish()
-
-    def _log(self, step: int, metrics: Mapping[str, float]) -> None:
-        if self._tracking:
-            self._tracking.log(data=dict(metrics), step=step)
-
-
-def _tracking(spec: RunSpec, attempt_dir: Path) -> Any:
-    """verl's loggers; each records the attempt as a separate run, named after the run's id. None without loggers."""
-    if not spec.cluster.loggers:
-        return None
-    from verl.utils.tracking import Tracking
-
-    os.environ.update({variable: str(attempt_dir / path) for variable, path in LOGGERS.items()})
-    # verl looks for W&B's proxy in `trainer`.
-    return Tracking("mcpo", spec.run_id, list(spec.cluster.loggers), {**spec.identity(), "trainer": {}})
 
 
 def _eval_row(step: int, group: Group) -> EvalRow:

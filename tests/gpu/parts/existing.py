@@ -1,7 +1,7 @@
 """Part G: the local engine with an existing model: rates, memory, equality with the CPU, and a resumed run.
 
-The model is SmolLM2-135M if its files are on this machine (`mcpo model fetch smollm2-135m`), else a random one of the
-shape of Qwen3-0.6B. The hinge is active above `method.delta` = 0.01, so it takes larger differences between
+The model is SmolLM2-135M if its files are on this machine (`mcpo components fetch model NAME`), else a random one of
+the shape of Qwen3-0.6B. The hinge is active above `method.delta` = 0.01, so it takes larger differences between
 log-probabilities of the same policy for drift.
 """
 
@@ -76,7 +76,7 @@ def settings(device: str, folder: Path) -> RunSpec:
     """
     own = ["scale=laptop", *SIZES[device], *QUIET, f"compute.device={device}", "compute.threads=1"]
     (spec,) = load([*own, f"model={PRESENT}"])
-    if device == "cuda" and pretrained.is_here(spec.model):
+    if device == "cuda" and pretrained.find(spec.model):
         return spec
     small = [f"model.{size}" for size in engines.SMALL] if device == "cpu" else []
     (shape,) = load(["scale=one-gpu", f"model={SHAPE}", *small, "model.tied=false"])

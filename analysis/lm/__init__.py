@@ -1,0 +1,5 @@
+"""SmolLM2-135M before and after training on sums."""
+
+from . import curves
+
+ARTIFACTS = (curves.ARTIFACT,)

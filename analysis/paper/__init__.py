@@ -1,0 +1,14 @@
+"""Tables 1 and 2 of the paper, its figures, and what else the runs of their suites show."""
+
+from . import rollouts, tables
+from .figures import curves, mastery, overview, prompts, weights
+
+ARTIFACTS = (
+    *tables.ARTIFACTS,
+    rollouts.ARTIFACT,
+    overview.ARTIFACT,
+    *curves.ARTIFACTS,
+    *mastery.ARTIFACTS,
+    *prompts.ARTIFACTS,
+    *weights.ARTIFACTS,
+)

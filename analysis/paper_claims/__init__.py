@@ -1,0 +1,7 @@
+"""Verdicts on the claims of the paper."""
+
+from mcpo_cli.analysis.tables.claims import claims_table
+
+from .. import EXPERIMENTS
+
+ARTIFACT = claims_table(EXPERIMENTS / "paper-claims" / "claims.yaml", "Claims of the paper")

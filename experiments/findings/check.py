@@ -1,0 +1,400 @@
+"""Recomputes the numbers on the pages from committed rows: `make check-findings`.
+
+`findings.yaml` has one entry per quoted text. The numbers in the quote, in order, must equal the results of its queries
+over the studies' `results/*.csv`, with as many digits as the page shows. Texts whose numbers cannot be
+computed from committed rows are listed as `unverified`, and their paragraph on the page must say so.
+"""
+
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from mcpo_cli.analysis import branching as branch_tables
+from mcpo_cli.analysis.tables import claims
+from mcpo_cli.config import branching
+from mcpo_cli.config.reading import read_yaml
+from mcpo_cli.convert import convert
+from mcpo_cli.errors import ConfigError, McpoError, nearest
+from mcpo_cli.statistics import clusters
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The checkout."""
+ENTRIES = "experiments/findings/findings.yaml"
+MARK = "not recomputable from committed rows"
+"""Words that the paragraph of an unverified number must contain."""
+NUMBER = re.compile(r"(?<![\w@.,-])([+-]?(?:\d{1,3}(?:,\d{3})+|\d*\.?\d+))(?![\w@])( %)?")
+"""A number in a quote; not the digits of `pass@1`, `toy-s` or `5e-4`."""
+RESULT = re.compile(r"(?<![\w.])[+-]?(?:\.\d+|\d[\d.]* ± [\d.]+)")
+"""A number that a page must not show outside of quotes: a decimal without a leading 0, or one with an interval.
+Pages write settings with a leading 0 or as `5e-4`, so that the two can be distinguished."""
+CONTEXT = 40
+"""Characters that a message shows before an unlisted number."""
+PROMPTS = 128
+"""Prompts of a global step in the suites with a design."""
+HALF_WIDTH = "half_width"
+"""Used as a column: half of the distance between the bounds of an interval; `x_half_width` of that of `x`."""
+RANGE = frozenset({"from", "below"})
+BOUNDS = (("low", "high"), ("t_low", "t_high"))
+
+
+@dataclass(frozen=True)
+class Query:
+    """One statistic of committed rows."""
+
+    of: tuple[str, ...] = ()
+    """Columns, or the names of the parts of the statistic: a query gives one number for each."""
+    csv: tuple[str, ...] = ()
+    """Files in the folders `results` of studies, whose rows are taken together."""
+    statistic: Literal["value", "mean", "difference", "effect", "points", "below_base", "branch", "predicted"] = "value"
+    where: Mapping[str, Any] = field(default_factory=dict)
+    """Value of each column, or its range: `{from: 0.1, below: 0.2}`. Of `branch` and `predicted` it selects a row of
+    the tables that `mcpo branch` makes: `{arm: NAME}` or `{claim: ID}`; of `effect` and `points` points of a design, or
+    else pairs of base policy and seed. Points also have `control`, the baseline's pass@1; those of a design have
+    `drift`, the learning rate times the mini-batches but the first."""
+    arm: str = ""
+    baseline: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A text on a page, and the source of its numbers."""
+
+    id: str
+    pages: tuple[str, ...]
+    """Files, by their paths in the checkout; each has the quote exactly once."""
+    quote: str
+    values: tuple[Query, ...] = ()
+    """The queries for the numbers in the quote, in order."""
+    reason: str = ""
+    """The reason why no committed row gives these numbers; only of unverified texts."""
+    test: str = ""
+    """The file of the test that makes this text again and compares it; only of tested ones."""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The entries of `findings.yaml`."""
+
+    findings: tuple[Finding, ...]
+    unverified: tuple[Finding, ...] = ()
+    tested: tuple[Finding, ...] = ()
+    """Sessions on a page, whose output a test compares with the program's."""
+
+    @property
+    def all(self) -> tuple[Finding, ...]:
+        """Every entry."""
+        return (*self.findings, *self.unverified, *self.tested)
+
+    @property
+    def pages(self) -> list[str]:
+        """All pages that an entry names."""
+        return sorted({page for one in self.all for page in one.pages})
+
+
+def read(root: Path = ROOT) -> Entries:
+    """The entries of the checkout `root`.
+
+    Raises:
+        ConfigError: an entry has an unknown key or a wrong type, an id is used twice, or an entry gives no source of
+            its numbers, or several.
+    """
+    found = convert(Entries, read_yaml(root / ENTRIES), "")
+    ids = [one.id for one in found.all]
+    if twice := {name for name in ids if ids.count(name) > 1}:
+        raise ConfigError(f"ids are used twice: {', '.join(sorted(twice))}", fix=f"edit {ENTRIES}")
+    kinds = {"values": found.findings, "reason": found.unverified, "test": found.tested}
+    wrong = [
+        one.id
+        for kind, entries in kinds.items()
+        for one in entries
+        if [name for name in kinds if getattr(one, name)] != [kind] or (one.test and not (root / one.test).is_file())
+    ]
+    if wrong:
+        raise ConfigError(
+            f"{', '.join(wrong)}: a finding needs values, an unverified text a reason, a tested one its test",
+            fix=f"edit {ENTRIES}",
+        )
+    return found
+
+
+def read_pages(found: Entries) -> dict[str, str]:
+    """The text of each page.
+
+    Raises:
+        ConfigError: a page does not exist.
+    """
+    if missing := [page for page in found.pages if not (ROOT / page).is_file()]:
+        raise ConfigError(f"there is no page {', '.join(missing)}", fix=f"edit {ENTRIES}")
+    return {page: (ROOT / page).read_text(encoding="utf-8") for page in found.pages}
+
+
+def compute(found: Entries, root: Path = ROOT) -> dict[str, list[float] | str]:
+    """The numbers of each finding by its id, or the message of the error that its queries raise."""
+    committed = Committed(root / "experiments")
+    computed: dict[str, list[float] | str] = {}
+    for one in found.findings:
+        try:
+            computed[one.id] = [number for query in one.values for number in committed.numbers(query)]
+        except ConfigError as error:
+            computed[one.id] = error.message
+    return computed
+
+
+def check(found: Entries, computed: Mapping[str, list[float] | str], pages: Mapping[str, str]) -> list[str]:
+    """One line for each number that differs, each quote missing on a page, each missing mark, each unlisted result."""
+    lines = [line for one in found.findings for line in _differing(one, computed[one.id])]
+    for page, text in pages.items():
+        flat = _flat(text)
+        here = [one for one in found.all if page in one.pages]
+        for one in here:
+            count = flat.count(_flat(one.quote))
+            if count != 1:
+                lines.append(f"{page}, {one.id}: the page has {count or 'no'} text {one.quote!r}; it must have one")
+        unmarked = [one for one in here if one.reason and not _marked(text, one.quote)]
+        lines += [f"{page}, {one.id}: the paragraph does not say {MARK!r}" for one in unmarked]
+        lines += _unlisted(page, flat, [_flat(one.quote) for one in here])
+    return lines
+
+
+def written_like(shown: str, value: float) -> str:
+    """`value` as `shown` is written: decimals, sign, leading 0, thousands separators."""
+    decimals = len(shown.partition(".")[2])
+    sign = "+" if shown[0] in "+-" else ""
+    # `z`: a number that rounds to zero has no sign.
+    text = f"{value:{sign}z{',' if ',' in shown else ''}.{decimals}f}"
+    return text if "0." in shown or not decimals else re.sub(r"^([+-]?)0\.", r"\1.", text)
+
+
+def _differing(one: Finding, computed: list[float] | str) -> Iterator[str]:
+    where = f"{', '.join(one.pages)}, {one.id}"
+    if isinstance(computed, str):
+        yield f"{where}: {computed}"
+        return
+    shown = NUMBER.findall(one.quote)
+    if len(shown) != len(computed):
+        yield f"{where}: the quote has {len(shown)} numbers, its values are {len(computed)}"
+        return
+    for (text, percent), value in zip(shown, computed, strict=True):
+        expected = written_like(text, value * 100 if percent else value)
+        if text != expected:
+            yield f"{where}: the page says {text}{percent}, the rows give {expected}{percent} ({one.quote!r})"
+
+
+def _unlisted(page: str, flat: str, quotes: Sequence[str]) -> Iterator[str]:
+    """Results on the page that no quote contains."""
+    spans = [(start, start + len(quote)) for quote in quotes if (start := flat.find(quote)) >= 0]
+    for match in RESULT.finditer(flat):
+        if not any(low <= match.start() and match.end() <= high for low, high in spans):
+            context = flat[max(0, match.start() - CONTEXT) : match.end()]
+            yield f"{page}: no entry of findings.yaml has '...{context}'"
+
+
+def _marked(text: str, quote: str) -> bool:
+    """True if the paragraph or list item of the quote has the mark."""
+    parts = [_flat(part) for part in re.split(r"\n\s*\n|\n- ", text)]
+    return any(_flat(quote) in part and MARK in part.lower() for part in parts)
+
+
+def _flat(text: str) -> str:
+    """The text with each run of spaces and line breaks as one space."""
+    return " ".join(text.split())
+
+
+class Committed:
+    """The committed rows of a checkout, whose folder `experiments` is given; each file is read once."""
+
+    def __init__(self, experiments: Path) -> None:
+        self._experiments = experiments
+        self._frames: dict[object, pd.DataFrame] = {}
+
+    def numbers(self, query: Query) -> list[float]:
+        """The numbers that `query` asks for.
+
+        Raises:
+            ConfigError: a file, column, arm or part does not exist, or the number of matching rows is wrong.
+        """
+        return STATISTICS[query.statistic](self, query)
+
+    def rows(self, query: Query, **more: Any) -> pd.DataFrame:
+        """The rows of the query's files that match its `where` and `more`."""
+        return _select(pd.concat([self._frame(name) for name in query.csv]), {**query.where, **more})
+
+    def points(self, query: Query, metric: str) -> pd.DataFrame:
+        """The points that match `where`: settings, control, drift, and the arm's difference in `metric`.
+
+        Without a baseline the difference is the arm's own value.
+        """
+        runs = self.rows(Query(csv=query.csv))
+        points, control = (_runs(runs, arm) for arm in (query.arm, query.baseline or query.arm))
+        points["control"] = control["pass@1"]
+        points["difference"] = _column(points, metric) - (control[metric] if query.baseline else 0.0)
+        if "point" in runs:
+            points["drift"] = points["train.lr"] * (np.ceil(PROMPTS / points["train.mini_batch"]) - 1)
+        return _select(points, query.where)
+
+    def table(self, study: str, csv: tuple[str, ...], *, hypotheses: bool) -> pd.DataFrame:
+        """The table of hypotheses, or of arms, of a branch study from the rows of `csv`; made once."""
+        if (key := (hypotheses, csv)) not in self._frames:
+            rows, about = self.rows(Query(csv=csv)), branching.read(study)
+            tested = branch_tables.tested(about.hypotheses, rows, about.curve) if hypotheses else ()
+            self._frames[key] = claims.frame(tested) if hypotheses else branch_tables.numbers(about.curve, rows)
+        return self._frames[key]
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        if name not in self._frames:
+            files = [*self._experiments.glob(f"*/results/{name}")]
+            if len(files) != 1:
+                fix = f"ls {self._experiments}/*/results"
+                raise ConfigError(f"{len(files)} studies have results/{name}, not one", fix=fix)
+            self._frames[name] = pd.read_csv(files[0]).assign(file=name)
+        return self._frames[name]
+
+
+def _select(frame: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
+    for name, wanted in where.items():
+        values = _column(frame, name)
+        if isinstance(wanted, Mapping):
+            if unknown := wanted.keys() - RANGE:
+                raise ConfigError(f"where.{name}: unknown key '{min(unknown)}': {nearest(min(unknown), RANGE)}")
+            inside = (values >= wanted.get("from", -math.inf)) & (values < wanted.get("below", math.inf))
+        else:
+            inside = values == wanted
+        frame = frame[inside]
+    return frame
+
+
+def _runs(runs: pd.DataFrame, arm: str) -> pd.DataFrame:
+    """The run of an arm at each point of each file: of its design, or else of its base policies and seeds."""
+    point = ["point"] if "point" in runs else ["base_seed", "seed"]
+    rows = runs[(runs["arm"] == arm) & runs["seed"].notna()].set_index(["file", *point], drop=False)
+    if rows.empty or rows.index.has_duplicates:
+        raise ConfigError(f"there is not one run of '{arm}' at each point: {nearest(arm, runs['arm'].unique())}")
+    return rows
+
+
+def _column(frame: pd.DataFrame, name: str) -> pd.Series:
+    if name not in frame:
+        raise ConfigError(f"unknown column '{name}': {nearest(name, map(str, frame))}")
+    return frame[name]
+
+
+def _value(committed: Committed, query: Query) -> list[float]:
+    rows = committed.rows(query)
+    if len(rows) != 1:
+        raise ConfigError(f"{', '.join(query.csv)}: {len(rows)} rows match {dict(query.where)}, not one")
+    return [_cell(rows, name) for name in query.of]
+
+
+def _cell(rows: pd.DataFrame, name: str) -> float:
+    if name.endswith(HALF_WIDTH) and name not in rows:
+        prefix = name.removesuffix(HALF_WIDTH)
+        low, high = next((f"{prefix}{low}", f"{prefix}{high}") for low, high in BOUNDS if f"{prefix}{low}" in rows)
+        return (_cell(rows, high) - _cell(rows, low)) / 2
+    return float(_column(rows, name).iloc[0])
+
+
+def _mean(committed: Committed, query: Query) -> list[float]:
+    rows = committed.rows(query)
+    return [float(_column(rows, name).mean()) for name in query.of]
+
+
+def _difference(committed: Committed, query: Query) -> list[float]:
+    """An arm's value minus the baseline's. It has no interval, because these rows are means over runs."""
+    rows = [committed.rows(query, arm=arm) for arm in (query.arm, query.baseline)]
+    if [len(some) for some in rows] != [1, 1]:
+        raise ConfigError(f"{', '.join(query.csv)}: not one row of each arm matches {dict(query.where)}")
+    return [_cell(rows[0], name) - _cell(rows[1], name) for name in query.of]
+
+
+def _effect(committed: Committed, query: Query) -> list[float]:
+    """Mean difference over points and its 95 % half-width, with base policy x seed as clusters.
+
+    Runs of one base policy and seed share the policy that they start from and the prompts that they are trained on.
+    """
+    if len(query.of) != 1:
+        raise ConfigError(f"effect: of must be one column, not {', '.join(query.of) or 'none'}")
+    points = committed.points(query, query.of[0])
+    if points.empty:
+        raise ConfigError(f"{', '.join(query.csv)}: no point matches {dict(query.where)}")
+    cluster = points["base_seed"].astype(str) + "-" + points["seed"].astype(str)
+    interval = clusters.mean(points["difference"], np.ones(len(points)), cluster).interval()
+    return [interval.mean, interval.half_width]
+
+
+def _points(committed: Committed, query: Query) -> list[float]:
+    return [float(len(committed.points(query, "pass@1")))]
+
+
+def _below_base(committed: Committed, query: Query) -> list[float]:
+    """Number of arms whose average pass@1 after the last step is below that of their base policies; number of arms."""
+    about = {"tier": "average", "metric": "pass@1", "at": "steps"}
+    keys = ["file", "model", "arm"]
+    base = committed.rows(query, block="curve", cost=0, **about).set_index(keys)["mean"]
+    end = committed.rows(query, block="measured", **about).set_index(keys)["mean"]
+    return [float((end < base.reindex(end.index)).sum()), float(len(end))]
+
+
+def _branch(committed: Committed, query: Query) -> list[float]:
+    """Numbers of an arm or hypothesis in the tables of a branch study, whose name is that of the file of its rows."""
+    table = committed.table(Path(query.csv[0]).stem, query.csv, hypotheses="claim" in query.where)
+    one = _select(table, query.where)
+    if len(one) != 1:
+        raise ConfigError(f"{query.csv[0]}: {len(one)} rows of its tables match {dict(query.where)}, not one")
+    return [_cell(one, name) for name in query.of]
+
+
+def _predicted(committed: Committed, query: Query) -> list[float]:
+    """A hypothesis's value in new runs of a branch study, and the interval that the runs of the first file predict.
+
+    csv: the study's rows, then those of the new runs. The interval for the mean of n new runs, t s sqrt(1 / N + 1 / n)
+    around that of the N, holds with probability .95 for all computable hypotheses together (Bonferroni).
+    """
+    tables = [committed.table(Path(query.csv[0]).stem, (name,), hypotheses=True) for name in query.csv]
+    known, found = (_select(table, query.where).iloc[0] for table in tables)
+    N, n = (committed.rows(Query(csv=(name,)))["run_id"].nunique() for name in query.csv)
+    one, all_together = (stats.t(N - 1).ppf(1 - 0.025 / tests) for tests in (1, tables[0]["value"].notna().sum()))
+    half = (known["t_high"] - known["value"]) * all_together / one * (1 + N / n) ** 0.5
+    parts = {"value": found["value"], "low": known["value"] - half, "high": known["value"] + half}
+    return [float(parts[name]) for name in query.of]
+
+
+STATISTICS: Mapping[str, Callable[[Committed, Query], list[float]]] = {
+    "value": _value,
+    "mean": _mean,
+    "difference": _difference,
+    "effect": _effect,
+    "points": _points,
+    "below_base": _below_base,
+    "branch": _branch,
+    "predicted": _predicted,
+}
+
+
+def main() -> int:
+    """Print every difference and how many numbers are verified; the exit code is 1 if there is a difference."""
+    try:
+        found = read()
+        lines = check(found, compute(found), read_pages(found))
+    except McpoError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    for line in lines:
+        print(line)
+    counted = sum(len(NUMBER.findall(one.quote)) for one in found.findings)
+    print(
+        f"{len(found.pages)} pages: {counted} numbers in {len(found.findings)} texts recomputed from committed rows, "
+        f"{len(found.unverified)} texts marked as {MARK}, {len(lines)} problems"
+    )
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,248 @@
+"""The kinds of components that mcpo finds by name, built in or of plug-ins: one table, which every list of names reads.
+
+`mcpo components`, completion in the shell and `mcpo doctor` take the kinds from `KINDS`. Registries are imported when
+they are asked for, because completion must not wait for those of other kinds.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from mcpo_cli import settings
+from mcpo_cli.errors import ConfigError, mend, nearest
+from mcpo_cli.plugins import Found
+
+if TYPE_CHECKING:
+    from mcpo_cli.testing import Outcome
+
+Facts = dict[str, Any]
+"""What a list says about a component besides its name, by column."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of components."""
+
+    about: str
+    registry: Callable[[], Mapping[str, Any]]
+    """Every component of the kind by name."""
+    facts: Callable[[Any], Facts]
+    """The columns of a component, given what the registry has under its name."""
+    text: Callable[[Any], str] = lambda entry: ""
+    """Its description."""
+    check: "Callable[[Any, Sequence[str]], Checked] | None" = None
+    """Tests a component with these overrides of options against the contract of its kind."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The result of a conformance kit."""
+
+    outcomes: "Sequence[Outcome]"
+    demands: Mapping[str, str]
+    """The requirement of each check."""
+
+
+def kind(name: str) -> Kind:
+    """The kind `name`. Raises ConfigError for an unknown one."""
+    if name not in KINDS:
+        raise ConfigError(
+            f"unknown kind of components '{name}': {nearest(name, KINDS)}",
+            fix=mend("mcpo components list {}", name, KINDS, "mcpo components list"),
+            code="unknown_name",
+        )
+    return KINDS[name]
+
+
+def find(kind_name: str, name: str) -> Any:
+    """What the registry of a kind has under `name`. Raises ConfigError for an unknown kind or name."""
+    known = kind(kind_name).registry()
+    if name not in known:
+        raise ConfigError(
+            f"unknown {kind_name} '{name}': {nearest(name, known)}",
+            fix=mend(f"mcpo components show {kind_name} {{}}", name, known, f"mcpo components list {kind_name}"),
+            code="unknown_name",
+        )
+    return known[name]
+
+
+def with_options(kind_name: str, name: str, options: Sequence[str]) -> Any:
+    """A method, sampler or task with options as typed (`method.beta=2`), not checked against a run.
+
+    Raises:
+        ConfigError: unknown name or option, or a value out of its range.
+    """
+    from mcpo_cli.config import load
+
+    return load.settings(find(kind_name, name), options, kind_name)
+
+
+def options(component: Any) -> list[Facts]:
+    """The options of a method, sampler or task, with the values that it has."""
+    return [
+        {**asdict(option), "value": getattr(component, option.name)} for option in settings.options(type(component))
+    ]
+
+
+def _methods() -> Found[Any]:
+    from mcpo_cli import methods
+
+    return methods.registry()
+
+
+def _of_method(method: Any) -> Facts:
+    from mcpo_cli.methods import describe
+
+    return {"about": describe.summary(method), "needs": sorted(method().needs)}
+
+
+def _text_of_method(method: Any) -> str:
+    from mcpo_cli.methods import describe
+
+    return describe.text(method)
+
+
+def _check_method(method: Any, overrides: Sequence[str]) -> Checked:
+    from mcpo_cli.config import load
+    from mcpo_cli.testing import CHECKS, check
+
+    return _checked(check(load.settings(method, overrides, "method")), CHECKS)
+
+
+def _samplers() -> Found[Any]:
+    from mcpo_cli import samplers
+
+    return samplers.registry()
+
+
+def _check_sampler(sampler: Any, overrides: Sequence[str]) -> Checked:
+    from mcpo_cli.config import load
+    from mcpo_cli.testing import SAMPLER_CHECKS, check_sampler
+
+    return _checked(check_sampler(load.settings(sampler, overrides, "sampler")), SAMPLER_CHECKS)
+
+
+def _tasks() -> Found[Any]:
+    from mcpo_cli import tasks
+
+    return tasks.registry()
+
+
+def _of_task(task: Any) -> Facts:
+    from mcpo_cli.tasks import ClosedTask
+
+    models = "any" if issubclass(task, ClosedTask) else "existing"
+    return {"about": settings.summary(settings.docstring(task)), "grader": task.grader, "models": models}
+
+
+def _check_task(task: Any, overrides: Sequence[str]) -> Checked:
+    """Of the overrides, `eval.problems` and `train.prompts` say how many problems the task's runs take."""
+    from mcpo_cli.config import load
+    from mcpo_cli.config.schema import Eval, Train
+    from mcpo_cli.testing import TASK_CHECKS, check_task
+
+    of_eval, of_train, of_task = list[str](), list[str](), list[str]()
+    for word in overrides:
+        {"eval.problems": of_eval, "train.prompts": of_train}.get(word.partition("=")[0], of_task).append(word)
+    held_out = load.settings(Eval, of_eval, "eval").problems
+    prompts = load.settings(Train, of_train, "train").prompts
+    chosen = load.settings(task, of_task, "task")
+    return _checked(check_task(chosen, held_out=held_out, prompts=prompts), TASK_CHECKS)
+
+
+def _checked(outcomes: "Sequence[Outcome]", checks: Mapping[str, Callable[[Any], None]]) -> Checked:
+    return Checked(outcomes, {name: settings.summary(check.__doc__ or "") for name, check in checks.items()})
+
+
+def _models() -> Mapping[str, Any]:
+    from mcpo_cli.config import load, presets
+
+    return {name: load.preset_model(name) for name in presets.groups()["model"]}
+
+
+def _of_model(model: Any) -> Facts:
+    from mcpo_cli import pretrained
+    from mcpo_cli.config import cost
+
+    return {
+        "run_name": model.name,
+        "parameters": cost.model_parameters(model),
+        "weights": model.quantization or ("float" if model.path else None),
+        "source": model.path or "built from scratch",
+        "fetched": pretrained.find(model) is not None if model.path else None,
+    }
+
+
+def _data() -> Found[Any]:
+    from mcpo_cli import data
+
+    return data.registry()
+
+
+def _of_data(dataset: Any) -> Facts:
+    source = dataset.origin.removeprefix("hub:")
+    return {"role": dataset.role, "problems": dataset.size, "licence": dataset.licence, "source": source}
+
+
+def _collections() -> Found[Any]:
+    from mcpo_cli import data
+
+    return data.collections()
+
+
+def _graders() -> Found[Any]:
+    from mcpo_cli import grading
+
+    return grading.registry()
+
+
+def _probes() -> Found[Any]:
+    from mcpo_cli import measures
+
+    return measures.registry()
+
+
+def _artifacts() -> Mapping[str, Any]:
+    from mcpo_cli.report import artifacts
+
+    return artifacts.registry()
+
+
+def _suites() -> Mapping[str, Any]:
+    from mcpo_cli.config import plan
+
+    return {name: plan.read(name) for name in sorted(plan.suites())}
+
+
+def _docstring(entry: Any) -> str:
+    return settings.docstring(entry)
+
+
+def _summary(entry: Any) -> Facts:
+    return {"about": settings.summary(settings.docstring(entry))}
+
+
+KINDS = {
+    "method": Kind("how rollouts become a gradient", _methods, _of_method, _text_of_method, _check_method),
+    "sampler": Kind("which prompts a step trains on", _samplers, _summary, _docstring, _check_sampler),
+    "task": Kind("where problems come from", _tasks, _of_task, _docstring, _check_task),
+    "model": Kind("presets of models", _models, _of_model),
+    "data": Kind("published sets of problems", _data, _of_data, lambda dataset: dataset.title),
+    "collection": Kind("prefixes of generated sets of problems", _collections, lambda collection: {}),
+    "grader": Kind("what decides whether an answer is correct", _graders, lambda where: {"where": where}),
+    "probe": Kind("questions to the records of runs", _probes, lambda probe: {"question": probe.question}),
+    "artifact": Kind(
+        "tables and figures to reproduce",
+        _artifacts,
+        lambda artifact: {"about": artifact.title, "suites": artifact.needs},
+    ),
+    "suite": Kind(
+        "arms to train and compare",
+        _suites,
+        lambda suite: {"about": suite.title, "arms": len(suite.arms)},
+        lambda suite: suite.question,
+    ),
+}
+"""Every kind of components, by the word that `mcpo components` takes."""
+CHECKED_KINDS = tuple(name for name, entry in KINDS.items() if entry.check)
+"""The kinds with a conformance kit."""

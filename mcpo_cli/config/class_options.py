@@ -1,0 +1,63 @@
+"""Options of the chosen method, sampler and task: their defaults, what presets and overrides change, and errors."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mcpo_cli import samplers
+from mcpo_cli.config import presets
+from mcpo_cli.config.reading import key_of
+from mcpo_cli.convert import SWITCH
+from mcpo_cli.errors import ConfigError
+
+
+def given(group: str, overrides: Sequence[str]) -> str:
+    """The preset of `group` that `overrides` name; empty if they name none."""
+    return next((text.partition("=")[2] for text in overrides if key_of(text) == group), "")
+
+
+def with_options(composed: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """`composed` with all options of the chosen method, sampler and task; values of presets replace their defaults."""
+    for group, registry in presets.CLASSES.items():
+        name = given(group, overrides) or composed[group]["name"]
+        composed[group] = dataclasses.asdict(registry()[name]()) | composed[group] | {"name": name}
+    # A preset may hold settings for each task; only those of the chosen task apply.
+    composed["task"] |= composed.pop("tasks", {}).get(composed["task"]["name"], {})
+    return composed
+
+
+def check_options(overrides: Sequence[str], composed: Mapping[str, Any]) -> None:
+    """Raises ConfigError for an option that the chosen class does not have, but another one has."""
+    for key in map(key_of, overrides):
+        group, _, option = key.partition(".")
+        if group in presets.CLASSES and option:
+            name = composed[group]["name"]
+            owners = [other for other, kind in presets.CLASSES[group]().items() if option in presets.options(kind)]
+            if name not in owners:
+                another = f"{group}={owners[0]}" if len(owners) == 1 else f"another {group}"
+                raise ConfigError(
+                    f"{key} is an option of {', '.join(owners)}, not of {name}",
+                    fix=f"leave out {key}, or choose {another}",
+                    code="contradiction",
+                )
+
+
+def agree(data: dict[str, Any], overrides: Sequence[str], default: str) -> None:
+    """Set `method.dynamic_sampling` to what the sampler does, if one is chosen (a preset cannot choose `uniform`).
+
+    Raises:
+        ConfigError: the overrides set the option to another value.
+    """
+    option, name = "method.dynamic_sampling", data["sampler"]["name"]
+    if not given("sampler", overrides) and name == default:
+        return
+    filters, said = bool(samplers.registry()[name].filters), data["method"]["dynamic_sampling"]
+    if option not in map(key_of, overrides):
+        data["method"]["dynamic_sampling"] = filters
+    elif SWITCH.get(str(said).lower(), said) is (not filters):
+        does = "throws groups away and samples others" if filters else "throws no group away"
+        raise ConfigError(
+            f"sampler={name} {does}; {option}={str(said).lower()} says otherwise",
+            fix=f"{option}={str(filters).lower()}, or leave it out",
+            code="contradiction",
+        )

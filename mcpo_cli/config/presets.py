@@ -1,0 +1,156 @@
+"""What an override may name: presets, classes, and settings with the options of classes.
+
+`method=NAME`, `sampler=NAME` and `task=NAME` choose a class, `model=`, `regime=` and `scale=` a preset (a YAML file).
+"""
+
+import dataclasses
+import difflib
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mcpo_cli import data as datasets
+from mcpo_cli import methods, paths, plugins, samplers, tasks
+from mcpo_cli.config.reading import read_yaml, short
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import SIMILAR, ConfigError, mend, nearest
+from mcpo_cli.plugins import Found
+from mcpo_cli.settings import flat, plain
+
+CONF = Path(__file__).resolve().parents[1] / "conf"
+CLASSES: dict[str, Callable[[], Found[type]]] = {
+    "method": methods.registry,
+    "sampler": samplers.registry,
+    "task": tasks.registry,
+}
+"""The groups whose values are classes: `method=mcpo` chooses a class, and `method.beta` is one of its options."""
+CHOSEN = {f"{group}.name" for group in CLASSES}
+"""Keys that choose a class in files."""
+
+
+@functools.cache
+def groups() -> dict[str, list[str]]:
+    """The names that each group accepts: methods, tasks, and the presets of `model=`, `regime=` and `scale=`."""
+    named = {group: sorted(registry()) for group, registry in CLASSES.items()}
+    for folder in sorted(filter(Path.is_dir, CONF.iterdir())):
+        named[folder.name] = sorted(files(f"conf/{folder.name}/*.yaml"))
+    return named
+
+
+def files(pattern: str) -> dict[str, Path]:
+    """The files that match `pattern` in mcpo and plug-ins, or in a folder of a plug-in, by file name without suffix.
+
+    So `suites/*.yaml` and `STUDY/suites/*.yaml` are both found: a plug-in may have a folder for each of its studies.
+
+    Raises:
+        ConfigError: two files share a name.
+    """
+    by_name: dict[str, Path] = {}
+    known = sorted(CONF.parent.glob(pattern))
+    for root in plugins.roots():
+        known += plugins.data_files(root, pattern)
+    for path in known:
+        if path.stem in by_name:
+            raise plugins.taken(pattern.replace("*.yaml", path.name), by_name[path.stem], path)
+        by_name[path.stem] = path
+    return by_name
+
+
+def file(group: str, name: str) -> Path:
+    """The file of a preset."""
+    return paths.named(name) if is_file(name) else files(f"conf/{group}/*.yaml")[name]
+
+
+def is_file(name: str) -> bool:
+    """True if `name` is the path of a YAML file rather than the name of a preset, a suite or claims."""
+    return name.endswith((".yaml", ".yml"))
+
+
+def stem(name: str) -> str:
+    """`name` itself, or the name of the YAML file at that path."""
+    return Path(name).stem if is_file(name) else name
+
+
+@functools.cache
+def default(group: str) -> Any:
+    """The preset of `group` that applies when no override names one."""
+    defaults = read_yaml(CONF / "config.yaml")["defaults"]
+    return next(entry[group] for entry in defaults if isinstance(entry, dict) and group in entry)
+
+
+def options(kind: type) -> set[str]:
+    """The options of a method, a sampler or a task."""
+    return {field.name for field in dataclasses.fields(kind)}
+
+
+@functools.cache
+def keys() -> list[str]:
+    """Every setting that an override may name, including the options of all methods and tasks."""
+    of_classes = {
+        f"{group}.{option}"
+        for group, registry in CLASSES.items()
+        for kind in registry().values()
+        for option in options(kind)
+    }
+    return sorted(of_classes | flat(defaults()).keys())
+
+
+def defaults() -> dict[str, Any]:
+    """All defaults of the schema except those of method, sampler and task."""
+    fields = dataclasses.fields(RunSpec)
+    return {field.name: plain(field.default) for field in fields if field.name not in (*CLASSES, "plugins")}
+
+
+def check(key: str, values: Sequence[str]) -> None:
+    """Raise ConfigError if `key` is neither a group nor a setting, or its group has no such name."""
+    if key in (known := groups()):
+        for value in values:
+            if value not in known[key] and (key in CLASSES or not is_file(value)):
+                fix = mend(key + "={}", value, known[key], _elsewhere(key, value))
+                raise ConfigError(
+                    f"unknown {key} '{value}': {nearest(value, known[key])}", fix=fix, code="unknown_name"
+                )
+    elif key in CHOSEN:
+        group = key.removesuffix(".name")
+        raise ConfigError(f"'{key}' is not a setting: use {group}=NAME", fix=f"{group}={','.join(values)}")
+    elif key not in keys():
+        raise unknown_key(key, lambda name: f"{name}={','.join(values)}")
+
+
+def _elsewhere(group: str, name: str) -> str | None:
+    """The fix of a name unlike all names in its group: its own group, or the command that lists this one."""
+    if group == "task" and name in datasets.registry():
+        return f"task=math task.data={name}"
+    return {
+        "method": "mcpo components list method",
+        "model": "mcpo components list model",
+        "task": "mcpo help task",
+    }.get(group)
+
+
+def unknown_key(key: str, mend: Callable[[str], str]) -> ConfigError:
+    """The error of a key that does not exist; `mend` makes the fix of the key that was probably meant."""
+    known = [*keys(), *groups()]
+    meant = _meant(key, known)
+    hint = f": did you mean {' or '.join(repr(name) for name in meant)}?" if meant else ""
+    group = key.partition(".")[0]
+    listed = f"mcpo help {group}" if any(name.startswith(f"{group}.") for name in known) else "mcpo help"
+    fix = short(mend(meant[0])) if meant else f"{listed}  (lists the settings)"
+    return ConfigError(f"unknown key '{short(key)}'{hint}", fix=fix, code="unknown_key")
+
+
+def _meant(key: str, known: Sequence[str]) -> list[str]:
+    """The keys that an unknown key may mean: its name in another group, or a similar spelling.
+
+    `warmup.max_ops` may mean `task.warmup_max_ops`. In a group that exists, only the names in it are compared: the
+    letters of the group would make all of them look similar.
+    """
+    group, _, wanted = key.rpartition(".")
+    siblings = {name.removeprefix(f"{group}."): name for name in known if group and name.startswith(f"{group}.")}
+    return (
+        [name for name in known if name.rpartition(".")[2] == key.replace(".", "_")]
+        or [siblings[name] for name in difflib.get_close_matches(wanted, siblings, n=1, cutoff=SIMILAR)]
+        or [name for name in known if name.rpartition(".")[2] == wanted]
+        or ([] if siblings else difflib.get_close_matches(key, known, n=1, cutoff=SIMILAR))
+    )

@@ -1,0 +1,60 @@
+"""Words of a command, and files of settings, as overrides in Hydra's grammar."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from mcpo_cli.config import presets
+from mcpo_cli.config.reading import key_of
+from mcpo_cli.data import files
+from mcpo_cli.data.base import HELD_OUT
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.settings import flat
+
+SHORT = {"reward": "train.reward", "data": "task.data"}
+"""Settings by their short words."""
+
+
+def spelled_out(overrides: Sequence[str]) -> list[str]:
+    """`overrides` with `reward=` and `data=` as the settings that they abbreviate.
+
+    `data=` chooses task=math. One in eight problems of a file is held out, unless `task.benchmarks` names others.
+    """
+    given, found = set(map(key_of, overrides)), list[str]()
+    for text in overrides:
+        key, _, value = text.partition("=")
+        if key == "data" and "task" not in given:
+            found.append("task=math")
+        if key == "data" and "task.benchmarks" not in given and any(map(files.is_name, value.split(","))):
+            found.append(f"task.benchmarks=[{HELD_OUT}]")
+        found.append(f"{SHORT[key]}={value}" if key in SHORT else text)
+    return found
+
+
+def as_overrides(content: Mapping[str, Any]) -> list[str]:
+    """The content of a YAML file of settings as overrides; a list is a sweep, unless the setting is a list itself.
+
+    Raises:
+        ConfigError: a value contains itself.
+    """
+    lists = {key for key, value in flat(presets.defaults()).items() if isinstance(value, list | tuple)}
+    try:
+        texts = _written(content, lists)
+    except RecursionError:
+        raise ConfigError("a value contains itself, by a YAML alias", fix="write it out") from None
+    return [text.replace(".name=", "=", 1) if key_of(text) in presets.CHOSEN else text for text in texts]
+
+
+def _written(content: Mapping[str, Any], lists: Collection[str]) -> list[str]:
+    """The settings of a YAML file as overrides in Hydra's grammar; a list is a sweep, unless its key is in `lists`."""
+    return [
+        f"{key}={','.join(map(_text, value if isinstance(value, list) and key not in lists else [value]))}"
+        for key, value in flat(content).items()
+    ]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{','.join(map(_text, value))}]"
+    return "null" if value is None else str(value)

@@ -1,0 +1,278 @@
+"""Checks whether this machine has what mcpo needs, with the command that fixes each gap. Writes nothing."""
+
+import importlib
+import os
+import platform
+import resource
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+import psutil
+from packaging.requirements import Requirement
+
+from mcpo_cli import extras, machine, plugins
+from mcpo_cli.backends.verl import checks
+from mcpo_cli.components import KINDS
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.home import location
+from mcpo_cli.machine import GIB
+from mcpo_cli.plugins import Found, Plugin
+from mcpo_cli.redaction import redact
+from mcpo_cli.trackers import OFFLINE
+
+DISTRIBUTION = "mcpo-cli"
+LEAST_DISK = LEAST_MEMORY = 2 * GIB
+"""Least free bytes for the local engine and its journals."""
+LEAST_SHARED = GIB
+"""Least bytes of shared memory, where Ray keeps objects; containers have 64 MiB by default."""
+LEAST_FILES, LEAST_PROCESSES = 65536, 4096
+"""Least limits: open files as Ray recommends, processes as Ray's and vLLM's workers use with eight GPUs."""
+HUB_SECONDS = 5.0
+DRIVER, CUDA = ">=580", "==13.*"
+"""NVIDIA driver and CUDA that verl's pins need: their torch and vLLM are built for CUDA 13, which no older driver runs
+(https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, table 1)."""
+UPDATE_DRIVER = "apt-get install nvidia-driver-580-server  (CUDA 13 needs 580 or newer; on the host of a container)"
+ASK_DRIVER = "nvidia-smi  (shows what the driver says of the GPUs)"
+REBUILD_KERNELS = (
+    "pip install --force-reinstall --no-deps --require-hashes --no-build-isolation --no-cache-dir "
+    "--requirement constraints-flash-attn.txt  (in a checkout)"
+)
+
+REINSTALL = "make setup in a checkout, or reinstall the wheel"
+OTHER_NAMES = f"mcpo-lab, or {sys.executable} -m mcpo_cli: the same program"
+
+State = Literal["ok", "missing", "wrong"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """The result of one check."""
+
+    name: str
+    needed_by: Literal["local", "extra", "shell", "verl", "hub", "plug-in"]
+    """`local` is needed for everything; the others only for those features. shell: to type `mcpo`."""
+    state: State
+    found: str
+    fix: str = ""
+
+
+def examine() -> list[Line]:
+    """All checks, in the order in which to fix them."""
+    gpus = machine.gpus()
+    of_verl = (*_gpus(gpus), *_stack(gpus))
+    return [*_python(), *_command(), *of_verl, *_home(), *_hub(), *_memory(), *_limits(), *_plugins()]
+
+
+def _python() -> Iterator[Line]:
+    """Check Python and mcpo's requirements against the installed versions."""
+    about = metadata.metadata(DISTRIBUTION)
+    version, wanted = platform.python_version(), about["Requires-Python"]
+    yield _held("Python", "local", version, wanted, "make setup PYTHON=python3.12")
+    stated = [Requirement(line) for line in metadata.requires(DISTRIBUTION) or []]
+    own = {one.name: str(one.specifier) for one in stated if one.marker is None}
+    for name in ("torch", "transformers"):
+        yield _held(name, "local", checks.installed(name), own.pop(name), REINSTALL)
+    bad = [
+        line
+        for name, wanted in own.items()
+        if (line := _held(name, "local", checks.installed(name), wanted, "")).state != "ok"
+    ]
+    if bad:
+        told = ", ".join(f"{line.name} {line.found}" for line in bad)
+        yield Line("other packages", "local", bad[0].state, told, REINSTALL)
+    else:
+        yield Line("other packages", "local", "ok", f"{len(own)}, all in range")
+    for extra in dict.fromkeys(extras.EXTRAS.values()):
+        of_it = {one.name: str(one.specifier) for one in stated if one.marker and one.marker.evaluate({"extra": extra})}
+        for name, wanted in of_it.items():
+            yield _held(name, "extra", checks.installed(name), wanted, extras.command(extra))
+
+
+def _command() -> Iterator[Line]:
+    """Check that `mcpo` in the shell is this program: another package on PyPI also has a command of that name."""
+    found = shutil.which("mcpo")
+    if found is None:
+        yield Line("command mcpo", "shell", "missing", "not on PATH", OTHER_NAMES)
+    elif b"mcpo_cli" not in Path(found).read_bytes():
+        yield Line("command mcpo", "shell", "wrong", f"{found} is another program", OTHER_NAMES)
+    else:
+        yield Line("command mcpo", "shell", "ok", found)
+
+
+def _gpus(gpus: list[machine.Gpu]) -> Iterator[Line]:
+    """Check GPUs, their driver and the packages built for them; one line on a machine without GPUs."""
+    if not gpus:
+        found = "none (nvidia-smi finds none, or CUDA_VISIBLE_DEVICES hides them); the local engine needs none"
+        yield Line("GPUs", "verl", "missing", found, "cluster.launcher=slurm, or cluster.ray_address=HOST:PORT")
+        return
+    names = ", ".join(f"{gpu.name} ({gpu.free / GIB:.0f} of {gpu.memory / GIB:.0f} GiB free)" for gpu in gpus)
+    yield Line("GPUs", "verl", "ok", f"{len(gpus)}: {names}")
+    yield _held("driver", "verl", machine.driver(), DRIVER, UPDATE_DRIVER)
+    if checks.installed("torch") is not None:
+        yield from _torch()
+        yield from _kernels()
+
+
+def _torch() -> Iterator[Line]:
+    """Check CUDA and NCCL of torch, and whether it can use the GPUs."""
+    import torch
+
+    built = torch.version.cuda
+    if built is None:
+        yield Line("CUDA", "verl", "missing", f"torch {torch.__version__} is built without CUDA", checks.SETUP)
+        return
+    cuda = _held("CUDA", "verl", built, CUDA, checks.SETUP)
+    try:
+        torch.cuda.init()
+    except RuntimeError as error:
+        why = str(error).partition("\n")[0]
+        cuda = Line("CUDA", "verl", "wrong", f"{built}; torch cannot use the GPUs: {why}", cuda.fix or ASK_DRIVER)
+    yield cuda
+    if torch.distributed.is_nccl_available():
+        yield Line("NCCL", "verl", "ok", ".".join(map(str, torch.cuda.nccl.version())))
+    else:
+        yield Line("NCCL", "verl", "missing", f"torch {torch.__version__} is built without NCCL", checks.SETUP)
+
+
+def _kernels() -> Iterator[Line]:
+    """Check whether flash-attn, where it is installed, was built for the torch that is installed."""
+    if checks.installed("flash-attn") is None:
+        return
+    name, torch = "flash-attn kernels", f"torch {checks.installed('torch')}"
+    try:
+        importlib.import_module("flash_attn")
+    except ModuleNotFoundError as error:
+        fix = REBUILD_KERNELS if error.name == "flash_attn_2_cuda" else checks.SETUP
+        yield Line(name, "verl", "wrong", f"cannot be imported: {error}", fix)
+    except ImportError as error:
+        yield Line(name, "verl", "wrong", f"not built for {torch}: {error}", REBUILD_KERNELS)
+    else:
+        yield Line(name, "verl", "ok", f"can be imported with {torch}")
+
+
+def _stack(gpus: list[machine.Gpu]) -> Iterator[Line]:
+    """Check verl and its dependencies; its pins for GPUs apply only to machines with GPUs."""
+    for package, versions in {**checks.CORE, **(checks.GPU if gpus else {})}.items():
+        if gpus or package != "torch":  # `_python` has checked torch for machines without GPUs
+            yield _held(package, "verl", checks.installed(package), versions, checks.SETUP)
+
+
+def _home() -> Iterator[Line]:
+    """Check MCPO_HOME and its contents."""
+    try:
+        home = location()
+    except ConfigError as error:
+        yield Line("MCPO_HOME", "local", "wrong", error.message, error.fix or "")
+        return
+    yield from _store(home)
+    yield from _room(home)
+
+
+def _store(home: Path) -> Iterator[Line]:
+    """Check the MLflow store that runs would be written to; creates no database."""
+    setting = os.environ.get("MLFLOW_TRACKING_URI", "")
+    database = home / "mlflow.db"
+    if not setting and extras.is_installed("mlflow") and not database.exists():
+        yield Line("MLflow store", "local", "ok", f"{database} (the first run will create it)")
+        return
+    if setting == OFFLINE or not extras.is_installed("mlflow"):
+        yield Line("MLflow store", "local", "ok", "none: journals only")
+        return
+    from mcpo_cli.trackers.connection import Connection
+
+    try:
+        connection = Connection(setting or f"sqlite:///{database}")
+        connection.check()
+    except ConfigError as error:
+        yield Line("MLflow store", "local", "wrong", error.message, error.fix or "")
+    else:
+        yield Line("MLflow store", "local", "ok", connection.shown)
+
+
+def _hub() -> Iterator[Line]:
+    import httpx
+    from huggingface_hub import constants
+
+    fix = "task.data_path=FOLDER model.path=FOLDER  (local copies), or HF_ENDPOINT=MIRROR"
+    if constants.HF_HUB_OFFLINE:
+        yield Line("hub", "hub", "missing", "disabled by HF_HUB_OFFLINE; cached files can be used", fix)
+        return
+    try:
+        code = httpx.head(constants.ENDPOINT, timeout=HUB_SECONDS, follow_redirects=True).status_code
+    except httpx.HTTPError as error:
+        yield Line("hub", "hub", "missing", redact(f"{constants.ENDPOINT}: {error or type(error).__name__}"), fix)
+        return
+    is_there = code < httpx.codes.INTERNAL_SERVER_ERROR
+    found = redact(f"{constants.ENDPOINT} answers {code}")
+    yield Line("hub", "hub", "ok" if is_there else "wrong", found, "" if is_there else fix)
+
+
+def _room(home: Path) -> Iterator[Line]:
+    folder = next(path for path in (home, *home.parents) if path.exists())
+    writable = folder.is_dir() and os.access(folder, os.W_OK)
+    found = f"{home}" if writable else f"{home} cannot be written"
+    yield Line("MCPO_HOME", "local", "ok" if writable else "wrong", found, "" if writable else "MCPO_HOME=FOLDER")
+    free = shutil.disk_usage(folder).free
+    yield _enough("disk", "local", free, LEAST_DISK, "MCPO_HOME=FOLDER on a larger disk")
+
+
+def _memory() -> Iterator[Line]:
+    memory = psutil.virtual_memory()
+    yield _enough("memory", "local", memory.available, LEAST_MEMORY, "end other programs")
+    shared = Path("/dev/shm")
+    if shared.exists():
+        total = shutil.disk_usage(shared).total
+        yield _enough("shared memory", "verl", total, LEAST_SHARED, "docker run --shm-size=16g ...")
+
+
+def _limits() -> Iterator[Line]:
+    yield Line("cores", "local", "ok", str(machine.cores()))
+    limits = (
+        ("open files", resource.RLIMIT_NOFILE, LEAST_FILES, "n"),
+        ("processes", resource.RLIMIT_NPROC, LEAST_PROCESSES, "u"),
+    )
+    for name, kind, least, letter in limits:
+        soft, _ = resource.getrlimit(kind)
+        is_enough = soft == resource.RLIM_INFINITY or soft >= least
+        found = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft}; wanted: {least}"
+        fix = "" if is_enough else f"ulimit -{letter} {least}"
+        yield Line(f"limit of {name}", "verl", "ok" if is_enough else "wrong", found, fix)
+
+
+def _plugins() -> Iterator[Line]:
+    """Plug-ins, what they provide, and their errors."""
+    provided: dict[Plugin, list[str]] = {plugin: [] for plugin in plugins.present()}
+    for kind, entry in KINDS.items():
+        try:
+            registry = entry.registry()
+        except ConfigError as error:
+            yield Line(f"{kind}s", "plug-in", "wrong", error.message, error.fix or "")
+        else:
+            for name, plugin in (registry.plugins if isinstance(registry, Found) else {}).items():
+                provided[plugin].append(f"{kind} {name}")
+    for plugin, named in provided.items():
+        is_void = plugin.name.endswith(".py") and not named
+        found = ", ".join([*(["declares nothing"] if is_void else named), f"sha256 {plugin.sha256[:12]}"])
+        yield Line(f"{plugin.name} {plugin.version}".strip(), "plug-in", "wrong" if is_void else "ok", found)
+    yield from (Line("plug-in", "plug-in", "wrong", problem) for problem in plugins.problems())
+
+
+def _held(name: str, needed_by: Literal["local", "extra", "verl"], version: str | None, wanted: str, fix: str) -> Line:
+    """Check an installed version against the range `wanted`."""
+    if version is None:
+        return Line(name, needed_by, "missing", f"not installed; wanted: {wanted or 'any'}", fix)
+    if not checks.fits(version, wanted):
+        return Line(name, needed_by, "wrong", f"{version}; wanted: {wanted}", fix)
+    return Line(name, needed_by, "ok", version)
+
+
+def _enough(name: str, needed_by: Literal["local", "verl"], size: int, least: int, fix: str) -> Line:
+    found = f"{size / GIB:.1f} GiB"
+    if size < least:
+        return Line(name, needed_by, "wrong", f"{found}; wanted: at least {least / GIB:.0f} GiB", fix)
+    return Line(name, needed_by, "ok", found)

@@ -1,0 +1,242 @@
+"""Spot checks: global steps of a finished run, trained again from its checkpoints and compared with its records.
+
+The run's folder is only read. Each stretch is a run that begins at RUN@STEP without a change, in a temporary folder,
+and is stopped after the last step that is compared.
+"""
+
+import random
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mcpo_cli import backends
+from mcpo_cli.config import forking
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.used_plugins import used_plugins
+from mcpo_cli.errors import ConfigError, Interrupted
+from mcpo_cli.runs import attempts, begin, differences, provenance
+from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.catalog import Run
+from mcpo_cli.runs.differences import Compared, Difference
+from mcpo_cli.runs.journal import Journal, read_json
+
+COMPUTE = ("device", "threads", "dtype", "micro_batch", "micro_batch_tokens")
+"""Settings that decide in which order numbers are added."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Global steps that are trained again in one go."""
+
+    start: int
+    """The step whose state they start from: that of the nearest checkpoint before the first asked one, or 0."""
+    asked: tuple[int, ...]
+
+    @property
+    def steps(self) -> range:
+        """All global steps that are trained."""
+        return range(self.start + 1, self.asked[-1] + 1)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The result for one stretch."""
+
+    stretch: Stretch
+    exactly: bool
+    why: str
+    """The reason why the comparison was bit by bit, or within a tolerance."""
+    compared: Sequence[Compared]
+    """The steps that were trained, in order, and the states that the run has kept of them."""
+
+    @property
+    def difference(self) -> Difference | None:
+        """The first value that differs."""
+        return next((value for one in self.compared for value in one.differing), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `--json`."""
+        by_step = dict[int, list[Compared]]()
+        for one in self.compared:
+            by_step.setdefault(one.step, []).append(one)
+        first = self.difference
+        return {
+            "start": self.stretch.start,
+            "asked": list(self.stretch.asked),
+            "comparison": "bits" if self.exactly else "tolerance",
+            "why": self.why,
+            "steps": [
+                {
+                    "step": step,
+                    "asked": step in self.stretch.asked,
+                    "values": sum(one.values for one in parts),
+                    "differing": sum(len(one.differing) for one in parts),
+                    "weights_compared": any(one.weights for one in parts),
+                }
+                for step, parts in by_step.items()
+            ],
+            "first_difference": first.to_json() if first else None,
+        }
+
+
+def steps(spec: RunSpec, count: int, at: Sequence[int], seed: int) -> list[int]:
+    """The global steps to check: `at`, or `count` of all steps that the run trained itself, drawn by `seed`.
+
+    Raises:
+        ConfigError: the run does not have the step, or copied it from the run that it is forked from.
+    """
+    parent, shared = forking.parse(spec.fork) if spec.fork else ("", 0)
+    last = spec.train.steps
+    if wrong := [step for step in at if not 1 <= step <= last]:
+        raise ConfigError(
+            f"--at {wrong[0]}: {spec.run_id} has the global steps 1 to {last}",
+            fix=f"--at {min(max(wrong[0], 1), last)}",
+            code="out_of_bounds",
+        )
+    if copied := [step for step in at if step <= shared]:
+        raise ConfigError(
+            f"--at {copied[0]}: {spec.run_id} has its first {shared} steps from {parent}",
+            fix=f"mcpo verify {parent} --at {copied[0]}",
+        )
+    own_steps = range(shared + 1, last + 1)
+    return sorted(set(at)) or sorted(random.Random(seed).sample(own_steps, min(count, len(own_steps))))
+
+
+def stretches(run: Run, asked: Sequence[int]) -> list[Stretch]:
+    """The stretches that contain the steps `asked`, each from the nearest checkpoint before it.
+
+    Raises:
+        ConfigError: a fork's state at the fork is gone, so its steps cannot be trained again.
+    """
+    kept = begin.kept(run.folder)
+    starts = dict[int, list[int]]()
+    for step in asked:
+        starts.setdefault(max((one for one in kept if one < step), default=0), []).append(step)
+    if run.spec.fork and 0 in starts:
+        parent, shared = forking.parse(run.spec.fork)
+        raise ConfigError(
+            f"{run.spec.run_id} is a fork and its state after step {shared}, where it began, is gone",
+            fix=f"mcpo verify {parent}, the run that it is forked from",
+        )
+    return [Stretch(start, tuple(those)) for start, those in starts.items()]
+
+
+def check_run(run: Run) -> None:
+    """Raise unless the run is done, its records match their checksums, and its plug-ins are unchanged.
+
+    Raises:
+        RunFailed: a record does not match its checksum. ConfigError: the run is not done, a plug-in has changed, or no
+            run can begin at its states.
+    """
+    begin.check_backend(run.spec)
+    Journal(run.folder).check_all()
+    if (state := run.state) != "done":
+        missing = "; ".join(attempts.missing(run.folder, run.spec)) or state
+        raise ConfigError(f"{run.spec.run_id} is not done: {missing}", fix=f"mcpo runs show {run.spec.run_id}")
+    if used_plugins(run.spec) != run.spec.plugins:
+        raise ConfigError(
+            f"{', '.join(run.spec.plugins)}: the plug-in is not the one that this run was trained with",
+            fix="MCPO_PLUGINS=FOLDER of that plug-in",
+            code="changed",
+        )
+
+
+def recorded_seconds(run: Run, chosen: Sequence[Stretch]) -> float:
+    """The seconds that the steps to be trained again took when the run was trained, evaluations left out."""
+    wanted = {step for stretch in chosen for step in stretch.steps}
+    rows = Journal(run.folder).steps()
+    return sum(row["metrics"].get("perf/seconds", 0.0) for row in rows if row["step"] in wanted)
+
+
+def check(run: Run, stretch: Stretch, home: Path, advance: Callable[[], None]) -> Checked:
+    """Train a stretch again, below a temporary folder of `home`, and compare each step; ends at one that differs.
+
+    advance: called after each step.
+
+    Raises:
+        ConfigError: see `backends.Backend.check`. RunFailed: training failed.
+    """
+    backend = backends.get(run.spec.backend)
+    backend.check(run.spec)
+    exactly, why = how(run, stretch)
+    with tempfile.TemporaryDirectory(dir=home, prefix=".verify-") as temporary:
+        folder = Path(temporary) / run.spec.run_id
+        if stretch.start:
+            begin.copy(run.folder, stretch.start, Attempt(folder, run.spec, 0))
+        attempt = Attempt(folder, run.spec, stretch.start)
+        watch = _Watch(run, folder, stretch, exactly, advance)
+        try:
+            backend.run(_alone(run.spec), attempt, watch)
+        except Interrupted:
+            assert watch.is_over, "nothing else stops it"
+        finally:
+            attempt.end("interrupted")
+        watch()
+        watch.compare_states()
+        return Checked(stretch, exactly, why, watch.compared)
+
+
+def _alone(spec: RunSpec) -> RunSpec:
+    """The settings of the run, sent to no tracker; the state after its last step is kept."""
+    compute = replace(spec.compute, checkpoint_every=spec.train.steps, checkpoints_after=1)
+    return replace(spec, compute=compute, cluster=replace(spec.cluster, loggers=()))
+
+
+class _Watch:
+    """Compares the steps since its last call; returns True, which stops the training, after the stretch's last step.
+
+    It does so before, once a step differs. Training that is stopped saves its state.
+    """
+
+    def __init__(self, run: Run, folder: Path, stretch: Stretch, exactly: bool, advance: Callable[[], None]) -> None:
+        self.run, self.folder, self.stretch, self.exactly, self.advance = run, folder, stretch, exactly, advance
+        self.compared = list[Compared]()
+        # Step 0 is the base policy's evaluation.
+        self._next = stretch.start + 1 if stretch.start else 0
+
+    @property
+    def differs(self) -> bool:
+        return any(one.differing for one in self.compared)
+
+    @property
+    def is_over(self) -> bool:
+        return self.differs or self._next > self.stretch.asked[-1]
+
+    def __call__(self) -> bool:
+        recorded, repeated = Journal(self.run.folder), Journal(self.folder)
+        done = max((row["step"] for row in repeated.steps()), default=0)
+        while self._next <= done and not self.differs:
+            self.compared.append(differences.of_step(recorded, repeated, self._next, exactly=self.exactly))
+            if self._next:
+                self.advance()
+            self._next += 1
+        return self.is_over
+
+    def compare_states(self) -> None:
+        """Compare the states after the last step, if the run has kept its own: no step before it has one."""
+        step, both = self.stretch.asked[-1], (self.run.folder, self.folder)
+        if not self.differs and all(step in begin.kept(folder) for folder in both):
+            self.compared.append(differences.of_states(*both, step, exactly=self.exactly))
+
+
+def how(run: Run, stretch: Stretch) -> tuple[bool, str]:
+    """True if this machine must reproduce the steps of a stretch bit by bit, and the reason."""
+    now, journal = provenance.here(), Journal(run.folder)
+    here, compute = provenance.rounding(now), run.spec.to_dict()["compute"]
+    for attempt, last in journal.spans():
+        start = read_json(attempt / "status.json")["start_step"]
+        if start >= stretch.asked[-1] or last <= stretch.start:
+            continue
+        if not (made := provenance.read(attempt)):
+            return False, f"{attempt.name} has no record of the machine that trained it"
+        if compute["device"] != "cpu" and any(one.get("machine", {}).get("gpus") for one in (made, now)):
+            return False, "a GPU trains it here or did then, and its sums have no fixed order"
+        for name, value in provenance.rounding(made).items():
+            if value != here[name]:
+                return False, f"it was trained with {name} {value}, and this machine has {here[name]}"
+        then = read_json(attempt / "spec.json").get("compute", {})
+        if changed := [name for name in COMPUTE if then.get(name) != compute[name]]:
+            return False, f"{attempt.name} had another compute.{changed[0]}"
+    return True, ", ".join(f"{name} {value}" for name, value in here.items()) + ", as when the run was trained"

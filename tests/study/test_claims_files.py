@@ -1,0 +1,94 @@
+"""Files of claims: bad entries are errors with the nearest name, and the paper's claims are complete."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from mcpo_study.analysis import EXPERIMENTS
+
+from mcpo_cli.analysis import claims
+from tests.errors import refused
+
+ENTRY = {
+    **dict.fromkeys(("id", "claim", "where", "quote"), "x"),
+    "suite": "table1",
+    "statistic": "pass@1",
+    "arm": "MCPO",
+    "relation": "greater",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"statistic": "pas@1"}, "'pass@1'"),
+        ({"beside": "same policy acuracy"}, "'same-policy accuracy'"),
+        ({"arm": "MCP"}, "'MCPO'"),
+        ({"baseline": "DAPPO"}, "'DAPO'"),
+        ({"baseline": "DAPO", "beyond": ["MCPO", "DAPPO"]}, "'DAPO'"),
+        ({"baseline": "DAPO", "beyond": ["MCPO"]}, "beyond"),
+        ({"outside": "by construction"}, "outside and because"),
+        ({"suite": "tabel1"}, "'table1'"),
+        ({"relation": "grater"}, "'greater'"),
+        ({"marign": 0.1}, "'margin'"),
+        ({"margin": "wide"}, "margin=wide"),
+        ({"relation": None}, "relation"),
+        ({"decide": "hol"}, "'holm'"),
+        ({"decide": "90% interval"}, "decide: 90% interval"),
+        ({"requires": {"statistic": "entropy ris", "above": 0}}, "'entropy rise'"),
+        ({"requires": {"statistic": "entropy rise", "above": 0, "arm": "DAP"}}, "'DAPO'"),
+    ],
+)
+def test_a_bad_claim_is_an_error_with_the_nearest_name(tmp_path: Path, change: dict[str, object], named: str) -> None:
+    entry = {key: value for key, value in {**ENTRY, **change}.items() if value is not None}
+    path = tmp_path / "claims.yaml"
+    path.write_text(yaml.safe_dump({"claims": [entry]}))
+    with refused("bad_input", "claims.yaml, claim 1 (x)", named) as caught:
+        claims.read(path)
+    assert caught.value.fix
+
+
+def test_an_id_cannot_be_taken_twice(tmp_path: Path) -> None:
+    path = tmp_path / "claims.yaml"
+    path.write_text(yaml.safe_dump({"claims": [ENTRY, ENTRY]}))
+    with refused("bad_input", "claim 2"):
+        claims.read(path)
+
+
+def test_the_claims_of_the_paper_are_complete() -> None:
+    found = claims.read(EXPERIMENTS / "paper-claims" / "claims.yaml")
+    places = " ".join(one.where for one in found)
+    for place in ("Table 1", "Table 2", *(f"Figure {n}" for n in ("2a", "2b", "3a", "3b", "4", "5a", "5b", "6", "7"))):
+        assert place in places
+    assert all(one.quote and one.where for one in found)
+
+
+def test_components_are_compared_with_a_baseline_that_samples_as_they_do() -> None:
+    """Only the paper's main comparison, MCPO with DAPO, has DAPO's filter on one side."""
+    declared = claims.read(EXPERIMENTS / "paper-claims" / "claims.yaml")
+    filtered = {one.id for one in declared if one.baseline == "DAPO"}
+    assert filtered == {"pass@1", "pass@8", "more-mastered", "fewer-all-wrong", "entropy-moderate"}
+    assert {one.baseline for one in declared if "Figure 7" in one.where} == {"DAPO w/o filter"}
+
+
+AXES = {
+    "after 20 steps": "pass@1 at equal steps",
+    "at the largest number of rollouts that all arms reach": "pass@1 at equal rollouts",
+    "average pass@1": "pass@1",
+}
+
+
+@pytest.mark.parametrize("suite", ["headline", "placebo"])
+def test_tested_hypotheses_are_those_written_down_before_the_runs(suite: str) -> None:
+    every = yaml.safe_load((EXPERIMENTS / suite / "preregistration.yaml").read_text())
+    (hypotheses,) = [one["hypotheses"] for one in every if one["suite"] == suite]
+    declared = claims.read(EXPERIMENTS / suite / f"{suite}-claims.yaml")
+    assert [(one.id, one.claim.lower()) for one in declared] == [
+        (one["id"], one["claim"].rstrip(".").lower()) for one in hypotheses
+    ]
+    for claim, hypothesis in zip(declared, hypotheses, strict=True):
+        formula, _, where = hypothesis["contrast"].partition(", ")
+        assert claim.statistic == AXES.get(where, where)
+        assert f"{claim.statistic}: {formula} " in claim.tested
+        assert claim.suite == suite
+        assert f"{claim.margin or abs(claim.reference) or 0:g}".removeprefix("0") in hypothesis["supported if"]

@@ -1,0 +1,291 @@
+"""All figures from made-up journals: common properties, and the numbers of the paper's figures."""
+
+import functools
+import io
+import json
+import math
+import re
+from collections import defaultdict
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from mcpo_study.analysis.paper.figures import mastery
+
+from mcpo_cli.analysis import frames
+from mcpo_cli.analysis.figures import base
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.product import Product
+from mcpo_cli.config.plan import Plan, PlannedRun, from_suite
+from mcpo_cli.report import artifacts
+from tests.fakes import write_runs
+
+FIGURES = [name for name, artifact in artifacts.registry().items() if ".figures." in artifact.build.__module__]
+SUITES = artifacts.suites(FIGURES)
+PROBED, BARE = (0, 1), (7,)
+"""Seeds of runs with all rows, and of runs without those of probes."""
+G = 4
+
+
+@functools.cache
+def _all(suite: str) -> Plan:
+    """Three steps of 8 prompts with 4 rollouts, every probe at each of them."""
+    settings = ["scale=smoke", "seed=0,1,7", "probe.panel_every=1", "probe.gradients_every=1"]
+    return from_suite(suite, settings, f"mcpo reproduce {suite}")
+
+
+def _plan(suite: str, seeds: tuple[int, ...] = PROBED) -> Plan:
+    return Plan(suite, "", tuple(cell for cell in _all(suite).cells if cell.spec.seed in seeds))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def home(module_home: Path) -> Path:
+    """The runs of every suite that a figure needs."""
+    for seeds in (PROBED, BARE):
+        cells = {cell.spec.run_id: cell for suite in SUITES for cell in _plan(suite, seeds).cells}
+        write_runs(Plan("", "", tuple(cells.values())), probed=seeds == PROBED)
+    return module_home
+
+
+@functools.cache
+def _runs(suite: str, seeds: tuple[int, ...]) -> Runs:
+    return Runs(_plan(suite, seeds))
+
+
+def _built(name: str, seeds: tuple[int, ...], *, fresh: bool = False) -> Product:
+    """fresh: with new frames."""
+    artifact, runs = artifacts.registry()[name], _runs.__wrapped__ if fresh else _runs
+    return artifact.build({suite: runs(suite, seeds) for suite in artifact.needs})
+
+
+@functools.cache
+def _product(name: str, seeds: tuple[int, ...] = PROBED) -> Product:
+    return _built(name, seeds)
+
+
+def _rows(home: Path, cell: PlannedRun, kind: str) -> list[dict[str, Any]]:
+    """The rows, read without any code of the project."""
+    files = sorted(
+        (home / "runs" / cell.spec.run_id / "attempt_1").glob(f"{kind}.jsonl" if kind == "metrics" else f"{kind}/*")
+    )
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def _by_arm(plan: Plan) -> dict[tuple[str, str], list[PlannedRun]]:
+    found = defaultdict(list)
+    for cell in plan.cells:
+        found[cell.spec.model.name, cell.arm].append(cell)
+    return found
+
+
+@pytest.mark.slow
+def test_equal_runs_give_equal_bytes() -> None:
+    """Both kinds of file; that every figure draws the same once more is part of another test."""
+    files = base.save(_built("fig2b", PROBED).figure)
+    assert set(files) == {"png", "pdf"}
+    assert files == base.save(_built("fig2b", PROBED).figure)
+
+
+@pytest.mark.parametrize("seeds", [PROBED, pytest.param((0,), marks=pytest.mark.slow), BARE])
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_shows_all_of_its_data_or_says_that_there_is_none(name: str, seeds: tuple[int, ...]) -> None:
+    product = _product(name, seeds)
+    words = " ".join([product.title, product.sentence, *product.notes])
+    assert product.sentence.endswith(".")
+    assert "nan" not in words.split()
+    assert ("No run recorded" in product.sentence) == product.data.empty
+    assert product.figure is not None
+    # The layout takes most of the time and does not change limits.
+    product.figure.set_layout_engine("none")
+    product.figure.draw_without_rendering()
+    for axes in product.figure.axes:
+        low, high = sorted(axes.get_ylim())
+        room = 1e-6 * (high - low)
+        for line in axes.get_lines():
+            drawn = np.asarray(line.get_ydata(), dtype=float)
+            drawn = drawn[np.isfinite(drawn)]
+            assert ((drawn >= low - room) & (drawn <= high + room)).all(), f"cut: {line.get_label()}"
+
+
+@pytest.mark.parametrize("name", [name for name in FIGURES if artifacts.registry()[name].needs])
+def test_a_run_without_the_rows_of_a_figure_is_named_and_not_counted(name: str) -> None:
+    with_rows = _product(name, (0,))
+    if with_rows.data.empty or not _product(name, BARE).data.empty:
+        return
+    both = _product(name, (0, 7))
+    lacking = [match for note in both.notes if (match := re.match(r"(\d+) of (\d+) runs have no ", note))]
+    assert lacking
+    # At least half of the runs: those of seed 7.
+    assert all(2 * int(match[1]) >= int(match[2]) for match in lacking)
+    assert len(both.data) == len(with_rows.data)
+
+
+def _pixels(product: Product) -> bytes:
+    """The picture, small and without its layout, which takes most of the time."""
+    assert product.figure is not None
+    product.figure.set_layout_engine("none")
+    file = io.BytesIO()
+    product.figure.savefig(file, format="rgba", dpi=50)
+    return file.getvalue()
+
+
+SOME = [name if name == "fig2b" else pytest.param(name, marks=pytest.mark.slow) for name in FIGURES]
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_equal_seeds_on_two_base_policies_are_as_good_as_two_seeds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same journals, which differ only in the base policy, give the same words, picture and rows."""
+    two_seeds, about = _product(name), frames._run_columns
+    monkeypatch.setattr(frames, "_run_columns", lambda cell: about(cell) | {"seed": 0})
+    two_bases = _built(name, PROBED, fresh=True)
+    words = [(one.title, one.sentence, one.notes) for one in (two_bases, two_seeds)]
+    assert words[0] == words[1]
+    assert _pixels(two_bases) == _pixels(two_seeds)
+    columns = two_bases.data.columns.drop("seed", errors="ignore")
+    pd.testing.assert_frame_equal(two_bases.data[columns], two_seeds.data[columns])
+
+
+METRICS = {
+    "fig2a": ("mastery/mastered", "share"),
+    "fig5a": ("mastery/mastered", "share"),
+    "fig5b": ("mastery/all_wrong", "share"),
+    "fig6": ("train/entropy", "entropy"),
+    "effective-sample": ("weight/effective_sample", "rollouts"),
+}
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_metrics_are_the_journals(name: str, home: Path) -> None:
+    metric, column = METRICS[name]
+    product, plan = _product(name), _plan(*artifacts.registry()[name].needs, PROBED)
+    raw = {cell.spec.run_id: [row["metrics"][metric] for row in _rows(home, cell, "metrics")] for cell in plan.cells}
+    assert {run: rows[column].tolist() for run, rows in product.data.groupby("run_id")} == raw
+
+
+def _cohorts(rows: list[dict[str, Any]]) -> dict[int, list[tuple[float, float | None]]]:
+    """Accuracy of each step's mastered prompts under the same policy and under the next one, if there is one."""
+    rolls = {(row["origin"], row["prompt"], row["step"]): row["c"] / row["n"] for row in rows if row["origin"]}
+    found = defaultdict(list)
+    for (origin, prompt, step), accuracy in rolls.items():
+        if step == origin:
+            found[origin].append((accuracy, rolls.get((origin, prompt, origin + 1))))
+    return found
+
+
+NEXT_STEP = {"fig2b": ["DAPO w/o filter"], "fig7": ["DAPO w/o filter", "MCPO"]}
+"""Both figures show runs without a filter (Section 4.1)."""
+
+
+@pytest.mark.parametrize("name", NEXT_STEP)
+def test_next_step_accuracy_and_its_control(name: str, home: Path) -> None:
+    product, plan = _product(name), _plan(*artifacts.registry()[name].needs, PROBED)
+    shown = [cell for cell in plan.cells if cell.arm in NEXT_STEP[name]]
+    drawn = product.data.set_index(["run_id", "step"])
+    for cell in shown:
+        for step, pairs in _cohorts(_rows(home, cell, "rerolls")).items():
+            row = drawn.loc[(cell.spec.run_id, step)]
+            both = [(control, then) for control, then in pairs if then is not None]
+            assert row["same_policy"] == pytest.approx(mean(control for control, _ in pairs))
+            if both:
+                assert row["accuracy_lag_1"] == pytest.approx(mean(then for _, then in both))
+                assert row["gap_lag_1"] == pytest.approx(mean(control - then for control, then in both))
+            else:
+                assert math.isnan(row["gap_lag_1"])
+    assert len(drawn) == sum(len(_cohorts(_rows(home, cell, "rerolls"))) for cell in shown)
+
+
+def test_the_selection_estimate_is_the_closed_form(home: Path) -> None:
+    for cell in _plan("mastery", PROBED).cells:
+        groups = [row for row in _rows(home, cell, "groups") if row["step"] == 1]
+        whole, less = (sum(row["p"] == p for row in groups) for p in (1.0, 0.75))
+        rows = _product("fig2b").data
+        row = rows[(rows["run_id"] == cell.spec.run_id) & (rows["step"] == 1)]
+        assert row["selection_estimate"].tolist() == pytest.approx([whole / (whole + less / G)] if whole else [])
+    assert "selection_estimate" not in _product("fig7").data
+
+
+def test_the_histogram_counts_every_group(home: Path) -> None:
+    product = _product("fig3a")
+    bins = [k / G for k in range(G + 1)]
+    for cell in _plan("mastery", PROBED).cells:
+        groups = _rows(home, cell, "groups")
+        parts = {"all steps": (1, 2, 3), "first step": (1,), "last quarter": (3,)}
+        for part, steps in parts.items():
+            here = [row["p"] for row in groups if row["step"] in steps]
+            rows = product.data[(product.data["run_id"] == cell.spec.run_id) & (product.data["part"] == part)]
+            assert rows["p"].tolist() == bins
+            assert rows["share"].tolist() == pytest.approx([here.count(p) / len(here) for p in bins])
+
+
+def test_a_bar_of_equal_seeds_has_a_range_of_nothing() -> None:
+    """(.1 + .1 + .1) / 3 is larger than .1, which matplotlib refuses as a length of an error bar."""
+    shares = [{"arm": "MCPO", "part": mastery.ALL, "p": p, "share": 0.1} for p in (0.0, 1.0) for _ in range(3)]
+    axes = Figure().subplots()
+    mastery._draw_accuracy(axes, pd.DataFrame(shares))
+    (ranges,) = (drawn for drawn in axes.collections if isinstance(drawn, LineCollection))
+    assert [segment[:, 1].tolist() for segment in ranges.get_segments()] == [[0.1, 0.1]] * 2
+
+
+WEIGHTS = {
+    "fig3b": {arm: lambda p: math.sqrt(p * (1 - p)) for arm in ("w/o ReWeight", "DAPO w/o filter", "DAPO")},
+    "fig4": {
+        arm: lambda p: math.sqrt(p * (1 - p)) if p <= 0.5 else 0.5 * (p < 1)
+        for arm in ("MCPO", "w/o Hinge-KL", "w/o Hinge-KL + filter")
+    },
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_query_weights_are_pooled_over_the_prompts_of_all_seeds(name: str, home: Path) -> None:
+    product, plan = _product(name), _plan("table2", PROBED)
+    assert product.data["arm"].unique().tolist() == list(WEIGHTS[name])
+    theory = product.data[product.data["source"] == "theory"]
+    for arm, p, weight in theory[["arm", "p", "weight"]].itertuples(index=False):
+        assert weight == pytest.approx(WEIGHTS[name][arm](p), abs=1e-6)
+    drawn = {str(one.get_label()): one.lines[0] for one in product.figure.axes[0].containers}
+    for (_, arm), cells in _by_arm(plan).items():
+        if arm not in WEIGHTS[name]:
+            continue
+        found = defaultdict(list)
+        for cell in cells:
+            for row in _rows(home, cell, "gradients"):
+                if row["p"] < 1:
+                    found[row["p"]].append(row["weight"])
+        means = {p: mean(values) for p, values in sorted(found.items())}
+        line = drawn[f"{arm}: gradients"]
+        assert line.get_xdata().tolist() == list(means)
+        assert line.get_ydata().tolist() == pytest.approx(list(means.values()))
+        off = max(abs(weight - WEIGHTS[name][arm](p)) for p, weight in means.items())
+        numbers = f"{WEIGHTS[name][arm](0.75):.3f}, 0.500, {off:.4f}, {sum(map(len, found.values()))}"
+        assert f"{arm} (toy-s) {numbers}" in product.sentence
+
+
+def test_theory_needs_no_gradients() -> None:
+    product = _product("fig4", BARE)
+    assert set(product.data["source"]) == {"theory"}
+    assert any(note.startswith("3 of 3 runs have no ") for note in product.notes)
+
+
+def test_the_schematic_has_the_methods_own_weights() -> None:
+    product = _product("fig1")
+    rows = product.data.set_index(["method", "p"])
+    assert rows.loc[("DAPO", 15 / 16), "weight"] == pytest.approx(math.sqrt(15) / 16)
+    assert rows.loc[("MCPO", 15 / 16), "weight"] == pytest.approx(0.5)
+    assert rows.loc[("DAPO", 1.0), ["weight", "what"]].tolist() == [0.0, "dropped by the filter"]
+    assert rows.loc[("MCPO", 1.0), "what"] == "drift beyond 0.01 nats penalised (hinge-KL)"
+    assert rows.loc[("MCPO", 0.0), "what"] == "kept in the batch, no gradient"
+    assert rows.loc[("MCPO", 0.9375), "what"] == "weight stays at 0.5"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("fig2a", 0.25), ("fig2b", 0.95), ("fig5a", None), ("fig6", None), ("fig7", None)]
+)
+def test_the_papers_number_is_drawn_where_it_gives_one(name: str, value: float | None) -> None:
+    lines = [line for axes in _product(name).figure.axes for line in axes.get_lines()]
+    published = [line.get_ydata() for line in lines if str(line.get_label()).startswith("paper")]
+    assert [list(found) for found in published] == ([[value, value]] if value else [])

@@ -17,8 +17,6 @@ from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import ConfigError, McpoError, mend, nearest
 from mcpo_cli.statistics.curves import at_cost
 
-K = 8
-"""The paper's k; a comparison uses fewer if a problem has fewer graded samples."""
 AVERAGE = "average"
 """Used as a tier: the mean over the tiers."""
 BEFORE = "before training"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mcpo_cli.compare.comparison import Comparison
     from mcpo_cli.compare.subjects import Answer
     from mcpo_cli.config.plan import Plan
-    from mcpo_cli.measures.base import Probe
+    from mcpo_cli.measures.base import Measure
     from mcpo_cli.measures.run import Measured
     from mcpo_cli.report.artifacts import BuiltArtifact
     from mcpo_cli.trackers.mlflow import Store
@@ -108,7 +108,7 @@ def _of_logs(found: "Comparison") -> dict[str, float]:
     return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
-def publish_probe(probe: "Probe", measured: "Sequence[Measured]", document: dict[str, Any]) -> None:
+def publish_probe(probe: "Measure", measured: "Sequence[Measured]", document: dict[str, Any]) -> None:
     """Log a probe's values to the runs in the store, and its document to their parents."""
     uri = resolve(measured[0].cell.spec.compute.tracking_uri)
     if uri is None:

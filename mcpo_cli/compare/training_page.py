@@ -9,6 +9,7 @@ from mcpo_cli.analysis.product import Row
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.compare.comparison import Comparison, records
 from mcpo_cli.compare.training import Training
+from mcpo_cli.measures.scores import K
 
 
 def sentences(found: Comparison) -> Iterator[str]:

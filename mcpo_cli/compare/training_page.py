@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mcpo_cli.analysis import render
-from mcpo_cli.analysis.equal_cost import AVERAGE, COLLAPSED, UNITS, K
+from mcpo_cli.analysis.equal_cost import AVERAGE, COLLAPSED, UNITS
 from mcpo_cli.analysis.product import Row
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.compare.comparison import Comparison, records

@@ -113,7 +113,7 @@ class Forecast:
     def within(self, seconds: float) -> Plan:
         """The first runs that are expected to end within `seconds`, those that are done included.
 
-        Groups of runs are taken whole (`Plan.groups`). In a design, the first points are spread as evenly as all are.
+        Groups of runs are taken whole (`Plan.groups`).
 
         Raises:
             ConfigError: the first of these do not fit.

@@ -81,12 +81,11 @@ def test_a_sweep_in_a_suite_splits_its_arms_and_keeps_their_names() -> None:
 def test_a_sweep_is_compared_by_its_words_by_its_ids_and_in_python(here: InProcess) -> None:
     ids = done(from_overrides(SWEEP))
     by_words, by_ids = (here.json("compare", *words)["comparisons"] for words in (SWEEP, ids))
-    rows = [[row for row in one["rows"] if row["family"] == "headline"] for (one,) in (by_words, by_ids)]
+    rows = [[row for row in one["differences"] if row["family"] == "headline"] for (one,) in (by_words, by_ids)]
     assert rows[0] == rows[1]
-    shown = {(row["arm"], row["baseline"], row["seeds"]) for row in rows[0]}
-    assert shown == {("mcpo delta=0.05", "mcpo delta=0.01", 3)}
-    found = api.compare(*SWEEP)["drift"].headline
-    assert found["mean"].tolist() == pytest.approx([row["mean"] for row in rows[0]])
+    assert {(row["arm"], row["seeds"]) for row in rows[0]} == {("mcpo delta=0.05", 3)}
+    found = api.compare(*SWEEP).headline
+    assert found["difference"].tolist() == pytest.approx([row["difference"] for row in rows[0]])
     assert set(api.frames(*ids).scores()["arm"]) == {"mcpo delta=0.01", "mcpo delta=0.05"}
 
 

@@ -123,12 +123,6 @@ def test_a_run_s_settings_cannot_be_changed_and_the_fix_can_be_typed(here: InPro
     )
 
 
-def test_a_design_is_no_set_of_pairs() -> None:
-    with pytest.raises(api.McpoError) as caught:
-        api.compare("map")
-    assert caught.value.fix == "mcpo compare map"
-
-
 def test_tables_and_figures_are_about_a_suite_s_own_arms(here: InProcess) -> None:
     words = ("table1", "scale=smoke", "train.lr=1e-3,2e-3")
     for what in (words, ("all", "--built", *words[1:])):

@@ -5,9 +5,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
+from mcpo_cli.commands.verbs import PANELS
 from mcpo_cli.config import plan, presets
 from mcpo_cli.main import app
 from mcpo_cli.report import artifacts
@@ -24,15 +27,20 @@ def test_without_arguments_it_says_how_to_begin(here: InProcess) -> None:
 
 def test_help_of_train_names_presets_examples_and_where_settings_are_explained(here: InProcess) -> None:
     out = here("train", "--help").stdout
-    presets = " ".join(out.partition("Presets, group=name:")[2].partition("Settings,")[0].split())
+    text = " ".join(out.partition("Presets, group=name:")[2].partition("Settings,")[0].split())
     for group, names in presets.groups().items():
-        listed = re.search(rf"\b{group}=(.+?)(?= \w+=|$)", presets)
+        listed = re.search(rf"\b{group}=(.+?)(?= \w+=|$)", text)
         assert listed
         default, *others = listed[1].split(", ")
         assert default == f"{presets.default(group)} (default)"
         assert sorted([default.removesuffix(" (default)"), *others]) == names
     assert "mcpo help" in out
     assert "mcpo train method=mcpo model=toy-m seed=0,1,2" in out
+
+
+def test_every_verb_is_under_a_heading_of_the_help() -> None:
+    command: Any = typer.main.get_command(app)
+    assert sorted(verb for verbs in PANELS.values() for verb in verbs) == sorted(command.commands)
 
 
 @pytest.mark.parametrize("suite", ["table1", pytest.param("headline", marks=pytest.mark.slow)])

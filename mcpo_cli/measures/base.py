@@ -40,7 +40,7 @@ class Probe:
     question: str
     """The question that it answers, in one sentence."""
     needs: tuple[Kind, ...]
-    """The kinds of journal rows that it reads. Without any it asks about settings: no run is trained for it."""
+    """The kinds of journal rows that it reads."""
     shows: tuple[str, ...]
     """The names of the main values, which the terminal shows."""
     measure: Callable[[RunSpec, Journal], Finding]
@@ -49,8 +49,6 @@ class Probe:
     """The overrides of a diagnostic run started for this probe."""
     suite: str = ""
     """The suite that `mcpo probe NAME` runs by default; empty means a single run."""
-    every: str = ""
-    """The group of choices, such as `method`, all of which `mcpo probe NAME` asks about by default."""
 
     def lacks(self, journal: Journal) -> list[Kind]:
         """The needed kinds of rows that the run lacks."""

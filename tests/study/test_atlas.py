@@ -86,7 +86,7 @@ def test_the_script_prints_the_rows_of_the_arms_of_settings(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(atlas, "conditions", lambda: [atlas.Condition(4, 4)])
-    words = ["atlas", "rows", "method=grpo,mc_grpo", "seed=0,1", "train.overlong_cache=0"]
+    words = ["atlas", "rows", "method=grpo,mc_grpo", "seed=0,1", "train.overlong_cache=0", "train.rollouts=17"]
     monkeypatch.setattr("sys.argv", words)
     script.main()
     rows = pd.read_csv(io.StringIO(capsys.readouterr().out))

@@ -3,21 +3,21 @@
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from mcpo_cli import paths
-from mcpo_cli.config import plan, presets
+from mcpo_cli.config import plan
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
 from mcpo_cli.errors import ConfigError, RunFailed
-from mcpo_cli.home import location, run_dir
-from mcpo_cli.measures.base import Finding, Probe, record_once
-from mcpo_cli.runs import begin, catalog
+from mcpo_cli.home import location
+from mcpo_cli.measures.base import Finding, Measure
+from mcpo_cli.runs import catalog
 from mcpo_cli.runs.catalog import Run
 from mcpo_cli.runs.journal import Journal
+from mcpo_cli.scheduling import observations
 from mcpo_cli.statistics import stats
 
 
@@ -37,7 +37,7 @@ class Measured:
         return {**about, "records": self.source, **self.finding.to_json()}
 
 
-def measure(probe: Probe, cell: PlannedRun, journal: Journal) -> Measured:
+def measure(probe: Measure, cell: PlannedRun, journal: Journal) -> Measured:
     """The finding of `probe` in the records of one run.
 
     Raises:
@@ -51,23 +51,13 @@ def measure(probe: Probe, cell: PlannedRun, journal: Journal) -> Measured:
     return Measured(cell, probe.measure(cell.spec, journal), str(journal.run_dir))
 
 
-def without_runs(probe: Probe, asked: Plan, note: Callable[[str], None]) -> list[Measured]:
-    """The findings of a probe that reads no records, one per arm, as seeds have no effect; `note` gets progress."""
-    arms = {cell.arm: cell for cell in reversed(asked.cells)}
-    measured = []
-    for number, cell in enumerate(reversed(arms.values()), 1):
-        note(f"{cell.arm}: {number} of {len(arms)}")
-        measured.append(measure(probe, cell, Journal(run_dir(cell.spec.run_id))))
-    return measured
-
-
-def document(probe: Probe, measured: Sequence[Measured]) -> dict[str, Any]:
+def document(probe: Measure, measured: Sequence[Measured]) -> dict[str, Any]:
     """The findings of all runs and the summary by arm, as plain data."""
     about = {"probe": probe.name, "question": probe.question}
     return {**about, "arms": arms(probe, measured), "runs": [one.to_json() for one in measured]}
 
 
-def arms(probe: Probe, measured: Sequence[Measured]) -> list[dict[str, Any]]:
+def arms(probe: Measure, measured: Sequence[Measured]) -> list[dict[str, Any]]:
     """One row per regime, model and arm: the probe's main values, as means over seeds with t-intervals.
 
     Columns: regime, model, arm, seeds, then `x`, `x_low`, `x_high` of each value. Two seeds have no
@@ -153,7 +143,7 @@ def _named(word: str) -> tuple[Run, int | None]:
     return catalog.find(location(), word), None
 
 
-def runs(probe: Probe, words: Sequence[str]) -> Plan:
+def runs(probe: Measure, words: Sequence[str]) -> Plan:
     """The plan of the runs that `words` ask for: a suite or settings; without words, those of the probe.
 
     Raises:
@@ -164,14 +154,12 @@ def runs(probe: Probe, words: Sequence[str]) -> Plan:
         return plan.from_suite(named, rest, f"mcpo probe {probe.name} {suite}".strip())
     given = {key_of(text) for text in rest}
     settings = [text for text in probe.settings if key_of(text) not in given]
-    if probe.every and probe.every not in given:
-        settings.append(f"{probe.every}={','.join(presets.groups()[probe.every])}")
     chosen = plan.from_overrides([*settings, *rest])
     command = chosen.command.replace("mcpo train", f"mcpo probe {probe.name}", 1)
     return replace(chosen, suite=f"probe-{probe.name}", command=command)
 
 
-def existing(probe: Probe, target: Target, prompts: int | None) -> Measured:
+def existing(probe: Measure, target: Target, prompts: int | None) -> Measured:
     """The finding from a run's records, or from its checkpoints if one is named or the records lack needed rows.
 
     prompts: training problems to sample under each checkpoint; if given, the checkpoints are used.
@@ -182,24 +170,5 @@ def existing(probe: Probe, target: Target, prompts: int | None) -> Measured:
     run = target.run
     journal = Journal(run.folder)
     if target.step is not None or prompts or probe.lacks(journal):
-        journal = Journal(_observed(target, prompts or run.spec.task.distinct_problems or PROMPTS))
+        journal = Journal(observations.observe(run, target.step, prompts or run.spec.task.distinct_problems or PROMPTS))
     return measure(probe, target.cell, journal)
-
-
-def _observed(target: Target, prompts: int) -> Path:
-    """The folder with the records of `target`'s checkpoints, created if it does not exist."""
-    from mcpo_cli.backends.local.observe import observe  # not above: most probes do without torch
-
-    run = target.run
-    begin.check_backend(run.spec)
-    kept = begin.kept(run.folder)
-    steps = kept if target.step is None else [step for step in kept if step == target.step]
-    if not steps:
-        raise ConfigError(
-            f"{run.spec.run_id} has no complete checkpoint"
-            + ("" if target.step is None else f" of step {target.step}"),
-            fix=f"mcpo runs show {run.spec.run_id}",
-        )
-    folder = run.folder / "probes" / f"steps_{'_'.join(map(str, steps))}_prompts_{prompts}"
-    record_once(folder, run.spec, lambda attempt: observe(run.spec, attempt, run.folder, steps, prompts))
-    return folder

@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 from mcpo_study.analysis import EXPERIMENTS
+from mcpo_study.analysis.paper import tables
 
-from mcpo_cli.analysis.tables import comparison as tables
 from mcpo_cli.compare.claim import read
 from mcpo_cli.compare.support import ALL, support
 from mcpo_cli.config.reading import PAPER as PAPER_FILE

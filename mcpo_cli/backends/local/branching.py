@@ -1,0 +1,191 @@
+"""One global step by several arms from the saved states of a run.
+
+In `branch` all arms take their step on the same batch. The change of a prompt's accuracy is estimated from rollouts of
+the policies before and after the step together (multiple importance sampling with the balance heuristic, Veach and
+Guibas 1995). Under their mixture q = (p + p') / 2,
+
+    E_p'[R] - E_p[R] = E_q[(p' - p) / q R] = E_q[2 tanh(d / 2) R],   d = log p' - log p,
+
+so no weight exceeds 2, and a response whose probability the step does not change adds 0. All arms are measured
+with the same rollouts before the step and draw theirs after it at the same quantiles, so that differences between arms
+depend little on chance. Mastered prompts were selected by other rollouts, so selection does not affect the result.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from mcpo_cli.backends import checks
+from mcpo_cli.backends.local.batch import Sampled
+from mcpo_cli.backends.local.policy import Policy, product_precision
+from mcpo_cli.backends.local.sampler import Rollouts
+from mcpo_cli.backends.local.start import start_policy
+from mcpo_cli.backends.local.train import Trainer
+from mcpo_cli.backends.local.tree import lengths
+from mcpo_cli.backends.local.update import log_probs
+from mcpo_cli.config.branching import Trunk
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.data.base import Problem
+from mcpo_cli.records import BranchRow
+from mcpo_cli.runs import folders
+from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.seeds import stream
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Prompts with the rollouts that the policy before the step gave them."""
+
+    name: Literal["mastered", "held_out"]
+    tier: str
+    """The held-out tier; empty for mastered prompts."""
+    problems: Sequence[Problem]
+    rollouts: Rollouts
+    correct_PG: Tensor
+    logp_PGT: Tensor
+    """Log-probability of each token of `rollouts` before the step; no arm changes it."""
+    number: int
+    """Its number among the cohorts, which decides its random streams."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One arm's global step from a saved state: the policies before and after it, and the measurements under both."""
+
+    arm: str
+    trainer: Trainer
+    """With the policy after the step."""
+    before: Policy
+    cohorts: Sequence[Cohort]
+
+
+def branch(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
+    measured = list[BranchRow]()
+
+    def measure(point: Point) -> None:
+        for cohort in point.cohorts:
+            measured.extend(rows(point, cohort))
+
+    visit(trunk, attempt, run_dir, step, measure)
+    attempt.journal.rows("branches", step + 1, measured)
+
+
+def visit(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int, measure: Callable[[Point], None]) -> None:
+    """Let each arm take its step from the state after `step`, one after the other, and call `measure` after each.
+
+    A point is valid during its call only: the next arm gets the same policy with the weights before the step.
+    """
+    torch.set_num_threads(trunk.spec.compute.threads)
+    policy, tokenizer = start_policy(trunk.spec, attempt, stop=lambda: False)
+    saved = folders.checkpoint_of(run_dir, step)
+
+    def at_point(spec: RunSpec) -> Trainer:
+        trainer = Trainer(spec, attempt, policy, tokenizer)
+        trainer.restore(saved)
+        trainer.step += 1
+        return trainer
+
+    with product_precision(policy):
+        attempt.phase(f"sampling at step {step + 1}")
+        trainer = at_point(trunk.spec)
+        before = policy.copy()
+        sampled = trainer.collect()
+        cohorts = list(_cohorts(trainer, sampled, trunk))
+        for name, spec in trunk.arms.items():
+            attempt.phase(f"{name} takes step {step + 1}")
+            # Released first: its moments take twice the memory of the weights.
+            del trainer
+            trainer = at_point(spec)
+            with checks.at(name):
+                batch, trainer.method_state = trainer.batch(sampled)
+                trainer.updater.global_step(batch, trainer.step)
+                measure(Point(name, trainer, before, cohorts))
+
+
+def _cohorts(trainer: Trainer, sampled: Sampled, trunk: Trunk) -> Iterator[Cohort]:
+    """The mastered prompts of the batch, if it has any, and the held-out tiers."""
+    mastered = [sampled.problems[index] for index in sampled.graded.mastered_P.nonzero().squeeze(-1).tolist()]
+    if mastered:
+        yield _cohort(trainer, "mastered", "", mastered, trunk.sizes.controls, 0)
+    if trunk.sizes.held_out:
+        tiers = trainer.problems.tiers(trunk.spec.eval.problems)
+        for number, (tier, problems) in enumerate(tiers.items(), 1):
+            yield _cohort(trainer, "held_out", tier, problems, trunk.sizes.held_out, number)
+
+
+def _cohort(
+    trainer: Trainer, name: Literal["mastered", "held_out"], tier: str, problems: Sequence[Problem], n: int, number: int
+) -> Cohort:
+    rollouts, correct_PG = sample(trainer, tier, problems, n, stream(trainer.spec.seed, "branch", trainer.step, number))
+    logp_PGT = _log_probs(trainer.policy, rollouts, trainer.spec.compute.micro_batch_tokens)
+    return Cohort(name, tier, problems, rollouts, correct_PG, logp_PGT, number)
+
+
+def sample(trainer: Trainer, tier: str, problems: Sequence[Problem], n: int, seed: int) -> tuple[Rollouts, Tensor]:
+    """n rollouts at temperature 1 of each problem under the current policy, and which are correct."""
+    rollouts = trainer.sample(problems, n, trainer.spec.train.max_response, 1.0, seed)
+    return rollouts, trainer.language.grade(problems, rollouts, tier).correct_PG
+
+
+@dataclass(frozen=True)
+class Draws:
+    """A cohort's N rollouts per prompt before an arm's step and N after it, in this order along 2N."""
+
+    after: Rollouts
+    correct_PN: Tensor
+    moved_PNT: tuple[Tensor, Tensor]
+    """The step's change of each token's log-probability, for the rollouts before it and for those after it."""
+
+    @property
+    def tilt_PN(self) -> Tensor:
+        """2 tanh(d / 2) of each response: the mean of its product with R estimates the change of accuracy."""
+        return torch.cat([moved.sum(-1) for moved in self.moved_PNT], -1).div(2).tanh() * 2
+
+
+def drawn(point: Point, cohort: Cohort) -> Draws:
+    """The cohort's rollouts before the step and those after it, which every arm draws at the same quantiles."""
+    trainer, n = point.trainer, cohort.correct_PG.shape[1]
+    tokens = trainer.spec.compute.micro_batch_tokens
+    seed = stream(trainer.spec.seed, "branch_after", trainer.step, cohort.number)
+    after, correct_after_PG = sample(trainer, cohort.tier, cohort.problems, n, seed)
+    moved_PGT = _log_probs(trainer.policy, cohort.rollouts, tokens) - cohort.logp_PGT
+    moved_after_PGT = _log_probs(trainer.policy, after, tokens) - _log_probs(point.before, after, tokens)
+    correct_PN = torch.cat([cohort.correct_PG, correct_after_PG], -1)
+    return Draws(after, correct_PN, (moved_PGT.double(), moved_after_PGT.double()))
+
+
+def rows(point: Point, cohort: Cohort) -> Iterator[BranchRow]:
+    """A row for each prompt of the cohort, under the policy after the arm's step."""
+    trainer, n, both = point.trainer, cohort.correct_PG.shape[1], drawn(point, cohort)
+    tilt_PN, (moved_PGT, _) = both.tilt_PN, both.moved_PNT
+    drift_P = moved_PGT.abs().sum((-1, -2)) / cohort.rollouts.length_PG.sum(-1)
+    for index, problem in enumerate(cohort.problems):
+        yield BranchRow(
+            step=trainer.step,
+            arm=point.arm,
+            cohort=cohort.name,
+            tier=cohort.tier,
+            prompt=problem.text,
+            n=n,
+            c=int(cohort.correct_PG[index].sum()),
+            c_after=int(both.correct_PN[index, n:].sum()),
+            change=float((tilt_PN[index] * both.correct_PN[index]).mean()),
+            balance=float(tilt_PN[index].mean()),
+            drift=float(drift_P[index]),
+        )
+
+
+@torch.no_grad()
+def _log_probs(policy: Policy, rollouts: Rollouts, most_tokens: int) -> Tensor:
+    """Log-probability of each token, 0 after a response's end; a few prompts at a time."""
+    token_P = rollouts.length_PG.sum(-1) + lengths(rollouts.prompt_PS)
+    at_once = max(1, most_tokens // int(token_P.max()))
+    parts = [
+        torch.where(part.mask_PGT, log_probs(policy, part), 0.0)
+        for part in map(rollouts.select, torch.arange(len(token_P)).split(at_once))
+    ]
+    return torch.cat(parts)

@@ -108,7 +108,7 @@ class Connection:
         if suite not in self._experiments:
             location = (self.home / "mlartifacts" / suite).as_uri()
             with self.turn:
-                found = self.client().get_experiment_by_name(suite)
+                found: Any = self.client().get_experiment_by_name(suite)
                 if found is None:
                     # A server chooses its own artifact location; a plain database would use the current folder.
                     try:

@@ -156,7 +156,8 @@ def headline(whole: Plan, choice: Choice) -> list[Row]:
 def _named(name: str, choice: Choice, regime: str) -> Artifact:
     """The suite's table; for another choice, or if an artifact has the suite's name, a separate comparison."""
     stem = presets.stem(name)
-    if choice == Choice() and not regime and (stem in comparison.PAPER_TABLES or stem not in artifacts.declared()):
+    declared = artifacts.declared().get(stem)
+    if choice == Choice() and not regime and (declared is None or declared.failed_too):
         return comparison.comparison(name)
     return comparison.comparison(name, choice, _slug("compare", stem, *_choices(choice), regime))
 

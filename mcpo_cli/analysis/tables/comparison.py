@@ -1,4 +1,4 @@
-"""The comparison of a suite's arms as a table: Tables 1 and 2 of the paper, and the same for any other suite."""
+"""The comparison of a suite's arms as a table."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -18,13 +18,9 @@ from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.analysis.tables import comparison_notes
 from mcpo_cli.config import plan, presets
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.config.reading import PAPER, read_yaml
 from mcpo_cli.statistics import power
 from mcpo_cli.statistics.variance import ADVICE
 
-STANDS_FOR = {"toy-s": "Qwen3-8B-Base", "toy-m": "Qwen3-14B-Base"}
-PAPER_TABLES = {"table1": "Table 1", "table2": "Table 2"}
-"""The paper's table of a suite."""
 PAPERS = {"pass@1": "pass@1", "best@8": "pass@8"}
 """Our name of a metric -> the paper's."""
 MARKS = {"clean": "", "dirty": " *", "unknown": " ?"}
@@ -38,19 +34,23 @@ models, sd base and the like (components of the headline's difference), curve, o
 BY_DEFAULT = Choice()
 
 
-def comparison(suite: str, choice: Choice = BY_DEFAULT, name: str = "") -> Artifact:
+def comparison(
+    suite: str, choice: Choice = BY_DEFAULT, name: str = "", paper: Mapping[str, Any] | None = None, place: str = ""
+) -> Artifact:
     """The artifact that compares the arms of a suite, named like it or `name`.
+
+    paper: published numbers of its table `place`, to show beside those that were measured.
 
     Raises:
         ConfigError: there is no such suite.
     """
     about, stem = plan.read(suite), presets.stem(suite)
     chosen = replace(choice, baseline=choice.baseline or about.baseline, metric=choice.metric or about.metric)
-    section: Section = "paper" if stem in PAPER_TABLES else "beyond"
-    title, place = about.title or stem, "" if name else PAPER_TABLES.get(stem, "")
+    section: Section = "paper" if paper else "beyond"
+    title = about.title or stem
 
     def build(data: Mapping[str, Runs]) -> Product:
-        return _product(name or stem, title, data[suite], chosen, about.smallest_effect)
+        return _product(name or stem, title, data[suite], chosen, about.smallest_effect, paper)
 
     return Artifact(name or stem, title, section, (suite,), build, place, failed_too=True, source=plan.file(suite))
 
@@ -66,9 +66,10 @@ def of_runs(runs: Plan, name: str, choice: Choice) -> Artifact:
     return Artifact(name, title, "beyond", (runs.suite,), build, failed_too=True)
 
 
-def _product(name: str, title: str, runs: Runs, choice: Choice, smallest: float) -> Product:
+def _product(
+    name: str, title: str, runs: Runs, choice: Choice, smallest: float, paper: Mapping[str, Any] | None = None
+) -> Product:
     compared = compare(runs, choice)
-    paper = read_yaml(PAPER) if runs.plan.suite in PAPER_TABLES else None
     grids = list(_Grids(compared, paper, smallest).all())
     full = f"{name}: {title} (scale {compared.spec.scale}, regime {compared.spec.regime})"
     notes = comparison_notes.notes(compared, runs, paper)
@@ -77,7 +78,7 @@ def _product(name: str, title: str, runs: Runs, choice: Choice, smallest: float)
 
 
 def frame(compared: Comparison, paper: Mapping[str, Any] | None) -> pd.DataFrame:
-    """All rows of the CSV file. paper: `conf/paper.yaml`; None if the paper has no such table."""
+    """All rows of the CSV file. paper: published numbers; None if there are none."""
     rows: list[Row] = []
     for row in records(compared.scores):
         rows.append({"block": "measured", **row, **_runs(compared, row, row["arm"])})
@@ -179,8 +180,8 @@ class _Grids:
     """The tables of a comparison."""
 
     compared: Comparison
-    paper: dict[str, Any] | None
-    """The content of `conf/paper.yaml`; None if the paper has no such table."""
+    paper: Mapping[str, Any] | None
+    """Published numbers; None if there are none."""
     smallest: float
     """The smallest difference that matters."""
 
@@ -270,7 +271,8 @@ class _Grids:
         sizes = [str(size) for size in compared.sizes.values()]
         problems = f"{sizes[0]} problems per tier" if len(set(sizes)) == 1 else f"{' + '.join(sizes)} problems"
         pairs = len({(run["base_seed"], run["seed"]) for run in records(compared.runs, model=model)})
-        stands = f" (in place of the paper's {STANDS_FOR[model]})" if self.paper and model in STANDS_FOR else ""
+        theirs = self.paper["stands_for"].get(model) if self.paper else None
+        stands = f" (in place of the paper's {theirs})" if theirs else ""
         where = f"after {compared.where[at, model]:,.0f} {UNITS[at]}"
         return f"{model}{stands} {where}: {pairs} seeds x {problems} x {compared.spec.eval.samples} samples"
 

@@ -14,7 +14,7 @@ SAMPLED = "sampling/prompts"
 
 
 def notes(comparison: Comparison, runs: Runs, paper: Mapping[str, Any] | None) -> list[str]:
-    """Unusual facts about these runs, then what each table shows. paper: `conf/paper.yaml`."""
+    """Unusual facts about these runs, then what each table shows. paper: published numbers."""
     trees = set(comparison.runs["tree"])
     return [
         *_about_runs(comparison),

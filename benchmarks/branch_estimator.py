@@ -16,9 +16,9 @@ import pandas as pd
 from mcpo_study.analysis import EXPERIMENTS
 from scipy import stats as scipy_stats
 
-from mcpo_cli.backends.local import saved_states
+from mcpo_cli.backends.local import branching as engine
+from mcpo_cli.backends.local.branching import Cohort, Draws, Point
 from mcpo_cli.backends.local.sampler import Rollouts
-from mcpo_cli.backends.local.saved_states import Cohort, Draws, Point
 from mcpo_cli.config import branching
 from mcpo_cli.config.branching import Sizes, Study, Trunk
 from mcpo_cli.config.reading import read_yaml
@@ -144,7 +144,7 @@ def _tokens(rollouts: Rollouts, index: int) -> Iterator[tuple[int, ...]]:
 
 def rows(point: Point, cohort: Cohort, definition: Definition) -> Iterator[dict[str, Any]]:
     """One row per group of prompts and replicate: the estimate, the standard error that it claims, the exact change."""
-    both, n = saved_states.drawn(point, cohort), cohort.correct_PG.shape[1]
+    both, n = engine.drawn(point, cohort), cohort.correct_PG.shape[1]
     value_PN = (both.tilt_PN * both.correct_PN).numpy()
     # The draws before the step, and those after it, are split into one part per replicate.
     part_PKn = value_PN.reshape(len(value_PN), 2, definition.replicates, -1).transpose(0, 2, 1, 3)
@@ -236,7 +236,7 @@ def measured(definition: Definition, model: str) -> pd.DataFrame:
             found.extend(rows(point, cohort, definition))
 
     for step in trunk.at:
-        saved_states.visit(trunk, attempt, folder, step, measure)
+        engine.visit(trunk, attempt, folder, step, measure)
     attempt.end("done")
     return pd.DataFrame(found).assign(model=model, run_id=trunk.spec.run_id)
 

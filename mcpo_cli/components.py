@@ -162,11 +162,10 @@ def _models() -> Mapping[str, Any]:
 
 def _of_model(model: Any) -> Facts:
     from mcpo_cli import pretrained
-    from mcpo_cli.config import cost
 
     return {
         "run_name": model.name,
-        "parameters": cost.model_parameters(model),
+        "parameters": model.parameters,
         "weights": model.quantization or ("float" if model.path else None),
         "source": model.path or "built from scratch",
         "fetched": pretrained.find(model) is not None if model.path else None,

@@ -8,7 +8,6 @@ from mcpo_cli.errors import ConfigError
 EXTRAS = {
     "mlflow": "mlflow",
     "sqlalchemy": "mlflow",
-    "sklearn": "maps",
     "submitit": "slurm",
     "reasoning_gym": "gym",
     "inspect_ai": "inspect",

@@ -64,3 +64,8 @@ def freeze_gc() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def gigabytes(size: float) -> str:
+    """A number of bytes for readers."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"

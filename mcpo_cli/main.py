@@ -8,13 +8,13 @@ import re
 import sys
 import traceback
 from contextlib import redirect_stderr, redirect_stdout, suppress
-from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from mcpo_cli import __version__
-from mcpo_cli.commands import claim, components, models, reference, results, runs, training, verify
+from mcpo_cli.commands import claim, components, fork, models, probe, reference, results, runs, training, verify
+from mcpo_cli.commands.output import Output
 from mcpo_cli.commands.reply import ErrorStyle
 from mcpo_cli.commands.ui import ui
 from mcpo_cli.commands.verbs import OverridesCommand, Verbs
@@ -55,18 +55,18 @@ app = typer.Typer(
     rich_markup_mode=None,  # importing rich would take most of the time of --help
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-EXAMPLES = training.EXAMPLES | results.EXAMPLES
+EXAMPLES = training.EXAMPLES | results.EXAMPLES | fork.EXAMPLES | probe.EXAMPLES
 for verb in (training.train, training.ablate, results.reproduce):
     app.command(cls=OverridesCommand, epilog=EXAMPLES[verb.__name__])(verb)
 app.command(epilog=EXAMPLES["compare"])(results.compare)
 app.command(epilog=claim.EXAMPLES)(claim.claim)
-app.command(cls=OverridesCommand, epilog=EXAMPLES["probe"])(training.probe)
+app.command(cls=OverridesCommand, epilog=EXAMPLES["probe"])(probe.probe)
 app.add_typer(runs.app, name="runs")
 app.command(epilog=models.EVALUATE_SETTINGS)(models.evaluate)
 app.command()(models.grade)
 app.command()(ui)
-app.command(epilog=EXAMPLES["fork"])(training.fork)
-app.command(epilog=EXAMPLES["branch"])(training.branch)
+app.command(epilog=EXAMPLES["fork"])(fork.fork)
+app.command(epilog=EXAMPLES["branch"])(fork.branch)
 app.command(epilog=verify.EXAMPLES)(verify.verify)
 app.command()(models.export)
 app.add_typer(components.app, name="components")
@@ -88,53 +88,8 @@ def main() -> None:
     """Run the command line; ends the process with an exit code of `mcpo_cli.errors`."""
     # Child processes must not import modules from the current folder, which may belong to others.
     os.environ["PYTHONSAFEPATH"] = "1"
-    with redirect_stdout(_Output(sys.stdout, fails=True)), redirect_stderr(_Output(sys.stderr, fails=False)):
+    with redirect_stdout(Output(sys.stdout, fails=True)), redirect_stderr(Output(sys.stderr, fails=False)):
         _run(ErrorStyle())
-
-
-class _Output:
-    """`sys.stdout` or `sys.stderr` of a command; every write is flushed, so that a failure is noticed at once.
-
-    stdout carries results: if it cannot be written, the command fails (OutputLost). stderr carries messages and
-    progress: if it cannot be written, work goes on, because training must not end with the terminal that shows it.
-    """
-
-    def __init__(self, file: Any, *, fails: bool) -> None:
-        # Python has None for a file that was closed before it began.
-        self._file = file or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (lasts as long as the process)
-        self._fails = fails
-        self._lost: BaseException | None = None
-        """The first failure: a library that probes the file may have swallowed it."""
-        if hasattr(file, "reconfigure"):
-            # A terminal without UTF-8, or a file name that is not UTF-8, must not end a command.
-            file.reconfigure(errors="backslashreplace")
-
-    def write(self, text: str) -> int:
-        """Write `text` and flush."""
-        if self._lost:
-            raise self._lost
-        try:
-            self._file.write(text)
-            self._file.flush()
-        except OSError as error:
-            # Python writes what is still buffered when it exits: send it nowhere.
-            with Path(os.devnull).open("wb") as nowhere:
-                os.dup2(nowhere.fileno(), self._file.fileno())
-            if self._fails and isinstance(error, BrokenPipeError):
-                # The reader, such as `head`, has seen enough.
-                self._lost = SystemExit(OutputLost.exit_code)
-            elif self._fails:
-                fix = "the same command with > FILE, on a disk with room"
-                self._lost = OutputLost(f"standard output cannot be written: {error.strerror}", fix=fix)
-            if self._lost:
-                raise self._lost from error
-        return len(text)
-
-    def flush(self) -> None:
-        """Nothing: every write is flushed."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
 
 
 def _run(style: ErrorStyle) -> None:

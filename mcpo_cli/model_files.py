@@ -70,8 +70,16 @@ def folder(model: str, revision: str | None, files: Sequence[str] = READ) -> Pat
     return local or _fetch(model, revision, files)
 
 
-def cached(model: str, revision: str | None = None) -> Path | None:
-    """The folder of the hub's cache, if it has a config.json and weights of a hub model. Does not use the network."""
+def find(model: str, revision: str | None = None) -> Path | None:
+    """The local folder of a model, or that of the hub's cache if it has config.json and weights. No network.
+
+    Raises:
+        ConfigError: see `local_folder`.
+    """
+    return local_folder(model) or _cached(model, revision)
+
+
+def _cached(model: str, revision: str | None) -> Path | None:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 

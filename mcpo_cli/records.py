@@ -194,7 +194,7 @@ class BranchRow(TypedDict):
 
     n rollouts were sampled from the policy before the step and n from the policy after it. All 2n estimate the change
     of accuracy: the mean of 2 tanh(d / 2) R, where d is a response's log-probability after the step minus that before
-    it, and R is 1 if it is correct (multiple importance sampling, see `backends/local/saved_states.py`).
+    it, and R is 1 if it is correct (multiple importance sampling, see `backends/local/branching.py`).
     """
 
     step: int
@@ -216,10 +216,6 @@ class BranchRow(TypedDict):
     """Mean of 2 tanh(d / 2), 0 in expectation."""
     drift: float
     """Mean over tokens of the rollouts before the step of |log p after - log p before|, nats."""
-    resampled_n: NotRequired[int]
-    """Number of other rollouts after the step, which check the estimate; absent without any."""
-    resampled_c: NotRequired[int]
-    """Number of correct ones among them."""
 
 
 class GradeRow(TypedDict):

@@ -8,8 +8,9 @@ holds the shapes against those of the library detect-secrets, whose import would
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Any
 from urllib.parse import quote
 
 HIDDEN = "***"
@@ -74,6 +75,15 @@ def redact(text: str) -> str:
     """`text` without secrets: those of `masked`, users and passwords in URLs, and values after a secret's name."""
     text = LOGIN.sub(f"{HIDDEN}@", USER.sub(f"{HIDDEN}@", masked(text)))
     return NAMED.sub(_without_value, COOKIE.sub(rf"\g<1>{HIDDEN}", PGPASS.sub(rf"\g<1>{HIDDEN}", text)))
+
+
+def without_secrets(data: Any) -> Any:
+    """Plain data with every text redacted."""
+    if isinstance(data, str):
+        return redact(data)
+    if isinstance(data, Mapping):
+        return {key: without_secrets(value) for key, value in data.items()}
+    return [without_secrets(value) for value in data] if isinstance(data, list) else data
 
 
 def visible(text: str) -> str:

@@ -17,7 +17,6 @@ Stream = Literal[
     "eval",
     "branch",
     "branch_after",
-    "branch_check",
 ]
 
 

@@ -1,4 +1,4 @@
-"""The tables and figures of a branch study, from its rows (`mcpo_cli.measures.branches.rows`).
+"""The tables and figures of a branch study, from its rows (`mcpo_cli.scheduling.branches.rows`).
 
 The unit is the trunk run: measurements are first averaged over its points, because these share its history.
 """
@@ -111,7 +111,7 @@ def product(study: Study, rows: pd.DataFrame) -> Product:
             Grid.of("What is tested", [vars(one) for one in study.hypotheses], {"id": "id", "claim": "claim"}, labels=2)
         )
     sizes = _sizes(rows)
-    notes = [*NOTES, f"{sizes}; {_mastered(rows)}.", *_resampled(rows)]
+    notes = [*NOTES, f"{sizes}; {_mastered(rows)}."]
     sentence = _sentence(first, *selection(rows, first.arm))
     runs = {"lost": {one.arm: one.lost_S for one in found}, "gained": {one.arm: one.gained_S for one in found}}
     return Product(f"{study.title} ({sizes})", sentence, data, grids, notes, _forest(data, runs))
@@ -216,15 +216,6 @@ def _mastered(rows: pd.DataFrame) -> str:
     own = rows[(rows["arm"] == rows["arm"].iloc[0]) & (rows["cohort"] == "mastered")]
     batches = rows[["run_id", "step", "batch"]].drop_duplicates()["batch"].sum()
     return f"{own['prompts'].sum() / batches:.0%} of their prompts were mastered ({own['prompts'].sum()} of {batches})"
-
-
-def _resampled(rows: pd.DataFrame) -> list[str]:
-    """A note on the distance of the estimates from the accuracy of new rollouts, if the study sampled any."""
-    known = rows.dropna(subset=["resampled"])
-    if known.empty:
-        return []
-    bias = np.average(known["before"] + known["change"] - known["resampled"], weights=known["prompts"])
-    return [f"Check by other rollouts after the step: the estimate minus their accuracy is {bias:+.4f} on average."]
 
 
 def _sentence(first: Outcome, selected_S: Floats, step_S: Floats) -> str:

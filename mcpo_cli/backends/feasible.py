@@ -5,9 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mcpo_cli import backends, pretrained, tokenization
-from mcpo_cli.config import forking
-from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.home import location
+from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.runs import begin
 from mcpo_cli.tasks.base import Messages, Tokens
 from mcpo_cli.tokenization import TEXT, prompt_ids
@@ -27,28 +25,18 @@ def check(specs: Iterable[RunSpec], *, to_start: bool = False) -> None:
     for spec in specs:
         backends.get(spec.backend).check_spec(spec)
         if spec.fork:
-            _check_fork(spec)
-    folders = {model: pretrained.find(model) for model in dict.fromkeys(spec.model for spec in specs)}
+            begin.check(spec)
+        if to_start:
+            backends.get(spec.backend).check(spec)
     # Runs that differ only in seed or method share model and problems.
     different = {repr((spec.backend, spec.task, spec.train, spec.eval.problems, spec.model)): spec for spec in specs}
-    missing = []
+    folders: dict[Model, Path | None] = {}
     for spec in different.values():
+        if spec.model not in folders:
+            folders[spec.model] = pretrained.find(spec.model)
+        if to_start and spec.model.path and not folders[spec.model] and not backends.get(spec.backend).fetches:
+            folders[spec.model] = pretrained.folder(spec.model)
         _check_files(spec, folders[spec.model])
-        if not spec.task.is_here or (spec.model.path and not folders[spec.model]):
-            missing.append(spec)
-    if not to_start:
-        return
-    for spec in specs:
-        backends.get(spec.backend).check(spec)
-    for spec in missing:
-        fetch = spec.model.path and not backends.get(spec.backend).fetches
-        _check_files(spec, pretrained.folder(spec.model) if fetch else folders[spec.model])
-
-
-def _check_fork(spec: RunSpec) -> None:
-    """Raise ConfigError unless a fork has a state to begin from: its own, or one that the other run kept."""
-    if max(begin.kept(location() / "runs" / spec.run_id), default=0) < forking.parse(spec.fork)[1]:
-        begin.origin(spec)
 
 
 def _check_files(spec: RunSpec, folder: Path | None) -> None:
@@ -60,7 +48,7 @@ def _check_files(spec: RunSpec, folder: Path | None) -> None:
         backends.get(spec.backend).check_model(spec, folder)
     if spec.task.is_here:
         problems = spec.task.problems(spec.train, _tokens(folder, spec.train.max_prompt))
-        problems.training(spec.seed, 0, spec.train.prompts)
+        problems.training(0, 0, spec.train.prompts)
         problems.tiers(spec.eval.problems)
 
 

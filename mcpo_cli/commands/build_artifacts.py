@@ -20,13 +20,12 @@ from mcpo_cli.config.branching import Study, Trunk
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, MissingCells
 from mcpo_cli.home import home, run_dir
-from mcpo_cli.measures import branches
 from mcpo_cli.measures.run import Measured
 from mcpo_cli.report import artifacts
 from mcpo_cli.report import report as report_files
 from mcpo_cli.report.artifacts import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.runs.journal import Journal, write_atomic
-from mcpo_cli.scheduling import start
+from mcpo_cli.scheduling import branches, start
 from mcpo_cli.scheduling.forecast import forecast
 
 

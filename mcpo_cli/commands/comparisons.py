@@ -69,7 +69,7 @@ def parted(words: Sequence[str], command: str) -> tuple[list[str], list[str]]:
 
 
 def of_words(words: Sequence[str], choice: Choice) -> list[BuiltArtifact]:
-    """Build and publish the comparison of the arms that the words name, one for each regime; of a design, its map.
+    """Build and publish the comparison of the arms that the words name, one for each regime.
 
     Raises:
         ConfigError: no such suite, setting, run, arm, metric or axis; or the runs do not share seeds and problems.
@@ -88,15 +88,13 @@ def of_words(words: Sequence[str], choice: Choice) -> list[BuiltArtifact]:
 
 
 def suite(name: str, overrides: Sequence[str], choice: Choice) -> list[BuiltArtifact]:
-    """Build and publish the comparison of the suite's arms, one for each regime; of a design, its map.
+    """Build and publish the comparison of the suite's arms, one for each regime.
 
     Raises:
         ConfigError: no such suite, arm, metric or axis, or bad overrides.
         MissingCells: a run is not done.
     """
     whole = plan.from_suite(name, overrides, f"mcpo ablate {shlex.quote(name)}")
-    if plan.read(name).design:
-        return [_map(name, whole, overrides, choice)]
     parts, built = by_regime(whole), []
     for regime, part in parts.items():
         asked = [*overrides, f"regime={regime}"] if len(parts) > 1 else list(overrides)
@@ -104,25 +102,6 @@ def suite(name: str, overrides: Sequence[str], choice: Choice) -> list[BuiltArti
         built.append(_make(artifact, part, asked, [name, *asked], choice))
     publish_artifacts([(whole, built)])
     return built
-
-
-def _map(name: str, whole: Plan, overrides: Sequence[str], choice: Choice) -> BuiltArtifact:
-    if choice != Choice():
-        refuse_design(name)
-    made = ArtifactBuilder({name: whole}, home() / "reports", whole.cells[0].spec.scale, overrides)
-    built = made.build(name)
-    publish_artifacts([(whole, [built])])
-    return built
-
-
-def refuse_design(name: str) -> None:
-    """Raise ConfigError if the suite has a design: seeds at one place of its space are not pairs to compare."""
-    if plan.read(name).design:
-        raise ConfigError(
-            f"{name} has a design: its arms are compared over a space of settings, with the suite's own baseline; "
-            "options about metric, baseline or seeds do not apply",
-            fix=f"mcpo compare {shlex.quote(name)}",
-        )
 
 
 def by_regime(whole: Plan) -> dict[str, Plan]:

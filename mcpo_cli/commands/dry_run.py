@@ -10,7 +10,6 @@ from mcpo_cli.backends import feasible, local
 from mcpo_cli.commands import console
 from mcpo_cli.commands.reply import Part, Reply, table
 from mcpo_cli.machine import GIB
-from mcpo_cli.scheduling import start
 from mcpo_cli.scheduling.forecast import Expected, Forecast
 
 
@@ -38,7 +37,7 @@ def reply(expected: Forecast, *, verbose: bool) -> Reply:
 def _page(expected: Forecast, previews: Mapping[str, Any], *, verbose: bool) -> Iterator[Part]:
     runs = expected.in_table
     yield from _runs(expected, runs)
-    for caution in start.cautions(expected):
+    for caution in expected.cautions:
         yield partial(console.talk, f"warning: {caution}")
     yield from _needs(runs)
     yield from _costs(runs)

@@ -302,10 +302,9 @@ def reproduce(
         from mcpo_cli.scheduling.forecast import forecast
 
     words = overrides or []
-    if built and (budget or dry_run):
-        fix = f"mcpo reproduce {artifact} --built"
-        raise ConfigError("--built trains nothing, --budget and --dry-run are about training", fix=fix)
-    if built and artifact == artifacts.ALL:
+    if built and budget:
+        raise ConfigError("--built trains nothing, so it has no budget", fix=f"mcpo reproduce {artifact} --built")
+    if built and artifact == artifacts.ALL and not dry_run:
         return build_artifacts.report(words)
     names = artifacts.names(artifact)
     plans = build_artifacts.plans(names, words, f"mcpo reproduce {artifact}")

@@ -33,12 +33,11 @@ def reach(named: Sequence[str], choice: Choice) -> Reply:
     named: see `comparisons.plan_of`.
 
     Raises:
-        ConfigError: no such suite, setting or run, or the suite has a design.
+        ConfigError: no such suite, setting or run.
     """
     names, _ = comparisons.parted(named, "mcpo compare")
     suite = names[0] if names and plan.is_suite(names[0]) else ""
     if suite:
-        comparisons.refuse_design(suite)
         choice = comparisons.chosen(suite, choice)
     smallest = plan.read(suite).smallest_effect if suite else plan.SMALLEST_EFFECT
     whole, choice = comparisons.plan_of(named, "mcpo compare"), replace(choice, at=choice.at or ("steps",))
@@ -129,12 +128,11 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
         The document for `--json`: the last stage's runs, the decisions, the cost. And the overrides of all seeds.
 
     Raises:
-        ConfigError: the overrides set the seeds, which the stages choose, or the suite has a design.
+        ConfigError: the overrides set the seeds, which the stages choose.
         RunFailed: a run failed.
     """
     if "seed" in {key_of(word) for word in overrides}:
         raise ConfigError("--until decided chooses the seeds itself", fix="omit seed=..., or --until")
-    comparisons.refuse_design(suite)
     decided: dict[tuple[str, str, str], dict[str, Any]] = {}
     for stage, seeds in enumerate(power.STAGES):
         given = [*overrides, f"seed={','.join(map(str, range(seeds)))}"]

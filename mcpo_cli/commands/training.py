@@ -1,4 +1,4 @@
-"""The verbs that train: `mcpo train`, `ablate`, `branch` and `probe`."""
+"""The verbs `mcpo train` and `mcpo ablate`."""
 
 import shlex
 from collections.abc import Mapping
@@ -12,16 +12,10 @@ from mcpo_cli.commands.reply import Reply, table, verb
 from mcpo_cli.commands.verbs import (
     DryRun,
     Full,
-    Overrides,
-    RunId,
     SuiteOverrides,
     Verbose,
-    complete_run_id,
-    complete_suite_overrides,
-    starting_with,
 )
-from mcpo_cli.errors import ConfigError
-from mcpo_cli.home import location, run_dir
+from mcpo_cli.home import location
 
 if TYPE_CHECKING:
     from mcpo_cli.analysis.render import Grid
@@ -43,23 +37,6 @@ Examples:
   mcpo ablate                            the ablations of Table 2
   mcpo ablate why-reweight seed=0,1      another suite, with two seeds
   mcpo ablate ./mine.yaml --dry-run      the planned runs of a suite of your own""",
-    "fork": """\
-\b
-Examples:
-  mcpo fork dapo-toy-s-s0 --at 10 method=dapo,mcpo       the same first ten steps, then each method's own
-  mcpo fork dapo-toy-s-s0 --at 10 train.lr=1e-4,3e-4     or each step size's""",
-    "branch": """\
-\b
-Examples:
-  mcpo branch toy                       eight arms, three states of six runs, at toy scale
-  mcpo branch toy seed=0,1,2,3 --dry-run    which trunk runs, and for how long
-  mcpo branch ./mine.yaml               a study of yours; docs/branching.md explains its file""",
-    "probe": """\
-\b
-Examples:
-  mcpo probe mastery                     mastered prompts in later steps, over its suite
-  mcpo probe hinge RUN_ID                the records of one run
-  mcpo probe atlas method=grpo,rloo      the gradients of methods, without a run""",
 }
 """The end of the help of each verb; click does not wrap what follows `\\b`."""
 
@@ -71,19 +48,25 @@ def train(
     verbose: Verbose = False,
 ) -> Reply:
     """Train one run, a sweep, or all runs of a suite. Completed runs are skipped, unfinished ones continue."""
-    from mcpo_cli.commands import console
-    from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.config import plan
-    from mcpo_cli.scheduling import start
-    from mcpo_cli.scheduling.forecast import forecast
 
     suite, rest = plan.split_suite(overrides or [])
     chosen = plan.from_suite(suite, rest, f"mcpo train {shlex.quote(suite)}") if suite else plan.from_overrides(rest)
-    expected = forecast(chosen)
-    if dry_run:
+    return execute(chosen, dry=dry_run, verbose=verbose)
+
+
+def execute(plan: "Plan", *, dry: bool, verbose: bool) -> Reply:
+    """Train the runs of `plan` that are not done; on a dry run, show all of them instead."""
+    from mcpo_cli.commands import console
+    from mcpo_cli.commands import dry_run as shown
+    from mcpo_cli.scheduling import start
+    from mcpo_cli.scheduling.forecast import forecast
+
+    expected = forecast(plan)
+    if dry:
         return shown.reply(expected, verbose=verbose)
     document = start.document(expected)
-    after = {"records:": str(location() / "runs"), **next_steps(chosen)}
+    after = {"records:": str(location() / "runs"), **next_steps(plan)}
     return Reply(document, [runs_table(document), partial(console.talk_pairs, after)])
 
 
@@ -147,153 +130,3 @@ def ablate(
     decided = seeds.decisions_page(document["decisions"]) if until else ()
     page = chain([runs_table(document)] if full else [], *pages, decided)
     return Reply({**document, "comparisons": [one.to_json() for one in built]}, page)
-
-
-@verb
-def fork(
-    run_id: RunId,
-    at: Annotated[int, typer.Option("--at", min=1, help="The global step that the forks share as their last.")],
-    overrides: Overrides = None,
-    dry_run: DryRun = False,
-    verbose: Verbose = False,
-) -> Reply:
-    """Continue copies of a run from a global step, each with another method or step size; show what that changed."""
-    from mcpo_cli.commands import dry_run as shown
-    from mcpo_cli.config import forking
-    from mcpo_cli.runs import catalog
-    from mcpo_cli.scheduling import start
-    from mcpo_cli.scheduling.forecast import forecast
-
-    parent, words = catalog.find(location(), run_id).spec, overrides or []
-    command = shlex.join(["mcpo", "fork", parent.run_id, "--at", str(at), *words])
-    chosen = forking.plan(parent, at, words, command)
-    if dry_run:
-        return shown.reply(forecast(chosen), verbose=verbose)
-    from mcpo_cli.commands import build_artifacts
-
-    document = start.document(forecast(chosen))
-    built = build_artifacts.build_forks(chosen, words)
-    return Reply({**built.to_json(), **document}, build_artifacts.page(built, full=True))
-
-
-def _complete_studies(incomplete: str) -> list[str]:
-    from mcpo_cli.config import branching
-
-    return starting_with(incomplete, branching.studies())
-
-
-Study = Annotated[
-    str,
-    typer.Argument(metavar="STUDY|FILE", help="A branch study, or its YAML file.", autocompletion=_complete_studies),
-]
-
-
-@verb
-def branch(study: Study, overrides: Overrides = None, dry_run: DryRun = False) -> Reply:
-    """Compare what one global step of each arm does to mastered and held-out prompts, from the same saved states."""
-    from mcpo_cli.commands import dry_run as shown
-    from mcpo_cli.config import branching
-    from mcpo_cli.scheduling.forecast import forecast
-
-    words = overrides or []
-    content, command = branching.read(study), shlex.join(["mcpo", "branch", study, *words])
-    trunks = branching.trunks(content, words)
-    if dry_run:
-        return shown.reply(forecast(branching.plan(study, trunks, command)), verbose=False)
-    from mcpo_cli.commands import build_artifacts
-
-    for trunk in trunks:
-        build_artifacts.measure_branches(study, trunk, command)
-    built = build_artifacts.build_branches(study, content, trunks, words, command)
-    document = {"study": study, "points": build_artifacts.branch_points(trunks), **built.to_json()}
-    return Reply(document, build_artifacts.page(built, full=True))
-
-
-def _complete_probes(incomplete: str) -> list[str]:
-    from mcpo_cli import measures
-
-    return starting_with(incomplete, measures.registry())
-
-
-def _complete_targets(ctx: typer.Context, incomplete: str) -> list[str]:
-    runs = [] if ctx.params.get("overrides") else complete_run_id(incomplete)
-    return runs + complete_suite_overrides(ctx, incomplete)
-
-
-ProbeName = Annotated[
-    str,
-    typer.Argument(
-        metavar="PROBE",
-        help="The question to ask; `mcpo components list probe` explains them all.",
-        autocompletion=_complete_probes,
-    ),
-]
-Target = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="RUN_ID...|CHECKPOINT...|SUITE|KEY=VALUE...",
-        help="Runs or their checkpoints, a suite, or settings of new runs as for `mcpo train`.",
-        autocompletion=_complete_targets,
-    ),
-]
-Prompts = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help="Number of training problems to sample per checkpoint (default: all of a pool, else 1024)."
-    ),
-]
-
-
-@verb
-def probe(
-    name: ProbeName,
-    overrides: Target = None,
-    prompts: Prompts = None,
-    dry_run: DryRun = False,
-    verbose: Verbose = False,
-) -> Reply:
-    """Answer one question from runs' records, from their checkpoints, from new diagnostic runs, or about methods."""
-    from mcpo_cli import measures
-    from mcpo_cli.commands import build_artifacts, console, publish
-    from mcpo_cli.commands import dry_run as shown
-    from mcpo_cli.measures import run as probe_run
-    from mcpo_cli.runs.journal import Journal
-    from mcpo_cli.scheduling import start
-    from mcpo_cli.scheduling.forecast import forecast
-
-    chosen, words = measures.get(name), overrides or []
-    if targets := probe_run.targets(words, f"mcpo probe {name}"):
-        if dry_run:
-            raise ConfigError(
-                "--dry-run shows runs that a probe would start; these exist already", fix="omit --dry-run"
-            )
-        measured = [probe_run.existing(chosen, target, prompts) for target in targets]
-    else:
-        if prompts:
-            fix = f"mcpo probe {name} RUN_ID --prompts {prompts}"
-            raise ConfigError("--prompts applies to an existing run or checkpoint", fix=fix)
-        plan = probe_run.runs(chosen, words)
-        if dry_run:
-            return shown.reply(forecast(plan), verbose=verbose)
-        if chosen.needs:
-            start.train(forecast(plan))
-            measured = [probe_run.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
-        else:
-            measured = probe_run.without_runs(chosen, plan, console.talk)
-    document = probe_run.document(chosen, measured)
-    if chosen.needs:
-        publish.publish_probe(chosen, measured, document)
-    if built := build_artifacts.build_atlas(measured, words):
-        document = built.to_json() | document
-    if built:
-        return Reply(document, build_artifacts.page(built, full=True))
-    columns = ["regime", "model", "arm", "seeds"]
-    rows = [
-        [*(str(row[column]) for column in columns), *(probe_run.shown(row, name) for name in chosen.shows)]
-        for row in document["arms"]
-    ]
-    legend = (
-        f"{chosen.question} ± half a 95 % interval over seeds. With one seed, brackets show that run's interval. "
-        "Full output: --json"
-    )
-    return Reply(document, [table([*columns, *chosen.shows], rows), partial(console.talk, legend)])

@@ -1,26 +1,24 @@
-"""Branch studies: several arms take one global step from the same saved states of a trunk run, on the same batch.
+"""Branch studies: forks of one global step from saved states of a trunk run, all of them on the same batch.
 
 A study is a YAML file in the folder `branches` of a plug-in or of one of its studies, or a file of the user's. `mcpo
 branch` reads it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from mcpo_cli import paths
-from mcpo_cli.config import load, presets
+from mcpo_cli.config import forking, load, presets
+from mcpo_cli.config.forking import STEP_SETTINGS
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of, read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.samplers import is_of_option
-
-STEP_SETTINGS = ("train.lr", "train.mini_batch", "train.grad_clip", "train.weight_decay", "train.betas")
-"""Settings besides the method in which arms may differ: they change the step, not the batch it is taken on."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +29,6 @@ class Sizes:
     """Rollouts per mastered prompt, sampled from the policy before the step."""
     held_out: int = field(default=8, metadata={"ge": 0})
     """Rollouts per held-out problem, sampled likewise; 0 leaves held-out problems out."""
-    resampled: int = field(default=0, metadata={"ge": 0})
-    """Rollouts per prompt sampled from each policy after the step, as a check of the estimate; 0 for none."""
 
 
 @dataclass(frozen=True)
@@ -160,29 +156,22 @@ def trunks(study: Study, overrides: Sequence[str]) -> list[Trunk]:
     specs = load.load(common)
     if len({spec.model.name for spec in specs}) > 1:
         raise ConfigError("a branch study has one model", fix="a study for each model")
-    arms = {
-        name: load.load([*_without(study.trunk, settings), *settings, *sweep, *overrides])
-        for name, settings in study.arms.items()
-    }
-    found = []
-    for number, spec in enumerate(specs):
-        own = {name: variants[number] for name, variants in arms.items()}
-        _check_trunk(spec, study.at)
-        for name, arm in own.items():
-            _check_arm(name, spec, arm)
-        kept = spec.compute.checkpoints_after
-        found.append(Trunk(_saving(spec, study.at), own, study.at, study.sizes, kept))
-    return found
+    return [_trunk(spec, study, given | study.sweep.keys()) for spec in specs]
 
 
-def _without(trunk: Sequence[str], settings: Sequence[str]) -> list[str]:
-    """The trunk's settings that an arm does not change; another method has its own options."""
-    replaced = {key_of(text) for text in settings}
-    return [
-        text
-        for text in trunk
-        if key_of(text) not in replaced and not ("method" in replaced and key_of(text).startswith("method."))
-    ]
+def _trunk(spec: RunSpec, study: Study, given: Collection[str]) -> Trunk:
+    """One trunk run with its arms; in the settings of `given` no arm differs from it.
+
+    Raises:
+        ConfigError: see `trunks`.
+    """
+    _check_trunk(spec, study.at)
+    arms = dict[str, RunSpec]()
+    for name, settings in study.arms.items():
+        own = [text for text in settings if key_of(text) not in given]
+        (arms[name],) = map(load.validate, load.changed(spec, own))
+        _check_arm(name, spec, arms[name])
+    return Trunk(_saving(spec, study.at), arms, study.at, study.sizes, spec.compute.checkpoints_after)
 
 
 def plan(name: str, found: Sequence[Trunk], command: str) -> Plan:
@@ -218,11 +207,10 @@ def _check_trunk(spec: RunSpec, at: tuple[int, ...]) -> None:
 
 
 def _check_arm(name: str, trunk: RunSpec, arm: RunSpec) -> None:
-    before, after = trunk.flat_identity(), arm.flat_identity()
-    changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
-    if foreign := sorted(key for key in changed if not key.startswith("method") and key not in STEP_SETTINGS):
+    others = (key for key in forking.differing(trunk, arm) if not key.startswith(("method", "plugins.method ")))
+    if foreign := next((key for key in others if key not in STEP_SETTINGS), None):
         raise ConfigError(
-            f"arm '{name}' differs from the trunk in {foreign[0]}, which decides the batch, not the step",
+            f"arm '{name}' differs from the trunk in {foreign}, which decides the batch, not the step",
             fix=f"leave it out, or set it under `trunk:`; arms may set method, method.*, {', '.join(STEP_SETTINGS)}",
         )
     if arm.method.dynamic_sampling:

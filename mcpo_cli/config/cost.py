@@ -3,7 +3,8 @@
 The numbers for GPUs are not measured. A token costs 2 operations per weight forward and 4 backward (Kaplan et al.,
 arXiv 2001.08361), plus 4 x layers x heads x head_dim for each token it attends to. Time is operations divided by an
 H100's peak throughput times the utilisations below. That of sampling is the least certain, so time is a range.
-Times on a CPU are corrected by the steps that were measured in a home, see `scheduling.forecast`.
+Times are corrected by the steps that were measured in a home (`scheduling.speeds`), so what few runs do beside all of
+this, such as ReMax's greedy rollouts and gradients of single prompts, is left to that correction.
 """
 
 import math
@@ -59,9 +60,6 @@ GRADIENT_SHARE = 0.5
 """Share of a batch's groups that have a gradient, unless the sampler or a penalty gives all of them one."""
 UPDATE = 1.7
 """Update cost relative to sampling the groups that have a gradient (toy-s and toy-m)."""
-SINGLE_PASSES = 9
-"""Cost of a single prompt's gradient (`probe.gradients_every`), in forward passes of its group: a forward and a
-backward pass for its direction, a second time for products, and for the contrast of correct and incorrect rollouts."""
 
 BYTES_SAVED, BYTES_TRAINED = 12, 16
 """Bytes per trained weight in float32: in a checkpoint, weight and two moments; in training, a gradient, too."""
@@ -171,14 +169,13 @@ def training_seconds(spec: RunSpec) -> float:
     # A question is computed once per group. For a small model, the measured time per token includes its prompts.
     question = spec.task.question_tokens() if existing else 0.0
     group = question + train.rollouts * response
-    sampled = _rounds(spec) * group + _greedy(spec) * (question + response)
+    sampled = _rounds(spec) * group
     # Forward and backward pass of an existing model; long groups are computed twice.
     passes = (3 if group <= spec.compute.micro_batch_tokens else 4) if existing else UPDATE
     all_groups = spec.method.dynamic_sampling or "reference_policy" in spec.method.needs
     trained = group * (1.0 if all_groups else GRADIENT_SHARE) * (passes + policies_kept(spec))
     evaluated = _evaluations(spec) * eval_problems(spec) * (question + spec.eval.samples * response)
-    probed = (resampled_prompts(spec) + SINGLE_PASSES * _single_gradients(spec)) * group
-    tokens = train.steps * train.prompts * (sampled + trained) + probed + evaluated
+    tokens = train.steps * train.prompts * (sampled + trained) + resampled_prompts(spec) * group + evaluated
     if existing:
         return tokens * 2.0 * parameters(spec) / (OPERATIONS_PER_CORE * spec.compute.threads)
     return max(_seconds_per_token(spec) * tokens, train.steps * LEAST_STEP_SECONDS)
@@ -203,8 +200,8 @@ def gpu_cost(spec: RunSpec) -> GpuCost:
     prompt, response = spec.task.expected_tokens(train.max_response)
     batch = train.steps * train.prompts * train.rollouts
     evaluated = _evaluations(spec) * eval_problems(spec) * spec.eval.samples
-    beside = resampled_prompts(spec) * train.rollouts + train.steps * train.prompts * _greedy(spec)
-    sampled, trained = (batch * _rounds(spec) + evaluated + beside) * response, batch * (prompt + response)
+    resampled = resampled_prompts(spec) * train.rollouts
+    sampled, trained = (batch * _rounds(spec) + evaluated + resampled) * response, batch * (prompt + response)
     sampling = operations(spec, sampled, 0) / PEAK
     training = operations(spec, 0, trained) / PEAK / TRAINING_UTILISATION
     # A batch ends with its longest response, for which all GPUs wait.
@@ -317,11 +314,6 @@ def _rounds(spec: RunSpec) -> int:
     return SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
 
 
-def _greedy(spec: RunSpec) -> int:
-    """Rollouts of one prompt of a batch besides its group, for the method's baseline (ReMax)."""
-    return int("greedy_reward" in spec.method.needs)
-
-
 def _evaluations(spec: RunSpec) -> int:
     """Number of evaluations, if every global step samples `_rounds` batches."""
     train = spec.train
@@ -337,23 +329,9 @@ def resampled_prompts(spec: RunSpec) -> int:
     return cohorts * min(probe.prompts, spec.train.prompts) + panels * probe.panel
 
 
-def _single_gradients(spec: RunSpec) -> int:
-    """Number of prompts whose own gradients probes measure, if enough groups are mixed and mastered."""
-    probe, train = spec.probe, spec.train
-    due = math.ceil(train.steps / probe.gradients_every) if probe.gradients_every else 0
-    return due * min(2 * probe.gradient_prompts, train.prompts)
-
-
 def parameters(spec: RunSpec) -> int:
     """Number of weights in layers and embeddings; norms are negligible."""
-    return model_parameters(spec.model, vocabulary(spec))
-
-
-def model_parameters(model: Model, rows: int | None = None) -> int:
-    """Number of weights of a model by its sizes. rows: of the embedding, by default those of the model's files."""
-    heads = 2 * (model.heads + _kv_heads(model))
-    layers = model.layers * (heads * model.hidden * model.head_dim + 3 * model.hidden * model.mlp)
-    return layers + model.hidden * (model.vocabulary if rows is None else rows) * (1 if model.tied else 2)
+    return spec.model.parameters_with(vocabulary(spec))
 
 
 def trained_parameters(spec: RunSpec) -> int:

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mcpo_cli.config import arm_names, load
-from mcpo_cli.config.branching import STEP_SETTINGS
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 
+STEP_SETTINGS = ("train.lr", "train.mini_batch", "train.grad_clip", "train.weight_decay", "train.betas")
+"""Settings besides the method that change a step, and not the batch that it is taken on."""
 CHANGEABLE = (*STEP_SETTINGS, "train.steps")
 """Settings besides the method in which a fork may differ from the run that it is forked from."""
 
@@ -56,9 +57,7 @@ def check(parent: RunSpec, fork: RunSpec) -> None:
     run_id, step = parse(fork.fork)
     if fork.backend != "local":
         raise ConfigError(f"fork={fork.fork}: backend={fork.backend} cannot fork a run", fix="backend=local")
-    before, after = parent.flat_identity(later_too=True), fork.flat_identity(later_too=True)
-    differing = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
-    if foreign := [key for key in differing if key != "fork" and not _may_differ(key)]:
+    if foreign := [key for key in differing(parent, fork) if key != "fork" and not _may_differ(key)]:
         raise ConfigError(
             f"fork={fork.fork}: the run differs from {run_id} in {foreign[0]}, which they share",
             fix=f"mcpo fork {run_id} --at {step} method={fork.method.name}",
@@ -68,6 +67,12 @@ def check(parent: RunSpec, fork: RunSpec) -> None:
             f"method={fork.method.name} needs the policy before the last gradient step, which {run_id} did not keep",
             fix="a method without method.anchor=previous_step",
         )
+
+
+def differing(parent: RunSpec, fork: RunSpec) -> list[str]:
+    """The identity settings in which two runs differ, sorted."""
+    before, after = parent.flat_identity(later_too=True), fork.flat_identity(later_too=True)
+    return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
 
 
 def _may_differ(key: str) -> bool:

@@ -101,19 +101,6 @@ def settings(cls: type[T], overrides: Sequence[str], group: str = "") -> T:
     return convert(cls, data, group)
 
 
-def applies(key: str, overrides: Sequence[str]) -> bool:
-    """True if `key` is a setting of the runs that `overrides` choose, and the overrides do not set it.
-
-    An option such as `method.delta` is one if the chosen method has it.
-    """
-    group, _, option = key.partition(".")
-    if group in presets.CLASSES and option:
-        name = given(group, overrides) or _composed(_chosen(overrides))[group]["name"]
-        if option not in presets.options(presets.CLASSES[group]()[name]):
-            return False
-    return key not in map(key_of, overrides)
-
-
 def validate(spec: RunSpec) -> RunSpec:
     """Returns `spec` if none of its settings contradict each other.
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from mcpo_cli import paths, plugins, redaction
 from mcpo_cli.config import arm_names, load, presets, reading
-from mcpo_cli.config.design import Design
 from mcpo_cli.config.reading import MAX_VALUES, key_of, read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.config.words import as_overrides, spelled_out
@@ -25,8 +24,6 @@ class PlannedRun:
 
     arm: str
     spec: RunSpec
-    point: int | None = None
-    """The point of the suite's design that it belongs to; None without a design."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +48,11 @@ class Plan:
 
     @property
     def groups(self) -> list[list[PlannedRun]]:
-        """Runs of all arms that share model, regime, seeds and point of a design: each is compared with the others."""
+        """Runs of all arms that share model, regime and seeds: each is compared with the others."""
         groups: dict[tuple[Any, ...], list[PlannedRun]] = {}
         for cell in self.cells:
             spec = cell.spec
-            key = (cell.point, spec.model.name, spec.regime, spec.seed_of_base, spec.seed)
-            groups.setdefault(key, []).append(cell)
+            groups.setdefault((spec.model.name, spec.regime, spec.seed_of_base, spec.seed), []).append(cell)
         return [*groups.values()]
 
     @property
@@ -87,8 +83,6 @@ class Suite:
     """The values to sweep, by key."""
     sweep_at_scale: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(default_factory=dict)
     """Sweeps that replace those of `sweep` at a scale, by the scale's name."""
-    design: Design | None = None
-    """Points of a space of settings, at each of which all arms are trained."""
 
     def contradicted(self, overrides: Sequence[str]) -> list[str]:
         """The settings of `overrides` in which the arms differ, so that they cannot be set for all of them."""
@@ -123,28 +117,17 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
             fix=f"mcpo train {text}  (without the suite)",
         )
     scale = load.chosen("scale", overrides)
-    if suite.design:
-        suite.design.check_scale(name, scale)
     swept = {**suite.sweep, **suite.sweep_at_scale.get(scale, {})}
     sweep = [f"{key}={','.join(map(str, values))}" for key, values in swept.items() if key not in given]
-    points = enumerate(suite.design.settings()) if suite.design else [(None, {})]
     cells = [
-        PlannedRun(arm, spec, point)
-        for point, values in points
+        PlannedRun(arm, spec)
         for arm, settings in suite.arms.items()
-        for spec in load.load([*settings, *_of_point(values, [*settings, *overrides]), *sweep, *overrides])
+        for spec in load.load([*settings, *sweep, *overrides])
     ]
-    if not suite.design:
-        # The points of a design are settings, too, over which arms are compared.
-        named = arm_names.names([cell.arm for cell in cells], [cell.spec for cell in cells])
-        cells = [replace(cell, arm=arm) for cell, arm in zip(cells, named, strict=True)]
+    named = arm_names.names([cell.arm for cell in cells], [cell.spec for cell in cells])
+    cells = [replace(cell, arm=arm) for cell, arm in zip(cells, named, strict=True)]
     kept = _unique(cells)
     return Plan(presets.stem(name), f"{command} {shlex.join(overrides)}".strip(), kept, _same(cells, kept))
-
-
-def _of_point(values: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
-    """The settings of a design's point that the runs of `overrides` have and that `overrides` do not set."""
-    return [f"{key}={value}" for key, value in values.items() if load.applies(key, overrides)]
 
 
 def split_suite(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -220,22 +203,9 @@ def read(name: str) -> Suite:
             raise ConfigError(f"arms: {len(suite.arms)}, of at most {MAX_VALUES}", fix="several suites")
         if wrong := redaction.unfit_heading([*suite.arms, suite.title]):
             raise ConfigError(f"the name of an arm or the title cannot be shown: {wrong}", fix=redaction.HEADING_FIX)
-        if suite.design:
-            suite.design.check()
-            _check_keys([*suite.design.factors, *suite.design.blocks])
     except ConfigError as error:
         raise ConfigError(f"{path}: {error.message}", fix=error.fix, code=error.code) from error
     return suite
-
-
-def _check_keys(keys: Sequence[str]) -> None:
-    """Raise ConfigError for a key of a design that is not a setting."""
-    known = [*presets.keys(), *presets.groups()]
-    for key in keys:
-        if key not in known:
-            raise ConfigError(
-                f"design: unknown setting '{key}': {nearest(key, known)}", fix="mcpo help", code="unknown_key"
-            )
 
 
 def about(suite: str) -> tuple[str, str]:

@@ -89,6 +89,17 @@ class Model:
         return self.path.removeprefix(WHEEL) if self.path.startswith(WHEEL) else ""
 
     @property
+    def parameters(self) -> int:
+        """Number of weights in layers and embeddings of an existing model, by its sizes; norms are negligible."""
+        return self.parameters_with(self.vocabulary)
+
+    def parameters_with(self, rows: int) -> int:
+        """Number of weights with that many rows of the embedding."""
+        heads = 2 * (self.heads + (self.kv_heads or self.heads))
+        layers = self.layers * (heads * self.hidden * self.head_dim + 3 * self.hidden * self.mlp)
+        return layers + self.hidden * rows * (1 if self.tied else 2)
+
+    @property
     def origin(self) -> str:
         """The source of an existing model, without the path on this machine; empty for a model that is built."""
         if self.wheel:

@@ -6,13 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, TypeVar
 
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.runs import provenance
-from mcpo_cli.runs.attempts import Attempt, owned
-from mcpo_cli.runs.journal import Journal, Kind, finite, read_json
+from mcpo_cli.runs.journal import Journal, Kind, finite
 from mcpo_cli.statistics import clusters
 
 T = TypeVar("T")
@@ -58,27 +55,6 @@ class Probe:
     def lacks(self, journal: Journal) -> list[Kind]:
         """The needed kinds of rows that the run lacks."""
         return [kind for kind in self.needs if not journal.files(kind)]
-
-
-def is_done(folder: Path) -> bool:
-    """True if the last attempt in a folder of records has ended well."""
-    attempts = Journal(folder).attempts()
-    return bool(attempts) and read_json(attempts[-1] / "status.json")["state"] == "done"
-
-
-def record_once(folder: Path, spec: RunSpec, record: Callable[[Attempt], None]) -> None:
-    """Let `record` write into a new attempt in `folder`, unless one is done there; a killed one is repeated."""
-    with owned(folder):
-        if is_done(folder):
-            return
-        attempt = Attempt(folder, spec, 0)
-        provenance.write(attempt.folder, provenance.parent_command())
-        try:
-            record(attempt)
-        except BaseException as error:
-            attempt.end("failed", str(error))
-            raise
-        attempt.end("done")
 
 
 def numbered(items: Iterable[T]) -> list[tuple[T, int]]:

@@ -5,7 +5,6 @@ import shlex
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from mcpo_cli import paths
@@ -14,10 +13,11 @@ from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.home import location, run_dir
-from mcpo_cli.measures.base import Finding, Probe, record_once
-from mcpo_cli.runs import begin, catalog
+from mcpo_cli.measures.base import Finding, Probe
+from mcpo_cli.runs import catalog
 from mcpo_cli.runs.catalog import Run
 from mcpo_cli.runs.journal import Journal
+from mcpo_cli.scheduling import observations
 from mcpo_cli.statistics import stats
 
 
@@ -182,24 +182,5 @@ def existing(probe: Probe, target: Target, prompts: int | None) -> Measured:
     run = target.run
     journal = Journal(run.folder)
     if target.step is not None or prompts or probe.lacks(journal):
-        journal = Journal(_observed(target, prompts or run.spec.task.distinct_problems or PROMPTS))
+        journal = Journal(observations.observe(run, target.step, prompts or run.spec.task.distinct_problems or PROMPTS))
     return measure(probe, target.cell, journal)
-
-
-def _observed(target: Target, prompts: int) -> Path:
-    """The folder with the records of `target`'s checkpoints, created if it does not exist."""
-    from mcpo_cli.backends.local.observe import observe  # not above: most probes do without torch
-
-    run = target.run
-    begin.check_backend(run.spec)
-    kept = begin.kept(run.folder)
-    steps = kept if target.step is None else [step for step in kept if step == target.step]
-    if not steps:
-        raise ConfigError(
-            f"{run.spec.run_id} has no complete checkpoint"
-            + ("" if target.step is None else f" of step {target.step}"),
-            fix=f"mcpo runs show {run.spec.run_id}",
-        )
-    folder = run.folder / "probes" / f"steps_{'_'.join(map(str, steps))}_prompts_{prompts}"
-    record_once(folder, run.spec, lambda attempt: observe(run.spec, attempt, run.folder, steps, prompts))
-    return folder

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import architecture, model_facts, model_files, paths
+from mcpo_cli import architecture, machine, model_facts, model_files, paths
 from mcpo_cli.architecture import Architecture
-from mcpo_cli.config import cost
 from mcpo_cli.config.schema import Model
 from mcpo_cli.errors import ConfigError, bad_model, no_room
 from mcpo_cli.home import location
@@ -47,10 +46,9 @@ def find(model: Model) -> Path | None:
     if model.wheel:
         return fetch.find(model, location())
     try:
-        local = model_files.local_folder(model.path)
+        return model_files.find(model.path, model.revision or None)
     except ConfigError as error:
         raise ConfigError(f"model.path={error.message}", fix="model.path=FOLDER  (of this machine)") from error
-    return local or model_files.cached(model.path, model.revision or None)
 
 
 def folder(model: Model) -> Path:
@@ -69,8 +67,8 @@ def folder(model: Model) -> Path:
             fix=f"mcpo train model={model.name}",
             code="contradiction",
         )
-    if not find(model):
-        amount = fetch.gigabytes(2 * cost.model_parameters(model))
+    if not model_files.find(model.path, model.revision or None):
+        amount = machine.gigabytes(2 * model.parameters)
         sys.stderr.write(f"{model.name}: loading {model.path} from the Hugging Face Hub, about {amount} in bfloat16\n")
     return model_files.folder(model.path, model.revision or None)
 

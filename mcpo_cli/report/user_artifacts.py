@@ -4,7 +4,6 @@ from functools import cache
 
 from mcpo_cli import paths, plugins
 from mcpo_cli.analysis.product import Artifact
-from mcpo_cli.analysis.response import response_map
 from mcpo_cli.analysis.tables.claims import claims_table
 from mcpo_cli.analysis.tables.comparison import comparison
 from mcpo_cli.config import plan, presets
@@ -25,13 +24,13 @@ def suites() -> list[str]:
 def artifacts() -> dict[str, Artifact]:
     """The artifacts of all suites and claims of plug-ins, by name.
 
-    A suite that sweeps more than models and seeds has no table; one with a design is built only by name.
+    A suite that sweeps more than models and seeds has no table.
     """
     found: dict[str, Artifact] = {}
     for name, path in [*((name, plan.suites()[name]) for name in suites()), *presets.files("claims/*.yaml").items()]:
         try:
             suite = None if path.parent.name == "claims" else plan.read(name)
-            if suite is None or (suite.sweep.keys() <= SWEPT and not suite.design):
+            if suite is None or suite.sweep.keys() <= SWEPT:
                 if name in found:
                     raise plugins.taken(f"artifact '{name}'", found[name].source or "", path)
                 found[name] = of(name if suite else str(path))
@@ -41,11 +40,11 @@ def artifacts() -> dict[str, Artifact]:
 
 
 def of(name: str) -> Artifact:
-    """The table of the suite `name`, or its map if it has a design. `name` may be a file of a suite or of claims.
+    """The table of the suite `name`, which may also be a file of a suite or of claims.
 
     Raises:
         ConfigError: it cannot be read.
     """
     if presets.is_file(name) and "claims" in read_yaml(paths.named(name)):
         return claims_table(paths.named(name))
-    return response_map(name) if plan.read(name).design else comparison(name)
+    return comparison(name)

@@ -1,12 +1,13 @@
 """A run may begin at RUN@STEP: its first attempt is a copy of the records and the state of RUN up to STEP.
 
-A fork begins so (`mcpo fork`), and steps that are trained again for a comparison do (`mcpo verify`). From there the run
-is resumed like any other.
+A fork begins so (`mcpo fork`), and steps that are trained again for a comparison do (`mcpo verify`); from there the run
+is resumed like any other. Branches and observations begin at a state, too, and leave their records beside the run.
 """
 
 import math
 import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -15,8 +16,8 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location, writing
 from mcpo_cli.records import SOURCES
-from mcpo_cli.runs import catalog, folders
-from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs import catalog, folders, provenance
+from mcpo_cli.runs.attempts import Attempt, owned
 from mcpo_cli.runs.journal import Journal, Kind, read_json
 
 STATES = ("method", "sampler")
@@ -36,6 +37,12 @@ def check_backend(spec: RunSpec) -> None:
 def kept(run_dir: Path) -> list[int]:
     """The global steps whose states a run of backend=local has kept, in order."""
     return [folders.step_of(folder) for folder in folders.checkpoints(run_dir)]
+
+
+def check(spec: RunSpec) -> None:
+    """Raise ConfigError unless the fork `spec` has a state to begin from: its own, or one that the other run kept."""
+    if max(kept(location() / "runs" / spec.run_id), default=0) < forking.parse(spec.fork)[1]:
+        origin(spec)
 
 
 def origin(spec: RunSpec) -> catalog.Run:
@@ -122,3 +129,24 @@ def _copy_rows(source: Journal, step: int, attempt: Attempt) -> None:
             shutil.copyfile(provenance, attempt.folder / provenance.name)
         if (sources := source.run_dir / SOURCES).exists():
             shutil.copyfile(sources, attempt.folder.parent / SOURCES)
+
+
+def is_done(folder: Path) -> bool:
+    """True if the last attempt in a folder of records has ended well."""
+    attempts = Journal(folder).attempts()
+    return bool(attempts) and read_json(attempts[-1] / "status.json")["state"] == "done"
+
+
+def record_once(folder: Path, spec: RunSpec, record: Callable[[Attempt], None]) -> None:
+    """Let `record` write into a new attempt in `folder`, unless one is done there; a killed one is repeated."""
+    with owned(folder):
+        if is_done(folder):
+            return
+        attempt = Attempt(folder, spec, 0)
+        provenance.write(attempt.folder, provenance.parent_command())
+        try:
+            record(attempt)
+        except BaseException as error:
+            attempt.end("failed", str(error))
+            raise
+        attempt.end("done")

@@ -25,6 +25,7 @@ import orjson
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.home import gone_meanwhile, writing
 from mcpo_cli.records import KEYS, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, Status, StepRow
+from mcpo_cli.redaction import without_secrets
 
 Kind = Literal["groups", "eval", "rerolls", "mini_batches", "gradients", "samples", "branches"]
 NOT_FINITE = re.compile(rb'"(?:nan|-?inf)"')
@@ -356,6 +357,13 @@ def read_json(path: Path) -> Any:
         if not isinstance(data.get(key), kind):
             raise damaged(path, f"damaged: {key!r} is missing, or not what it should be")
     return data
+
+
+def document(path: Path) -> str:
+    """The text of a JSON document, without secrets."""
+    data = read_json(path)
+    cleaned = without_secrets(data)
+    return path.read_text(encoding="utf-8") if cleaned == data else json.dumps(cleaned, indent=2)
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:

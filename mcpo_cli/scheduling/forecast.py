@@ -2,7 +2,7 @@
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,20 @@ from mcpo_cli import machine
 from mcpo_cli.config import cost
 from mcpo_cli.config.cost import Cost
 from mcpo_cli.config.plan import Plan, PlannedRun
-from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
 from mcpo_cli.records import State
-from mcpo_cli.runs import attempts, folders
+from mcpo_cli.runs import attempts
+from mcpo_cli.runs.bases import makes_base
+from mcpo_cli.scheduling.display import duration
 from mcpo_cli.scheduling.progress import Tracker
 from mcpo_cli.scheduling.speeds import Speeds
+
+WILD = 0.05
+"""The least learning rate that gets a warning."""
+LONG = 6 * 3600.0
+"""A plan that takes more seconds than this gets a warning."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,21 @@ class Forecast:
         """The source of the estimated seconds."""
         return self.speeds.basis(cell.spec for cell in self.plan.cells)
 
+    @property
+    def cautions(self) -> Iterator[str]:
+        """Warnings about settings that are allowed but probably not meant."""
+        yield from self.plan.equal_arms
+        if wild := sorted({cell.spec.train.lr for cell in self.plan.cells if cell.spec.train.lr >= WILD}):
+            yield (
+                f"train.lr={wild[-1]:g}: AdamW changes every weight by about that much in a gradient step, which "
+                f"destroys a policy; the default is {Train.lr:g}"
+            )
+        if self.seconds > LONG:
+            yield (
+                f"about {duration(self.seconds)} left for {len(self.plan.cells)} runs, {self.parallel} at a time; "
+                "Ctrl-C stops them, and the same command continues"
+            )
+
     def seconds_left(self, run: Expected, done_steps: int, bases: set[str]) -> float:
         """Seconds until `run` ends after `done_steps`, with those of making its base policy, if that has to be made.
 
@@ -91,7 +113,7 @@ class Forecast:
     def within(self, seconds: float) -> Plan:
         """The first runs that are expected to end within `seconds`, those that are done included.
 
-        Groups of runs are taken whole (`Plan.groups`). In a design, the first points are spread as evenly as all are.
+        Groups of runs are taken whole (`Plan.groups`).
 
         Raises:
             ConfigError: the first of these do not fit.
@@ -134,7 +156,7 @@ def _expected(cell: PlannedRun, home: Path, speeds: Speeds, bases: set[str]) -> 
 def _seconds_left(
     cell: PlannedRun, modelled: Cost, done_steps: int, home: Path, speeds: Speeds, bases: set[str]
 ) -> float:
-    warmup = modelled.warmup if folders.makes_base(home, cell.spec, bases) else 0.0
+    warmup = modelled.warmup if makes_base(home, cell.spec, bases) else 0.0
     training = modelled.training * (1 - done_steps / cell.spec.train.steps)
     return cost.START_SECONDS + (speeds.factor(cell.spec) or 1.0) * (training + warmup)
 

@@ -1,52 +1,31 @@
 """Start the runs of a plan and follow them with a progress display: what every verb that trains calls."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.config.schema import Train
 from mcpo_cli.scheduling import display, outcome, scheduler
-from mcpo_cli.scheduling.display import Display, duration, talk
+from mcpo_cli.scheduling.display import Display, talk
 from mcpo_cli.scheduling.forecast import Forecast, forecast
 from mcpo_cli.scheduling.outcome import Outcome
 from mcpo_cli.scheduling.progress import RunView, View
-
-WILD = 0.05
-"""The least learning rate that gets a warning."""
-LONG = 6 * 3600.0
-"""A plan that takes more seconds than this gets a warning."""
 
 Callback = Callable[[RunView], None] | None
 
 
 def document(expected: Forecast) -> dict[str, Any]:
     """Train the runs of a plan; returns the document that `--json` prints."""
-    return outcome.document(expected.plan, train(expected))
+    outcomes = train(expected)
+    return outcome.document(expected.plan, outcomes)
 
 
 def train(expected: Forecast, on_step: Callback = None, on_end: Callback = None) -> list[Outcome]:
     """Train the runs of a plan that are not done, with progress and callbacks; see `scheduler.run` for errors."""
-    for caution in cautions(expected):
+    for caution in expected.cautions:
         talk(f"warning: {caution}")
     with display.display() as shown:
         return scheduler.run(expected, _Calling(shown, on_step, on_end))
-
-
-def cautions(expected: Forecast) -> Iterator[str]:
-    """Warnings about settings that are allowed but probably not meant."""
-    plan = expected.plan
-    yield from plan.equal_arms
-    if wild := sorted({cell.spec.train.lr for cell in plan.cells if cell.spec.train.lr >= WILD}):
-        yield (
-            f"train.lr={wild[-1]:g}: AdamW changes every weight by about that much in a gradient step, which destroys "
-            f"a policy; the default is {Train.lr:g}"
-        )
-    if expected.seconds > LONG:
-        yield (
-            f"about {duration(expected.seconds)} left for {len(plan.cells)} runs, {expected.parallel} at a "
-            "time; Ctrl-C stops them, and the same command continues"
-        )
 
 
 class _Calling:

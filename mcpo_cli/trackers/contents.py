@@ -13,8 +13,7 @@ from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.records import SOURCES
 from mcpo_cli.runs import provenance, rollouts
-from mcpo_cli.runs.bundle import document
-from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.runs.journal import Journal, document, read_json
 
 ROLLOUTS = "rollouts.json"
 ROLLOUTS_ARE_A_TABLE = {"mlflow.loggedArtifacts": json.dumps([{"path": ROLLOUTS, "type": "table"}])}

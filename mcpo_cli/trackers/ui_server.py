@@ -1,17 +1,23 @@
-"""The server of `mcpo ui`: `python -m mcpo_cli.trackers.ui_server HOST PORT CALLER`, started by `commands/ui.py`.
+"""The server of `mcpo ui`: MLflow's own behind a gate.
 
-It is MLflow's own server behind a gate. Requests that read may pass (of these, `label-schemas/list` writes a default
-row of MLflow's), and of those that change the store only the ones in `EDITS`: names, tags and notes, deleting,
-restoring. So nobody can send files, set the location of files, log into runs, or have the server call other machines.
-It ends when CALLER, the process that started it, is gone.
+MLflow itself would answer to any name that begins like a private address (`10.evil.example`), by which a web page can
+reach it through the reader's browser (DNS rebinding), and would store files that anybody sends. Here it answers only to
+the names of this machine. Requests that read may pass (of these, `label-schemas/list` writes a default row of
+MLflow's), and of those that change the store only the ones in `EDITS`: names, tags and notes, deleting, restoring. So
+nobody can send files, set the location of files, log into runs, or have the server call other machines.
 """
 
+import ipaddress
 import os
 import re
-import sys
-import threading
-import time
+import socket
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
+
+import psutil
+import uvicorn
 
 READS = frozenset(
     (
@@ -36,6 +42,7 @@ _FILES = "/static-files/"
 """Path of the pages' own files, which may have any name."""
 ANSWERS = {"/ajax-api/2.0/mlflow/gateway-proxy": b'{"endpoints": []}'}
 """The gate's own answers to a GET, such as that there is no gateway. Pages would show a refusal as an error."""
+LOOPBACK = ("127.0.0.1", "localhost")
 
 
 def allowed(method: str, path: str) -> bool:
@@ -70,21 +77,37 @@ async def _send(send: Any, status: int, kind: bytes, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _end_with(caller: int) -> None:
-    while os.getppid() == caller:
-        time.sleep(0.5)
-    os._exit(1)
+class Server(uvicorn.Server):
+    """MLflow's server over the store `uri`, in this process.
+
+    Args:
+        host: the address that it listens at, whose names it answers to.
+        talks: whether it prints its log.
+    """
+
+    def __init__(self, uri: str, host: str, *, talks: bool) -> None:
+        os.environ |= {
+            "_MLFLOW_SERVER_FILE_STORE": uri,
+            "_MLFLOW_SERVER_REGISTRY_STORE": uri,
+            "MLFLOW_SERVER_ALLOWED_HOSTS": ",".join(_answers_to(host)),
+            "MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE": "false",
+            "_MLFLOW_SERVER_SERVE_ARTIFACTS": "false",
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        }
+        # It reads these variables when it is imported.
+        with warnings.catch_warnings(action="ignore"):
+            from mlflow.server.fastapi_app import app
+
+        super().__init__(uvicorn.Config(Gate(app), log_level="info" if talks else "critical"))
 
 
-def main() -> None:
-    """Serve until the process is ended."""
-    host, port, caller = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    threading.Thread(target=_end_with, args=(caller,), daemon=True).start()
-    import uvicorn
-    from mlflow.server.fastapi_app import app
-
-    uvicorn.run(Gate(app), host=host, port=port, log_level="warning")
-
-
-if __name__ == "__main__":
-    main()
+def _answers_to(host: str) -> Sequence[str]:
+    """MLflow's patterns of the host names that it answers to; with any port, because a tunnel may use another."""
+    names, everywhere = {*LOOPBACK, host}, False
+    with suppress(ValueError):  # the name of a machine
+        everywhere = ipaddress.ip_address(host).is_unspecified
+    if everywhere:
+        addresses = [address for listed in psutil.net_if_addrs().values() for address in listed]
+        names |= {address.address for address in addresses if address.family == socket.AF_INET}
+        names |= {socket.gethostname(), socket.getfqdn()}
+    return [pattern for name in sorted(names) for pattern in (name, f"{name}:*")]

@@ -132,7 +132,7 @@ def test_a_design_is_no_set_of_pairs() -> None:
 
 def test_tables_and_figures_are_about_a_suite_s_own_arms(here: InProcess) -> None:
     words = ("table1", "scale=smoke", "train.lr=1e-3,2e-3")
-    for verb in ("reproduce", "report"):
-        message = here.refused("bad_input", verb, *(words if verb == "reproduce" else words[1:]))
+    for what in (words, ("all", "--built", *words[1:])):
+        message = here.refused("bad_input", "reproduce", *what)
         assert "DAPO lr=0.001" in message
         assert message.endswith("fix: mcpo compare table1 scale=smoke train.lr=1e-3,2e-3")

@@ -12,7 +12,7 @@ SMALL = (
     "method=dapo method.dynamic_sampling=false train.steps=2 train.prompts=32 train.rollouts=4 train.mini_batch=16 "
     "probe.every=0 probe.panel_every=0 eval.problems=10 eval.samples=1"
 )
-SIZES = {"controls": 4, "held_out": 2, "resampled": 2}
+SIZES = {"controls": 4, "held_out": 2}
 ARMS = {"trunk": [], "hinge": ["method=mcpo", "method.reweight=false"], "half": ["train.lr=3.5e-4"]}
 
 

@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from mcpo_cli import doctor as machine_checks
 from mcpo_cli import extras
-from mcpo_cli.statistics.surface import Surface
 from mcpo_cli.trackers import resolve
 from tests.cli.conftest import InProcess
 from tests.errors import refused
@@ -40,13 +38,6 @@ def test_there_is_no_store_unless_one_is_asked_for(home: Path, monkeypatch: pyte
     assert resolve("offline") is None
     with refused("not_installed"):
         resolve("sqlite:////tmp/elsewhere.db")
-
-
-@pytest.mark.usefixtures("bare")
-def test_a_surface_needs_scikit_learn() -> None:
-    with refused("not_installed") as caught:
-        Surface(np.zeros((4, 1)), np.arange(4.0))
-    assert caught.value.fix == extras.command("maps")
 
 
 @pytest.mark.parametrize(

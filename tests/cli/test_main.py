@@ -35,7 +35,7 @@ def test_help_of_train_names_presets_examples_and_where_settings_are_explained(h
     assert "mcpo train method=mcpo model=toy-m seed=0,1,2" in out
 
 
-@pytest.mark.parametrize("suite", ["table1", pytest.param("map-low", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("suite", ["table1", pytest.param("headline", marks=pytest.mark.slow)])
 def test_plan_of_a_suite(here: InProcess, suite: str) -> None:
     document = here.json("plan", suite, "seed=0")
     expected = plan.from_suite(suite, ["seed=0"], "")

@@ -31,9 +31,6 @@ FILES = {
     "noarms.yaml": "title: x",
     "unknown.yaml": "arms: {a: [train.lrr=1]}",
     "norows.yaml": "{rows: []}",
-    "design.yaml": "arms: {a: [method=grpo]}\nbaseline: a\n"
-    "design: {points: 2, factors: {train.lr: {levels: [1, 2]}, train.rollouts: {levels: [4, 8]}}}",
-    "one-factor.yaml": "arms: {a: [method=grpo]}\ndesign: {points: 2, factors: {train.lr: {levels: [1, 2]}}}",
     "model/config.json": "{}",
 }
 AT_ONCE = 12

@@ -75,11 +75,6 @@ def test_a_run_of_its_own_gets_the_settings_of_the_probe(here: InProcess) -> Non
     assert not here.home.exists()
 
 
-def test_every_probe_is_listed_with_its_question(here: InProcess) -> None:
-    assert [one["probe"] for one in here.json("probe", "list")["probes"]] == list(measures.registry())
-    assert measures.get("mastery").question in here("probe", "list").stdout
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("warm_home")
 def test_a_diagnostic_run_its_checkpoints_and_the_store(here: InProcess, empty_store: Path) -> None:

@@ -169,14 +169,6 @@ def test_other_kernels_agree_within_the_tolerance(folder: Path, home: Path) -> N
     assert (first["step"], first["column"]) == (4, "train/entropy"), "step 3 agrees"
 
 
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [("out_of_bounds", ["--at", "5"]), ("out_of_bounds", ["--at", "0"]), ("bad_input", ["--at", "x"])],
-)
-def test_steps_that_there_are_not(folder: Path, here: InProcess, code: str, words: list[str]) -> None:
-    assert "--at" in here.refused(code, "verify", folder.name, *words)
-
-
 def test_an_unfinished_run_is_refused(folder: Path, here: InProcess) -> None:
     path = folder / "attempt_1" / "eval" / "step_000004.jsonl"
     path.unlink()

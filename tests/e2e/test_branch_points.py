@@ -8,14 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mcpo_cli.backends.local import BACKEND, saved_states
+from mcpo_cli.backends.local import BACKEND
+from mcpo_cli.backends.local import branching as engine
 from mcpo_cli.backends.local.update import Updater
 from mcpo_cli.config import branching
 from mcpo_cli.config.branching import Sizes, Study, Trunk
 from mcpo_cli.home import run_dir
-from mcpo_cli.measures import branches
 from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.journal import Journal
+from mcpo_cli.runs.journal import Journal, read_json, write_json
+from mcpo_cli.scheduling import branches
 from tests.errors import refused
 
 pytestmark = pytest.mark.slow
@@ -43,8 +44,21 @@ def trunk(home: Path) -> Trunk:
     return found
 
 
-def with_sizes(trunk: Trunk, **sizes: int) -> Trunk:
-    return Trunk(trunk.spec, trunk.arms, trunk.at, Sizes(**sizes), trunk.kept_after)
+def measured_twice(trunk: Trunk, step: int) -> pd.DataFrame:
+    """The rows of a point, each with the accuracy of 300 other rollouts of its prompt after the step."""
+    found = list[dict[str, Any]]()
+
+    def measure(point: engine.Point) -> None:
+        for cohort in point.cohorts:
+            _, correct_PG = engine.sample(point.trainer, cohort.tier, cohort.problems, 300, 90 + cohort.number)
+            accuracy_P = correct_PG.double().mean(-1).tolist()
+            found.extend({**row, "accuracy": p} for row, p in zip(engine.rows(point, cohort), accuracy_P, strict=True))
+
+    folder = run_dir(trunk.spec.run_id)
+    attempt = Attempt(folder / "check", trunk.spec, 0)
+    engine.visit(trunk, attempt, folder, step, measure)
+    attempt.end("done")
+    return pd.DataFrame(found)
 
 
 def rows(trunk: Trunk, step: int) -> pd.DataFrame:
@@ -99,18 +113,20 @@ def test_a_step_of_no_size_changes_nothing(trunk: Trunk) -> None:
 def test_a_measurement_that_was_killed_is_made_again_with_the_same_numbers(
     trunk: Trunk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    again, folder = with_sizes(trunk, controls=8, held_out=2), run_dir(trunk.spec.run_id)
-    whole = with_sizes(trunk, controls=8, held_out=2, resampled=1)
+    folder = run_dir(trunk.spec.run_id)
+    branches.measure(trunk, folder, 1)
+    whole = rows(trunk, 1)
+    (begun,) = branches.folder(trunk, folder, 1).glob("attempt_*")
+    status = read_json(begun / "status.json")
+    write_json(begun / "status.json", {**status, "state": "running"})
+    assert not branches.is_measured(trunk, folder, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(saved_states, "_rows", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(engine, "rows", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            branches.measure(again, folder, 2)
-    assert not branches.is_measured(again, folder, 2)
-    branches.measure(again, folder, 2)
-    branches.measure(whole, folder, 2)
-    assert branches.is_measured(again, folder, 2)
-    other = rows(whole, 2).drop(columns=["resampled_n", "resampled_c"])
-    pd.testing.assert_frame_equal(rows(again, 2), other)
+            branches.measure(trunk, folder, 1)
+    branches.measure(trunk, folder, 1)
+    assert branches.is_measured(trunk, folder, 1)
+    pd.testing.assert_frame_equal(rows(trunk, 1), whole)
 
 
 def test_a_state_that_is_gone_is_named(trunk: Trunk) -> None:
@@ -121,10 +137,8 @@ def test_a_state_that_is_gone_is_named(trunk: Trunk) -> None:
 
 def test_the_estimate_is_what_many_new_rollouts_say(trunk: Trunk) -> None:
     """It is unbiased, and has the standard error that follows from its spread over prompts."""
-    precise = with_sizes(trunk, controls=32, held_out=16, resampled=300)
-    branches.measure(precise, run_dir(trunk.spec.run_id), 2)
-    found = rows(precise, 2).set_index(["arm", "cohort", "prompt"]).sort_index()
-    found["accuracy"] = found["resampled_c"] / found["resampled_n"]
+    precise = Trunk(trunk.spec, trunk.arms, trunk.at, Sizes(controls=32, held_out=16), trunk.kept_after)
+    found = measured_twice(precise, 2).set_index(["arm", "cohort", "prompt"]).sort_index()
     for cohort in ("mastered", "held_out"):
         before = found.loc["no step", cohort]["accuracy"]
         for arm in ("trunk", "hinge"):

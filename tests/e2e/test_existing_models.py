@@ -16,7 +16,7 @@ from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.methods import AdvancedMethod, get, registry
 from mcpo_cli.records import SOURCES
-from mcpo_cli.runs import folders
+from mcpo_cli.runs import bases
 from mcpo_cli.runs.attempts import Attempt, state
 from mcpo_cli.runs.journal import Journal
 from tests.e2e.test_zoo_training import OPTIONS, PROBES
@@ -48,7 +48,7 @@ def test_a_model_from_scratch_trains_to_the_same_bits_when_it_is_loaded_as_one_t
 ) -> None:
     """A loaded model gets its prompts through a tokenizer, and its responses are decoded."""
     home, spec, expected = scratch
-    found = of_folder(folders.cached_base(home, spec))
+    found = of_folder(bases.cached_base(home, spec))
     assert found.run_id != spec.run_id
     assert work(tmp_path, found) == 0
     assert records(tmp_path, found) == expected
@@ -65,7 +65,7 @@ def test_a_model_from_scratch_trains_to_the_same_bits_when_it_is_loaded_as_one_t
 def test_killed_and_started_again(
     more: list[str], kills: dict[str, int], scratch: tuple[Path, RunSpec, dict[str, Any]], tmp_path: Path
 ) -> None:
-    spec = of_folder(folders.cached_base(scratch[0], scratch[1]), *more)
+    spec = of_folder(bases.cached_base(scratch[0], scratch[1]), *more)
     assert work(tmp_path / "whole", spec) == 0
     for point, call in kills.items():
         killed = tmp_path / point

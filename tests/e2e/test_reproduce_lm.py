@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from mcpo_cli.runs import folders
+from mcpo_cli.runs import bases
 from tests.engine import spec_of, work
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ def test_table_and_figure_have_the_model_before_training(tmp_path: Path) -> None
     preset = tmp_path / "tiny.yaml"
     sizes = "hidden: 64\nlayers: 2\nheads: 2\nhead_dim: 32\nmlp: 192\nvocabulary: {}\nrope_theta: 100.0\n"
     vocabulary = len(spec.task.vocabulary)
-    preset.write_text(f"name: tiny\npath: {folders.cached_base(home, spec)}\nscale: laptop\n{sizes.format(vocabulary)}")
+    preset.write_text(f"name: tiny\npath: {bases.cached_base(home, spec)}\nscale: laptop\n{sizes.format(vocabulary)}")
     document = reproduce(home, preset)
     folder = home / "reports" / "laptop"
     table = (folder / "lm.md").read_text()

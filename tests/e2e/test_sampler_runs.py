@@ -18,7 +18,7 @@ from mcpo_cli.config import forking
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.runs import folders
+from mcpo_cli.runs import bases, folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.seeds import stream
@@ -51,7 +51,7 @@ def spec_of(*words: str) -> RunSpec:
 
 def shipped() -> Path:
     """The base policy that comes with mcpo."""
-    found = folders.shipped_base(spec_of())
+    found = bases.shipped_base(spec_of())
     assert found
     return found
 
@@ -67,7 +67,7 @@ def uninterrupted(home: Path) -> dict[str, dict[str, object]]:
     for words in STATEFUL.values():
         spec = spec_of(*words)
         # A pool of problems is another task, whose warm-up would take most of the time.
-        if not (base := folders.cached_base(home, spec)).exists():
+        if not (base := bases.cached_base(home, spec)).exists():
             shutil.copytree(shipped(), base)
         assert work(home, spec) == 0
     return {name: records(home, spec_of(*words)) for name, words in STATEFUL.items()}

@@ -17,7 +17,7 @@ from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.config.load import load
 from mcpo_cli.methods import AdvancedMethod, Method, Step, reduce
-from mcpo_cli.runs import folders
+from mcpo_cli.runs import bases
 from mcpo_cli.seeds import stream
 from mcpo_cli.tasks import closed
 
@@ -46,7 +46,7 @@ def trainer(method: Method, folder: Path, **settings: Any) -> Any:
 
     from examples.trl_mcpo import MethodTrainer
 
-    base = folders.shipped_base(SPEC)
+    base = bases.shipped_base(SPEC)
     problems = closed(SPEC.task).training(0, 0, PROMPTS)
     rows = {"prompt": [problem.text for problem in problems], "gold": [problem.gold for problem in problems]}
     given: dict[str, Any] = {

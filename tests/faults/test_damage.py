@@ -24,7 +24,7 @@ from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import McpoError
 from mcpo_cli.home import run_dir
-from mcpo_cli.runs import attempts, catalog, folders
+from mcpo_cli.runs import attempts, bases, catalog
 from mcpo_cli.runs.journal import Journal, Kind, NewSteps, last_row, read_json, read_lines
 from mcpo_cli.scheduling.progress import Tracker
 from tests.engine import begin, differences, end, records, work
@@ -169,7 +169,7 @@ def test_a_line_in_the_middle_of_a_running_journal_is_named(tmp_path: Path) -> N
 def real(undisturbed: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunSpec]:
     """A real run that was killed in the evaluation after its last step: it has checkpoints of steps 2 and 3."""
     home, spec = tmp_path_factory.mktemp("real"), spec_of()
-    shutil.copytree(folders.cached_base(undisturbed, spec), folders.cached_base(home, spec))
+    shutil.copytree(bases.cached_base(undisturbed, spec), bases.cached_base(home, spec))
     assert work(home, spec, "evaluation", 8) == -signal.SIGKILL
     return home, spec
 

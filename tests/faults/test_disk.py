@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.runs import folders
+from mcpo_cli.runs import bases
 from mcpo_cli.runs.attempts import missing, state
 from mcpo_cli.runs.journal import Journal, read_json
 from tests.engine import differences, records, torn, work
@@ -95,9 +95,9 @@ def test_files_cannot_grow(largest: int, undisturbed: Path, tmp_path: Path) -> N
 def test_the_disk_is_full(room: int, undisturbed: Path, tmp_path: Path) -> None:
     spec = spec_of()
     disk = tmp_path / "disk"
-    base = folders.cached_base(undisturbed, spec)
+    base = bases.cached_base(undisturbed, spec)
     with tmpfs(disk, sum(path.stat().st_size for path in base.iterdir()) + 72 * KIB + room):
-        shutil.copytree(base, folders.cached_base(disk, spec))
+        shutil.copytree(base, bases.cached_base(disk, spec))
         assert work(disk, spec) == 1
         check(disk, spec)
         assert mount("-o", f"remount,size={64 << 20}", str(disk))

@@ -14,12 +14,12 @@ from mcpo_cli.config.cost import warmup_seconds
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import location
-from mcpo_cli.runs import folders
+from mcpo_cli.runs import bases, folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import read_json
 from mcpo_cli.scheduling.forecast import forecast
 
-SHIPPED = folders.SHIPPED
+SHIPPED = bases.SHIPPED
 SMALL = ("scale=smoke", "warmup.target_accuracy=0", "warmup.max_steps=2", "warmup.probe_prompts=8")
 
 
@@ -30,7 +30,7 @@ def base(spec: RunSpec) -> Path:
 @pytest.fixture
 def comes(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunSpec, Path]:
     """A small run, and the folder of its shipped base policy; the cache is empty."""
-    monkeypatch.setattr(folders, "SHIPPED", mcpo_home / "bases")
+    monkeypatch.setattr(bases, "SHIPPED", mcpo_home / "bases")
     (spec,) = load(SMALL)
     shipped = mcpo_home / "bases" / spec.base_id
     shipped.parent.mkdir(parents=True)
@@ -106,9 +106,9 @@ def test_a_warm_up_here_gives_the_one_that_comes(mcpo_home: Path, monkeypatch: p
 def test_no_seed_of_scale_smoke_has_a_warm_up(words: str, base: int, mcpo_home: Path) -> None:
     (spec,) = load(["scale=smoke", *words.split(",")])
     assert spec.seed_of_base == base
-    assert folders.has_base(mcpo_home, spec)
+    assert bases.has_base(mcpo_home, spec)
 
 
 def test_a_seed_of_the_base_policy_is_chosen_as_before() -> None:
     (spec,) = load(["scale=smoke", "seed=7", "base_seed=5"])
-    assert (spec.seed_of_base, folders.shipped_base(spec)) == (5, None)
+    assert (spec.seed_of_base, bases.shipped_base(spec)) == (5, None)

@@ -168,7 +168,7 @@ def test_every_pair_of_presets_composes(overrides: tuple[str, ...]) -> None:
     assert load.from_dict(spec.to_dict()) == spec
 
 
-@pytest.mark.parametrize("name", sorted(name for name in plan.suites() if not plan.read(name).design))
+@pytest.mark.parametrize("name", sorted(plan.suites()))
 @pytest.mark.parametrize(
     "scale", [pytest.param(name, marks=[pytest.mark.slow] * (name != "toy")) for name in presets.groups()["scale"]]
 )
@@ -181,19 +181,9 @@ def test_every_suite_composes_and_can_be_trained(name: str, scale: str) -> None:
     assert {cell.spec.model.name for cell in cells} == names
     sweep = itertools.product(*swept.values())
     assert len(cells) == len(suite["arms"]) * len(list(sweep))
-    assert {cell.arm for cell in cells} == set(suite["arms"])
+    assert {cell.arm.partition(" lr=")[0] for cell in cells} == set(suite["arms"])
     if scale == "toy":
         feasible.check(cell.spec for cell in cells)
-
-
-@pytest.mark.slow
-def test_the_map_has_every_arm_at_every_point_and_one_scale() -> None:
-    suite = plan.read("map")
-    assert suite.design is not None
-    cells = plan.from_suite("map", [], "mcpo").cells
-    assert [(cell.point, cell.arm) for cell in cells] == list(itertools.product(range(suite.design.points), suite.arms))
-    with refused("bad_input", "toy", "paper"):
-        plan.from_suite("map", ["scale=paper"], "mcpo")
 
 
 def test_a_sweep_is_a_product_in_order() -> None:

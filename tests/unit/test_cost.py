@@ -144,25 +144,13 @@ def test_what_a_step_of_a_pretrained_model_takes_by_hand() -> None:
     assert on_cpu() == pytest.approx(tokens * 2 * cost.parameters(run) / (2 * cost.OPERATIONS_PER_CORE))
 
 
-def test_what_a_method_needs_beside_its_batch_is_counted() -> None:
+def test_a_penalty_trains_all_groups_and_passes_them_through_one_more_policy() -> None:
     run = load(CPU)[0]
-    question, response = run.task.question_tokens(), run.task.expected_tokens(run.train.max_response)[1]
+    group = run.task.question_tokens() + 8 * run.task.expected_tokens(run.train.max_response)[1]
     of_a_token = 2 * cost.parameters(run) / (2 * cost.OPERATIONS_PER_CORE)
-    group = question + 8 * response
-    # One greedy rollout of each prompt.
-    assert on_cpu("method=remax") - on_cpu("method=grpo") == pytest.approx(16 * (question + response) * of_a_token)
-    # All groups are trained on instead of half of them, and once more passed through the reference policy.
     assert on_cpu("method=grpo_kl") - on_cpu("method=grpo") == pytest.approx(16 * group * (4 - 3 / 2) * of_a_token)
-    # The gradients of up to 16 groups of the batch, nine passes each.
-    single = on_cpu("probe.gradients_every=1") - on_cpu()
-    assert single == pytest.approx(16 * 9 * group * of_a_token)
-
-
-def test_on_gpus_too() -> None:
-    plain, greedy, kept = (cost.gpu_cost(spec(f"method={name}")) for name in ("grpo", "remax", "grpo_kl"))
-    steps = spec().train.steps
-    assert greedy.sampled - plain.sampled == pytest.approx(steps * 128 * 5120)
-    assert greedy.trained == kept.trained == plain.trained
+    plain, kept = (cost.gpu_cost(spec(f"method={name}")) for name in ("grpo", "grpo_kl"))
+    assert kept.trained == plain.trained
     assert kept.gpu_seconds > plain.gpu_seconds
     assert "2 to sample, 12 to train" in kept.basis[0]
 

@@ -161,9 +161,7 @@ def test_the_defaults_are_the_default_protocol() -> None:
         ([], {"window": 4096}, "holds 4096 tokens"),
     ],
 )
-def test_another_protocol_is_not_called_the_default(
-    overrides: list[str], model: dict[str, int], deviation: str
-) -> None:
+def test_another_protocol_is_not_the_default(overrides: list[str], model: dict[str, int], deviation: str) -> None:
     assert any(deviation in found for found in made(*overrides, **model).deviations())
     protocol.check(made(*overrides, **model))
 

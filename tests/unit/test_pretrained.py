@@ -12,7 +12,6 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from mcpo_cli import architecture, pretrained
-from mcpo_cli.config import cost
 from mcpo_cli.config import model_settings as existing_settings
 from mcpo_cli.config.load import from_dict, load, preset_model
 from mcpo_cli.config.presets import groups
@@ -212,5 +211,5 @@ def test_presets_of_existing_models_name_all_sizes() -> None:
         if model.path:
             assert model.vocabulary
             assert model.kv_heads
-            assert cost.model_parameters(model) > 1e8
-    assert abs(cost.model_parameters(preset_model("smollm2-135m")) - 134_515_008) < 1e5
+            assert model.parameters > 1e8
+    assert abs(preset_model("smollm2-135m").parameters - 134_515_008) < 1e5

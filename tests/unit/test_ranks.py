@@ -1,6 +1,5 @@
 """Rank correlations: against scipy and all orders, refusals, and the rate of false findings."""
 
-import dataclasses
 import itertools
 import math
 
@@ -10,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from mcpo_cli.config import plan
 from mcpo_cli.statistics import ranks
 from mcpo_cli.statistics.ranks import Correlation
 
@@ -138,27 +136,3 @@ def test_intervals_of_a_correlation_cover_what_they_promise(n: int) -> None:
     rng, truth = np.random.default_rng(n), 6 / math.pi * math.asin(0.3)
     found = [ranks.correlation(x, 0.6 * x + 0.8 * y) for x, y in rng.normal(size=(2000, 2, n))]
     assert 0.93 <= np.mean([one.low <= truth <= one.high for one in found]) <= 0.98
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("assignment", ["cyclic", "balanced"])
-def test_effects_of_clusters_are_no_correlation_along_the_maps_design(assignment: str) -> None:
-    """Base policies and seeds with their own effects at the map's 64 points, along its drift: level .05.
-
-    Values taken as independent find one in far more cases if each seed has a part of the range. 250 maps have a
-    standard error of .014.
-    """
-    design = plan.read("map").design
-    assert design is not None
-    points = dataclasses.replace(design, points=64, assignment=assignment).settings()
-    cluster = np.array([point["base_seed"] * 8 + point["seed"] for point in points])
-    drift = np.array([point["train.lr"] * (128 / point["train.mini_batch"] - 1) for point in points])
-    rng, wrong = np.random.default_rng(1), np.zeros(3)
-    for _ in range(250):
-        y = rng.normal(size=24)[cluster] + rng.normal(size=64)
-        found = ranks.correlation(drift, y, cluster)
-        wrong += [two_sided(found) <= 0.05, found.p_within <= 0.05, two_sided(ranks.correlation(drift, y)) <= 0.05]
-    by_cluster, within, independent = wrong / 250
-    assert by_cluster <= 0.05 + 2 * 0.014
-    assert within <= 0.05 + 2 * 0.014
-    assert assignment == "balanced" or independent > 0.1

@@ -10,7 +10,7 @@ import pytest
 from mcpo_cli.config import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import run_dir
-from mcpo_cli.runs import begin, catalog, differences
+from mcpo_cli.runs import begin, catalog, differences, folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.scheduling import spot_checks
@@ -77,16 +77,13 @@ def test_runs_of_verl_are_refused(mcpo_home: Path) -> None:
     ("one", "other", "exactly", "same"),
     [
         (0.1 + 0.2, 0.3, True, False),
-        (0.1 + 0.2, 0.3, False, True),
         (1.0, 1.0009, False, True),
         (1.0, 1.002, False, False),
         (0.0, 9e-6, False, True),
         (0.0, 2e-5, False, False),
         (math.nan, math.nan, True, True),
-        ("a", "b", False, False),
         (True, 1, False, False),
         (None, 0.0, False, False),
-        (3, 3, True, True),
     ],
 )
 def test_what_agrees(one: Any, other: Any, exactly: bool, same: bool) -> None:
@@ -110,7 +107,6 @@ def journal(folder: Path, **changed: Any) -> Journal:
 @pytest.mark.parametrize(
     ("changed", "exactly", "expected"),
     [
-        ({}, True, None),
         ({"time": 9.0}, True, None),
         ({"rounding": 2.0}, False, None),
         ({"rounding": 2e-7}, True, ("metrics", 0, "sanity/logp_difference")),
@@ -129,3 +125,8 @@ def test_the_first_difference_of_a_step(
     assert found.weights is exactly
     # Two groups of 3 columns, a mini-batch of 4, an evaluation of 5; metrics, and the hash.
     assert found.values == 2 * 3 + 4 + 5 + (3 if exactly else 1)
+
+
+def test_a_state_that_another_command_has_removed(tmp_path: Path) -> None:
+    with refused("run_failed", "step_000010"), folders.unless_removed(tmp_path / "step_000010"):
+        (tmp_path / "step_000010" / folders.MANIFEST).read_text()

@@ -89,27 +89,6 @@ def test_only_what_a_checkpoint_covers_is_taken_and_a_rewind_duplicates_nothing(
         ]
 
 
-def test_non_finite_values_are_counted_not_written(store: Store, home: Path) -> None:
-    attempt = begin(spec())
-    train(attempt, range(1, 2), **{"train/a": float("nan"), "train/b": float("inf"), "train/c": 1.5})
-    attempt.durable(1)
-    attempt.end("failed", "loss is not finite")
-    store.ingest(plan(spec()))
-    assert runs(store)[spec().run_id].data.metrics == {"train/c": 1.5, "journal/nonfinite": 2.0}
-
-
-@pytest.mark.parametrize(("state", "status"), [("failed", "FAILED"), ("interrupted", "KILLED")])
-def test_a_run_that_ended_early_makes_its_plan_end_so(store: Store, state: Any, status: str) -> None:
-    complete(spec(0))
-    begin(spec(1)).end(state)
-    both = plan(spec(0), spec(1))
-    store.ingest(both)
-    found = runs(store)
-    assert found[spec(0).run_id].info.status == "FINISHED"
-    assert found[spec(1).run_id].info.status == status
-    assert found[f"train {both.plan_id}"].info.status == status
-
-
 def test_states_and_times_follow_the_journal_from_start_to_end(store: Store) -> None:
     name = spec().run_id
     with owned(run_dir(name)):
@@ -126,15 +105,6 @@ def test_states_and_times_follow_the_journal_from_start_to_end(store: Store) -> 
     for run in runs(store).values():
         assert run.info.start_time == round(attempt.status["started"] * 1000)
         assert run.info.end_time == round(attempt.status["updated"] * 1000)
-
-
-def test_equal_seeds_on_two_base_policies_have_names_of_their_own(store: Store) -> None:
-    specs = [replace(spec(3), base_seed=base) for base in (0, 3)]
-    for one in specs:
-        complete(one)
-    store.ingest(plan(*specs))
-    names = [runs(store)[one.run_id].info.run_name for one in specs]
-    assert names == ["mcpo toy-s base seed 0, seed 3", "mcpo toy-s seed 3"]
 
 
 def test_a_child_bears_what_its_run_is(store: Store, home: Path) -> None:

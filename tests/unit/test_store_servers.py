@@ -1,7 +1,6 @@
 """The MLflow store behind real and dead servers, with other processes, and in the UI."""
 
 import os
-import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -13,8 +12,7 @@ import pytest
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.trackers.mlflow import Store
 from tests.errors import refused
-from tests.faults.faulty_server import mlflow_server
-from tests.store_runs import complete, expected, free_port, plan, points, runs, spec
+from tests.store_runs import free_port
 
 
 @contextmanager
@@ -54,27 +52,6 @@ def test_a_store_that_cannot_be_is_an_error_at_once(home: Path, uri: str) -> Non
     start = time.monotonic()
     with refused("bad_input"):
         Store(uri.format(home=home)).check()
-    assert time.monotonic() - start < 60
-
-
-@pytest.mark.slow
-def test_a_real_server_takes_runs_and_its_end_is_a_store_error(home: Path, tmp_path: Path, empty_store: Path) -> None:
-    folder = tmp_path / "server"
-    folder.mkdir()
-    shutil.copy(empty_store, folder / "server.db")
-    complete(spec(0))
-    with mlflow_server(folder) as port:
-        store = Store(f"http://127.0.0.1:{port}")
-        store.check()
-        store.ingest(plan(spec(0)))
-        assert store.ingest(plan(spec(0))) == 0
-        assert runs(store)[spec(0).run_id].info.status == "FINISHED"
-        assert points(folder / "server.db") == expected(spec(0), range(1, 5), (0, 2, 4))
-    assert len(list((folder / "artifacts").rglob("spec.json"))) == 1
-    complete(spec(1))
-    start = time.monotonic()
-    with refused("store_failed"):
-        store.ingest(plan(spec(0), spec(1)))
     assert time.monotonic() - start < 60
 
 

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from mcpo_study.analysis import EXPERIMENTS
 from scipy import stats as scipy_stats
 
-from mcpo_cli.analysis import claims, response, verdicts
+from mcpo_cli.analysis import claims, verdicts
 from mcpo_cli.analysis.claims import Claim, Precondition
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.tables.claims import claims_table, verdict_grid, verdict_of
 from mcpo_cli.analysis.verdicts import Outcome, decided, outcome
-from mcpo_cli.config import plan
 from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.statistics.power import ALPHA
@@ -218,26 +217,3 @@ def _from_rows(claim: Claim, runs: pd.DataFrame) -> Outcome:
     needed = claim.requires
     met = needed is None or by_arm[claim.required_arm][needed.statistic].mean() > needed.above
     return outcome(claim, "toy-s", "drift", values, "" if met else "it did not occur")
-
-
-@pytest.mark.parametrize(
-    ("arm", "metric", "mean", "half"),
-    [
-        ("hinge", "pass@1", 0.0218, 0.0135),
-        ("hinge", "next-step gap", -0.0151, 0.0123),
-        ("MCPO", "pass@1", 0.0174, 0.0135),
-        ("reweight", "pass@1", 0.0029, 0.0063),
-    ],
-)
-def test_the_committed_rows_of_the_map_give_clustered_intervals(
-    arm: str, metric: str, mean: float, half: float
-) -> None:
-    committed = pd.read_csv(EXPERIMENTS / "map" / "results" / "map.csv")
-    (found,) = [
-        one for one in response.responses(committed, plan.read("map")) if (one.arm, one.metric) == (arm, metric)
-    ]
-    assert (found.mean.n, found.mean.mean, found.mean.half_width) == (
-        24,
-        pytest.approx(mean, abs=5e-5),
-        pytest.approx(half, abs=5e-5),
-    )

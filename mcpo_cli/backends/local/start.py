@@ -33,7 +33,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.convert import LARGEST_FLOAT
 from mcpo_cli.errors import ConfigError, Interrupted, RunFailed, first_line
 from mcpo_cli.home import home, writing
-from mcpo_cli.runs import folders
+from mcpo_cli.runs import bases, folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import read_json, write_json
 from mcpo_cli.seeds import stream
@@ -106,7 +106,7 @@ def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
     Raises:
         RunFailed: the target accuracy was not reached, or the disk cannot be written. Interrupted: `stop` is True.
     """
-    folder = folders.cached_base(home(), spec)
+    folder = bases.cached_base(home(), spec)
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
     # The next run that shares it would train as long, with the same result.
@@ -126,7 +126,7 @@ def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
 
 def _take(spec: RunSpec, folder: Path) -> bool:
     """Copy the base policy that is shipped with mcpo to `folder`; returns False if it is missing or damaged."""
-    source = folders.shipped_base(spec)
+    source = bases.shipped_base(spec)
     if not source:
         return False
     if damage := folders.damage(source):

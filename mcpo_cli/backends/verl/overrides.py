@@ -16,7 +16,7 @@ from typing import Any
 from mcpo_cli import pretrained
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.runs import folders
+from mcpo_cli.runs import bases
 from mcpo_cli.samplers import Refill
 from mcpo_cli.seeds import Stream, stream
 from mcpo_cli.settings import flat
@@ -61,7 +61,7 @@ class Paths:
 def planned(spec: RunSpec, home: Path) -> Paths:
     """The paths of the first attempt of `spec` below `home`; does not access the disk."""
     run = home / "runs" / spec.run_id
-    model = pretrained.planned_folder(spec.model, home) or str(folders.cached_base(home, spec))
+    model = pretrained.planned_folder(spec.model, home) or str(bases.cached_base(home, spec))
     return Paths(run, run / "attempt_1", model)
 
 

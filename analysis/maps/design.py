@@ -1,12 +1,20 @@
-"""Designs of suites: points spread over the space of several settings, at each of which every arm is trained."""
+"""Points spread over a space of settings, at each of which every arm of a map is trained."""
 
-from collections.abc import Mapping, Sequence
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+from scipy.stats import qmc
 
+from mcpo_cli.config import load
+from mcpo_cli.config.reading import key_of, read_yaml
+from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError
 
 DIGITS = 3
@@ -39,8 +47,6 @@ class Factor:
 
     def position(self, value: Any) -> float:
         """The position of `value` on the way, in 0..1: the inverse of `at`, with levels at equal distances."""
-        import math
-
         if self.levels:
             return self.levels.index(value) / max(1, len(self.levels) - 1)
         low, high = self._range()
@@ -86,8 +92,6 @@ class Design:
     i modulo their number, which confounds blocks with factors; it is only for designs whose runs already exist."""
     seed: int = 0
     """Decides which points are drawn."""
-    scales: tuple[str, ...] = ()
-    """The scales that its ranges are meant for; empty for all."""
 
     def check(self) -> None:
         """Raise ConfigError if a factor is not valid, or there is no factor."""
@@ -95,15 +99,6 @@ class Design:
             raise ConfigError("design.factors: at least one is needed", fix="train.lr: {levels: [5.0e-4, 1.0e-3]}")
         for key, factor in self.factors.items():
             factor.check(f"design.factors.{key}")
-
-    def check_scale(self, suite: str, scale: str) -> None:
-        """Raise ConfigError if the design of `suite` is not meant for `scale`."""
-        if self.scales and scale not in self.scales:
-            meant = ", ".join(self.scales)
-            raise ConfigError(
-                f"the ranges of the design of {suite} are meant for scale {meant}, not {scale}",
-                fix=f"scale={self.scales[0]}",
-            )
 
     def settings(self) -> list[dict[str, Any]]:
         """The values of factors and blocks at each point: a scrambled Sobol sequence (Owen 1998, in SciPy)."""
@@ -125,10 +120,6 @@ class Design:
 
     def _shares(self, points: int) -> NDArray[np.float64]:
         """Positions of the first points, in 0..1, points x factors."""
-        import warnings
-
-        from scipy.stats import qmc
-
         with warnings.catch_warnings():
             # Points whose number is not a power of two are spread less evenly, which is the user's choice.
             warnings.simplefilter("ignore", UserWarning)
@@ -144,6 +135,57 @@ class Design:
         # In units of its spread: otherwise a factor of two levels, the widest, is balanced at the cost of the others.
         spread_F = np.array([one.spread or UNIFORM for one in self.factors.values()])
         return balanced((self.positions(points) - 0.5) / spread_F * UNIFORM, self._sizes(), self.seed)
+
+
+@dataclass(frozen=True)
+class Space:
+    """The content of a map's file: arms, and the design of the points at which each of them is trained."""
+
+    arms: Mapping[str, tuple[str, ...]]
+    """The overrides of each arm, by the arm's name."""
+    baseline: str
+    """The arm that the others are compared with."""
+    design: Design
+    """The points, and the values of all settings there."""
+    title: str = ""
+    """The comparison in a few words."""
+    question: str = ""
+    """The question that the map answers."""
+    sweep: Mapping[str, tuple[Any]] = field(default_factory=dict)
+    """Settings of all runs, with their one value."""
+
+    def runs(self, points: int = 0) -> Iterator[tuple[int, str, list[str]]]:
+        """Point, arm and overrides of each run, point by point. points: only as many; 0 for all.
+
+        A setting of a point goes to the arms whose runs have it and do not set it themselves: an option such as
+        `method.delta` to those whose method has that option.
+        """
+        shared = [f"{key}={value}" for key, (value,) in self.sweep.items()]
+        known = {arm: load.load([*own, *shared])[0].flat_identity(later_too=True) for arm, own in self.arms.items()}
+        for point, values in enumerate(self.design.settings()[: points or None]):
+            for arm, own in self.arms.items():
+                free = known[arm].keys() - {key_of(text) for text in own}
+                chosen = [f"{key}={value}" for key, value in values.items() if key in free]
+                yield point, arm, [*own, *chosen, *shared]
+
+    def suite(self, points: int = 0) -> dict[str, Any]:
+        """The content of a suite of mcpo that trains these runs: an arm for each arm and point."""
+        arms = {f"{arm} at point {point}": overrides for point, arm, overrides in self.runs(points)}
+        return {"title": self.title, "question": self.question, "arms": arms}
+
+
+def read(path: Path) -> Space:
+    """The map in the file `path`.
+
+    Raises:
+        ConfigError: a key or value is wrong.
+    """
+    try:
+        space = convert(Space, read_yaml(path), "")
+        space.design.check()
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error.message}", fix=error.fix, code=error.code) from error
+    return space
 
 
 def balanced(centred_PF: NDArray[np.float64], sizes: Mapping[str, int], seed: int) -> dict[str, list[int]]:
@@ -164,8 +206,6 @@ def balanced(centred_PF: NDArray[np.float64], sizes: Mapping[str, int], seed: in
     Returns:
         By block, the number of the value of each point.
     """
-    from scipy.optimize import linear_sum_assignment
-
     centred_PK = centred_PF
     chosen: dict[str, list[int]] = {}
     for block, (key, size) in enumerate(sizes.items()):

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-import transformers
 from torch import Tensor
 
 from mcpo_cli.backends import checks
@@ -65,14 +64,14 @@ class Point:
 
 
 def branch(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
-    rows = list[BranchRow]()
+    measured = list[BranchRow]()
 
     def measure(point: Point) -> None:
         for cohort in point.cohorts:
-            rows.extend(_rows(point, cohort, trunk))
+            measured.extend(rows(point, cohort))
 
     visit(trunk, attempt, run_dir, step, measure)
-    attempt.journal.rows("branches", step + 1, rows)
+    attempt.journal.rows("branches", step + 1, measured)
 
 
 def visit(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int, measure: Callable[[Point], None]) -> None:
@@ -81,7 +80,6 @@ def visit(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int, measure: Cal
     A point is valid during its call only: the next arm gets the same policy with the weights before the step.
     """
     torch.set_num_threads(trunk.spec.compute.threads)
-    transformers.utils.logging.disable_progress_bar()
     policy, tokenizer = start_policy(trunk.spec, attempt, stop=lambda: False)
     saved = folders.checkpoint_of(run_dir, step)
 
@@ -122,14 +120,12 @@ def _cohorts(trainer: Trainer, sampled: Sampled, trunk: Trunk) -> Iterator[Cohor
 def _cohort(
     trainer: Trainer, name: Literal["mastered", "held_out"], tier: str, problems: Sequence[Problem], n: int, number: int
 ) -> Cohort:
-    rollouts, correct_PG = _sample(
-        trainer, tier, problems, n, stream(trainer.spec.seed, "branch", trainer.step, number)
-    )
+    rollouts, correct_PG = sample(trainer, tier, problems, n, stream(trainer.spec.seed, "branch", trainer.step, number))
     logp_PGT = _log_probs(trainer.policy, rollouts, trainer.spec.compute.micro_batch_tokens)
     return Cohort(name, tier, problems, rollouts, correct_PG, logp_PGT, number)
 
 
-def _sample(trainer: Trainer, tier: str, problems: Sequence[Problem], n: int, seed: int) -> tuple[Rollouts, Tensor]:
+def sample(trainer: Trainer, tier: str, problems: Sequence[Problem], n: int, seed: int) -> tuple[Rollouts, Tensor]:
     """n rollouts at temperature 1 of each problem under the current policy, and which are correct."""
     rollouts = trainer.sample(problems, n, trainer.spec.train.max_response, 1.0, seed)
     return rollouts, trainer.language.grade(problems, rollouts, tier).correct_PG
@@ -155,24 +151,20 @@ def drawn(point: Point, cohort: Cohort) -> Draws:
     trainer, n = point.trainer, cohort.correct_PG.shape[1]
     tokens = trainer.spec.compute.micro_batch_tokens
     seed = stream(trainer.spec.seed, "branch_after", trainer.step, cohort.number)
-    after, correct_after_PG = _sample(trainer, cohort.tier, cohort.problems, n, seed)
+    after, correct_after_PG = sample(trainer, cohort.tier, cohort.problems, n, seed)
     moved_PGT = _log_probs(trainer.policy, cohort.rollouts, tokens) - cohort.logp_PGT
     moved_after_PGT = _log_probs(trainer.policy, after, tokens) - _log_probs(point.before, after, tokens)
     correct_PN = torch.cat([cohort.correct_PG, correct_after_PG], -1)
     return Draws(after, correct_PN, (moved_PGT.double(), moved_after_PGT.double()))
 
 
-def _rows(point: Point, cohort: Cohort, trunk: Trunk) -> Iterator[BranchRow]:
+def rows(point: Point, cohort: Cohort) -> Iterator[BranchRow]:
     """A row for each prompt of the cohort, under the policy after the arm's step."""
     trainer, n, both = point.trainer, cohort.correct_PG.shape[1], drawn(point, cohort)
     tilt_PN, (moved_PGT, _) = both.tilt_PN, both.moved_PNT
     drift_P = moved_PGT.abs().sum((-1, -2)) / cohort.rollouts.length_PG.sum(-1)
-    resampled_PN = None
-    if trunk.sizes.resampled:
-        seed = stream(trunk.spec.seed, "branch_check", trainer.step, cohort.number)
-        _, resampled_PN = _sample(trainer, cohort.tier, cohort.problems, trunk.sizes.resampled, seed)
     for index, problem in enumerate(cohort.problems):
-        row = BranchRow(
+        yield BranchRow(
             step=trainer.step,
             arm=point.arm,
             cohort=cohort.name,
@@ -185,10 +177,6 @@ def _rows(point: Point, cohort: Cohort, trunk: Trunk) -> Iterator[BranchRow]:
             balance=float(tilt_PN[index].mean()),
             drift=float(drift_P[index]),
         )
-        if resampled_PN is not None:
-            row["resampled_n"] = resampled_PN.shape[1]
-            row["resampled_c"] = int(resampled_PN[index].sum())
-        yield row
 
 
 @torch.no_grad()

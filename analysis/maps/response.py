@@ -1,4 +1,4 @@
-"""Differences of a design's arms from its baseline as response surfaces over its settings: numbers, tables and map."""
+"""Differences of a map's arms from its baseline as response surfaces over its settings: numbers, tables and figure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,16 +17,18 @@ from mcpo_cli.analysis import render
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS
-from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.product import Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.run_numbers import WHOLE
-from mcpo_cli.config import plan, presets
-from mcpo_cli.config.design import Design, Factor
-from mcpo_cli.config.plan import Suite
-from mcpo_cli.errors import ConfigError, RunFailed
-from mcpo_cli.statistics import clusters, surface
+from mcpo_cli.config import load
+from mcpo_cli.config.plan import Plan, PlannedRun
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.statistics import clusters
 from mcpo_cli.statistics.stats import Floats, Interval
-from mcpo_cli.statistics.surface import TOGETHER, Calibration, Surface
+
+from . import surface
+from .design import Design, Factor, Space
+from .surface import TOGETHER, Calibration, Surface
 
 METRICS = ("pass@1", "next-step gap")
 """Statistics of `measures.py`; one that the runs did not record is left out."""
@@ -114,7 +116,7 @@ def _places(design: Design) -> Floats:
     return design.positions(design.settings())
 
 
-def frontier(rows: pd.DataFrame, suite: Suite, key: str) -> pd.DataFrame:
+def frontier(rows: pd.DataFrame, space: Space, key: str) -> pd.DataFrame:
     """Each arm's metrics along one setting, averaged over the others by the arm's own surfaces.
 
     Args:
@@ -124,9 +126,8 @@ def frontier(rows: pd.DataFrame, suite: Suite, key: str) -> pd.DataFrame:
     Returns:
         One row per arm and place along the setting, in order: arm, `key` (its value) and the metrics.
     """
-    assert suite.design is not None
-    factors, factor = suite.design.factors, list(suite.design.factors).index(key)
-    place_PF = _places(suite.design)
+    factors, factor = space.design.factors, list(space.design.factors).index(key)
+    place_PF = _places(space.design)
     at = list(factors[key].levels) or [factors[key].at(place) for place in np.linspace(0, 1, ALONG)]
     place_M1 = np.array([[factors[key].position(value)] for value in at])
     rest = evenly(len(factors))
@@ -142,21 +143,26 @@ def frontier(rows: pd.DataFrame, suite: Suite, key: str) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
-def values(runs: Runs, suite: Suite) -> pd.DataFrame:
-    """One row per run: point, arm, run id, the settings that the design varies, and the METRICS that it recorded."""
-    assert suite.design is not None
-    settings = suite.design.settings()
-    rows = []
-    for cell in runs.cells:
-        assert cell.point is not None
+def values(space: Space, points: int = 0) -> pd.DataFrame:
+    """One row per run: point, arm, run id, the settings that the design varies, and the METRICS that it recorded.
+
+    points: only the first ones, as many as this; 0 for all.
+
+    Raises:
+        MissingCells: a run is not done.
+    """
+    found = [(point, PlannedRun(arm, load.load(overrides)[0])) for point, arm, overrides in space.runs(points)]
+    runs = Runs(Plan("maps", "mcpo train SUITE", tuple(cell for _, cell in found)))
+    settings, rows = space.design.settings(), []
+    for point, cell in found:
         numbers = {name: STATISTICS[name].measure(runs, cell).get(WHOLE, np.nan) for name in METRICS}
         seeds = {"base_seed": cell.spec.seed_of_base, "seed": cell.spec.seed}
-        varied = {key: settings[cell.point][key] for key in suite.design.factors}
-        rows.append({"point": cell.point, "arm": cell.arm, "run_id": cell.spec.run_id, **seeds, **varied, **numbers})
+        varied = {key: settings[point][key] for key in space.design.factors}
+        rows.append({"point": point, "arm": cell.arm, "run_id": cell.spec.run_id, **seeds, **varied, **numbers})
     return pd.DataFrame(rows)
 
 
-def responses(rows: pd.DataFrame, suite: Suite) -> list[Response]:
+def responses(rows: pd.DataFrame, space: Space) -> list[Response]:
     """By arm, then by metric, over the points at which the arm and the baseline have a number.
 
     rows: what `values` returns.
@@ -164,11 +170,10 @@ def responses(rows: pd.DataFrame, suite: Suite) -> list[Response]:
     Raises:
         RunFailed: there are fewer than `surface.LEAST` such points.
     """
-    assert suite.design is not None
-    baseline, place_PF = _baseline(suite), _places(suite.design)
+    baseline, place_PF = space.baseline, _places(space.design)
     by_arm = {arm: here.set_index("point") for arm, here in rows.groupby("arm", sort=False)}
     found = []
-    for arm in suite.arms:
+    for arm in space.arms:
         if arm == baseline or arm not in by_arm:
             continue
         here = by_arm[arm]
@@ -178,46 +183,25 @@ def responses(rows: pd.DataFrame, suite: Suite) -> list[Response]:
                 continue
             if len(difference) < surface.LEAST:
                 points = f"{len(difference)} points of {arm} and {baseline} have a {metric}"
-                raise RunFailed(f"{points}; a surface needs {surface.LEAST}", fix="more points in the suite's design")
+                raise RunFailed(f"{points}; a surface needs {surface.LEAST}", fix="more points")
             value_N = difference.to_numpy(dtype=np.float64)
             cluster_N = (
                 by_arm[arm].loc[difference.index].groupby(["base_seed", "seed"]).ngroup().to_numpy(dtype=np.int64)
             )
             place_NF = place_PF[difference.index]
-            found.append(Response(arm, metric, tuple(suite.design.factors), place_NF, value_N, cluster_N))
+            found.append(Response(arm, metric, tuple(space.design.factors), place_NF, value_N, cluster_N))
     return found
 
 
-def response_map(name: str) -> Artifact:
-    """The artifact of the suite `name`, which has a design: its responses as tables and as a map.
-
-    It is built only by name: a design has too many runs to be looked up for every report.
-
-    Raises:
-        ConfigError: the design has one factor, which spans no map.
-    """
-    suite, stem = plan.read(name), presets.stem(name)
-    title = suite.title or stem
-    if suite.design and len(suite.design.factors) < 2:
-        raise ConfigError(
-            f"a map needs two factors; the design of {stem} has only {', '.join(suite.design.factors)}",
-            fix=f"mcpo train {name}, then mcpo reproduce with a file of claims about it; or a second factor",
-        )
-
-    def build(data: Mapping[str, Runs]) -> Product:
-        (runs,) = data.values()
-        rows = values(runs, suite)
-        found = responses(rows, suite)
-        shown = _most_telling(found)
-        assert suite.design is not None
-        points = len({cell.point for cell in runs.cells})
-        notes = [f"{points} of the design's {suite.design.points} points, {len(runs.cells)} runs.", *NOTES]
-        along = frontier(rows, suite, list(suite.design.factors)[shown[0]])
-        grids = [_effects(found, suite), _sensitivities(found), _frontier(along)]
-        figure = _figure(found, shown, suite.design.factors, along)
-        return Product(base.titled(title, runs), _sentence(found, suite), rows, grids, notes, figure)
-
-    return Artifact(stem, title, "diagnostic", (name,), build, source=plan.file(name))
+def product(space: Space, rows: pd.DataFrame) -> Product:
+    """The map: tables and figure of the responses. rows: what `values` returns."""
+    found = responses(rows, space)
+    shown = _most_telling(found)
+    notes = [f"{rows['point'].nunique()} of the design's {space.design.points} points, {len(rows)} runs.", *NOTES]
+    along = frontier(rows, space, list(space.design.factors)[shown[0]])
+    grids = [_effects(found, space), _sensitivities(found), _frontier(along)]
+    figure = _figure(found, shown, space.design.factors, along)
+    return Product(space.title, _sentence(found, space), rows, grids, notes, figure)
 
 
 def _most_telling(found: Sequence[Response]) -> tuple[int, int]:
@@ -228,7 +212,7 @@ def _most_telling(found: Sequence[Response]) -> tuple[int, int]:
     return int(first), int(second)
 
 
-def _effects(found: Sequence[Response], suite: Suite) -> Grid:
+def _effects(found: Sequence[Response], space: Space) -> Grid:
     rows = []
     for one in found:
         mean, fit = one.mean, one.calibration
@@ -245,7 +229,7 @@ def _effects(found: Sequence[Response], suite: Suite) -> Grid:
             ]
         )
     header = ["arm", "metric", "mean", "points above", "noise", "predicted", "within", "surely above", "surely below"]
-    return Grid(f"Minus {_baseline(suite)}, over the space", header, rows, labels=2)
+    return Grid(f"Minus {space.baseline}, over the space", header, rows, labels=2)
 
 
 def _sensitivities(found: Sequence[Response]) -> Grid:
@@ -264,18 +248,13 @@ def _frontier(along: pd.DataFrame) -> Grid:
     return Grid(f"Each arm along {key}, averaged over the other settings", header, rows, labels=2)
 
 
-def _baseline(suite: Suite) -> str:
-    """The arm that the others are compared with."""
-    return suite.baseline or next(iter(suite.arms))
-
-
-def _sentence(found: Sequence[Response], suite: Suite) -> str:
+def _sentence(found: Sequence[Response], space: Space) -> str:
     parts = [
         f"{one.arm} {render.change(one.mean.mean, one.mean.half_width)} in {one.metric}, surely above 0 in "
         f"{one.sure[0]:.0%} and surely below in {one.sure[1]:.0%} of the space"
         for one in found
     ]
-    return f"Minus {_baseline(suite)}, mean over {len(found[0].value_N)} points: {'; '.join(parts)}."
+    return f"Minus {space.baseline}, mean over {len(found[0].value_N)} points: {'; '.join(parts)}."
 
 
 def _figure(

@@ -11,7 +11,6 @@ from typing import Any, cast
 
 from mcpo_cli.config.branching import Trunk
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.measures.base import is_done, record_once
 from mcpo_cli.records import BranchRow
 from mcpo_cli.runs import begin
 from mcpo_cli.runs.journal import Journal
@@ -24,7 +23,7 @@ def folder(trunk: Trunk, run_dir: Path, step: int) -> Path:
 
 def is_measured(trunk: Trunk, run_dir: Path, step: int) -> bool:
     """True if the point has been measured."""
-    return is_done(folder(trunk, run_dir, step))
+    return begin.is_done(folder(trunk, run_dir, step))
 
 
 def measure(trunk: Trunk, run_dir: Path, step: int) -> None:
@@ -33,7 +32,7 @@ def measure(trunk: Trunk, run_dir: Path, step: int) -> None:
     Raises:
         ConfigError: the trunk kept no checkpoint of the step.
     """
-    from mcpo_cli.backends.local import saved_states
+    from mcpo_cli.backends.local import branching as engine
 
     if not is_measured(trunk, run_dir, step) and step not in begin.kept(run_dir):
         raise ConfigError(
@@ -41,7 +40,7 @@ def measure(trunk: Trunk, run_dir: Path, step: int) -> None:
             fix=f"rm -r {run_dir}  (then the same command trains it again)",
         )
     point = folder(trunk, run_dir, step)
-    record_once(point, trunk.spec, lambda attempt: saved_states.branch(trunk, attempt, run_dir, step))
+    begin.record_once(point, trunk.spec, lambda attempt: engine.branch(trunk, attempt, run_dir, step))
 
 
 def rows(trunk: Trunk, run_dir: Path) -> Iterator[dict[str, Any]]:
@@ -50,8 +49,7 @@ def rows(trunk: Trunk, run_dir: Path) -> Iterator[dict[str, Any]]:
     Columns: run_id, model, base_seed, seed, step, arm, cohort, tier, batch (prompts of the batch), prompts, rollouts,
     before (accuracy of the rollouts before the step), change (the estimate of its change by the step), error (its
     standard error over prompts; NaN for one prompt), sampled_change (the same only from counts before and after),
-    balance (0 in expectation), drift (mean |difference of log p| per token, nats), resampled (accuracy of other
-    rollouts after the step; NaN without).
+    balance (0 in expectation), drift (mean |difference of log p| per token, nats).
     """
     spec = trunk.spec
     about = {name: spec.about[name] for name in ("model", "base_seed", "seed")}
@@ -71,7 +69,6 @@ def _means(members: Sequence[BranchRow]) -> dict[str, float]:
     change = [row["change"] for row in members]
     P, centre = len(members), mean(change)
     spread = sum((value - centre) ** 2 for value in change) / (P - 1) if P > 1 else float("nan")
-    resampled = [row["resampled_c"] / row["resampled_n"] for row in members if "resampled_n" in row]
     return {
         "prompts": P,
         "rollouts": sum(row["n"] for row in members),
@@ -81,5 +78,4 @@ def _means(members: Sequence[BranchRow]) -> dict[str, float]:
         "sampled_change": mean([(row["c_after"] - row["c"]) / row["n"] for row in members]),
         "balance": mean([row["balance"] for row in members]),
         "drift": mean([row["drift"] for row in members]),
-        "resampled": mean(resampled) if resampled else float("nan"),
     }

@@ -5,6 +5,7 @@ squared-exponential kernel, a constant variance, and independent noise, fitted b
 Settings are given by their places in 0..1. Everything here is deterministic.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats as distributions
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from mcpo_cli import extras
 from mcpo_cli.statistics.stats import Floats
 
 Flags = NDArray[np.bool_]
@@ -42,13 +45,6 @@ class Surface:
 
     def __init__(self, place_NF: Floats, value_N: Floats) -> None:
         """place_NF: the points' places, in 0..1. value_N: the observation at each."""
-        import warnings
-
-        extras.require("sklearn", "a response surface")
-        from sklearn.exceptions import ConvergenceWarning
-        from sklearn.gaussian_process import GaussianProcessRegressor
-        from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-
         self.factors = place_NF.shape[1]
         """The number of settings."""
         self._mean, self._unit = float(value_N.mean()), float(value_N.std()) or 1.0

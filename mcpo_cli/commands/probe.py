@@ -1,0 +1,116 @@
+"""The verb `mcpo probe`."""
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from mcpo_cli.commands.reply import Reply, table, verb
+from mcpo_cli.commands.verbs import (
+    DryRun,
+    Verbose,
+    complete_run_id,
+    complete_suite_overrides,
+    starting_with,
+)
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.home import run_dir
+
+EXAMPLES = {
+    "probe": """\
+\b
+Examples:
+  mcpo probe mastery                     mastered prompts in later steps, over its suite
+  mcpo probe hinge RUN_ID                the records of one run
+  mcpo probe atlas method=grpo,rloo      the gradients of methods, without a run""",
+}
+
+
+def _complete_probes(incomplete: str) -> list[str]:
+    from mcpo_cli import measures
+
+    return starting_with(incomplete, measures.registry())
+
+
+def _complete_targets(ctx: typer.Context, incomplete: str) -> list[str]:
+    runs = [] if ctx.params.get("overrides") else complete_run_id(incomplete)
+    return runs + complete_suite_overrides(ctx, incomplete)
+
+
+ProbeName = Annotated[
+    str,
+    typer.Argument(
+        metavar="PROBE",
+        help="The question to ask; `mcpo components list probe` explains them all.",
+        autocompletion=_complete_probes,
+    ),
+]
+Target = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="RUN_ID...|CHECKPOINT...|SUITE|KEY=VALUE...",
+        help="Runs or their checkpoints, a suite, or settings of new runs as for `mcpo train`.",
+        autocompletion=_complete_targets,
+    ),
+]
+Prompts = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Number of training problems to sample per checkpoint (default: all of a pool, else 1024)."
+    ),
+]
+
+
+@verb
+def probe(
+    name: ProbeName,
+    overrides: Target = None,
+    prompts: Prompts = None,
+    dry_run: DryRun = False,
+    verbose: Verbose = False,
+) -> Reply:
+    """Answer one question from runs' records, from their checkpoints, from new diagnostic runs, or about methods."""
+    from mcpo_cli import measures
+    from mcpo_cli.commands import build_artifacts, console, publish
+    from mcpo_cli.commands import dry_run as shown
+    from mcpo_cli.measures import run as probe_run
+    from mcpo_cli.runs.journal import Journal
+    from mcpo_cli.scheduling import start
+    from mcpo_cli.scheduling.forecast import forecast
+
+    chosen, words = measures.get(name), overrides or []
+    if targets := probe_run.targets(words, f"mcpo probe {name}"):
+        if dry_run:
+            raise ConfigError(
+                "--dry-run shows runs that a probe would start; these exist already", fix="omit --dry-run"
+            )
+        measured = [probe_run.existing(chosen, target, prompts) for target in targets]
+    else:
+        if prompts:
+            fix = f"mcpo probe {name} RUN_ID --prompts {prompts}"
+            raise ConfigError("--prompts applies to an existing run or checkpoint", fix=fix)
+        plan = probe_run.runs(chosen, words)
+        if dry_run:
+            return shown.reply(forecast(plan), verbose=verbose)
+        if chosen.needs:
+            start.train(forecast(plan))
+            measured = [probe_run.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
+        else:
+            measured = probe_run.without_runs(chosen, plan, console.talk)
+    document = probe_run.document(chosen, measured)
+    if chosen.needs:
+        publish.publish_probe(chosen, measured, document)
+    if built := build_artifacts.build_atlas(measured, words):
+        document = built.to_json() | document
+    if built:
+        return Reply(document, build_artifacts.page(built, full=True))
+    columns = ["regime", "model", "arm", "seeds"]
+    rows = [
+        [*(str(row[column]) for column in columns), *(probe_run.shown(row, name) for name in chosen.shows)]
+        for row in document["arms"]
+    ]
+    legend = (
+        f"{chosen.question} ± half a 95 % interval over seeds. With one seed, brackets show that run's interval. "
+        "Full output: --json"
+    )
+    return Reply(document, [table([*columns, *chosen.shows], rows), partial(console.talk, legend)])

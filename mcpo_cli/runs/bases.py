@@ -1,0 +1,35 @@
+"""Base policies on the disk: those that a home has made, and those that come with mcpo."""
+
+from pathlib import Path
+
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.runs.folders import MANIFEST
+
+SHIPPED = Path(__file__).resolve().parents[1] / "bases"
+"""Base policies that come with mcpo."""
+
+
+def cached_base(home: Path, spec: RunSpec) -> Path:
+    """The folder of the base policy of `spec` below `home`, whether it exists or not."""
+    return home / "cache" / "base" / spec.base_id
+
+
+def shipped_base(spec: RunSpec) -> Path | None:
+    """The folder of the shipped base policy of `spec`; None if mcpo has none, or `shipped_base` is off."""
+    folder = SHIPPED / spec.base_id
+    return folder if spec.compute.shipped_base and (folder / MANIFEST).exists() else None
+
+
+def has_base(home: Path, spec: RunSpec) -> bool:
+    """True if a run of `spec` below `home` does not need a warm-up."""
+    return (cached_base(home, spec) / MANIFEST).exists() or shipped_base(spec) is not None
+
+
+def makes_base(home: Path, spec: RunSpec, counted: set[str]) -> bool:
+    """True if a run of `spec` must first make its base policy; only the first run that asks for a policy makes it.
+
+    counted: ids of the base policies asked for so far; that of `spec` is added.
+    """
+    first = spec.base_id not in counted
+    counted.add(spec.base_id)
+    return first and not has_base(home, spec)

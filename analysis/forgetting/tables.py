@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from mcpo_cli.analysis import claims, measures
+from mcpo_cli.analysis import claims, numbers
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.tables.claims import NOTES, verdict_grid, verdict_of
 from mcpo_cli.analysis.verdicts import Outcome, outcomes
@@ -16,15 +15,21 @@ from .. import EXPERIMENTS
 FORGETTING = "forgetting"
 BASELINE = "DAPO w/o filter"
 FORGETTING_CLAIMS = EXPERIMENTS / "forgetting" / "forgetting.yaml"
-SHOWN = ("same-policy accuracy", "next-step accuracy", "next-step gap", "deepest next-step gap", "next-step swings")
+SHOWN = {
+    "same-policy accuracy": "mastery.same_policy",
+    "next-step accuracy": "mastery.accuracy_lag_1",
+    "next-step gap": "mastery.gap",
+    "deepest next-step gap": "mastery.deepest_gap",
+    "next-step swings": "mastery.swings",
+}
 
 
 def build_forgetting(data: Mapping[str, Runs]) -> Product:
     """One row per regime, model, arm and statistic, and one per claim, regime and model."""
     runs = data[FORGETTING]
     found = outcomes(claims.read(FORGETTING_CLAIMS), data)
-    of_runs = measures.per_run(runs, {name: STATISTICS[name].measure for name in SHOWN})
-    rows = measures.rows(of_runs, SHOWN, BASELINE)
+    of_runs = numbers.per_run(runs, SHOWN)
+    rows = numbers.rows(of_runs, SHOWN, BASELINE)
     verdicts = [
         {"block": "verdict", "regime": one.regime, "model": one.model, "arm": one.claim.arm, "statistic": one.claim.id}
         | {"mean": one.effect.mean, "low": one.effect.low, "high": one.effect.high, "seeds": one.effect.n}
@@ -33,13 +38,13 @@ def build_forgetting(data: Mapping[str, Runs]) -> Product:
     ]
     notes = [
         f"Means over seeds with 95% t-intervals; in brackets the difference to {BASELINE}, paired by seed.",
-        *(f"{name}: {STATISTICS[name].meaning}." for name in SHOWN),
+        *(f"{column}: {numbers.meaning(name)}." for column, name in SHOWN.items()),
         *NOTES,
     ]
     spec = runs.cells[0].spec
     title = f"Forgetting of mastered prompts (scale {spec.scale}, {spec.train.steps} global steps)"
     return Product(
-        title, _sentence(found), pd.DataFrame([*rows, *verdicts]), [*measures.grids(rows), verdict_grid(found)], notes
+        title, _sentence(found), pd.DataFrame([*rows, *verdicts]), [*numbers.grids(rows), verdict_grid(found)], notes
     )
 
 

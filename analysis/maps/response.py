@@ -16,10 +16,9 @@ from scipy.stats import qmc
 from mcpo_cli.analysis import render
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import STATISTICS
+from mcpo_cli.analysis.numbers import WHOLE, of_run
 from mcpo_cli.analysis.product import Product
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.analysis.run_numbers import WHOLE
 from mcpo_cli.config import load
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import RunFailed
@@ -30,8 +29,9 @@ from . import surface
 from .design import Design, Factor, Space
 from .surface import TOGETHER, Calibration, Surface
 
-METRICS = ("pass@1", "next-step gap")
-"""Statistics of `measures.py`; one that the runs did not record is left out."""
+NAMES = {"pass@1": "scores.pass@1", "next-step gap": "mastery.gap"}
+"""Column -> number (`numbers.py`); one that the runs did not record is left out."""
+METRICS = tuple(NAMES)
 REST = 256
 """Number of places in a mean over settings."""
 ALONG = 5
@@ -155,7 +155,7 @@ def values(space: Space, points: int = 0) -> pd.DataFrame:
     runs = Runs(Plan("maps", "mcpo train SUITE", tuple(cell for _, cell in found)))
     settings, rows = space.design.settings(), []
     for point, cell in found:
-        numbers = {name: STATISTICS[name].measure(runs, cell).get(WHOLE, np.nan) for name in METRICS}
+        numbers = {column: of_run(runs, cell, name).get(WHOLE, np.nan) for column, name in NAMES.items()}
         seeds = {"base_seed": cell.spec.seed_of_base, "seed": cell.spec.seed}
         varied = {key: settings[point][key] for key in space.design.factors}
         rows.append({"point": point, "arm": cell.arm, "run_id": cell.spec.run_id, **seeds, **varied, **numbers})

@@ -7,13 +7,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from mcpo_cli.analysis import comparison, render, run_numbers
+from mcpo_cli.analysis import comparison, render
 from mcpo_cli.analysis.comparison import Choice, Comparison, records
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Columns, Grid
-from mcpo_cli.analysis.run_numbers import WHOLE
 from mcpo_cli.statistics import stats
 
 SUITES = tuple(
@@ -76,9 +75,9 @@ def _norms(runs: Runs) -> dict[str, tuple[float, float]]:
     early: dict[str, list[float]] = {}
     cut: dict[str, list[float]] = {}
     for cell in runs.cells:
-        norm_M = np.array([row["sums"]["train/grad_norm"][0] for row in runs.journal(cell).mini_batches()])
-        early.setdefault(cell.arm, []).append(np.median(norm_M[: max(1, len(norm_M) // 5)]))
-        cut.setdefault(cell.arm, []).append((norm_M > cell.spec.train.grad_clip).mean())
+        values = runs.finding("methods", cell).values
+        early.setdefault(cell.arm, []).append(values["early_norm"])
+        cut.setdefault(cell.arm, []).append(values["cut"])
     return {arm: (float(np.mean(early[arm])), float(np.mean(cut[arm]))) for arm in early}
 
 
@@ -87,7 +86,7 @@ def _coins(suite: str, runs: Runs) -> Iterator[str]:
     gained: dict[str, list[float]] = {}
     for cell in runs.cells:
         if cell.spec.train.reward == "random":
-            gained.setdefault(cell.arm, []).append(run_numbers.gained(runs, cell)[WHOLE])
+            gained.setdefault(cell.arm, []).append(runs.finding("scores", cell).values["gained"])
     for arm, values in gained.items():
         interval = stats.t_interval(values)
         if interval.low > 0:

@@ -6,14 +6,11 @@ from dataclasses import dataclass
 import pandas as pd
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis import measures
+from mcpo_cli.analysis import numbers
 from mcpo_cli.analysis.comparison import Row
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import LENGTH, STATISTICS
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.analysis.run_numbers import WHOLE, Measure, Numbers, end, of_probe, of_steps
-from mcpo_cli.config.plan import PlannedRun
 
 
 @dataclass(frozen=True)
@@ -23,32 +20,23 @@ class Outcomes:
     artifact: str
     title: str
     baseline: str
-    measures: Mapping[str, Measure]
+    numbers: Mapping[str, str]
+    """Column -> number."""
     drawn: Mapping[str, str]
     """Outcomes of the figure, with the words of its axes."""
-    notes: tuple[str, ...]
-    """Meaning of the outcomes that are no statistics."""
 
 
-def _entropy(runs: Runs, cell: PlannedRun) -> Numbers:
-    last = runs.journal(cell).steps()[-1]
-    return {WHOLE: last["metrics"]["train/entropy"]}
-
-
-def _statistics(*names: str) -> dict[str, Measure]:
-    return {name: STATISTICS[name].measure for name in names}
-
-
-ENTROPY = "entropy: of the policy in nats, at the last step."
-KEPT: dict[str, Measure] = {
-    **_statistics("pass@1", "best@8", "mastered share in the end"),
-    "entropy": _entropy,
-    **_statistics("next-step gap"),
-    "gap after 4 steps": of_probe("mastery", "gap_lag_4"),
-    "gap after 16 steps": of_probe("mastery", "gap_lag_16"),
-    "forgotten": of_probe("transitions", "forgotten"),
-    "relearned": of_probe("transitions", "relearned"),
-    "steps to repair": of_probe("transitions", "repair_steps"),
+KEPT = {
+    "pass@1": "scores.pass@1",
+    "best@8": "scores.best@8",
+    "mastered share in the end": "training.mastery/mastered in the end",
+    "entropy": "training.train/entropy at the last step",
+    "next-step gap": "mastery.gap",
+    "gap after 4 steps": "mastery.gap_lag_4",
+    "gap after 16 steps": "mastery.gap_lag_16",
+    "forgotten": "transitions.forgotten",
+    "relearned": "transitions.relearned",
+    "steps to repair": "transitions.repair_steps",
 }
 KEPT_DRAWN = {
     "pass@1": "pass@1",
@@ -56,19 +44,16 @@ KEPT_DRAWN = {
     "gap after 16 steps": "gap, 16 steps later",
     "forgotten": "times forgotten",
 }
-KEPT_NOTES = (
-    ENTROPY,
-    "gap after n steps: same-policy accuracy of mastered prompts minus that n global steps later.",
-    "forgotten, relearned: of the panel's fixed training prompts, changes from all rollouts right to not, and back, "
-    "between two samplings of the panel (probe.panel_every steps); chance alone makes some. steps to repair: from one "
-    "that is not all right any more to the next that is (Kaplan-Meier, restricted mean).",
-)
-WHOLE_RUNS: dict[str, Measure] = {
-    **_statistics("pass@1 at equal steps", "pass@1 at equal rollouts", "pass@1", "pass@1 gained", "best@8"),
-    **_statistics("mastered share in the end"),
-    "entropy": _entropy,
-    "response length": of_steps(end, LENGTH),
-    **_statistics("next-step gap"),
+WHOLE_RUNS = {
+    "pass@1 at equal steps": "scores.pass@1 at equal steps",
+    "pass@1 at equal rollouts": "scores.pass@1 at equal rollouts",
+    "pass@1": "scores.pass@1",
+    "pass@1 gained": "scores.gained",
+    "best@8": "scores.best@8",
+    "mastered share in the end": "training.mastery/mastered in the end",
+    "entropy": "training.train/entropy at the last step",
+    "response length": "training.train/response_length in the end",
+    "next-step gap": "mastery.gap",
 }
 WHOLE_DRAWN = {
     "pass@1 at equal steps": "at equal steps",
@@ -76,9 +61,8 @@ WHOLE_DRAWN = {
     "best@8": "pass@8, at the end",
     "next-step gap": "gap, next step",
 }
-WHOLE_NOTES = (ENTROPY, "response length: tokens of the rollouts, mean over the last fifth of the steps.")
-KEPT_SHOWN = "nothing", KEPT, KEPT_DRAWN, KEPT_NOTES
-WHOLE_SHOWN = "DAPO w/o filter", WHOLE_RUNS, WHOLE_DRAWN, WHOLE_NOTES
+KEPT_SHOWN = "nothing", KEPT, KEPT_DRAWN
+WHOLE_SHOWN = "DAPO w/o filter", WHOLE_RUNS, WHOLE_DRAWN
 SUITES = {
     "retention-again": Outcomes("retention-outcomes", "Ways to keep what was mastered", *KEPT_SHOWN),
     "opposite-weights": Outcomes("weights-outcomes", "Opposite weights, and what is kept", *KEPT_SHOWN),
@@ -112,14 +96,13 @@ def build(data: Mapping[str, Runs]) -> Product:
     """One row per arm and outcome, and one per run."""
     ((suite, runs),) = data.items()
     shown = SUITES[suite]
-    of_runs = measures.per_run(runs, shown.measures)
-    rows = measures.rows(of_runs, shown.measures, shown.baseline)
+    of_runs = numbers.per_run(runs, shown.numbers)
+    rows = numbers.rows(of_runs, shown.numbers, shown.baseline)
     notes = [
         "Means over seeds with 95% t-intervals; in brackets the difference, paired by base and seed, to "
         f"{shown.baseline}.",
-        *(f"{name}: {STATISTICS[name].meaning}." for name in shown.measures if name in STATISTICS),
+        *(f"{column}: {numbers.meaning(name)}." for column, name in shown.numbers.items()),
         f"The figure shows differences to {shown.baseline} with 95% t-intervals; a filled point's interval excludes 0.",
-        *shown.notes,
     ]
     least = min((row for row in rows if row["statistic"] == "next-step gap"), key=lambda row: row["mean"])
     most = max((row for row in rows if row["statistic"] == "pass@1"), key=lambda row: row["mean"])
@@ -128,9 +111,7 @@ def build(data: Mapping[str, Runs]) -> Product:
         f"({most['mean']:.3f}); means, not verdicts."
     )
     frame = pd.DataFrame([*rows, *of_runs])
-    return Product(
-        base.titled(shown.title, runs), sentence, frame, measures.grids(rows), notes, draw(rows, shown.drawn)
-    )
+    return Product(base.titled(shown.title, runs), sentence, frame, numbers.grids(rows), notes, draw(rows, shown.drawn))
 
 
 ARTIFACTS = tuple(

@@ -5,7 +5,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from mcpo_cli.analysis.measures import STATISTICS
+from mcpo_cli.analysis.numbers import meaning
 from mcpo_cli.config import plan
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
@@ -20,7 +20,7 @@ class Precondition:
     """A condition of a claim: the mean of a statistic over the runs of one arm must be above a bound."""
 
     statistic: str
-    """One number per run (`analysis/measures.py`)."""
+    """One number per run (`numbers.py`)."""
     above: float
     """The mean over the runs must be larger."""
     arm: str = ""
@@ -38,7 +38,7 @@ class Claim:
     suite: str
     """The runs."""
     statistic: str
-    """One number per run, or one per run and part (`analysis/measures.py`)."""
+    """One number per run, or one per run and part (`numbers.py`)."""
     arm: str
     """The arm tested."""
     relation: Literal["greater", "less", "within"]
@@ -153,7 +153,7 @@ def _claim(entry: Mapping[str, Any]) -> Claim:
     if bool(claim.outside) != bool(claim.because):
         raise ConfigError("outside and because must be given together")
     for name in claim.statistics:
-        _check_name("statistic", name, STATISTICS)
+        meaning(name)
     if claim.decide == "90% interval" and claim.relation != "within":
         raise ConfigError("decide: 90% interval: only a claim of `within` has such a rule", fix="decide: nominal")
     _check_name("arm", claim.required_arm, arms)

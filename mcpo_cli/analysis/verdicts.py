@@ -16,8 +16,7 @@ import numpy as np
 
 from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import STATISTICS
-from mcpo_cli.analysis.run_numbers import Numbers
+from mcpo_cli.analysis.numbers import Numbers, of_run
 from mcpo_cli.statistics import power, stats
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import Interval, Student
@@ -139,7 +138,7 @@ Pair = tuple[str, str, int, int]
 def _numbers(statistic: str, runs: Runs, arm: str) -> dict[Pair, Numbers]:
     """The statistic of each run of one arm."""
     return {
-        (spec.model.name, spec.regime, spec.seed_of_base, spec.seed): STATISTICS[statistic].measure(runs, cell)
+        (spec.model.name, spec.regime, spec.seed_of_base, spec.seed): of_run(runs, cell, statistic)
         for cell in runs.cells
         for spec in (cell.spec,)
         if cell.arm == arm

@@ -16,7 +16,7 @@ from mcpo_cli.trackers import resolve
 if TYPE_CHECKING:
     from mcpo_cli.compare.comparison import Comparison as LogComparison
     from mcpo_cli.config.plan import Plan
-    from mcpo_cli.measures.base import Probe
+    from mcpo_cli.measures.base import Measure
     from mcpo_cli.measures.run import Measured
     from mcpo_cli.report.artifacts import BuiltArtifact
     from mcpo_cli.trackers.mlflow import Store
@@ -78,7 +78,7 @@ def publish_comparison(title: str, key: str, found: "LogComparison", files: Sequ
         console.talk(f"warning: {error}")
 
 
-def publish_probe(probe: "Probe", measured: "Sequence[Measured]", document: dict[str, Any]) -> None:
+def publish_probe(probe: "Measure", measured: "Sequence[Measured]", document: dict[str, Any]) -> None:
     """Log a probe's values to the runs in the store, and its document to their parents."""
     uri = resolve(measured[0].cell.spec.compute.tracking_uri)
     if uri is None:

@@ -1,26 +1,29 @@
-"""The probes. They compute measures of forgetting, drift and weight allocation from a run's records."""
+"""The measures: numbers and tables that are computed from a run's records. `mcpo probe` shows them.
+
+Metrics, in contrast, are written while a run trains (`backends/measure.py`).
+"""
 
 from functools import cache
 
 from mcpo_cli import plugins
 from mcpo_cli.errors import ConfigError, mend, nearest
-from mcpo_cli.measures.base import Finding, Probe
+from mcpo_cli.measures.base import Finding, Measure
 from mcpo_cli.plugins import Found
 
-__all__ = ["Finding", "Probe", "get", "registry"]
+__all__ = ["Finding", "Measure", "get", "registry"]
 
 
 @cache
-def registry() -> Found[Probe]:
-    """All probes by name, from this package and plug-ins. Raises ConfigError when two share a name."""
-    return plugins.objects("probes", [__name__], "PROBE", Probe)
+def registry() -> Found[Measure]:
+    """All measures by name, from this package and plug-ins. Raises ConfigError when two share a name."""
+    return plugins.objects("probes", [__name__], "MEASURE", Measure)
 
 
-def get(name: str) -> Probe:
-    """The probe `name`.
+def get(name: str) -> Measure:
+    """The measure `name`.
 
     Raises:
-        ConfigError: unknown probe.
+        ConfigError: unknown measure.
     """
     if name not in registry():
         raise ConfigError(

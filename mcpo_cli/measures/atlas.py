@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcpo_cli.config.schema import RunSpec, Train
-from mcpo_cli.measures.base import Finding, Probe, without_nan
+from mcpo_cli.measures.base import Finding, Measure, without_nan
 from mcpo_cli.methods import Method
 from mcpo_cli.runs import provenance
 from mcpo_cli.runs.journal import Journal
@@ -90,7 +90,7 @@ def _atlas(spec: RunSpec, _: Journal) -> Finding:
     return Finding(without_nan(values), {"atlas": rows})
 
 
-PROBE = Probe(
+MEASURE = Measure(
     name="atlas",
     question="How far is a method's gradient from that of expected accuracy, in the mean and in a single estimate?",
     needs=(),

@@ -1,23 +1,26 @@
-"""The types of a probe, which reads the records of a run and never affects training; and what probes share."""
+"""The types of a measure, and what measures share."""
 
 import dataclasses
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from operator import itemgetter
-from typing import Any, TypeVar
+from statistics import fmean
+from typing import Any, Literal, TypeVar
 
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.journal import Journal, Kind, finite
 from mcpo_cli.statistics import clusters
+from mcpo_cli.statistics.stats import Floats
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a probe for one run."""
+    """The result of a measure for one run."""
 
     values: Mapping[str, float]
     """Numbers of the whole run by name; undetermined ones are absent. `x_low`, `x_high`: 95 % interval of `x`."""
@@ -32,29 +35,43 @@ class Finding:
         return plain
 
 
+Rows = Kind | Literal["steps"]
+"""The kinds of rows of a journal; `steps` has the metrics."""
+
+
 @dataclass(frozen=True)
-class Probe:
-    """The declaration of a probe."""
+class Measure:
+    """The declaration of a measure, which is computed from the records of a run and never affects training."""
 
     name: str
     question: str
     """The question that it answers, in one sentence."""
-    needs: tuple[Kind, ...]
-    """The kinds of journal rows that it reads. Without any it asks about settings: no run is trained for it."""
+    needs: tuple[Rows, ...]
+    """The kinds of rows that it reads. Without any it asks about settings: no run is trained for it."""
     shows: tuple[str, ...]
     """The names of the main values, which the terminal shows."""
     measure: Callable[[RunSpec, Journal], Finding]
     """Computes the finding from a run's records."""
+    values: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """What each value means, by name: a claim `NAME.VALUE` is about one of them. `*` stands for any text; values
+    `VALUE, *` are parts (tiers, thirds), of all of which a claim `NAME.VALUE` is about."""
+    also: tuple[Rows, ...] = ()
+    """Further kinds of rows that it reads where a run has them."""
     settings: tuple[str, ...] = ()
-    """The overrides of a diagnostic run started for this probe."""
+    """The overrides of a diagnostic run started for this measure."""
     suite: str = ""
     """The suite that `mcpo probe NAME` runs by default; empty means a single run."""
     every: str = ""
     """The group of choices, such as `method`, all of which `mcpo probe NAME` asks about by default."""
 
-    def lacks(self, journal: Journal) -> list[Kind]:
+    def lacks(self, journal: Journal) -> list[Rows]:
         """The needed kinds of rows that the run lacks."""
-        return [kind for kind in self.needs if not journal.files(kind)]
+        return [kind for kind in self.needs if not (journal.steps() if kind == "steps" else journal.files(kind))]
+
+    def meaning(self, value: str) -> str | None:
+        """What the value, or each of its parts, means; None if the measure has no such value."""
+        names = (value, f"{value}, *")
+        return next((text for name, text in self.values.items() if any(fnmatchcase(one, name) for one in names)), None)
 
 
 def numbered(items: Iterable[T]) -> list[tuple[T, int]]:
@@ -81,6 +98,12 @@ def class_of(p: float) -> str:
     if p in (0, 1):
         return CLASSES[-1] if p else CLASSES[0]
     return "minority" if p <= 0.5 else "majority_correct"
+
+
+def ends(values: Sequence[float] | Floats) -> tuple[float, float]:
+    """Means of the first and the last fifth of the values, of one at least; NaN without values."""
+    fifth = max(1, len(values) // 5)
+    return (fmean(values[:fifth]), fmean(values[-fifth:])) if len(values) else (math.nan, math.nan)
 
 
 Row = TypeVar("Row", bound=Mapping[str, Any])

@@ -1,4 +1,4 @@
-"""The probe of forks: the effect of a fork's change on single prompts and problems.
+"""The measure of forks: the effect of a fork's change on single prompts and problems.
 
 A fork and its parent run get the same prompts and draw their rollouts at the same quantiles (common random numbers),
 unless one of them filters its batch. So the difference of one prompt's accuracy has little noise, and two forks without
@@ -13,7 +13,7 @@ import numpy as np
 from mcpo_cli.config import forking
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.measures.base import Finding, Probe, by_step, means, numbered, without_nan
+from mcpo_cli.measures.base import Finding, Measure, by_step, means, numbered, without_nan
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import crossed
 
@@ -24,9 +24,7 @@ Key = tuple[int, str, str, int]
 def _fork(spec: RunSpec, journal: Journal) -> Finding:
     """The fork minus the run that it left, over the rows that both have after the fork.
 
-    Values: `training`, the difference of accuracy of the same prompts, and `changed`, the share of them whose accuracy
-    differs, over the steps after the fork; `held_out`, the difference of accuracy of the same held-out problems in the
-    last evaluation of both, mean over tiers. Tables `steps` and `evaluations`: the same for each step.
+    Tables `steps` and `evaluations`: the values of each step.
 
     Raises:
         RunFailed: the run is not a fork, or the run that it left is gone.
@@ -90,11 +88,16 @@ def _by_key(rows: Sequence[tuple[int, str, str, float]]) -> dict[Key, float]:
     return {(*key, number): row[-1] for (key, number), row in zip(keys, rows, strict=True)}
 
 
-FORK = Probe(
+FORK = Measure(
     name="fork",
     question="What did the change that a fork made do to the prompts that both runs met?",
     needs=("groups", "eval"),
+    values={
+        "training": "difference of accuracy of the same prompts, over the steps after the fork",
+        "changed": "share of those prompts whose accuracy differs",
+        "held_out": "difference of accuracy of the same held-out problems in the last evaluation, mean over tiers",
+    },
     shows=("held_out", "training", "changed"),
     measure=_fork,
 )
-PROBES = (FORK,)
+MEASURES = (FORK,)

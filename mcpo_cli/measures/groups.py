@@ -1,5 +1,6 @@
-"""Probes of the groups of a run: accuracies, classes of prompts, entropies, signs of an unsound run."""
+"""Measures of the groups of a run: accuracies, classes of prompts, entropies, signs of an unsound run."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -8,7 +9,17 @@ from typing import Any
 
 from mcpo_cli.backends.measure import BINS
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.measures.base import CLASSES, Finding, Probe, by_step, class_of, mean_over_steps, means
+from mcpo_cli.measures.base import (
+    CLASSES,
+    Finding,
+    Measure,
+    by_step,
+    class_of,
+    ends,
+    mean_over_steps,
+    means,
+    without_nan,
+)
 from mcpo_cli.records import GroupRow
 from mcpo_cli.runs import sanity
 from mcpo_cli.runs.journal import Journal
@@ -17,8 +28,6 @@ from mcpo_cli.runs.journal import Journal
 def _histogram(spec: RunSpec, journal: Journal) -> Finding:
     """Shares among all sampled prompt groups, before any filter; a prompt counts each time it is sampled.
 
-    Values: `prompts`, their mean `accuracy`, and the shares `at_0` (p = 0), `at_1` (p = 1) and `middle`
-    (1/3 <= p <= 2/3; 5/17 for G = 16 if all k were equally frequent).
     Table `bins`: `prompts` and `share` for each p = k/G; a group of another size is where its p is nearest to. Table
     `steps`: the same for each global step.
     """
@@ -52,10 +61,17 @@ def _counts(G: int, groups: Sequence[GroupRow]) -> list[dict[str, Any]]:
     return [{"right": k, "p": k / G, "prompts": counts[k]} for k in range(G + 1)]
 
 
-HISTOGRAM = Probe(
+HISTOGRAM = Measure(
     name="histogram",
     question="How is the accuracy of training prompts distributed: are most of them at the ends?",
     needs=("groups",),
+    values={
+        "prompts": "number of sampled prompt groups",
+        "accuracy": "mean accuracy of sampled prompts",
+        "at_0": "share of sampled prompts with p = 0",
+        "at_1": "share of sampled prompts with p = 1",
+        "middle": "share of sampled prompts with 1/3 <= p <= 2/3; 5/17 for G = 16 if all k were equally frequent",
+    },
     shows=("accuracy", "at_0", "middle", "at_1", "prompts"),
     measure=_histogram,
 )
@@ -64,8 +80,7 @@ HISTOGRAM = Probe(
 def _composition(spec: RunSpec, journal: Journal) -> Finding:
     """Shares among all sampled prompt groups, before any filter.
 
-    Values: the share of each class over the run, and `prompts`, the number of groups. Table `steps`: the same for each
-    global step.
+    Table `steps`: the values of each global step.
     """
     groups = journal.groups()
     shares = {name: partial(_is_of, name) for name in CLASSES}
@@ -80,10 +95,17 @@ def _is_of(name: str, row: GroupRow) -> bool:
     return class_of(row["p"]) == name
 
 
-COMPOSITION = Probe(
+COMPOSITION = Measure(
     name="composition",
     question="Which share of the prompts is mastered, mostly right, mostly wrong, all wrong?",
     needs=("groups",),
+    values={
+        "prompts": "number of sampled prompt groups",
+        "all_wrong": "share of sampled prompts with p = 0",
+        "minority": "share of sampled prompts with 0 < p <= .5",
+        "majority_correct": "share of sampled prompts with .5 < p < 1",
+        "mastered": "share of sampled prompts with p = 1",
+    },
     shows=("mastered", "majority_correct", "minority", "all_wrong"),
     measure=_composition,
 )
@@ -93,13 +115,14 @@ def _entropy(spec: RunSpec, journal: Journal) -> Finding:
     """Exact token entropies in nats (Fig. 6, without its "optimal zone", which has no numbers): the mean over a group's
     tokens, then over groups with equal weight.
 
-    Values: `entropy` of all rollouts; `right` and `wrong`, of the correct and the incorrect ones; `wrong_minus_right`,
-    over groups that have both, so that the prompts are the same. Table `steps`: the same for each global step, and the
-    entropy of each class of prompts. Table `accuracy`: the same values for each accuracy bin.
+    Table `steps`: the means of each global step, and the entropy of each class of prompts. Table `accuracy`: the same
+    values for each accuracy bin.
     """
     rows = [row for row in journal.groups() if "entropy" in row]
-    tables = {"steps": [_entropy_step(*item) for item in by_step(rows).items()], "accuracy": _entropy_bins(rows)}
-    return Finding(means(rows, **ENTROPIES), tables)
+    steps = [_entropy_step(*item) for item in by_step(rows).items()]
+    first, last = ends([row["entropy"] for row in steps])
+    change = without_nan({"rise": last - first, "kept": last / first if first else math.nan})
+    return Finding(means(rows, **ENTROPIES) | change, {"steps": steps, "accuracy": _entropy_bins(rows)})
 
 
 def _wrong_minus_right(row: GroupRow) -> float | None:
@@ -130,10 +153,18 @@ def _entropy_bins(rows: Sequence[GroupRow]) -> list[dict[str, Any]]:
     return [{"p": name, "prompts": len(here), **means(here, **ENTROPIES)} for name, here in bins.items()]
 
 
-ENTROPY = Probe(
+ENTROPY = Measure(
     name="entropy",
     question="How uncertain is the policy, by the accuracy of the prompt and by right and wrong answers?",
     needs=("groups",),
+    values={
+        "entropy": "mean entropy (nats) of all rollouts",
+        "right": "mean entropy (nats) of correct rollouts",
+        "wrong": "mean entropy (nats) of incorrect rollouts",
+        "wrong_minus_right": "mean entropy (nats) of incorrect minus that of correct rollouts of the same prompts",
+        "rise": "mean entropy (nats) of the last fifth of the steps minus the first",
+        "kept": "mean entropy of the last fifth of the steps as a share of that of the first",
+    },
     shows=("entropy", "right", "wrong", "wrong_minus_right"),
     measure=_entropy,
 )
@@ -145,10 +176,10 @@ WORST = 5
 
 
 def _sanity(spec: RunSpec, journal: Journal) -> Finding:
-    """Each metric `sanity/x` as `x`, its mean over global steps, and `x_worst`, its largest value.
+    """The metrics `sanity/x` as `x`, and the limits that they exceed.
 
-    Another value is `warnings`, the number of limits exceeded. Table `steps`: the metrics at each global step. Table
-    `worst`: the steps with the largest values of each metric. Table `warnings`: see `runs/sanity.py`.
+    Table `steps`: the metrics at each global step. Table `worst`: the steps with the largest values of each metric.
+    Table `warnings`: see `runs/sanity.py`.
     """
     rows = journal.steps()
     table: list[dict[str, Any]] = [
@@ -156,8 +187,6 @@ def _sanity(spec: RunSpec, journal: Journal) -> Finding:
         | {name.removeprefix(PREFIX): value for name, value in row["metrics"].items() if name.startswith(PREFIX)}
         for row in rows
     ]
-    if not rows:
-        return Finding({})
     warned = sanity.warnings(rows)
     values, worst = {"warnings": float(len(warned))}, []
     for name in sorted({name for row in table for name in row} - {"step"}):
@@ -169,12 +198,17 @@ def _sanity(spec: RunSpec, journal: Journal) -> Finding:
     return Finding(values, {"steps": table, "worst": worst, "warnings": [dict(one) for one in warned]})
 
 
-SANITY = Probe(
+SANITY = Measure(
     name="sanity",
     question="Is the run sound: independent rollouts, whole responses, one policy that samples and trains, reasoning?",
-    needs=(),
+    needs=("steps",),
+    values={
+        "warnings": "number of limits exceeded",
+        "*_worst": "largest value at a global step",
+        "*": "mean over the global steps",
+    },
     shows=("duplicates", "duplicates_expected", "truncated", "logp_difference", "bare_right", "warnings"),
     measure=_sanity,
 )
 
-PROBES = (HISTOGRAM, COMPOSITION, ENTROPY, SANITY)
+MEASURES = (HISTOGRAM, COMPOSITION, ENTROPY, SANITY)

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.measures.base import (
     CLASSES,
     Finding,
-    Probe,
+    Measure,
     by_step,
     class_of,
     mean_over_steps,
@@ -36,20 +37,40 @@ from mcpo_cli.statistics.stats import Floats
 def _mastery(spec: RunSpec, journal: Journal) -> Finding:
     """Accuracy of mastered prompts when they are resampled, under the same policy and under later ones.
 
-    Values:
-    - `same_policy`: accuracy of the control; `selection_estimate`: its expected value (see `selection_estimate`), with
-      an interval over groups; left out where groups differ in their number of rollouts.
-    - `accuracy_lag_<l>`: accuracy l global steps later; `gap_lag_<l>`: control minus that, over prompts with both.
-    - `prompts`: number of pairs of prompt and step; each prompt counts once per cohort.
-    - `return_accuracy`: accuracy of mastered prompts when a later batch samples them again; `returns`: their number.
-
-    Table `steps`: the same for each global step, and the shares P_G and P_(G-1) of groups with all and all but one
+    Table `steps`: the values of each global step, and the shares P_G and P_(G-1) of groups with all and all but one
     rollout right.
     """
-    pairs = _pairs(journal.rerolls())
-    groups = journal.groups()
-    values = without_nan({**_lags(pairs), **_returns(groups), **_selection(spec, groups)})
-    return Finding(values, {"steps": _steps(spec, pairs, groups)})
+    rolls, groups = journal.rerolls(), journal.groups()
+    pairs = _pairs(rolls)
+    values = {
+        **_lags(pairs),
+        **_returns(groups),
+        **_selection(spec, groups),
+        **_of_cohorts([*cohorts(rolls, 1).values()]),
+    }
+    if values.get("accuracy_lag_1", 1) != 1:
+        values["drift_share"] = values["gap_lag_1"] / (1 - values["accuracy_lag_1"])
+    return Finding(without_nan(values), {"steps": _steps(spec, pairs, groups)})
+
+
+def _of_cohorts(cohort_TC2: Sequence[Floats]) -> dict[str, float]:
+    """The values in which each step counts once; see `cohorts`."""
+    return {"gap": gap(cohort_TC2), "deepest_gap": deepest(cohort_TC2), "swings": swings(cohort_TC2)}
+
+
+def gap(cohort_TC2: Sequence[Floats]) -> float:
+    """Same-policy minus next-step accuracy, mean over cohorts."""
+    return fmean([float(np.subtract(*cohort_C2.T).mean()) for cohort_C2 in cohort_TC2]) if cohort_TC2 else math.nan
+
+
+def deepest(cohort_TC2: Sequence[Floats]) -> float:
+    """`curves.deepest` of the gap."""
+    return curves.deepest([np.subtract(*cohort_C2.T) for cohort_C2 in cohort_TC2])
+
+
+def swings(cohort_TC2: Sequence[Floats]) -> float:
+    """`curves.swings` of next-step accuracy."""
+    return curves.swings([cohort_C2[:, 1] for cohort_C2 in cohort_TC2])
 
 
 def selection_estimate(all_right: float, one_wrong: float, rollouts: int) -> float:
@@ -157,10 +178,25 @@ def _steps(
     return table
 
 
-MASTERY = Probe(
+MASTERY = Measure(
     name="mastery",
     question="How accurate are mastered prompts one step, and several steps, later?",
     needs=("groups", "rerolls"),
+    values={
+        "same_policy": "accuracy of mastered prompts resampled under the same policy, the control",
+        "accuracy_lag_*": "accuracy of mastered prompts resampled under the policy of so many steps later",
+        "gap_lag_*": "same-policy accuracy of mastered prompts minus that so many steps later, over prompts with both",
+        "gap": "same-policy minus next-step accuracy of mastered prompts, mean over their steps; each step counts once",
+        "deepest_gap": "next-step gap in the fifth of training where it is largest; half of the prompts select that "
+        "fifth, the other half measure it, so that small cohorts do not look deeper",
+        "swings": "mean squared change of next-step accuracy from step to step, minus the sampling variance of the "
+        "cohorts",
+        "drift_share": "next-step gap as a share of 1 minus next-step accuracy, each prompt counted once per step",
+        "selection_estimate": "expected same-policy accuracy; left out where groups differ in their number of rollouts",
+        "return_accuracy": "accuracy of mastered prompts when a later batch samples them again",
+        "returns": "number of those",
+        "prompts": "number of pairs of mastered prompt and step; each prompt counts once per cohort",
+    },
     shows=("same_policy", "accuracy_lag_1", "gap_lag_1", "selection_estimate", "prompts"),
     measure=_mastery,
     settings=("probe.every=1", "probe.prompts=128", "probe.lags=[0,1,5,10,20]"),
@@ -187,16 +223,6 @@ class Trajectory:
 
 def _transitions(spec: RunSpec, journal: Journal) -> Finding:
     """Changes from one sampling of the panel to the next, `probe.panel_every` global steps later.
-
-    Values:
-    - `prompts`: size of the panel; `ever_mastered`: prompts that were all correct at some time.
-    - `forgotten`: number of changes from all correct to not; `relearned`: number of returns to all correct.
-    - `repair_steps`: mean number of global steps from a sampling that is no longer all correct to the next that is, of
-      REPAIR samplings at most (restricted mean of the Kaplan-Meier curve; the end of the run censors).
-    - `lost`: share of all-correct samplings whose next one is not all correct; `lost_by_chance`: the same for a second
-      one under the same policy (cohorts of mastered prompts).
-    - `hard_prompts`: prompts with accuracy at most HARD at first; `hard_gain`: their accuracy at the last sampling
-      minus that at the second. The first selected them, so it is biased low.
 
     Tables:
     - `trajectories`: one row per sampling. `transitions`: by class, the shares of the classes at the next one.
@@ -335,13 +361,26 @@ def _learning(panel: Sequence[Trajectory]) -> list[dict[str, Any]]:
     return table
 
 
-TRANSITIONS = Probe(
+TRANSITIONS = Measure(
     name="transitions",
     question="How long do prompts stay mastered, which are relearned, and how are hard prompts learned?",
     needs=("rerolls",),
+    values={
+        "prompts": "size of the panel",
+        "ever_mastered": "prompts of the panel that were all correct at some time",
+        "forgotten": "changes of the panel's prompts from all rollouts right to not, from one sampling to the next",
+        "relearned": "returns of the panel's prompts to all rollouts right",
+        "repair_steps": "mean number of global steps from a sampling that is no longer all correct to the next that "
+        f"is, of {REPAIR} samplings at most (restricted mean of the Kaplan-Meier curve; the end of the run censors)",
+        "lost": "share of all-correct samplings whose next one is not all correct",
+        "lost_by_chance": "the same for a second one under the same policy (cohorts of mastered prompts)",
+        "hard_prompts": f"prompts with accuracy of at most {HARD} at the first sampling",
+        "hard_gain": "their accuracy at the last sampling minus that at the second; the first, which selected them, is "
+        "biased low",
+    },
     shows=("lost", "lost_by_chance", "forgotten", "relearned", "hard_gain", "prompts"),
     measure=_transitions,
     settings=("probe.panel=256", "probe.panel_every=1"),
 )
 
-PROBES = (MASTERY, TRANSITIONS)
+MEASURES = (MASTERY, TRANSITIONS)

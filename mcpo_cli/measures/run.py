@@ -13,7 +13,7 @@ from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.home import location, run_dir
-from mcpo_cli.measures.base import Finding, Probe
+from mcpo_cli.measures.base import Finding, Measure
 from mcpo_cli.runs import catalog
 from mcpo_cli.runs.catalog import Run
 from mcpo_cli.runs.journal import Journal
@@ -37,7 +37,7 @@ class Measured:
         return {**about, "records": self.source, **self.finding.to_json()}
 
 
-def measure(probe: Probe, cell: PlannedRun, journal: Journal) -> Measured:
+def measure(probe: Measure, cell: PlannedRun, journal: Journal) -> Measured:
     """The finding of `probe` in the records of one run.
 
     Raises:
@@ -51,7 +51,7 @@ def measure(probe: Probe, cell: PlannedRun, journal: Journal) -> Measured:
     return Measured(cell, probe.measure(cell.spec, journal), str(journal.run_dir))
 
 
-def without_runs(probe: Probe, asked: Plan, note: Callable[[str], None]) -> list[Measured]:
+def without_runs(probe: Measure, asked: Plan, note: Callable[[str], None]) -> list[Measured]:
     """The findings of a probe that reads no records, one per arm, as seeds have no effect; `note` gets progress."""
     arms = {cell.arm: cell for cell in reversed(asked.cells)}
     measured = []
@@ -61,13 +61,13 @@ def without_runs(probe: Probe, asked: Plan, note: Callable[[str], None]) -> list
     return measured
 
 
-def document(probe: Probe, measured: Sequence[Measured]) -> dict[str, Any]:
+def document(probe: Measure, measured: Sequence[Measured]) -> dict[str, Any]:
     """The findings of all runs and the summary by arm, as plain data."""
     about = {"probe": probe.name, "question": probe.question}
     return {**about, "arms": arms(probe, measured), "runs": [one.to_json() for one in measured]}
 
 
-def arms(probe: Probe, measured: Sequence[Measured]) -> list[dict[str, Any]]:
+def arms(probe: Measure, measured: Sequence[Measured]) -> list[dict[str, Any]]:
     """One row per regime, model and arm: the probe's main values, as means over seeds with t-intervals.
 
     Columns: regime, model, arm, seeds, then `x`, `x_low`, `x_high` of each value. Two seeds have no
@@ -153,7 +153,7 @@ def _named(word: str) -> tuple[Run, int | None]:
     return catalog.find(location(), word), None
 
 
-def runs(probe: Probe, words: Sequence[str]) -> Plan:
+def runs(probe: Measure, words: Sequence[str]) -> Plan:
     """The plan of the runs that `words` ask for: a suite or settings; without words, those of the probe.
 
     Raises:
@@ -171,7 +171,7 @@ def runs(probe: Probe, words: Sequence[str]) -> Plan:
     return replace(chosen, suite=f"probe-{probe.name}", command=command)
 
 
-def existing(probe: Probe, target: Target, prompts: int | None) -> Measured:
+def existing(probe: Measure, target: Target, prompts: int | None) -> Measured:
     """The finding from a run's records, or from its checkpoints if one is named or the records lack needed rows.
 
     prompts: training problems to sample under each checkpoint; if given, the checkpoints are used.

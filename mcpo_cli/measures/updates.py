@@ -1,4 +1,4 @@
-"""Probes of the update: the activity of the hinge, gradients of single prompts, weights of prompts."""
+"""Measures of the update: the activity of the hinge, gradients of single prompts, weights of prompts."""
 
 import math
 import statistics
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.measures.base import Finding, Probe, by_step, class_of, mean_over_steps, means, without_nan
+from mcpo_cli.measures.base import Finding, Measure, by_step, class_of, mean_over_steps, means, without_nan
 from mcpo_cli.methods import query_weight
 from mcpo_cli.methods.mcpo import drift_bins, drift_names
 from mcpo_cli.records import GradientRow, GroupRow, MiniBatchRow, StepRow
@@ -24,13 +24,6 @@ FELT, ACTIVE = "hinge/prompts_felt", "hinge/tokens_active"
 
 def _hinge(spec: RunSpec, journal: Journal) -> Finding:
     """The activity of the hinge; empty for a method without a hinge.
-
-    Values:
-    - `prompts_felt`, `tokens_active`: shares of mastered prompts and of their tokens outside the drift budget.
-    - `penalty` (beta included) and `on`, the share of mini-batches with a penalty above 0: means over gradient steps.
-    - `switched_on`, `switched_off`: shares of consecutive mini-batches of a step between which the hinge switches.
-    - `variance_policy`, `variance_added`: variance of the loss without the hinge over the mini-batches of a step, and
-      the increase by the hinge; means over global steps.
 
     Table `mini_batches`: the same for each place in the step, with variances over the steps; with anchor=rollout the
     first place has no drift. Table `drift`: tokens by d = log pi - log pi_old in units of delta; the outer bins are
@@ -106,10 +99,20 @@ def _on(row: MiniBatchRow) -> bool:
     return _loss(row, "hinge") > 0
 
 
-HINGE = Probe(
+HINGE = Measure(
     name="hinge",
     question="On how many mastered prompts does the hinge act, and how does its switching affect the loss?",
     needs=("mini_batches",),
+    values={
+        "prompts_felt": "share of mastered prompts outside the drift budget",
+        "tokens_active": "share of the tokens of mastered prompts outside the drift budget",
+        "penalty": "penalty, beta included, mean over gradient steps",
+        "on": "share of mini-batches with a penalty above 0",
+        "switched_on": "share of consecutive mini-batches of a step between which the hinge switches on",
+        "switched_off": "share of consecutive mini-batches of a step between which the hinge switches off",
+        "variance_policy": "variance of the loss without the hinge over the mini-batches of a step, mean over steps",
+        "variance_added": "the increase of that variance by the hinge",
+    },
     shows=("prompts_felt", "tokens_active", "penalty", "switched_on", "switched_off", "variance_added"),
     measure=_hinge,
 )
@@ -121,16 +124,6 @@ GRADIENT_CLASSES = {"minority": "minority", "majority": "majority_correct"}
 
 def _gradient(spec: RunSpec, journal: Journal) -> Finding:
     """Means over the measured prompts or steps.
-
-    Values:
-    - `cosine_mastered`: cosine of the update's direction (the mean policy gradient of prompts with 0 < p < 1, before
-      the optimizer) and the mean likelihood gradient of mastered prompts; below 0 the update harms them, to first
-      order.
-    - `harmful_steps`: share of steps with a cosine below 0; `steps`: number of measured steps.
-    - `cosine_minority`, `cosine_majority`: the same cosine of single prompts with 0 < p <= 0.5 and 0.5 < p < 1.
-    - `norm_minority`, `norm_majority`: norms of their policy gradients.
-    - `norm_mastered`: norm of mastered prompts' likelihood gradients, which are not part of the loss.
-    - `signal_to_noise`: of a mini-batch's gradient (`statistics.directions`).
 
     Table `steps`: one row per measured step; `cosine_error` is the jackknife standard error. Table `norms`: one row per
     accuracy with mean, deciles and median of the norm, and the mean cosine with the mastered prompts' direction.
@@ -209,10 +202,22 @@ def _norms(measured: dict[int, list[GradientRow]]) -> list[dict[str, Any]]:
     return table
 
 
-GRADIENT = Probe(
+GRADIENT = Measure(
     name="gradient",
     question="Does the update harm mastered prompts, and how large and noisy are the gradients behind it?",
     needs=("groups", "gradients"),
+    values={
+        "steps": "number of measured steps",
+        "cosine_mastered": "cosine of the update's direction (the mean policy gradient of prompts with 0 < p < 1, "
+        "before the optimizer) and the mean likelihood gradient of mastered prompts; below 0 the update harms them",
+        "harmful_steps": "share of steps with a cosine below 0",
+        "cosine_minority": "the same cosine of single prompts with 0 < p <= .5",
+        "cosine_majority": "the same cosine of single prompts with .5 < p < 1",
+        "norm_minority": "norm of the policy gradient of single prompts with 0 < p <= .5",
+        "norm_majority": "norm of the policy gradient of single prompts with .5 < p < 1",
+        "norm_mastered": "norm of mastered prompts' likelihood gradients, which are not part of the loss",
+        "signal_to_noise": "signal-to-noise ratio of a mini-batch's gradient",
+    },
     shows=("cosine_mastered", "harmful_steps", "signal_to_noise", "norm_minority", "norm_majority"),
     measure=_gradient,
     settings=("probe.gradients_every=1", "probe.gradient_prompts=64"),
@@ -221,14 +226,6 @@ GRADIENT = Probe(
 
 def _weights(spec: RunSpec, journal: Journal) -> Finding:
     """The weight of a prompt by its accuracy p, from theory and from gradients.
-
-    Values:
-    - `deviation`: mean of the measured weight minus `query_weight`, if the method has that curve; 0 for binary rewards
-      without clipping, but not for shaped rewards. `prompts`: number of prompts measured.
-    - `residual`: the part of a prompt's gradient that no weight explains.
-    - `share_minority`: share of the training weight on prompts with 0 < p <= 0.5, as a mean over global steps.
-    - `effective_sample`: Kish's effective number of rollouts of a batch, as a mean over global steps;
-      `effective_share`: the same as a share of the batch's rollouts.
 
     Table `curve`: one row per p = k/G with 0 < k < G: `analytic` W(p), the mean `measured` weight with its interval,
     the number of `prompts`, `residual`, and the share of this p in the prompts with 0 < p < 1 (`share_prompts`), in the
@@ -284,13 +281,23 @@ def _curve(spec: RunSpec, rows: Sequence[GradientRow], groups: Iterable[GroupRow
     return table
 
 
-WEIGHTS = Probe(
+WEIGHTS = Measure(
     name="weights",
     question="How much does a prompt weigh in the update, by its accuracy: in theory, and by its gradient?",
     needs=("groups", "gradients"),
+    also=("steps",),
+    values={
+        "prompts": "number of prompts measured",
+        "deviation": "measured weight minus `query_weight`, if the method has that curve; 0 for binary rewards without "
+        "clipping, but not for shaped rewards",
+        "residual": "the part of a prompt's gradient that no weight explains",
+        "share_minority": "share of the training weight on prompts with 0 < p <= .5, mean over steps",
+        "effective_sample": "Kish's effective number of rollouts of a batch, mean over steps",
+        "effective_share": "Kish's effective number of rollouts of a batch over their number, mean over steps",
+    },
     shows=("deviation", "residual", "share_minority", "effective_share", "prompts"),
     measure=_weights,
     settings=("probe.gradients_every=1", "probe.gradient_prompts=64"),
 )
 
-PROBES = (HINGE, GRADIENT, WEIGHTS)
+MEASURES = (HINGE, GRADIENT, WEIGHTS)

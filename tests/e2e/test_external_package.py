@@ -145,7 +145,7 @@ def grade(gold, response, extracted):
     "their_rl/probe.py": '''\
 """How often all rollouts of a prompt agree."""
 
-from mcpo_cli.measures.base import Finding, Probe
+from mcpo_cli.measures import Finding, Measure
 
 
 def measure(spec, journal):
@@ -153,7 +153,7 @@ def measure(spec, journal):
     return Finding({"groups": float(len(rows))})
 
 
-PROBE = Probe("lengths", "How many groups were rolled?", ("groups",), ("groups",), measure)
+MEASURE = Measure("lengths", "How many groups were rolled?", ("groups",), ("groups",), measure)
 ''',
     "their_rl/broken.py": "import a_library_that_is_not_there\n",
     "their_rl/figure.py": '''\
@@ -195,7 +195,8 @@ train: {lr: 1e-4}
 """,
     "their_rl/experiments/claims/their-claims.yaml": """\
 claims:
-  - {id: half, claim: halving helps, suite: theirs, statistic: pass@1, arm: halved, baseline: plain, relation: greater}
+  - {id: half, claim: halving helps, suite: theirs, statistic: scores.pass@1, relation: greater, arm: halved,
+     baseline: plain}
 """,
 }
 BRIEF = ("scale=smoke", "warmup.target_accuracy=0", "train.steps=2", "eval.problems=3", "compute.tracking_uri=offline")

@@ -12,7 +12,7 @@ from tests.errors import refused
 ENTRY = {
     **dict.fromkeys(("id", "claim", "where", "quote"), "x"),
     "suite": "table1",
-    "statistic": "pass@1",
+    "statistic": "scores.pass@1",
     "arm": "MCPO",
     "relation": "greater",
 }
@@ -21,8 +21,8 @@ ENTRY = {
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"statistic": "pas@1"}, "'pass@1'"),
-        ({"beside": "same policy acuracy"}, "'same-policy accuracy'"),
+        ({"statistic": "scores.pas@1"}, "'scores.pass@1'"),
+        ({"beside": "mastery.sam_policy"}, "'mastery.same_policy'"),
         ({"arm": "MCP"}, "'MCPO'"),
         ({"baseline": "DAPPO"}, "'DAPO'"),
         ({"baseline": "DAPO", "beyond": ["MCPO", "DAPPO"]}, "'DAPO'"),
@@ -35,8 +35,8 @@ ENTRY = {
         ({"relation": None}, "relation"),
         ({"decide": "hol"}, "'holm'"),
         ({"decide": "90% interval"}, "decide: 90% interval"),
-        ({"requires": {"statistic": "entropy ris", "above": 0}}, "'entropy rise'"),
-        ({"requires": {"statistic": "entropy rise", "above": 0, "arm": "DAP"}}, "'DAPO'"),
+        ({"requires": {"statistic": "entropy.ris", "above": 0}}, "'entropy.rise'"),
+        ({"requires": {"statistic": "entropy.rise", "above": 0, "arm": "DAP"}}, "'DAPO'"),
     ],
 )
 def test_a_bad_claim_is_an_error_with_the_nearest_name(tmp_path: Path, change: dict[str, object], named: str) -> None:
@@ -72,9 +72,10 @@ def test_components_are_compared_with_a_baseline_that_samples_as_they_do() -> No
 
 
 AXES = {
-    "after 20 steps": "pass@1 at equal steps",
-    "at the largest number of rollouts that all arms reach": "pass@1 at equal rollouts",
-    "average pass@1": "pass@1",
+    "after 20 steps": "scores.pass@1 at equal steps",
+    "at the largest number of rollouts that all arms reach": "scores.pass@1 at equal rollouts",
+    "average pass@1": "scores.pass@1",
+    "next-step gap": "mastery.gap",
 }
 
 
@@ -88,7 +89,7 @@ def test_tested_hypotheses_are_those_written_down_before_the_runs(suite: str) ->
     ]
     for claim, hypothesis in zip(declared, hypotheses, strict=True):
         formula, _, where = hypothesis["contrast"].partition(", ")
-        assert claim.statistic == AXES.get(where, where)
+        assert claim.statistic == AXES[where]
         assert f"{claim.statistic}: {formula} " in claim.tested
         assert claim.suite == suite
         assert f"{claim.margin or abs(claim.reference) or 0:g}".removeprefix("0") in hypothesis["supported if"]

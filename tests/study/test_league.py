@@ -12,8 +12,7 @@ from mcpo_study.analysis.methods import league
 from mcpo_cli.analysis import claims, frames, verdicts
 from mcpo_cli.analysis.comparison import compare
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import STATISTICS
-from mcpo_cli.analysis.run_numbers import WHOLE
+from mcpo_cli.analysis.numbers import WHOLE, of_run
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.home import run_dir
 from mcpo_cli.records import EvalRow, MiniBatchRow
@@ -70,7 +69,7 @@ def evaluated(spec: Any, step: int, c: int) -> list[EvalRow]:
 
 def measured(name: str, runs: Runs, arm: str, seed: int = 0) -> float:
     cell = next(cell for cell in runs.cells if (cell.arm, cell.spec.seed) == (arm, seed))
-    return STATISTICS[name].measure(runs, cell)[WHOLE]
+    return of_run(runs, cell, name)[WHOLE]
 
 
 def rows_of(suite: str, runs: Runs) -> dict[str, Any]:
@@ -81,47 +80,21 @@ def rows_of(suite: str, runs: Runs) -> dict[str, Any]:
 def zero_variance(mcpo_home: Path) -> Runs:
     """DAPO samples twice as many prompts in its first two steps."""
     metrics = {
-        "GRPO": {
-            "mastery/mastered": (0.1, 0.2, 0.3, 0.4),
-            "mastery/all_wrong": (0.5, 0.3, 0.1, 0.1),
-            "advantage/zero": (0.6, 0.5, 0.4, 0.5),
-            "advantage/flipped": (0.0, 0.0, 0.0, 0.2),
-            "train/clip_high": (0.0, 0.1, 0.1, 0.2),
-            "train/clip_low": (0.1, 0.0, 0.1, 0.0),
-            "train/wrong_length": (4.0, 5.0, 6.0, 6.5),
-        },
         "DAPO": {"cost/rollouts": (32.0, 64.0, 80.0, 96.0)},
     }
     return write(plan_of("methods-zero-variance"), {"DAPO": (100, 300, 500)}, metrics)
-
-
-def test_statistics_of_steps(zero_variance: Runs) -> None:
-    expected = {
-        "zero-variance share": 0.5,
-        "least zero-variance share": 0.4,
-        "largest zero-variance share": 0.6,
-        "all-wrong share in the end": 0.1,
-        "zero advantages": 0.5,
-        "flipped advantages": 0.05,
-        "clipped share": 0.15,
-        "rise of wrong answers' length": 2.5,
-    }
-    for name, value in expected.items():
-        assert measured(name, zero_variance, "GRPO") == pytest.approx(value), name
-    cell = zero_variance.cells[-1]
-    assert STATISTICS["zero advantages"].measure(zero_variance, cell) == {}
 
 
 def test_scores_at_equal_rollouts(zero_variance: Runs) -> None:
     """GRPO ends after 16 prompts; DAPO has sampled 16 after two steps, at its second evaluation."""
     tiers = len(zero_variance.cells[0].spec.task.tier_sizes(1))
     offset = 0.005 * (tiers - 1)
-    assert measured("pass@1 at equal rollouts", zero_variance, "GRPO") == pytest.approx(0.3 + offset)
-    assert measured("pass@1 at equal rollouts", zero_variance, "DAPO", seed=2) == pytest.approx(0.302 + offset)
-    assert measured("pass@1 at equal steps", zero_variance, "GRPO") == pytest.approx(0.3 + offset)
-    assert measured("pass@1 at equal steps", zero_variance, "DAPO", seed=2) == pytest.approx(0.502 + offset)
-    assert measured("pass@1 of the hardest tier", zero_variance, "DAPO") == pytest.approx(0.5 + 0.01 * (tiers - 1))
-    assert measured("best@8 over pass@1", zero_variance, "DAPO") > 0
+    assert measured("scores.pass@1 at equal rollouts", zero_variance, "GRPO") == pytest.approx(0.3 + offset)
+    assert measured("scores.pass@1 at equal rollouts", zero_variance, "DAPO", seed=2) == pytest.approx(0.302 + offset)
+    assert measured("scores.pass@1 at equal steps", zero_variance, "GRPO") == pytest.approx(0.3 + offset)
+    assert measured("scores.pass@1 at equal steps", zero_variance, "DAPO", seed=2) == pytest.approx(0.502 + offset)
+    assert measured("methods.hardest pass@1", zero_variance, "DAPO") == pytest.approx(0.5 + 0.01 * (tiers - 1))
+    assert measured("methods.best@8 over pass@1", zero_variance, "DAPO") > 0
 
 
 def test_the_league_compares_with_the_first_arm(zero_variance: Runs) -> None:
@@ -137,7 +110,7 @@ def test_the_league_compares_with_the_first_arm(zero_variance: Runs) -> None:
     assert rows["DAPO"]["since"] == rows["GRPO"]["since"] == pytest.approx(0.2)
     assert {row["mark"] for row in rows.values()} == {""}
     assert rows["GRPO"]["before"] == pytest.approx(
-        measured("pass@1 of the hardest tier", zero_variance, "GRPO") - 0.2, abs=0.02
+        measured("methods.hardest pass@1", zero_variance, "GRPO") - 0.2, abs=0.02
     )
 
 
@@ -168,7 +141,7 @@ def test_the_whole_league_and_its_claims_are_built(mcpo_home: Path) -> None:
     assert any(note.startswith("WARNING: GRPO, random reward gains 0.200") for note in product.notes)
     assert product.figure is not None
     tests = verdicts.outcomes(claims.read(EXPERIMENTS / "methods" / "method-claims.yaml"), data)
-    assert {test.verdict for test in tests if test.claim.statistic.startswith("pass@1")} != {"too few runs"}
+    assert {test.verdict for test in tests if test.claim.statistic.startswith("scores.pass@1")} != {"too few runs"}
 
 
 def test_the_claims_of_methods_are_about_suites_of_the_league() -> None:

@@ -15,18 +15,16 @@ from scipy import stats as scipy_stats
 from mcpo_cli.analysis import claims, verdicts
 from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.analysis.verdicts import Outcome
-from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.home import run_dir
 from mcpo_cli.report.artifacts import ArtifactBuilder, registry
 from mcpo_cli.statistics import power, stats
-from tests import fakes, rows
+from tests import fakes
 from tests.fakes import TIERS, write_runs
 
-GREATER = Claim("id", "", "table1", "pass@1", "MCPO", "greater", baseline="DAPO")
+GREATER = Claim("id", "", "table1", "scores.pass@1", "MCPO", "greater", baseline="DAPO")
 LESS = dataclasses.replace(GREATER, relation="less")
 WITHIN = dataclasses.replace(GREATER, relation="within", margin=0.02)
 
@@ -219,7 +217,7 @@ def test_an_interaction_is_a_difference_of_differences(mcpo_home: Path, monkeypa
         one for one in claims.read(EXPERIMENTS / "paper-claims" / "claims.yaml") if one.id == "complementarity"
     )
     assert claim.weights == {"MCPO": 1, "w/o Hinge-KL": -1, "w/o ReWeight": -1, "DAPO w/o filter": 1}
-    assert claim.tested == "pass@1: (MCPO - w/o Hinge-KL) - (w/o ReWeight - DAPO w/o filter) > 0"
+    assert claim.tested == "scores.pass@1: (MCPO - w/o Hinge-KL) - (w/o ReWeight - DAPO w/o filter) > 0"
     (found,) = verdicts.outcomes([claim], {"table2": Runs(Plan("table2", "", cells))})
     assert found.effect.mean == pytest.approx(0.15, abs=0.04)
     assert found.verdict == "supported"
@@ -234,80 +232,10 @@ def test_an_effect_planted_in_journals_is_found(mcpo_home: Path, monkeypatch: py
     for arm, by in (("DAPO", 0.0), ("MCPO", lift)):
         monkeypatch.setattr(fakes, "TIERS", {tier: p + by for tier, p in TIERS.items()})
         write_runs(Plan("", "", tuple(cell for cell in plan.cells if cell.arm == arm)))
-    claim = dataclasses.replace(GREATER, statistic="pass@1 by tier")
+    claim = dataclasses.replace(GREATER, statistic="scores.pass@1 by tier")
     (found,) = verdicts.outcomes([claim], {"table1": Runs(plan)})
     assert (found.verdict, list(found.parts)) == ("supported", list(TIERS))
     assert [effect.mean for effect in found.parts.values()] == pytest.approx([lift] * len(TIERS), abs=0.06)
-
-
-BY_HAND = list(STATISTICS)[: list(STATISTICS).index("zero-variance share")]
-"""Statistics of scores, probes and cohorts; those of steps have tests in `test_league.py`."""
-
-
-def test_statistics_by_hand(mcpo_home: Path) -> None:
-    """A run of three steps with four prompts each; mastered prompts are resampled at once and one step later."""
-    plan = table1("seed=0", "train.rollouts=8", "eval.problems=1")
-    cell = plan.cells[0]
-    p = {1: [1, 1, 0, 0.5], 2: [1, 0.625, 0.75, 0], 3: [0.875, 1, 1, 0.25]}
-    entropy = {1: 0.2, 2: 0.4, 3: 0.7}
-    rolled = [(1, "10", 8, 1), (1, "11", 7, 1), (2, "10", 7, 1), (2, "11", 5, 1), (2, "20", 8, 2), (3, "20", 7, 2)]
-    gradients = [(0.5, 0.5), (0.625, 0.48), (0.75, 0.43), (0.875, 0.33), (0.875, 0.31)]
-    written = {
-        "groups": [
-            rows.group(step, value, f"{step}{i}", entropy=entropy[step])
-            for step, row in p.items()
-            for i, value in enumerate(row)
-        ],
-        "rerolls": [rows.reroll(*roll) for roll in rolled],
-        "gradients": [
-            {"step": 1, "prompt": f"{i}", "p": p, "weight": w, "norm": 1.0} for i, (p, w) in enumerate(gradients)
-        ],
-        "eval": [
-            row
-            for step in eval_steps(cell.spec)
-            for row in rows.evaluation(step, {"k2-3": [8], "k5-6": [2], "k7-8": [1 if step == 3 else 5]})
-        ],
-    }
-    shares = [{"mastery/mastered": row.count(1) / 4, "mastery/all_wrong": row.count(0) / 4} for row in p.values()]
-    rows.journal(cell.spec, written, shares)
-    runs = Runs(Plan("table1", "", (cell,)))
-    found = {name: dict(STATISTICS[name].measure(runs, cell)) for name in BY_HAND}
-    # Claims and the rows of their table share the measured numbers.
-    assert STATISTICS["pass@1"].measure(runs, cell) is STATISTICS["pass@1"].measure(runs, cell)
-    # Two cohorts are too few for five parts, or for swings before and after; only one of them has two prompts.
-    assert not any(
-        found.pop(name) for name in ("deepest next-step gap", "early minus later swings", "next-step swings")
-    )
-    # No panel was sampled.
-    assert found.pop("majority to mastered") == {}
-    middle, hard = 1 - (6 / 8) ** 8, 1 - (7 / 8) ** 8
-    assert found.pop("pass@1 by tier") == {"k2-3": 1, "k5-6": 2 / 8, "k7-8": 1 / 8}
-    assert found.pop("best@8 by tier") == {"k2-3": 1, "k5-6": middle, "k7-8": hard}
-    mastered, wrong = (found.pop(f"{name} share by third") for name in ("mastered", "all-wrong"))
-    assert mastered == {"first third": 2 / 4, "second third": 1 / 4, "last third": 2 / 4}
-    assert wrong == {"first third": 1 / 4, "second third": 1 / 4, "last third": 0}
-    rises = found.pop("mastered share's rise by third")
-    assert rises == {"second third minus first third": -1 / 4, "last third minus second third": 1 / 4}
-    # Of nine accuracies, three are low (two prompts), three in the middle (two) and three high (eight).
-    ends = found.pop("accuracies at the ends")
-    assert ends == {"low end": pytest.approx((3 - 2) * 3 / 12), "high end": pytest.approx((7 - 2) * 3 / 12)}
-    assert {name: numbers[""] for name, numbers in found.items()} == pytest.approx(
-        {
-            "pass@1": 11 / 24,
-            "best@8": (1 + middle + hard) / 3,
-            "mastered share in the end": 2 / 4,
-            # Cohorts of two and of one prompt; a prompt counts once.
-            "next-step accuracy": (7 + 5 + 7) / 24,
-            "same-policy accuracy": (8 + 7 + 8) / 24,
-            # Each step counts once: 3/16 and 1/8.
-            "next-step gap": (3 / 16 + 1 / 8) / 2,
-            "drift's share of the drop": 4 / 5,
-            "entropy rise": 0.5,
-            "entropy kept": 0.7 / 0.2,
-            "weight lost towards mastery": (0.48 + 0.43) / 2 - 0.32,
-            "weight of majority-correct prompts": (0.48 + 0.43 + 0.33 + 0.31) / 4,
-        }
-    )
 
 
 def test_the_artifact_says_what_it_tested_on_what(mcpo_home: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from mcpo_cli.analysis import run_numbers
+from mcpo_cli.measures import mastery
 from mcpo_cli.statistics import curves, stats
 
 STEPS, ROLLS = 20, 16
@@ -44,7 +44,7 @@ FEW, MANY = (4, 12), (20, 50)
 EARLY = [0.15] * 4 + [0.02] * 16
 
 
-STATISTICS = (run_numbers.gap, run_numbers.deepest, run_numbers.swings)
+STATISTICS = (mastery.gap, mastery.deepest, mastery.swings)
 
 
 def rejected(few_R: Sequence[float], many_R: Sequence[float], seeds: int) -> float:

@@ -34,9 +34,9 @@ class Soft(Grpo):
     strength: float = 0.5
 """
 PROBE = """\
-from mcpo_cli.measures.base import Finding, Probe
+from mcpo_cli.measures import Finding, Measure
 
-PROBE = Probe("length", "How long?", ("groups",), ("length",), lambda spec, journal: Finding({"length": 1.0}))
+MEASURE = Measure("length", "How long?", ("groups",), ("length",), lambda spec, journal: Finding({"length": 1.0}))
 """
 FIGURE = """\
 import pandas as pd
@@ -57,7 +57,7 @@ sweep:
 """
 CLAIMS = """\
 claims:
-  - {id: b, claim: B is better, suite: mine, statistic: pass@1, arm: B, baseline: A, relation: greater}
+  - {id: b, claim: B is better, suite: mine, statistic: scores.pass@1, arm: B, baseline: A, relation: greater}
 """
 
 
@@ -141,7 +141,7 @@ def test_ctrl_c_while_a_plug_in_is_imported_is_the_users(plugin_folder: Path) ->
         (SOFT.replace("strength: float = 0.5", "strength: float"), "missing 1 required|non-default argument"),
         (SOFT.replace("0.5", "object()"), "not JSON serializable"),
         (SOFT.replace("methods.grpo import Grpo", "methods import Method").replace("(Grpo)", "(Method)"), "abstract"),
-        ("PROBE = 3", "PROBE must be a Probe, not int"),
+        ("MEASURE = 3", "MEASURE must be a Measure, not int"),
         ("from .soft import Soft", "cannot import another"),
         ("import mcpo_cli.plugin_files.soft", "cannot import another"),
         (FIGURE.replace('"beyond"', '"above"'), "section='above'"),

@@ -25,7 +25,7 @@ from tests import rows
 from tests.errors import refused
 from tests.fakes import TIERS
 
-GREATER = Claim("id", "", "table1", "pass@1", "MCPO", "greater", baseline="DAPO")
+GREATER = Claim("id", "", "table1", "scores.pass@1", "MCPO", "greater", baseline="DAPO")
 WITHIN = dataclasses.replace(GREATER, relation="within", margin=0.02)
 HOLM = dataclasses.replace(GREATER, decide="holm")
 
@@ -122,13 +122,13 @@ def test_a_claim_about_what_does_not_occur_is_not_testable_here(mcpo_home: Path,
     cells = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0,1,2,3", "train.steps=5", "eval.problems=1"], "")
     entropies(0.4, last, "DAPO", cells)
     entropies(0.4, 0.45, "MCPO", cells)
-    claim = Claim("moderate", "", "table1", "entropy rise", "MCPO", "less", baseline="DAPO")
-    claim = dataclasses.replace(claim, requires=Precondition("entropy rise", above=0.0))
+    claim = Claim("moderate", "", "table1", "entropy.rise", "MCPO", "less", baseline="DAPO")
+    claim = dataclasses.replace(claim, requires=Precondition("entropy.rise", above=0.0))
     runs = Runs(Plan("table1", "", tuple(cell for cell in cells.cells if cell.arm in ("DAPO", "MCPO"))))
     (found,) = verdicts.outcomes([claim], {"table1": runs})
     assert found.verdict == expected
     if expected == "not testable here":
-        assert found.why == "entropy rise of DAPO must be above 0, and is -0.23"
+        assert found.why == "entropy.rise of DAPO must be above 0, and is -0.23"
         assert math.isnan(found.p)
         assert found.effect.n == 4
 
@@ -137,7 +137,7 @@ def test_committed_verdicts_stand_beside_those_of_a_readers_runs(mcpo_home: Path
     """Two runs give no verdict, six do; the rows per run have the numbers behind the verdict."""
     path = tmp_path / "mine.yaml"
     path.write_text(
-        "claims: [{id: moderate, claim: it rises less, suite: table1, statistic: entropy rise, arm: MCPO, "
+        "claims: [{id: moderate, claim: it rises less, suite: table1, statistic: entropy.rise, arm: MCPO, "
         "baseline: DAPO, relation: less}]"
     )
     settings = ["scale=smoke", "model=toy-s", "train.steps=5", "eval.problems=1"]
@@ -153,7 +153,7 @@ def test_committed_verdicts_stand_beside_those_of_a_readers_runs(mcpo_home: Path
     many, few = built.values()
     (test,) = many.data[many.data["block"] == "test"].to_dict("records")
     runs = many.data[many.data["block"] == "run"]
-    rise = {arm: runs[runs["arm"] == arm].set_index("seed")["entropy rise"] for arm in ("MCPO", "DAPO")}
+    rise = {arm: runs[runs["arm"] == arm].set_index("seed")["entropy.rise"] for arm in ("MCPO", "DAPO")}
     assert test["value"] == pytest.approx((rise["MCPO"] - rise["DAPO"]).mean())
     assert len(set(runs["run_id"])) == len(runs) == 12
     header, row = few.grids[0].header, few.grids[0].rows[0]
@@ -196,13 +196,20 @@ def test_committed_verdicts_follow_from_their_rows_per_run(name: str) -> None:
     table = pd.read_csv(EXPERIMENTS / "paper-claims" / "results" / f"{name}.csv", low_memory=False)
     tests, runs = table[table["block"] == "test"].set_index("claim"), table[table["block"] == "run"]
     declared = claims.read(EXPERIMENTS / "paper-claims" / f"{name}.yaml")
-    again = decided([_from_rows(claim, runs[runs["suite"] == claim.suite]) for claim in declared])
+    again = decided([_from_rows(_then(claim, tests), runs[runs["suite"] == claim.suite]) for claim in declared])
     assert len(again) == len(tests)
     for one in again:
         row = tests.loc[one.claim.id]
         assert (one.verdict, one.holds, one.effect.n) == (row["verdict"], row["holds"] in (True, "True"), row["seeds"])
         got, expected = (one.effect.mean, one.p, one.p_holm), (row["value"], row["p"], row["p_holm"])
         assert got == pytest.approx(tuple(map(float, expected)), rel=1e-6, nan_ok=True), one.claim.id
+
+
+def _then(claim: Claim, tests: pd.DataFrame) -> Claim:
+    """The claim with the names that its numbers had when the verdicts were committed."""
+    row = tests.loc[claim.id]
+    needed = claim.requires and dataclasses.replace(claim.requires, statistic=row["requires"].partition(":")[0])
+    return dataclasses.replace(claim, statistic=row["statistic"], requires=needed)
 
 
 def _from_rows(claim: Claim, runs: pd.DataFrame) -> Outcome:

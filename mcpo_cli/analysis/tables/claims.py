@@ -10,11 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.analysis import claims, measures, render
+from mcpo_cli.analysis import claims, numbers, render
 from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.comparison import Row
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.analysis.verdicts import APART, TESTED, Outcome, outcomes
@@ -121,7 +120,7 @@ def _runs(declared: Sequence[Claim], data: Mapping[str, Runs]) -> Iterator[Row]:
         of_suite = [claim for claim in declared if claim.suite == suite]
         names = dict.fromkeys(name for claim in of_suite for name in claim.statistics)
         arms = {arm for claim in of_suite for arm in claim.arms}
-        for row in measures.per_run(runs, {name: STATISTICS[name].measure for name in names}, arms):
+        for row in numbers.per_run(runs, {name: name for name in names}, arms):
             yield {**row, "suite": suite}
 
 
@@ -203,7 +202,7 @@ def _quotes(declared: Sequence[Claim]) -> list[str]:
     named = [name for one in declared for name in one.statistics]
     quoted = [one for one in declared if one.quote]
     return [
-        *(f"{name}: {STATISTICS[name].meaning}." for name in dict.fromkeys(named)),
+        *(f"{name}: {numbers.meaning(name)}." for name in dict.fromkeys(named)),
         *(f'{one.id}: "{one.quote}"' + (f"; read as: {one.reads}." if one.reads else ".") for one in quoted),
     ]
 

@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 from mcpo_study.analysis import EXPERIMENTS
+from mcpo_study.analysis.paper import tables
 from mcpo_study.analysis.paper.published import paper
 
-from mcpo_cli.analysis.tables import comparison as tables
 from mcpo_cli.compare.claim import read
 from mcpo_cli.compare.support import ALL, support
 

@@ -12,11 +12,9 @@ import pandas as pd
 
 from mcpo_cli.analysis import claims, numbers, render
 from mcpo_cli.analysis.claims import Claim
-from mcpo_cli.analysis.comparison import Row
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import Artifact, Product, Section
+from mcpo_cli.analysis.product import Artifact, Product, Row, Section
 from mcpo_cli.analysis.render import Columns, Grid
-from mcpo_cli.analysis.tables.comparison import STANDS_FOR
 from mcpo_cli.analysis.verdicts import APART, TESTED, Outcome, outcomes
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.statistics.power import ALPHA, POWER
@@ -127,7 +125,7 @@ def _runs(declared: Sequence[Claim], data: Mapping[str, Runs]) -> Iterator[Row]:
 
 def _sentence(declared: Sequence[Claim], tests: Sequence[Outcome], larger: Mapping[Test, str]) -> str:
     models = dict.fromkeys(one.model for one in tests)
-    on = " and ".join(f"{name} (for {STANDS_FOR[name]})" if name in STANDS_FOR else name for name in models)
+    on = " and ".join(models)
     by_verdict = Counter(one.verdict for one in tests)
     holding = Counter(one.verdict for one in tests if one.holds)
     held = ", ".join(f"{holding[verdict] or 'none'} {verdict}" for verdict in TESTED[:2])

@@ -82,9 +82,14 @@ def branch(study: Study, overrides: Overrides = None, dry_run: DryRun = False) -
     if dry_run:
         return shown.reply(forecast(branching.plan(study, trunks, command)), verbose=False)
     from mcpo_cli.commands import build_artifacts
+    from mcpo_cli.scheduling import branches
 
     for trunk in trunks:
-        build_artifacts.measure_branches(study, trunk, command)
+        branches.measure(study, trunk, command)
     built = build_artifacts.build_branches(study, content, trunks, words, command)
-    document = {"study": study, "points": build_artifacts.branch_points(trunks), **built.to_json()}
+    document = {
+        "study": study,
+        "points": branches.points(trunks),
+        **built.to_json(),
+    }
     return Reply(document, build_artifacts.page(built, full=True))

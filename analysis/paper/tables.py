@@ -6,8 +6,9 @@ from typing import Any
 
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.compare.comparison import Comparison
-from mcpo_cli.config.reading import PAPER, read_yaml
 from mcpo_cli.report.comparison import Beside, comparison
+
+from .published import paper
 
 PAPER_TABLES = {"table1": "Table 1", "table2": "Table 2"}
 """The paper's table of a suite."""
@@ -15,10 +16,10 @@ PAPER_TABLES = {"table1": "Table 1", "table2": "Table 2"}
 
 def published(table: str, found: Comparison) -> Beside:
     """The paper's numbers of a table, beside those that were measured."""
-    paper = read_yaml(PAPER)
-    where = paper["tables"][table]["where"].split(",")[0]
-    label = f"published (arXiv {paper['source']['arxiv']}, {where}), not measured here"
-    printed = list(published_rows(paper, table))
+    theirs = paper()
+    where = theirs["tables"][table]["where"].split(",")[0]
+    label = f"published (arXiv {theirs['source']['arxiv']}, {where}), not measured here"
+    printed = list(published_rows(theirs, table))
     columns = list(printed[0][2])
     rows = [
         {"block": label, "model": model, "arm": arm, "tier": name, "metric": metric, "mean": value, "at": "steps"}
@@ -29,15 +30,15 @@ def published(table: str, found: Comparison) -> Beside:
     header = ["model", "arm", *(f"{name} {metric}" for name, metric in columns)]
     note = (
         "The published numbers come from other models, data and lengths (8B and 14B on AIME and AMC, one run each, no "
-        f"error bars), and the paper's pass@8 is the estimator best@8: {paper['source']['url']}."
+        f"error bars), and the paper's pass@8 is the estimator best@8: {theirs['source']['url']}."
     )
     return Beside(rows, [Grid(label, header, cells, labels=2, is_detail=True)], [note])
 
 
-def published_rows(paper: Mapping[str, Any], table: str) -> Iterator[tuple[str, str, dict[tuple[str, str], float]]]:
+def published_rows(theirs: Mapping[str, Any], table: str) -> Iterator[tuple[str, str, dict[tuple[str, str], float]]]:
     """Each published row of `table` in printed order: model, arm, and its numbers by (benchmark, metric)."""
-    benchmarks = paper["settings"]["evaluation"]["benchmarks"]
-    for row in paper["tables"][table]["rows"]:
+    benchmarks = theirs["settings"]["evaluation"]["benchmarks"]
+    for row in theirs["tables"][table]["rows"]:
         numbers = {(name, metric): value for name in benchmarks for metric, value in row[name].items()}
         yield row["model"], row["arm"], numbers
 

@@ -5,13 +5,11 @@ from typing import Annotated
 
 import typer
 
+from mcpo_cli.commands.completion import completing
 from mcpo_cli.commands.reply import Reply, table, verb
 from mcpo_cli.commands.verbs import (
     DryRun,
     Verbose,
-    complete_run_id,
-    complete_suite_overrides,
-    starting_with,
 )
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
@@ -21,20 +19,8 @@ EXAMPLES = {
 \b
 Examples:
   mcpo probe mastery                     mastered prompts in later steps, over its suite
-  mcpo probe hinge RUN_ID                the records of one run
-  mcpo probe atlas method=grpo,rloo      the gradients of methods, without a run""",
+  mcpo probe hinge RUN_ID                the records of one run""",
 }
-
-
-def _complete_probes(incomplete: str) -> list[str]:
-    from mcpo_cli import measures
-
-    return starting_with(incomplete, measures.registry())
-
-
-def _complete_targets(ctx: typer.Context, incomplete: str) -> list[str]:
-    runs = [] if ctx.params.get("overrides") else complete_run_id(incomplete)
-    return runs + complete_suite_overrides(ctx, incomplete)
 
 
 ProbeName = Annotated[
@@ -42,7 +28,7 @@ ProbeName = Annotated[
     typer.Argument(
         metavar="PROBE",
         help="The question to ask; `mcpo components list probe` explains them all.",
-        autocompletion=_complete_probes,
+        autocompletion=completing("probe"),
     ),
 ]
 Target = Annotated[
@@ -50,7 +36,7 @@ Target = Annotated[
     typer.Argument(
         metavar="RUN_ID...|CHECKPOINT...|SUITE|KEY=VALUE...",
         help="Runs or their checkpoints, a suite, or settings of new runs as for `mcpo train`.",
-        autocompletion=_complete_targets,
+        autocompletion=completing("run", "suite", "override"),
     ),
 ]
 Prompts = Annotated[
@@ -69,9 +55,9 @@ def probe(
     dry_run: DryRun = False,
     verbose: Verbose = False,
 ) -> Reply:
-    """Answer one question from runs' records, from their checkpoints, from new diagnostic runs, or about methods."""
+    """Answer one question from runs' records, from their checkpoints, or from new diagnostic runs."""
     from mcpo_cli import measures
-    from mcpo_cli.commands import build_artifacts, console, publish
+    from mcpo_cli.commands import console, publish
     from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.measures import run as probe_run
     from mcpo_cli.runs.journal import Journal
@@ -92,18 +78,10 @@ def probe(
         plan = probe_run.runs(chosen, words)
         if dry_run:
             return shown.reply(forecast(plan), verbose=verbose)
-        if chosen.needs:
-            start.train(forecast(plan))
-            measured = [probe_run.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
-        else:
-            measured = probe_run.without_runs(chosen, plan, console.talk)
+        start.train(forecast(plan))
+        measured = [probe_run.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
     document = probe_run.document(chosen, measured)
-    if chosen.needs:
-        publish.publish_probe(chosen, measured, document)
-    if built := build_artifacts.build_atlas(measured, words):
-        document = built.to_json() | document
-    if built:
-        return Reply(document, build_artifacts.page(built, full=True))
+    publish.publish_probe(chosen, measured, document)
     columns = ["regime", "model", "arm", "seeds"]
     rows = [
         [*(str(row[column]) for column in columns), *(probe_run.shown(row, name) for name in chosen.shows)]

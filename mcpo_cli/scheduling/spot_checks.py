@@ -159,7 +159,7 @@ def check(run: Run, stretch: Stretch, home: Path, advance: Callable[[], None]) -
         ConfigError: see `backends.Backend.check`. RunFailed: training failed.
     """
     backend = backends.get(run.spec.backend)
-    backend.check(run.spec)
+    backend.check_machine(run.spec)
     exactly, why = how(run, stretch)
     with tempfile.TemporaryDirectory(dir=home, prefix=".verify-") as temporary:
         folder = Path(temporary) / run.spec.run_id

@@ -7,19 +7,18 @@ Results go to MCPO_HOME. Every error is a `McpoError`, whose message names the f
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import overload
+from typing import Literal
 
 import pandas as pd
 
-from mcpo_cli.analysis import comparison
-from mcpo_cli.analysis.comparison import Choice, Comparison
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.commands import compare_logs, comparisons
-from mcpo_cli.compare import comparison as logs
+from mcpo_cli.compare import subjects
+from mcpo_cli.compare.comparison import Comparison, Question
+from mcpo_cli.compare.subjects import Subject
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import McpoError
+from mcpo_cli.errors import ConfigError, McpoError
 from mcpo_cli.home import location
 from mcpo_cli.runs import catalog
 from mcpo_cli.runs.catalog import Run
@@ -30,7 +29,6 @@ from mcpo_cli.scheduling.progress import RunView
 
 __all__ = [
     "Comparison",
-    "LogComparison",
     "McpoError",
     "Outcome",
     "Plan",
@@ -48,17 +46,13 @@ __all__ = [
 ]
 
 
-LogComparison = logs.Comparison
-"""The result of `compare` for logs: frames `arms`, `differences`, `sources`, `flips`, `curves`, and `warnings`."""
-
-
 def plan(*words: str) -> Plan:
     """The runs that `words` ask for, done or not, as `mcpo train --dry-run` shows them; does not start any.
 
     Raises:
         ConfigError: there is no such suite, setting or run.
     """
-    return comparisons.plan_of(words, "mcpo train") if words else plans.from_overrides(words)
+    return subjects.plan_of(words, "mcpo train") if words else plans.from_overrides(words)
 
 
 def train(
@@ -102,82 +96,46 @@ def frames(*words: str) -> Runs:
     return Runs(plan(*words))
 
 
-@overload
-def compare(*words: str, baseline: str = "", metric: str = "", at: tuple[str, ...] = ()) -> dict[str, Comparison]: ...
-
-
-@overload
-def compare(
-    *words: Path,
-    arms: Mapping[str, str] | None = None,
-    baseline: str = "",
-    margin: float | None = None,
-    k: int | Sequence[int] = 1,
-    maj: Sequence[int] = (),
-    look: str = "",
-    columns: Mapping[str, str] | None = None,
-    benchmark: str = "",
-    reader: str = "",
-) -> LogComparison: ...
-
-
 def compare(
     *words: str | Path,
     arms: Mapping[str, str] | None = None,
     baseline: str = "",
-    metric: str = "",
-    at: tuple[str, ...] = (),
+    metric: str | Sequence[str] = (),
+    at: Sequence[str] = (),
+    over: Literal["seeds", "problems", "both"] | None = None,
     margin: float | None = None,
-    k: int | Sequence[int] = 1,
-    maj: Sequence[int] = (),
-    look: str = "",
+    look: tuple[int, int] | None = None,
     columns: Mapping[str, str] | None = None,
     benchmark: str = "",
     reader: str = "",
-) -> dict[str, Comparison] | LogComparison:
-    """The arms against a baseline, as `mcpo compare` shows them; writes no file.
-
-    For words of a suite, or ids of runs, by regime and at equal cost; for paths of logs, one comparison of frames.
+) -> Comparison:
+    """Arms against a baseline, as `mcpo compare` shows them; writes no file.
 
     Args:
-        words: of logs, `Path`s, one for each side (two ids of runs are strings).
-        arms: of logs, name of an arm -> glob of the logs of its training seeds.
+        words: a suite, settings, ids of runs, or paths of logs.
+        arms: name of an arm -> glob of the logs of its training seeds.
         baseline: an arm; by default the suite's, or else the first.
-        metric: of a suite, `pass@1`, `best@8` or `pass@8`; by default the suite's, or else `pass@1`.
-        at: of a suite, the budgets at which arms are compared: `steps`, `rollouts`, `trained_tokens`, `seconds`, ...
-        margin: of logs, the largest difference that does not matter, chosen before looking.
-        k: of logs, the k of pass@k, one or several.
-        maj: of logs, the k of maj@k, the majority's answer.
-        look: of logs, `1/3` for the first of three looks that were declared before the first.
+        metric: `pass@1`, `best@8`, `maj@4`, one or several, of which the first is the headline's.
+        at: of runs, the costs at which arms are compared: `steps`, `rollouts`, `trained_tokens`, `seconds`, ...
+        over: what intervals are about; by default other seeds for runs, and other seeds and problems for logs.
+        margin: the largest difference that does not matter, chosen before looking.
+        look: `(1, 3)` for the first of three looks that were declared before the first.
         columns: of logs, names of columns in the files, by the names that mcpo has for them.
         benchmark: of logs, the only benchmark to compare, or its name for files that give none.
         reader: of logs, the tool that wrote them, if the files do not show it.
 
     Raises:
-        ConfigError: see `plan`; there is no such arm, metric or axis; or the logs cannot be read or do not pair.
+        ConfigError: see `plan`; there is no such arm, metric or axis; the runs have several regimes; or the logs cannot
+            be read or do not pair.
         MissingCells: a run is neither done nor failed.
     """
-    names = [str(word) for word in words]
-    if arms or any(isinstance(word, Path) for word in words):
-        numbers = [k] if isinstance(k, int) else k
-        asked = compare_logs.Asked(
-            names,
-            [f"{name}={pattern}" for name, pattern in (arms or {}).items()],
-            baseline,
-            margin,
-            [str(number) for number in numbers],
-            ",".join(f"{name}={column}" for name, column in (columns or {}).items()),
-            benchmark,
-            reader,
-            [str(number) for number in maj],
-            look,
-        )
-        return logs.compare(asked.sides(), asked.question())
-    choice = Choice(baseline, metric, at)
-    if names and plans.is_suite(names[0]):
-        choice = comparisons.chosen(names[0], choice)
-    parts = comparisons.by_regime(plan(*names))
-    return {regime: comparison.compare(Runs(part, failed_too=True), choice) for regime, part in parts.items()}
+    metrics = (metric,) if isinstance(metric, str) else tuple(metric)
+    question = Question(baseline, tuple(filter(None, metrics)), tuple(at), margin, look, over=over)
+    named = {name: [column] for name, column in (columns or {}).items()}
+    found = subjects.answers(Subject([*map(str, words)], arms or {}, named, benchmark, reader), question)
+    if len(found) > 1:
+        raise ConfigError(f"the runs have {len(found)} regimes, which are compared one by one", fix="regime=NAME")
+    return found[0].found
 
 
 def probe(name: str, *words: str) -> pd.DataFrame:

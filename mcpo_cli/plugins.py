@@ -84,7 +84,7 @@ class Found(dict[str, T]):
         self.plugins: dict[str, Plugin] = {}
         """The plug-in that declares a name, by name."""
         self.sources: dict[str, list[Path]] = {}
-        """The files of code of the package of mcpo's own distribution that declares a name, by name."""
+        """The files of the package of mcpo's own distribution that declares a name, by name."""
 
 
 @dataclass(frozen=True)
@@ -180,10 +180,11 @@ def find(group: str, packages: Sequence[str], declared: Callable[[Candidate], It
 
 @cache
 def _sources(module: str) -> list[Path]:
-    """The Python files of the package `module`, or the file of the module."""
+    """The files of the package `module`."""
     spec = importlib.util.find_spec(module)
     locations = [Path(name) for name in (spec.submodule_search_locations if spec else None) or []]
-    return sorted(path for location in locations for path in location.rglob("*.py"))
+    files = (path for location in locations for path in location.rglob("*") if path.is_file())
+    return sorted(path for path in files if "__pycache__" not in path.parts)
 
 
 def classes(group: str, package: str, base: type) -> Found[Any]:

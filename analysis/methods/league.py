@@ -7,19 +7,20 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from mcpo_cli.analysis import comparison, render
-from mcpo_cli.analysis.comparison import Choice, Comparison, records
+from mcpo_cli.analysis import render
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Columns, Grid
+from mcpo_cli.compare.comparison import Comparison, Question, records
+from mcpo_cli.compare.runs import of_runs
 from mcpo_cli.statistics import stats
 
 SUITES = tuple(
     f"methods-{name}"
     for name in ("weights", "baselines", "zero-variance", "mastered", "ratio", "small-groups", "diversity")
 )
-CHOICE = Choice(metric="pass@1", at=("rollouts", "steps"))
+QUESTION = Question(metrics=("pass@1",), at=("rollouts", "steps"))
 TWINS = {"methods-weights": ("RLOO", "Dr. GRPO")}
 """Arms whose advantages differ only by a constant factor: a difference between them is noise, or step size."""
 NOTES = (
@@ -41,13 +42,13 @@ NOTES = (
 
 def build(data: Mapping[str, Runs]) -> Product:
     """One row per suite and arm."""
-    compared = {suite: comparison.compare(data[suite], CHOICE) for suite in SUITES}
+    compared = {suite: of_runs(data[suite], QUESTION) for suite in SUITES}
     rows = [row for suite in SUITES for row in _rows(suite, data[suite], compared[suite])]
     warnings = {suite: [*_coins(suite, data[suite]), *_twins(suite, compared[suite])] for suite in SUITES}
     said = [text for texts in warnings.values() for text in texts]
-    curves = pd.concat([one.curves.assign(suite=suite) for suite, one in compared.items()], ignore_index=True)
+    curves = pd.concat([one.trained.curves.assign(suite=suite) for suite, one in compared.items()], ignore_index=True)
     figure = base.grid(curves[curves["at"] == "rollouts"], "suite", _draw, height=2.0, sharey=False, sharex=False)
-    title = f"League of methods (scale {compared[SUITES[0]].spec.scale}, {len(SUITES)} suites)"
+    title = f"League of methods (scale {compared[SUITES[0]].trained.spec.scale}, {len(SUITES)} suites)"
     grids = [_glance(rows, compared, warnings), *(_grid(suite, compared[suite], rows) for suite in SUITES)]
     return Product(title, _sentence(rows, said), pd.DataFrame(rows), grids, [*said, *NOTES], figure)
 
@@ -55,15 +56,15 @@ def build(data: Mapping[str, Runs]) -> Product:
 def _rows(suite: str, runs: Runs, compared: Comparison) -> list[dict[str, Any]]:
     """The rows of a suite's arms, highest IQM first."""
     norms, found = _norms(runs), []
-    for one in records(compared.aggregates, at="rollouts", metric=CHOICE.metric):
-        (norm, cut), gain = norms[one["arm"]], compared.gain("rollouts", compared.models[0], one["arm"])
+    for one in records(compared.aggregates, at="rollouts", metric=compared.metric):
+        (norm, cut), gain = norms[one["arm"]], compared.trained.gain("rollouts", compared.models[0], one["arm"])
         row = {"suite": suite, "arm": one["arm"], **render.columns("iqm", one["iqm"], one["iqm_low"], one["iqm_high"])}
         if one["arm"] != compared.baseline:
             row |= {key: one[key] for key in ("better", "better_low", "better_high")}
         row |= {"before": gain["before"], **render.columns("since", gain["mean"], gain["low"], gain["high"])}
         row |= {"mark": gain["mark"], "norm": norm / norms[compared.baseline][0], "cut": cut}
         found.append(row)
-    for one in records(compared.aggregates, metric=CHOICE.metric):
+    for one in records(compared.aggregates, metric=compared.metric):
         if one["arm"] != compared.baseline:
             (row,) = (row for row in found if row["arm"] == one["arm"])
             row |= render.columns(one["at"], *(one[f"difference_{bound}"] for bound in ("mean", "low", "high")))
@@ -99,7 +100,7 @@ def _coins(suite: str, runs: Runs) -> Iterator[str]:
 def _twins(suite: str, compared: Comparison) -> Iterator[str]:
     """A warning if two arms that must not differ do."""
     if suite in TWINS:
-        final = compared.final.groupby(["arm", "model", *PAIR])["value"].mean()
+        final = compared.trained.final.groupby(["arm", "model", *PAIR])["value"].mean()
         diff = stats.t_interval((final[TWINS[suite][0]] - final[TWINS[suite][1]]).to_numpy())
         if diff.low > 0 or diff.high < 0:
             yield (
@@ -136,7 +137,7 @@ def _glance(
 
 
 def _grid(suite: str, compared: Comparison, rows: Sequence[Mapping[str, Any]]) -> Grid:
-    before = compared.gain("rollouts", compared.models[0], compared.baseline)["before"]
+    before = compared.trained.gain("rollouts", compared.models[0], compared.baseline)["before"]
     title = f"{suite}, against {compared.baseline}; before training {before:.3f}"
     return Grid.of(title, [row for row in rows if row["suite"] == suite], COLUMNS, labels=1)
 

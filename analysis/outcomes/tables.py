@@ -7,10 +7,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from mcpo_cli.analysis import numbers
-from mcpo_cli.analysis.comparison import Row
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.product import Artifact, Product, Row
 
 
 @dataclass(frozen=True)

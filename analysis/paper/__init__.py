@@ -1,12 +1,13 @@
 """Tables 1 and 2 of the paper, its figures, and what else the runs of their suites show."""
 
-from . import rollouts, tables
+from . import rollouts, settings, tables
 from .figures import curves, mastery, overview, prompts, weights
 
 ARTIFACTS = (
     *tables.ARTIFACTS,
     rollouts.ARTIFACT,
     overview.ARTIFACT,
+    settings.ARTIFACT,
     *curves.ARTIFACTS,
     *mastery.ARTIFACTS,
     *prompts.ARTIFACTS,

@@ -5,8 +5,10 @@ interpolated, never extrapolated.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from mcpo_cli import records
@@ -65,6 +67,44 @@ def at_equal(scores: pd.DataFrame, column: str, metrics: Sequence[str]) -> pd.Da
     table = with_average(pd.DataFrame(rows, columns=[*run, "tier", *metrics]), run, metrics)
     table.attrs["where"] = where
     return table
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run reaches a cost: at an evaluation, or between two."""
+
+    run_id: str
+    before: int
+    """The step of the evaluation at the cost, or of the one before it."""
+    after: int
+    share: float
+    """Share of the distance in cost between both; 0 at an evaluation."""
+
+
+def places(scores: pd.DataFrame, column: str) -> Iterator[tuple[str, float, dict[str, dict[Pair, Place]]]]:
+    """For each model: its name, the largest cost that all its runs reach, and by arm and pair where it is reached.
+
+    scores: `Runs.scores`. column: the one that counts the cost.
+    """
+    for model, rows in scores.groupby("model", sort=False):
+        runs = [(key, run) for key, run in _rising(rows, ["arm", *PAIR], column)]
+        cost = min(float(run[column].max()) for _, run in runs)
+        found: dict[str, dict[Pair, Place]] = {}
+        for (arm, base_seed, seed), run in runs:
+            cost_E, step_E = run[column].to_numpy(), run["step"].to_numpy()
+            at = int(np.searchsorted(cost_E, cost, side="right")) - 1
+            after = min(at + 1, len(cost_E) - 1)
+            share = (cost - cost_E[at]) / (cost_E[after] - cost_E[at]) if cost > cost_E[at] else 0.0
+            place = Place(str(run["run_id"].iloc[0]), int(step_E[at]), int(step_E[after]), float(share))
+            found.setdefault(str(arm), {})[int(base_seed), int(seed)] = place
+        yield str(model), cost, found
+
+
+def last(data: Runs) -> pd.DataFrame:
+    """The rows of each run's latest evaluation within the number of steps that all runs have: arms may train longer."""
+    rows, most = data.eval(step="all"), min(cell.spec.train.steps for cell in data.cells)
+    within = rows[rows["step"] <= most]
+    return within[within["step"] == within.groupby("run_id")["step"].transform("max")].reset_index(drop=True)
 
 
 def with_average(scores: pd.DataFrame, keys: Sequence[str], metrics: Sequence[str]) -> pd.DataFrame:

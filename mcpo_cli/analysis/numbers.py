@@ -9,9 +9,9 @@ import pandas as pd
 
 from mcpo_cli import measures
 from mcpo_cli.analysis import render
-from mcpo_cli.analysis.comparison import Row
 from mcpo_cli.analysis.equal_cost import AVERAGE, AXES, at_equal
 from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.product import Row
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.errors import ConfigError, mend, nearest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.errors import ConfigError, nearest
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from mcpo_cli.analysis.frames import Runs
 
+Row = dict[str, Any]
+"""One row of a product's data, by column."""
 Section = Literal["summary", "claims", "paper", "beyond", "samples", "diagnostic"]
 """Section of the report; `summary` is its first screen, `diagnostic` artifacts are built only by name, not by `all`."""
 

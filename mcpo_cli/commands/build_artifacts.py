@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 
 from mcpo_cli import measures
-from mcpo_cli.analysis import atlas as atlas_tables
 from mcpo_cli.analysis import branching as branch_tables
 from mcpo_cli.analysis import forking as fork_tables
 from mcpo_cli.commands import console, reply
@@ -20,7 +19,6 @@ from mcpo_cli.config.branching import Study, Trunk
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, MissingCells
 from mcpo_cli.home import home, run_dir
-from mcpo_cli.measures.run import Measured
 from mcpo_cli.report import artifacts
 from mcpo_cli.report import report as report_files
 from mcpo_cli.report.artifacts import ArtifactBuilder, BuiltArtifact
@@ -182,18 +180,6 @@ def build_forks(chosen: Plan, overrides: Sequence[str]) -> BuiltArtifact:
     builder = ArtifactBuilder({}, home() / "reports", first.scale, overrides)
     path = _write_rows(builder.folder, name, fork_tables.rows(findings))
     return builder.make(fork_tables.artifact(name, run_id, step, path), chosen.command)
-
-
-def build_atlas(measured: Sequence[Measured], words: Sequence[str]) -> BuiltArtifact | None:
-    """Write rows of the probe `atlas` to a CSV file next to the report; build table and figure. None without any."""
-    found = [(one.cell.arm, one.finding) for one in measured if atlas_tables.TABLE in one.finding.tables]
-    if not found:
-        return None
-    suite, _ = plan.split_suite(words)
-    name = "-".join(["probe-atlas", *([presets.stem(suite)] if suite else [])])
-    builder = ArtifactBuilder({}, home() / "reports", measured[0].cell.spec.scale, words)
-    path = _write_rows(builder.folder, name, atlas_tables.rows(found))
-    return builder.make(atlas_tables.artifact(name, path), shlex.join(["mcpo", "probe", "atlas", *words]))
 
 
 def _write_rows(folder: Path, name: str, rows: pd.DataFrame) -> Path:

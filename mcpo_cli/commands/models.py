@@ -17,8 +17,7 @@ from mcpo_cli.home import home, location
 
 EVALUATE_SETTINGS = """\
 Settings, key=value: engine=hf|local|vllm n=8 temperature=0.7 top_p=1 max_tokens=20480 seed=0 prompt=dapo|boxed|plain
-chat=auto|off revision=COMMIT protocol=paper data.path=FILE|FOLDER grading.timeout=5 compute.device=auto|cpu|cuda ...
-The defaults are the paper's (Section 6.1)."""
+chat=auto|off revision=COMMIT data.path=FILE|FOLDER grading.timeout=5 compute.device=auto|cpu|cuda ..."""
 
 
 def _last_of_list(incomplete: str, known: Iterable[str]) -> list[str]:

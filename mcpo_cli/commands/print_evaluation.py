@@ -44,7 +44,7 @@ def page(results: Results) -> Iterator[Part]:
         for name, one in results["benchmarks"].items()
     ]
     yield table(["of all samples", *(key.replace("_", " ") for key in shares), "tokens", "grader"], per_status)
-    remarks = [f"not the paper's protocol: {deviation}" for deviation in results["deviations"]]
+    remarks = [f"not the default protocol: {deviation}" for deviation in results["deviations"]]
     for name, one in results["benchmarks"].items():
         remarks += [f"{name}: {warning}" for warning in one["warnings"]]
         remarks += [f"{name}: {note}" for note in one["notes"]]

@@ -21,8 +21,7 @@ EXAMPLES = {
 \b
 Examples:
   mcpo probe mastery                     mastered prompts in later steps, over its suite
-  mcpo probe hinge RUN_ID                the records of one run
-  mcpo probe atlas method=grpo,rloo      the gradients of methods, without a run""",
+  mcpo probe hinge RUN_ID                the records of one run""",
 }
 
 
@@ -69,9 +68,9 @@ def probe(
     dry_run: DryRun = False,
     verbose: Verbose = False,
 ) -> Reply:
-    """Answer one question from runs' records, from their checkpoints, from new diagnostic runs, or about methods."""
+    """Answer one question from runs' records, from their checkpoints, or from new diagnostic runs."""
     from mcpo_cli import measures
-    from mcpo_cli.commands import build_artifacts, console, publish
+    from mcpo_cli.commands import console, publish
     from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.measures import run as probe_run
     from mcpo_cli.runs.journal import Journal
@@ -92,18 +91,10 @@ def probe(
         plan = probe_run.runs(chosen, words)
         if dry_run:
             return shown.reply(forecast(plan), verbose=verbose)
-        if chosen.needs:
-            start.train(forecast(plan))
-            measured = [probe_run.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
-        else:
-            measured = probe_run.without_runs(chosen, plan, console.talk)
+        start.train(forecast(plan))
+        measured = [probe_run.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
     document = probe_run.document(chosen, measured)
-    if chosen.needs:
-        publish.publish_probe(chosen, measured, document)
-    if built := build_artifacts.build_atlas(measured, words):
-        document = built.to_json() | document
-    if built:
-        return Reply(document, build_artifacts.page(built, full=True))
+    publish.publish_probe(chosen, measured, document)
     columns = ["regime", "model", "arm", "seeds"]
     rows = [
         [*(str(row[column]) for column in columns), *(probe_run.shown(row, name) for name in chosen.shows)]

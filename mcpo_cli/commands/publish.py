@@ -14,7 +14,8 @@ from mcpo_cli.home import home
 from mcpo_cli.trackers import resolve
 
 if TYPE_CHECKING:
-    from mcpo_cli.compare.comparison import Comparison as LogComparison
+    from mcpo_cli.compare.comparison import Comparison
+    from mcpo_cli.compare.subjects import Answer
     from mcpo_cli.config.plan import Plan
     from mcpo_cli.measures.base import Measure
     from mcpo_cli.measures.run import Measured
@@ -53,29 +54,58 @@ def run_pages(plans: "Iterable[Plan]") -> dict[str, str]:
         return {}  # later uploads to the store warn of it
 
 
-def publish_comparison(title: str, key: str, found: "LogComparison", files: Sequence[Path]) -> None:
-    """Log a comparison of logs to a separate run in the store: its differences as metrics, its files as artifacts.
+def publish_comparison(answer: "Answer", key: str, files: Sequence[Path]) -> None:
+    """Log a comparison: its differences as metrics, its files as artifacts.
 
+    Those of a suite go to the parent run of the suite, all others to a run of their own.
     key: equal for equal questions, which share one run.
     """
-    uri = resolve("")
+    from mcpo_cli.analysis import render
+    from mcpo_cli.compare import page
+    from mcpo_cli.config.plan import is_suite
+
+    found, of_suite = answer.found, answer.plan if answer.plan and is_suite(answer.plan.suite) else None
+    uri = resolve(of_suite.cells[0].spec.compute.tracking_uri if of_suite else "")
     if uri is None:
-        console.talk("warning: not logged to MLflow: MLFLOW_TRACKING_URI=offline")
+        if not of_suite:
+            console.talk("warning: not logged to MLflow: MLFLOW_TRACKING_URI=offline")
         return
+    sentence = " ".join(page.sentences(found))
+    try:
+        store = _connected(uri)
+        from mcpo_cli.trackers.results import log_artifacts, log_comparison
+
+        if of_suite:
+            note = f"{render.escaped(sentence)}\n\n{render.pipes(page.main_grid(found))}"
+            log_artifacts(store, of_suite, files, _of_suite(found), note)
+        else:
+            log_comparison(store, answer.title, key, files, _of_logs(found), sentence)
+    except McpoError as error:
+        console.talk(f"warning: {error}")
+
+
+def _of_suite(found: "Comparison") -> dict[str, float]:
+    """The headline differences, as `difference/<metric>/<equal>/<model>/<arm>`."""
     from mcpo_cli.trackers.descriptions import metric_part
 
-    values: dict[str, float | None] = {}
+    return {
+        "/".join(["difference", *(metric_part(row[name]) for name in ("metric", "at", "model", "arm"))]): row[
+            "difference"
+        ]
+        for row in found.headline.to_dict("records")
+    }
+
+
+def _of_logs(found: "Comparison") -> dict[str, float]:
+    """All known differences with their intervals and p-values."""
+    from mcpo_cli.trackers.descriptions import metric_part
+
+    values: dict[str, float] = {}
     for row in found.differences.to_dict("records"):
         name = "/".join(metric_part(row[part]) for part in ("metric", "benchmark", "arm"))
         values |= {f"difference/{name}": row["difference"], f"p_adjusted/{name}": row["p_adjusted"]}
         values |= {f"difference/{name}/{end}": row[end] for end in ("low", "high")}
-    known = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
-    try:
-        from mcpo_cli.trackers.results import log_comparison
-
-        log_comparison(_connected(uri), title, key, files, known, repr(found))
-    except McpoError as error:
-        console.talk(f"warning: {error}")
+    return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
 def publish_probe(probe: "Measure", measured: "Sequence[Measured]", document: dict[str, Any]) -> None:

@@ -1,9 +1,7 @@
 """The verbs that show results: `mcpo compare` and `reproduce`."""
 
-from collections.abc import Mapping, Sequence
-from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -30,6 +28,7 @@ Examples:
   mcpo compare table2 --plan                               what N seeds can find, before training them
   mcpo compare base.jsonl new.jsonl                        samples of any tool: is new better?
   mcpo compare out_base/ out_new/ --margin 0.01            two folders of lm-eval; or new not worse by a point
+  mcpo compare table2 --margin 0.02 --over both            runs, with a margin, over other problems, too
   mcpo compare --arm a='logs/a-s*' --arm b='logs/b-s*'     arms of several training seeds""",
     "reproduce": """\
 \b
@@ -52,7 +51,7 @@ def _complete_arms(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _complete_metrics(incomplete: str) -> list[str]:
-    return starting_with(incomplete, ("pass@1", "best@8", "pass@8"))
+    return starting_with(incomplete, ("pass@1", "best@8", "pass@8", "maj@8"))
 
 
 def _complete_axes(incomplete: str) -> list[str]:
@@ -103,19 +102,24 @@ Baseline = Annotated[
     ),
 ]
 Metric = Annotated[
-    str,
+    list[str] | None,
     typer.Option(
-        help="The headline's metric: pass@1, best@8 or pass@8 (default: the suite's, else pass@1).",
+        help="pass@K, best@K or maj@K, the majority's answer (repeatable, or pass@1,pass@8); the first is the "
+        "headline's (default: the suite's, else pass@1).",
         autocompletion=_complete_metrics,
     ),
 ]
 At = Annotated[
     list[str] | None,
     typer.Option(
-        help="Budget at which arms are compared: steps, rollouts, trained_tokens, seconds, ... (repeatable; default: "
+        help="Cost at which runs are compared: steps, rollouts, trained_tokens, seconds, ... (repeatable; default: "
         "steps and rollouts).",
         autocompletion=_complete_axes,
     ),
+]
+Over = Annotated[
+    Literal["seeds", "problems", "both"] | None,
+    typer.Option(help="What intervals are about: other seeds, other problems, or both (default: seeds for runs)."),
 ]
 Seeds = Annotated[bool, typer.Option("--plan", help="Show which difference N seeds can detect; needs no runs.")]
 Arm = Annotated[
@@ -125,26 +129,18 @@ Arm = Annotated[
 Margin = Annotated[
     float | None,
     typer.Option(
-        metavar="SHARE",
-        help="Of logs: the largest difference that does not matter, chosen before looking; 0.01 is one point.",
+        metavar="SHARE", help="The largest difference that does not matter, chosen before looking; 0.01 is one point."
     ),
-]
-K = Annotated[list[str] | None, typer.Option("--k", help="Of logs: compare pass@k (repeatable, or 1,8; default: 1).")]
-Maj = Annotated[
-    list[str] | None,
-    typer.Option("--maj", help="Of logs: compare maj@k, the majority's answer (repeatable, or 4,8); needs answers."),
 ]
 Look = Annotated[
     str,
-    typer.Option(
-        metavar="I/N", help="Of logs: this is look I of N at growing data, declared before the first; levels follow."
-    ),
+    typer.Option(metavar="I/N", help="This is look I of N at growing data, declared before the first; levels follow."),
 ]
 Regrade = Annotated[
     str,
     typer.Option(
         metavar="GRADER",
-        help="Of logs: grade the stored responses of all sides again, and say what of the difference was the grader's.",
+        help="Grade the stored responses of all sides again, and say what of the difference was the grader's.",
         autocompletion=_complete_graders,
     ),
 ]
@@ -152,38 +148,35 @@ Columns = Annotated[
     str,
     typer.Option(
         metavar="NAME=COLUMN,...",
-        help="Of logs: columns with other names, such as correct=exact_match,problem=doc_id; of several for one NAME, "
-        "each file is read by the first that it has.",
+        help="Columns with other names, such as correct=exact_match,problem=doc_id; of several for one NAME, each file "
+        "is read by the first that it has.",
     ),
 ]
-Benchmark = Annotated[
-    str, typer.Option(help="Of logs: compare this benchmark only, or name the one of files that name none.")
-]
+Benchmark = Annotated[str, typer.Option(help="Compare this benchmark only, or name the one of files that name none.")]
 ReaderName = Annotated[
     str,
     typer.Option(
-        "--reader", help="Of logs: the tool that wrote them, where it cannot be seen.", autocompletion=_complete_readers
+        "--reader", help="The tool that wrote the logs, where it cannot be seen.", autocompletion=_complete_readers
     ),
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(metavar="FOLDER", help="Of logs: write the files there (default: reports/compare/ in MCPO_HOME)."),
+    typer.Option(metavar="FOLDER", help="Write the files there (default: reports/compare/ in MCPO_HOME)."),
 ]
-MLflow = Annotated[bool, typer.Option("--mlflow", help="Of logs: log the comparison to MLflow, too.")]
+MLflow = Annotated[bool, typer.Option("--mlflow", help="Log the comparison to MLflow, too (a suite's always is).")]
 
 
 @verb
 def compare(
     what: Compared = None,
     baseline: Baseline = "",
-    metric: Metric = "",
+    metric: Metric = None,
     at: At = None,
+    over: Over = None,
+    margin: Margin = None,
+    look: Look = "",
     plan: Seeds = False,
     arm: Arm = None,
-    margin: Margin = None,
-    k: K = None,
-    maj: Maj = None,
-    look: Look = "",
     regrade: Regrade = "",
     columns: Columns = "",
     benchmark: Benchmark = "",
@@ -193,71 +186,23 @@ def compare(
     mlflow: MLflow = False,
 ) -> Reply:
     """Compare arms with a baseline: of a suite, a sweep, runs, or logs of any tool. Trains nothing."""
-    words = what or []
-    if not words and not arm:
+    if not what and not arm:
         raise ConfigError(
             "name a suite, the settings of runs, runs, or logs",
             fix="mcpo compare base.jsonl new.jsonl, or: mcpo compare table1",
         )
-    of_runs: dict[str, object] = {"--metric": metric, "--at": at, "--plan": plan}
-    of_logs: dict[str, object] = {
-        "--margin": margin,
-        "--k": k,
-        "--maj": maj,
-        "--look": look,
-        "--regrade": regrade,
-        "--columns": columns,
-        "--benchmark": benchmark,
-        "--reader": reader,
-    }
-    of_logs |= {"--out": out, "--mlflow": mlflow}
-    if arm or _names_logs(words):
-        from mcpo_cli.commands import compare_logs
+    from mcpo_cli import paths
+    from mcpo_cli.commands import compare as comparing
+    from mcpo_cli.commands import seeds
+    from mcpo_cli.compare.subjects import Subject
 
-        _refuse(of_runs, "arms of a suite and runs of mcpo")
-        asked = compare_logs.Asked(
-            words, arm or (), baseline, margin, k or (), columns, benchmark, reader,
-            maj=maj or (), look=look, regrade=regrade,
-        )  # fmt: skip
-        return compare_logs.run(asked, out, full=full, mlflow=mlflow)
-    _refuse(of_logs, "logs")
-    return _compare_runs(words, baseline, metric, at or (), plan=plan, full=full)
-
-
-def _names_logs(words: Sequence[str]) -> bool:
-    from mcpo_cli.compare.sides import is_log
-    from mcpo_cli.config.plan import is_suite
-
-    return any(is_log(word) for word in words if not is_suite(word) and "=" not in word)
-
-
-def _refuse(given: Mapping[str, object], kind: str) -> None:
-    """Raise ConfigError if one of these options is given, because it is for another kind of comparison."""
-    for name, value in given.items():
-        if value:
-            raise ConfigError(
-                f"{name} is an option of comparisons of {kind}", fix="mcpo compare --help", code="contradiction"
-            )
-
-
-def _compare_runs(
-    what: Sequence[str],
-    baseline: str,
-    metric: str,
-    at: Sequence[str],
-    *,
-    plan: bool,
-    full: bool,
-) -> Reply:
-    from mcpo_cli.analysis.comparison import Choice
-    from mcpo_cli.commands import build_artifacts, comparisons, seeds
-
-    choice = Choice(baseline, metric, tuple(at))
+    question = comparing.question(baseline, metric or (), at or (), margin, look, over)
     if plan:
-        return seeds.reach(what, choice)
-    built = comparisons.of_words(what, choice)
-    pages = (build_artifacts.page(one, full=full) for one in built)
-    return Reply({"comparisons": [one.to_json() for one in built]}, chain.from_iterable(pages))
+        return seeds.reach(what or [], question)
+    arms, named = comparing.arms(arm or ()), comparing.columns(columns)
+    subject = Subject(what or [], arms, named, benchmark, reader, regrade)
+    where = comparing.Output(paths.named(out) if out else None, mlflow)
+    return comparing.reply(subject, question, where, full=full)
 
 
 Artifact = Annotated[

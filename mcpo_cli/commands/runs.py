@@ -20,6 +20,7 @@ from mcpo_cli.commands.verbs import (
     complete_suite_or_runs,
     starting_with,
 )
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.home import home, location, run_dir
 
@@ -180,16 +181,34 @@ def _not_sent(left: Mapping[str, str]) -> StoreError:
     return StoreError("\n  ".join([f"{head}:", *left.values()]), fix=fix)
 
 
+def _all_done(command: str) -> Plan:
+    """The plan of all done runs of MCPO_HOME. command: the verb that asks for them.
+
+    Raises:
+        ConfigError: no run is done.
+    """
+    from mcpo_cli.commands import console
+    from mcpo_cli.runs import catalog
+
+    reasons: dict[str, str] = {}
+    cells = tuple(run.cell for run in catalog.runs(location(), reasons.__setitem__) if run.state == "done")
+    if reasons:
+        console.talk(catalog.left_out(reasons))
+    if not cells:
+        raise ConfigError(f"no done runs in {location()}", fix="mcpo train scale=smoke")
+    return Plan("runs", command, cells)
+
+
 @app.command(epilog=EXAMPLES)
 @verb
 def export(to: To, what: Some = None) -> Reply:
     """Write done runs as tidy parquet files: settings, steps, scores, groups, eval, ...; one row per observation."""
     from mcpo_cli.analysis.frames import Runs, tables
-    from mcpo_cli.commands import comparisons
+    from mcpo_cli.compare import subjects
     from mcpo_cli.runs.folders import atomic_folder
 
     folder = _new(to)
-    plan = comparisons.plan_of(what, "mcpo runs export") if what else comparisons.all_done("mcpo runs export")
+    plan = subjects.plan_of(what, "mcpo runs export") if what else _all_done("mcpo runs export")
     frames = tables(Runs(plan))
     with atomic_folder(folder, {"command": plan.command, "runs": [cell.spec.run_id for cell in plan.cells]}) as part:
         for name, frame in frames.items():
@@ -204,11 +223,11 @@ def export(to: To, what: Some = None) -> Reply:
 def bundle(what: What, file: NewFile) -> Reply:
     """Write the records of done runs into one file, without weights, to hand them to somebody else."""
     from mcpo_cli.analysis.frames import Runs
-    from mcpo_cli.commands import comparisons
+    from mcpo_cli.compare import subjects
     from mcpo_cli.runs.bundle import write
 
     target = _new(file)
-    ids = [cell.spec.run_id for cell in Runs(comparisons.plan_of(what, "mcpo runs bundle")).cells]
+    ids = [cell.spec.run_id for cell in Runs(subjects.plan_of(what, "mcpo runs bundle")).cells]
     write([run_dir(run_id) for run_id in ids], target)
     size = target.stat().st_size
     said = f"{len(ids)} runs written to {target}, {size / 1e6:.2f} MB"

@@ -6,9 +6,11 @@ from functools import partial
 from typing import Any
 
 from mcpo_cli.analysis import render
-from mcpo_cli.analysis.comparison import Choice, Row, verdict
-from mcpo_cli.commands import comparisons, console
+from mcpo_cli.analysis.product import Row
+from mcpo_cli.commands import console
 from mcpo_cli.commands.reply import Part, Reply, table
+from mcpo_cli.compare import subjects
+from mcpo_cli.compare.comparison import Question, records
 from mcpo_cli.config import plan
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
@@ -17,33 +19,34 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.runs import attempts
 from mcpo_cli.scheduling import start
 from mcpo_cli.scheduling.forecast import forecast
-from mcpo_cli.statistics import power, stats
+from mcpo_cli.statistics import power, stats, words
 from mcpo_cli.statistics.power import ALPHA, POWER
+from mcpo_cli.statistics.words import PValues, Word
 
 SEEDS = (3, 5, 6, 8, 10, 12, 20, 40)
+OPEN: tuple[Word, ...] = ("undecided", "not testable")
+"""Verdicts after which more seeds are trained."""
 SPREAD = f"their spread takes {stats.LEAST} seeds or more"
 TWO_ARMS = "mcpo compare method=dapo,mcpo seed=0,1,2 --plan"
 
 
-def reach(named: Sequence[str], choice: Choice) -> Reply:
+def reach(named: Sequence[str], question: Question) -> Reply:
     """For each model and arm, the smallest difference that each of SEEDS finds with probability POWER.
 
     It is in standard deviations; if `stats.LEAST` seeds of all arms are done and their differences vary, also in units
     of the metric, with the 80 % interval of the standard deviation that these seeds give; otherwise with the reason.
-    named: see `comparisons.plan_of`.
+    named: see `subjects.plan_of`.
 
     Raises:
         ConfigError: no such suite, setting or run.
     """
-    names, _ = comparisons.parted(named, "mcpo compare")
+    names, _ = subjects.parted(named, "mcpo compare")
     suite = names[0] if names and plan.is_suite(names[0]) else ""
-    if suite:
-        choice = comparisons.chosen(suite, choice)
     smallest = plan.read(suite).smallest_effect if suite else plan.SMALLEST_EFFECT
-    whole, choice = comparisons.plan_of(named, "mcpo compare"), replace(choice, at=choice.at or ("steps",))
+    whole, question = subjects.plan_of(named, "mcpo compare"), replace(question, at=question.at or ("steps",))
     if len({cell.arm for cell in whole.cells}) < 2:
         raise ConfigError("a plan of seeds is about the difference of two arms; here is one", fix=TWO_ARMS)
-    done = comparisons.headline(_done(whole), choice)
+    done = _headline(_done(whole), question)
     found = [_names(one) | _reach(one["sd"], one["seeds"], smallest) for one in done if not _lacks(one)]
     relative = {seeds: power.detectable_effect(1.0, seeds) for seeds in SEEDS}
     document: dict[str, Any] = {
@@ -68,6 +71,22 @@ def reach(named: Sequence[str], choice: Choice) -> Reply:
     return Reply(document, [*page, partial(console.talk, legend)])
 
 
+def _headline(whole: Plan, question: Question) -> list[Row]:
+    """The headline's differences of the done runs of a plan (`Comparison.differences`), with their regimes.
+
+    Raises:
+        MissingCells: a run is not done.
+    """
+    if not whole.cells:
+        return []
+    return [
+        {"regime": answer.plan.cells[0].spec.regime, **row}
+        for answer in subjects.of_plan(whole, question)
+        if answer.plan
+        for row in records(answer.found.headline)
+    ]
+
+
 def _names(one: Mapping[str, Any]) -> dict[str, Any]:
     return {key: one[key] for key in ("regime", "at", "model", "arm")}
 
@@ -77,7 +96,8 @@ def _lacks(one: Mapping[str, Any]) -> str:
     if one["seeds"] < stats.LEAST:
         return f"{one['seeds']} seeds are done in all arms; {SPREAD}"
     if one["sd"] <= stats.ROUNDING:
-        return f"all {one['seeds']} seeds have the same difference, {one['mean']:+.3f}, so no spread can be estimated"
+        same = f"all {one['seeds']} seeds have the same difference, {one['difference']:+.3f}"
+        return f"{same}, so no spread can be estimated"
     return ""
 
 
@@ -134,17 +154,18 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
     if "seed" in {key_of(word) for word in overrides}:
         raise ConfigError("--until decided chooses the seeds itself", fix="omit seed=..., or --until")
     decided: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for stage, seeds in enumerate(power.STAGES):
+    for stage, seeds in enumerate(power.STAGES, 1):
         given = [*overrides, f"seed={','.join(map(str, range(seeds)))}"]
         whole = plan.from_suite(suite, given, command)
         document = start.document(forecast(whole))
-        tested = comparisons.headline(whole, comparisons.chosen(suite, Choice(at=("steps",))))
-        adjusted = stats.holm([one["p"] for one in tested])
-        for one, p_holm in zip(tested, adjusted, strict=True):
+        question = Question(at=("steps",), look=(stage, len(power.STAGES)))
+        tested = _headline(whole, question)
+        adjusted = words.adjusted([PValues(one["p"]) for one in tested])
+        for one, p_values in zip(tested, adjusted, strict=True):
             key = (one["regime"], one["model"], one["arm"])
-            if decided.get(key, {"verdict": "undecided"})["verdict"] == "undecided":
-                decided[key] = _decision(one, float(p_holm), seeds, power.LEVELS[stage])
-        left = sum(one["verdict"] == "undecided" for one in decided.values())
+            if decided.get(key, {"verdict": "undecided"})["verdict"] in OPEN:
+                decided[key] = _decision(one, p_values, seeds, question.level)
+        left = sum(one["verdict"] in OPEN for one in decided.values())
         console.talk(f"{seeds} seeds: {len(decided) - left} of {len(decided)} differences decided")
         if not left:
             break
@@ -152,29 +173,30 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
     return {**document, "decisions": [*decided.values()], "seeds": seeds}, given
 
 
-def _decision(one: Row, p_holm: float, seeds: int, level: float) -> dict[str, Any]:
+def _decision(one: Row, p_values: PValues, seeds: int, level: float) -> dict[str, Any]:
     """A difference of the headline at the stage that decided it, or at the last one.
 
     Args:
-        one: see `comparisons.headline`.
-        p_holm: p adjusted over all differences of that stage.
+        one: see `_headline`.
+        p_values: adjusted over all differences of that stage.
         seeds: number of seeds after that stage.
         level: the largest adjusted p that decides at that stage.
     """
     names = {key: one[key] for key in ("regime", "model", "arm", "metric", "at")}
-    numbers = {"difference": one["mean"], "low": one["low"], "high": one["high"]}
-    tested = {"p_holm": p_holm, "level": level, "seeds": seeds, "verdict": verdict(one["mean"], p_holm, level)}
+    numbers = {name: one[name] for name in ("difference", "low", "high")}
+    verdict = words.word(one["difference"], p_values, level)
+    tested = {"p_adjusted": p_values.p, "level": level, "seeds": seeds, "verdict": verdict}
     return names | numbers | tested
 
 
 def decisions_page(decisions: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
     """The decisions, for people."""
-    header = ["regime", "model", "arm", "seeds", "difference", "p Holm", "decides at", "verdict"]
+    header = ["regime", "model", "arm", "seeds", "difference", "p adjusted", "decides at", "verdict"]
     rows = [
         [
             *(str(one[name]) for name in ("regime", "model", "arm", "seeds")),
             f"{one['difference']:+.3f}",
-            render.p_value(one["p_holm"]),
+            render.p_value(one["p_adjusted"]),
             f"{one['level']:g}",
             one["verdict"],
         ]

@@ -95,7 +95,7 @@ def next_steps(plan: "Plan") -> dict[str, str]:
 Until = Annotated[
     Literal["decided"] | None,
     typer.Option(
-        help="decided: train 3, 6, then 12 seeds; stop once every arm's difference from the baseline has a verdict."
+        help="decided: train 4, 8, then 12 seeds; stop once every arm's difference from the baseline has a verdict."
     ),
 ]
 
@@ -118,15 +118,16 @@ def ablate(
     suite, command = named or "table2", f"mcpo ablate {named}".strip()
     if dry_run:
         return shown.reply(forecast(plan.from_suite(suite, rest, command)), verbose=verbose)
-    from mcpo_cli.analysis.comparison import Choice
-    from mcpo_cli.commands import build_artifacts, comparisons, seeds
+    from mcpo_cli.commands import compare, seeds
+    from mcpo_cli.compare import subjects
+    from mcpo_cli.compare.comparison import Question
 
     if until:
         document, rest = seeds.train_in_stages(suite, rest, command)
     else:
         document = start.document(forecast(plan.from_suite(suite, rest, command)))
-    built = comparisons.suite(suite, rest, Choice())
-    pages = (build_artifacts.page(one, full=full) for one in built)
+    answers = subjects.of_plan(plan.from_suite(suite, rest, command), Question())
+    compared = compare.shown(answers, (suite, rest), compare.Output(), full=full)
     decided = seeds.decisions_page(document["decisions"]) if until else ()
-    page = chain([runs_table(document)] if full else [], *pages, decided)
-    return Reply({**document, "comparisons": [one.to_json() for one in built]}, page)
+    page = chain([runs_table(document)] if full else [], compared.page, decided)
+    return Reply({**document, **compared.document}, page)

@@ -1,364 +1,347 @@
-"""Sides against a baseline, benchmark by benchmark: means, differences with their sources of variance, and flips."""
+"""Arms against a baseline: means, differences with their sources of variance, verdicts, and problems that changed."""
 
+import math
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from mcpo_cli.compare import verdicts
-from mcpo_cli.compare.log import TEXTS, Scores, Side
-from mcpo_cli.compare.pairs import MEAN, Metric, Pair, majority
+from mcpo_cli.analysis.equal_cost import AVERAGE
+from mcpo_cli.analysis.product import Row
+from mcpo_cli.compare import aggregates, means, verdicts
+from mcpo_cli.compare.pairs import Pair, pair, together
+from mcpo_cli.compare.scores import MEAN, Arm, Metric, Slice
 from mcpo_cli.errors import ConfigError, mend, nearest
-from mcpo_cli.statistics import crossed, stats
-from mcpo_cli.statistics.crossed import Estimate
+from mcpo_cli.statistics.crossed import Estimate, Over
 from mcpo_cli.statistics.power import ALPHA, look_level, noncentrality
+from mcpo_cli.statistics.stats import LEAST, ROUNDING
 
-ALL = "all benchmarks"
-"""Name of the mean over benchmarks, which have equal weights."""
-SHOWN = 50
-"""Most problems per pair of sides and benchmark whose responses are given, those that changed most."""
-LONGEST = 4000
-"""Most characters of a text; a longer one loses its middle, as answers are at the end."""
-OF_PROBLEM = ("prompt", "gold")
-"""Texts of a problem; all others are texts of a response, one for each side."""
+if TYPE_CHECKING:
+    from mcpo_cli.compare.training import Training
+
+DIFFERENCE = (
+    "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", *verdicts.P_VALUES, "why", "mean",
+    "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed", "by_seed", "sd", "above", "effect",
+    "detectable", "family",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Question:
-    """The question about the sides."""
+    """The question about the arms; an empty field means the suite's choice, or else the default."""
 
     baseline: str = ""
-    """Name of a side; empty for the first."""
-    k: tuple[int, ...] = (1,)
-    """pass@k, for each k; scores other than 0 and 1 have pass@1 alone: their mean."""
-    majority: tuple[int, ...] = ()
-    """maj@k, for each k; needs logs with answers and scores that are 0 or 1."""
+    """Name of an arm; by default the first."""
+    metrics: tuple[str, ...] = ()
+    """pass@k, best@k or maj@k; the first is the headline's. By default pass@1; of runs best@8 and pass@8 are added."""
+    at: tuple[str, ...] = ()
+    """Costs at which runs are compared (`equal_cost.AXES`); by default steps and rollouts."""
     margin: float | None = None
     """The largest difference that does not matter, declared before looking: it opens `equivalent` and `not worse`."""
     look: tuple[int, int] | None = None
     """(i, n): this is look i of n at growing data, declared before the first. The level of that look decides in place
     of ALPHA (`power.look_level`), and intervals widen to it, so that they hold over all looks together."""
+    smallest: float | None = None
+    """The difference that should be found, for which needed numbers are given; by default the margin, or else the
+    difference seen."""
+    over: Over | None = None
+    """What intervals are about; by default other seeds for runs of mcpo, and both for logs."""
 
     @property
-    def decides(self) -> float:
-        """Largest adjusted p-value that decides."""
+    def level(self) -> float:
+        """Largest adjusted p-value that decides.
+
+        Raises:
+            ConfigError: the look is outside 1..n.
+        """
+        if self.look and not 1 <= self.look[0] <= self.look[1]:
+            raise ConfigError(f"look {self.look[0]} of {self.look[1]}: a look lies in 1..n", code="out_of_bounds")
         return ALPHA if self.look is None else look_level(*self.look)
-
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        """All that is compared: pass@k, then maj@k."""
-        return (*(Metric("pass", k) for k in self.k), *(Metric("maj", k) for k in self.majority))
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """The answer, as tidy frames."""
+    """The answer, as tidy frames. Columns `at` and `model` are empty for logs; NaN is a number that is not known."""
 
     baseline: str
-    """The name of the side that the others are compared with."""
+    metric: str
+    """The metric of the headline."""
     arms: pd.DataFrame
-    """One row per benchmark, metric (with its k) and side: mean, low, high, problems, seeds, samples."""
+    """One row per slice, benchmark (and AVERAGE, their mean with equal weights), metric and arm: mean with its 95 %
+    interval, problems, seeds, samples."""
     differences: pd.DataFrame
-    """One row per benchmark, metric and other side: the means of both, difference, low, high, p-values, verdict, and
-    the difference that the design can find."""
+    """One row per slice, benchmark, metric and other arm: difference, low, high, sd over seeds, p-values as they are
+    and adjusted over the family, verdict, the means of both, and what the design can find. The family `headline` is
+    what the comparison is about: the headline's metric, averaged over benchmarks; `others` are all other differences at
+    the first cost. `test` is equal for differences that are one comparison, such as equal steps and equal rollouts that
+    end at the same scores."""
     sources: pd.DataFrame
     """One row per difference and source of variance: sd and its share of the variance of the difference."""
     flips: pd.DataFrame
-    """One row per problem whose mean score differs, largest first: benchmark, arm, problem, score, baseline_score; the
-    first of each pair with a response of both sides (`with_texts`)."""
+    """One row per problem whose mean score differs, largest first: model, benchmark, arm, problem, score,
+    baseline_score; of logs, the first of each pair with a response of both arms (`logs.with_texts`)."""
+    aggregates: pd.DataFrame
+    """One row per cost, metric and arm, over benchmarks and models (`aggregates.py`); empty with one benchmark."""
     curves: pd.DataFrame
-    """The columns of `arms`, for k = 1, 2, 4, ... up to the fewest samples of a problem; empty with one sample."""
+    """The columns of `arms`, for pass@k with k = 1, 2, 4, ... up to the fewest samples of a problem; empty for runs,
+    whose scores at a cost may lie between two evaluations."""
     level: float
     """Largest adjusted p-value that decided; intervals of differences cover 1 minus it."""
-    warnings: tuple[str, ...]
-    """Sentences on differences of the sides besides their scores, and on data that were left out."""
+    margin: float | None = None
+    """The margin that was declared."""
+    warnings: tuple[str, ...] = ()
+    """Sentences on differences of the arms besides their scores, and on data that were left out."""
+    training: "Training | None" = None
+    """What only runs of mcpo have."""
 
     def __repr__(self) -> str:
-        return "\n".join(verdicts.sentences(self.differences, self.baseline))
+        return "\n".join(
+            f"{row['arm']} against {self.baseline}: {row['verdict']} on "
+            f"{', '.join(filter(None, (row['benchmark'], row['model'], row['at'])))} ({row['difference']:+.3f})"
+            for row in records(self.differences, metric=self.metric)
+        )
+
+    @property
+    def trained(self) -> "Training":
+        """What only runs have.
+
+        Raises:
+            ValueError: the comparison is of logs.
+        """
+        if self.training is None:
+            raise ValueError("logs say nothing of training")
+        return self.training
+
+    @property
+    def headline(self) -> pd.DataFrame:
+        """The differences that the comparison is about."""
+        return self.differences[self.differences["family"] == "headline"]
+
+    @property
+    def names(self) -> list[str]:
+        """The arms in order."""
+        return list(dict.fromkeys(self.arms["arm"]))
+
+    @property
+    def models(self) -> list[str]:
+        """The models in order."""
+        return list(dict.fromkeys(self.arms["model"]))
+
+    @property
+    def axes(self) -> list[str]:
+        """The costs at which arms are compared."""
+        return list(dict.fromkeys(self.arms["at"]))
+
+    @property
+    def shown_axes(self) -> list[str]:
+        """The `axes` at which some headline difference is not the same as at an earlier one."""
+        before: set[int] = set()
+        shown: list[str] = []
+        for at in self.axes:
+            tests = {row["test"] for row in records(self.headline, at=at)}
+            if not shown or tests - before:
+                shown.append(at)
+            before |= tests
+        return shown
 
 
-def compare(sides: Sequence[Side], question: Question) -> Comparison:
-    """Compare every side with the baseline on every benchmark that both have.
+def records(frame: pd.DataFrame, **wanted: Any) -> list[Row]:
+    """The rows of a frame whose columns have these values."""
+    rows: Any = frame.to_dict("records")
+    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+
+
+def compare(slices: Sequence[Slice], question: Question) -> Comparison:
+    """Compare every arm with the baseline, slice by slice, on every benchmark that both have.
 
     Raises:
-        ConfigError: fewer than two sides, two sides of one name, no such baseline, no problem that two sides share,
-            pass@k or maj@k of more samples than exist, maj@k without answers, or a look outside 1..n.
+        ConfigError: two arms of one name, no such baseline, no benchmark that two arms share, pass@k of more samples
+            than exist, a metric that scores lack, or a look outside 1..n.
     """
-    if question.look and not 1 <= question.look[0] <= question.look[1]:
-        raise ConfigError(f"look {question.look[0]} of {question.look[1]}: a look lies in 1..n", code="out_of_bounds")
-    baseline, others = _parted(sides, question.baseline)
-    by_name = {side.name: side for side in others}
+    metrics = [Metric.parse(text) for text in dict.fromkeys(question.metrics or ("pass@1",))]
+    over = question.over or ("seeds" if all(arm.named_seeds for arm in slices[0].arms) else "both")
+    baselines = [_baseline(part.arms, question.baseline) for part in slices]
     warnings: list[str] = []
-    pairs = [pair for other in others for pair in _pairs(other, baseline, question, warnings)]
-    _check_k(pairs, question.metrics)
-    found = [(pair, metric, pair.estimate(metric)) for pair in pairs for metric in question.metrics]
-    warnings += [limit for pair, metric, one in found if metric == MEAN for limit in pair.limits(one)]
-    rows = [_row(pair, metric, one, question) for pair, metric, one in found]
-    rows += [row for other in others for k in question.metrics for row in _over_all(other.name, pairs, k, question)]
-    rows.sort(key=lambda row: list(by_name).index(str(row["arm"])))
+    rows: list[Row] = []
+    sources: list[Row] = []
+    flips: list[pd.DataFrame] = []
+    for part, baseline in zip(slices, baselines, strict=True):
+        about, is_first = {"at": part.at, "model": part.model}, part.at == slices[0].at
+        for arm in part.arms:
+            if arm is baseline:
+                continue
+            pairs = [pair(arm, baseline, name) for name in _shared(arm, baseline, warnings)]
+            _check(pairs, metrics)
+            whole = together(AVERAGE, pairs)
+            headline = pairs[0] if len(pairs) == 1 else whole
+            every = [*pairs, *([whole] if whole else [])] if is_first else [headline] if headline else []
+            for each in every:
+                for metric in metrics if is_first else metrics[:1]:
+                    family = "headline" if each is headline and metric == metrics[0] else "others"
+                    rows.append(about | _row(each, metric, question, over) | {"family": family})
+            if is_first:
+                estimates = [(each, each.estimate(MEAN, "both")) for each in pairs]
+                sources += [about | row for each, found in estimates for row in _source_rows(each, found)]
+                warnings += [limit for each in pairs for limit in each.limits(each.estimate(metrics[0], over))]
+                flips += [_flips(part.model, each) for each in pairs]
     return Comparison(
-        baseline=baseline.name,
-        arms=pd.DataFrame([row for side in sides for row in _means(side, question)]),
-        differences=verdicts.verdicts(pd.DataFrame(rows), question.decides),
-        sources=pd.DataFrame([row for pair, metric, one in found if metric == MEAN for row in _source_rows(pair, one)]),
-        flips=pd.concat([_flips(pair, by_name[pair.arm], baseline) for pair in pairs], ignore_index=True),
-        curves=pd.DataFrame([row for side in sides for row in _means(side, Question(k=_powers(side)))]),
-        level=question.decides,
+        baseline=baselines[0].name,
+        metric=str(metrics[0]),
+        arms=pd.DataFrame([row for part in slices for row in means.of_slice(part, metrics, over)]),
+        differences=verdicts.decided(_numbered(rows), question.level),
+        sources=pd.DataFrame(sources),
+        flips=pd.concat(flips, ignore_index=True) if flips else pd.DataFrame(),
+        aggregates=pd.DataFrame(aggregates.over_benchmarks(slices, metrics, baselines[0].name)),
+        curves=pd.DataFrame([row for part in slices for row in means.curves(part, over)]),
+        level=question.level,
+        margin=question.margin,
         warnings=tuple(dict.fromkeys(warnings)),
     )
 
 
-def _parted(sides: Sequence[Side], baseline: str) -> tuple[Side, list[Side]]:
-    names = [side.name for side in sides]
-    if len(sides) < 2:
-        raise ConfigError("a comparison needs at least two sides", fix="mcpo compare A B")
+def _baseline(arms: Sequence[Arm], wanted: str) -> Arm:
+    names = [arm.name for arm in arms]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigError(
             f"two sides are named {twice[0]!r}", fix="name them: --arm NAME='PATHS'", code="duplicate_name"
         )
-    if baseline and baseline not in names:
+    if wanted and wanted not in names:
         raise ConfigError(
-            f"no side is named {baseline!r}: {nearest(baseline, names)}",
-            fix=mend("--baseline {}", baseline, map(shlex.quote, names)),
+            f"no arm is named {wanted!r}: {nearest(wanted, names)}",
+            fix=mend("--baseline {}", wanted, map(shlex.quote, names)),
             code="unknown_name",
         )
-    first = sides[names.index(baseline)] if baseline else sides[0]
-    return first, [side for side in sides if side is not first]
+    return arms[names.index(wanted)] if wanted else arms[0]
 
 
-def _scores(side: Side, benchmark: str, question: Question) -> Scores:
-    found = side.scores(benchmark)
-    return replace(found, majority=majority(side, benchmark, found, question.majority))
-
-
-def _pairs(side: Side, baseline: Side, question: Question, warnings: list[str]) -> Iterator[Pair]:
-    shared = [name for name in baseline.benchmarks if name in side.benchmarks]
+def _shared(arm: Arm, baseline: Arm, warnings: list[str]) -> list[str]:
+    """The benchmarks that both have; warns of the others, and of problems that only one of both has."""
+    shared = [name for name in baseline.scores if name in arm.scores]
     if not shared:
         raise ConfigError(
-            f"{side.name} and {baseline.name} share no benchmark: {', '.join(side.benchmarks)} "
-            f"against {', '.join(baseline.benchmarks)}",
+            f"{arm.name} and {baseline.name} share no benchmark: {', '.join(arm.scores)} "
+            f"against {', '.join(baseline.scores)}",
             fix="--benchmark NAME where a file names none",
             code="nothing_pairs",
         )
-    warnings += _facts(side, baseline, shared)
-    for left in sorted({*side.benchmarks, *baseline.benchmarks} - set(shared)):
-        warnings.append(f"{left} was left out: only one of {side.name} and {baseline.name} has it")
+    for left in sorted({*arm.scores, *baseline.scores} - set(shared)):
+        warnings.append(f"{left} was left out: only one of {arm.name} and {baseline.name} has it")
     for name in shared:
-        one, other = (_scores(each, name, question) for each in (side, baseline))
-        theirs = set(other.problems)
-        common = [problem for problem in one.problems if problem in theirs]
-        if len(common) < 2:
-            raise ConfigError(
-                f"{side.name} and {baseline.name} have {len(common) or 'no'} problem of {name} in common, "
-                f"too few to pair: {side.name} has {_some(one.problems)}, {baseline.name} has {_some(other.problems)}",
-                fix="name the column that identifies a problem in both: --columns problem=NAME",
-                code="nothing_pairs",
-            )
-        if lost := len(one.problems) + len(other.problems) - 2 * len(common):
-            warnings.append(f"{name}: {lost} problems that only {side.name} or {baseline.name} has were left out")
-        yield Pair(name, side.name, one.only(common), other.only(common))
+        if lost := len({*arm.scores[name].problems} ^ {*baseline.scores[name].problems}):
+            warnings.append(f"{name}: {lost} problems that only {arm.name} or {baseline.name} has were left out")
+    return shared
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join([*map(repr, names[:2]), *(["..."] if len(names) > 2 else [])])
+def _check(pairs: Sequence[Pair], metrics: Sequence[Metric]) -> None:
+    """Raise ConfigError if scores do not have a metric."""
+    for each in pairs:
+        for metric in metrics:
+            counted = metric.kind == "maj"
+            tables = [scores for scores in (each.one, each.other) if counted or metric not in scores.values]
+            most = min((scores.most for scores in tables), default=metric.k)
+            if metric != MEAN and not all(scores.binary for scores in tables):
+                raise ConfigError(
+                    f"{each.benchmark}: {metric} needs scores that are 0 or 1", fix="--metric pass@1",
+                    code="out_of_bounds",
+                )  # fmt: skip
+            if metric.k > most:
+                raise ConfigError(
+                    f"{metric} needs {metric.k} samples of every problem; {each.benchmark} has {most}",
+                    fix=f"--metric {metric.kind}@{most}",
+                    code="out_of_bounds",
+                )
 
 
-def _facts(side: Side, baseline: Side, benchmarks: Sequence[str]) -> Iterator[str]:
-    """Settings of the samples that differ between both sides, or that only one side states."""
-    differs: dict[str, list[str]] = {}
-    silent: dict[str, dict[str, None]] = {}
-    for benchmark in benchmarks:
-        one, other = side.facts(benchmark), baseline.facts(benchmark)
-        for name in sorted({*one, *other}):
-            if name not in one or name not in other:
-                silent.setdefault(side.name if name in other else baseline.name, {})[name] = None
-            elif one[name] != other[name]:
-                said = f"{name} differs: {side.name} {one[name]}; {baseline.name} {other[name]}"
-                differs.setdefault(said, []).append(benchmark)
-    yield from (f"{', '.join(where)}: {said}" for said, where in differs.items())
-    for name, facts in silent.items():
-        yield f"{name} does not say its {', '.join(facts)}: whether both sides agree in it is not known"
-
-
-def _check_k(pairs: Sequence[Pair], asked: Sequence[Metric]) -> None:
-    most = max(asked, key=lambda metric: metric.k)
-    for pair in pairs:
-        if most.k > pair.most:
-            raise ConfigError(
-                f"{most} needs {most.k} samples of every problem; {pair.benchmark} has {pair.most}",
-                fix=f"--k {pair.most}",
-                code="out_of_bounds",
-            )
-        if most.k > 1 and not (pair.one.binary and pair.other.binary):
-            raise ConfigError(
-                f"{pair.benchmark}: {most} needs scores that are 0 or 1", fix="--k 1", code="out_of_bounds"
-            )
-
-
-def _means(side: Side, question: Question) -> Iterator[dict[str, object]]:
-    for benchmark in side.benchmarks:
-        scores = _scores(side, benchmark, question)
-        most = int(scores.samples_SP[scores.samples_SP > 0].min()) if scores.binary else 1
-        for metric in question.metrics:
-            if len(scores.problems) < 2 or most < metric.k:
-                continue
-            found = crossed.mean(metric.of(scores))
-            low, high = stats.share_interval(
-                found.test.mean, found.test.error**2, found.problems * len(scores.seeds), found.test.df
-            )
-            yield {
-                "benchmark": benchmark,
-                "metric": str(metric),
-                "k": metric.k,
-                "arm": side.name,
-                "mean": found.test.mean,
-                "low": low,
-                "high": high,
-                "problems": found.problems,
-                "seeds": len(scores.seeds),
-                "samples": int(scores.samples_SP.sum()),
-            }
-
-
-def _row(pair: Pair, metric: Metric, found: Estimate, question: Question) -> dict[str, object]:
-    sources = pair.sources(found)
-    design = found.problems, min(found.seeds), pair.samples
-    # For pass@k and maj@k the variance of a sample is not that of a response, so no needed numbers are given.
-    effect = question.margin or abs(found.test.mean)
-    mean, baseline_mean = pair.means(metric)
-    needed = sources.needed(effect, *design) if metric == MEAN and found.test.error > stats.ROUNDING else {}
-    return {
-        **_tested(pair.benchmark, pair.arm, metric, found, question),
-        "mean": mean,
-        "baseline_mean": baseline_mean,
-        "samples": pair.samples,
-        "effect": effect,
-        "paired_by_seed": pair.same_seeds,
-        "detectable": found.test.error * noncentrality(found.test.df),
-        **{f"needed_{name}": value for name, value in needed.items()},
-    }
-
-
-def _tested(benchmark: str, arm: str, metric: Metric, found: Estimate, question: Question) -> dict[str, object]:
-    return {
-        "benchmark": benchmark,
+def _row(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
+    """The columns of a difference."""
+    found = each.estimate(metric, over)
+    mean, baseline_mean = each.means(metric)
+    by_seed = np.array(each.by_seed(metric))
+    effect = question.margin or question.smallest or abs(found.test.mean)
+    row: Row = {
+        "benchmark": each.benchmark,
         "metric": str(metric),
         "k": metric.k,
-        "arm": arm,
-        "family": ALL if benchmark == ALL else "benchmarks",
-        **verdicts.judged(found, question.margin, question.decides),
-        "problems": found.problems,
-        "seeds": min(found.seeds),
-        "over_seeds": found.over_seeds,
-    }
-
-
-def _over_all(arm: str, pairs: Sequence[Pair], metric: Metric, question: Question) -> Iterator[dict[str, object]]:
-    """The mean difference over the benchmarks, if there are several with the same seeds."""
-    own = [pair for pair in pairs if pair.arm == arm]
-    seeds = {(pair.one.seeds, pair.other.seeds) for pair in own}
-    if len(own) < 2 or len(seeds) > 1:
-        return
-    one, other = (np.hstack([metric.of(getattr(pair, side)) for pair in own]) for side in ("one", "other"))
-    stratum_P = np.repeat(np.arange(len(own)), [len(pair.one.problems) for pair in own])
-    same_seeds = all(pair.same_seeds for pair in own)
-    found = crossed.difference(one, other, stratum_P, same_seeds=same_seeds)
-    mean, baseline_mean = np.mean([pair.means(metric) for pair in own], axis=0)
-    yield {
-        **_tested(ALL, arm, metric, found, question),
+        "arm": each.arm,
+        **verdicts.judged(found, question.margin, question.level),
         "mean": mean,
         "baseline_mean": baseline_mean,
-        "paired_by_seed": same_seeds,
+        "problems": found.problems,
+        "seeds": min(found.seeds),
+        "samples": each.samples,
+        "over": found.over,
+        "paired_by_seed": each.same_seeds,
+        "by_seed": tuple(by_seed.tolist()),
+        "sd": float(by_seed.std(ddof=1)) if by_seed.size > 1 else math.nan,
+        "above": int((by_seed > ROUNDING).sum()),
+        "effect": effect,
+        "detectable": _detectable(found),
     }
+    # For other metrics the variance of a sample is not that of a response, so no needed numbers are given for them.
+    if metric == MEAN and found.test.error > ROUNDING:
+        sources = each.sources(each.estimate(metric, "both"))
+        if found.over != "seeds" or not math.isnan(sources.seed):
+            needed = sources.needed(effect, found.problems, min(found.seeds), each.samples, found.over)
+            row |= {f"needed_{name}": math.nan if value is None else value for name, value in needed.items()}
+    return row
 
 
-def _source_rows(pair: Pair, found: Estimate) -> Iterator[dict[str, object]]:
-    sources, problems, seeds = pair.sources(found), found.problems, min(found.seeds)
+def _detectable(found: Estimate) -> float:
+    """The smallest difference that the design finds with probability .8; NaN without a test."""
+    if found.test.n < LEAST or not found.test.error > ROUNDING:
+        return math.nan
+    return found.test.error * noncentrality(found.test.df)
+
+
+def _numbered(rows: Sequence[Row]) -> pd.DataFrame:
+    """The differences with the column `test`: differences of one family that repeat each other have one number."""
+    distinct: list[Row] = []
+    tests = []
+    for row in rows:
+        same = (index for index, other in enumerate(distinct) if _repeats(row, other))
+        tests.append(next(same, len(distinct)))
+        if tests[-1] == len(distinct):
+            distinct.append(row)
+    return pd.DataFrame(rows, columns=None if rows else list(DIFFERENCE)).assign(test=tests)
+
+
+def _repeats(row: Row, other: Row) -> bool:
+    """True if both are one comparison, such as equal steps and equal rollouts that end at the same scores."""
+    same = all(row[key] == other[key] for key in ("family", "model", "arm", "benchmark", "metric"))
+    return same and np.allclose(row["by_seed"], other["by_seed"], rtol=0, atol=ROUNDING)
+
+
+def _source_rows(each: Pair, found: Estimate) -> Iterator[Row]:
+    """Sources of the variance of the difference of mean scores. found: that difference, over both."""
+    sources, problems, seeds = each.sources(found), found.problems, min(found.seeds)
     parts = {
         "problems": (sources.problem, problems),
         "seeds": (sources.seed, seeds),
         "problem x seed": (sources.cell, problems * seeds),
-        "samples": (sources.sample, problems * seeds * pair.samples),
+        "samples": (sources.sample, problems * seeds * each.samples),
     }
-    known = {name: variance / number for name, (variance, number) in parts.items() if not np.isnan(variance)}
+    known = {name: variance / number for name, (variance, number) in parts.items() if not math.isnan(variance)}
     whole = sum(known.values())
-    for name, share in known.items():
-        yield {
-            "benchmark": pair.benchmark,
-            "arm": pair.arm,
-            "source": name,
-            "sd": float(np.sqrt(parts[name][0])),
-            "share": share / whole if whole > 0 else 0.0,
-        }
+    for name, part in known.items():
+        sd, share = math.sqrt(parts[name][0]), part / whole if whole > 0 else 0.0
+        yield {"benchmark": each.benchmark, "arm": each.arm, "source": name, "sd": sd, "share": share}
 
 
-def _powers(side: Side) -> tuple[int, ...]:
-    """1, 2, 4, ... samples, for the curves of pass@k; empty if a curve would be one point."""
-    scores = [side.scores(name) for name in side.benchmarks]
-    most = max((int(one.samples_SP.max()) for one in scores if one.binary), default=1)
-    return tuple(2**power for power in range(most.bit_length())) if most > 1 else ()
-
-
-def _flips(pair: Pair, side: Side, baseline: Side) -> pd.DataFrame:
-    mine, theirs = (np.nanmean(side.score_SP, axis=0) for side in (pair.one, pair.other))
-    found = pd.DataFrame(
-        {
-            "benchmark": pair.benchmark,
-            "arm": pair.arm,
-            "problem": pair.one.problems,
-            "score": mine,
-            "baseline_score": theirs,
-        }
-    )
-    distance_P = np.abs(mine - theirs)
+def _flips(model: str, each: Pair) -> pd.DataFrame:
+    one_P, other_P = (np.nanmean(scores.score_SP, axis=0) for scores in (each.one, each.other))
+    about = {"model": model, "benchmark": each.benchmark, "arm": each.arm, "problem": each.one.problems}
+    found = pd.DataFrame({**about, "score": one_P, "baseline_score": other_P})
+    distance_P = np.abs(one_P - other_P)
     order_P = np.argsort(-distance_P, kind="stable")
-    flips = found.take(order_P[distance_P[order_P] > 0]).reset_index(drop=True)
-    return with_texts(flips, side, baseline)
+    return found.take(order_P[distance_P[order_P] > 0]).reset_index(drop=True)
 
 
 def largest_flips(flips: pd.DataFrame, most: int) -> pd.DataFrame:
-    """The first `most` flips by the size of the change, of all benchmarks and sides together."""
+    """The first `most` flips by the size of the change, of all benchmarks and arms together."""
+    if flips.empty:
+        return flips
     size = (flips["score"] - flips["baseline_score"]).abs()
     return flips.loc[size.sort_values(ascending=False, kind="stable").index[:most]]
-
-
-def with_texts(flips: pd.DataFrame, side: Side, baseline: Side) -> pd.DataFrame:
-    """Add the columns `results.log.TEXTS` of the logs to the first SHOWN flips: of one benchmark, largest first.
-
-    The side with the higher score on a problem gives the first of its best samples, the other the first of its worst,
-    to show the difference. Columns of texts of `baseline` begin with that word: `baseline_response`.
-    """
-    shown = flips.head(SHOWN)
-    if shown.empty:
-        return flips
-    rises = shown.set_index("problem")["score"] > shown.set_index("problem")["baseline_score"]
-    mine, theirs = _texts(side, shown, rises), _texts(baseline, shown, ~rises)
-    texts = theirs.add_prefix("baseline_").rename(columns={f"baseline_{name}": name for name in OF_PROBLEM})
-    whole = mine.combine_first(texts) if not mine.empty else texts
-    return flips.join(whole, on="problem")
-
-
-def _texts(side: Side, shown: pd.DataFrame, best: pd.Series) -> pd.DataFrame:
-    """By problem: the texts of one sample, the best where `best` is true, else the worst."""
-    names = [name for name in TEXTS if name in side.samples]
-    if not names:
-        return pd.DataFrame(index=pd.Index([], name="problem"))
-    samples = side.samples
-    of_these = samples["problem"].isin(shown["problem"]) & (samples["benchmark"] == shown["benchmark"].iloc[0])
-    own = samples.loc[of_these, ["problem", "correct", *names]]
-    own = own.assign(problem=own["problem"].astype(str))
-    found = own.groupby("problem")["correct"]
-    high, low = found.idxmax(), found.idxmin()
-    chosen = own.loc[high.where(best.reindex(high.index), low)].set_index("problem")[names]
-    texts: pd.DataFrame = chosen.map(_cut, na_action="ignore")
-    return texts
-
-
-def _cut(text: object) -> str:
-    whole = str(text)
-    if len(whole) <= LONGEST:
-        return whole
-    left_out = len(whole) - LONGEST
-    return f"{whole[: LONGEST // 4]}\n[... {left_out} characters ...]\n{whole[-(LONGEST - LONGEST // 4) :]}"

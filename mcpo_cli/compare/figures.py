@@ -1,14 +1,19 @@
-"""The pictures of a comparison: differences with their intervals, and pass@k against k."""
+"""The pictures of a comparison: differences with intervals, and pass@k against k, or learning curves of runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
+from mcpo_cli.analysis.equal_cost import AVERAGE, UNITS
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.compare.comparison import ALL, Comparison
+from mcpo_cli.compare.comparison import Comparison, records
+from mcpo_cli.compare.training import Training
 
 PALETTE = (
     base.OTHERS[1], base.DAPO, base.MCPO, base.REWEIGHT, base.HINGE, base.UNFILTERED, base.OTHERS[0], base.OTHERS[2],
@@ -20,13 +25,17 @@ WIDE = 5.5
 """Width of the text of a paper in inches."""
 APART = 0.05
 """Distance between two sides' points along log2 k, so that their intervals do not hide each other."""
+PROFILE = "profile"
+"""Used as an axis, for the performance profiles."""
 MOST_PANELS = 12
 """Most benchmarks whose curves are drawn: the first ones."""
 
 
-def forest(found: Comparison, margin: float | None = None) -> Figure:
-    """One line per difference: its value, interval and verdict; and a band for the margin, if there is one."""
-    rows = found.differences[found.differences["metric"] == found.differences["metric"].iloc[0]]
+def forest(found: Comparison) -> Figure | None:
+    """One line per difference: its value, interval and verdict; a band for the margin. None without differences."""
+    rows, margin = found.differences[found.differences["metric"] == found.metric], found.margin
+    if rows.empty:
+        return None
     arms = list(rows["arm"].unique())
     looks = _looks([found.baseline, *arms])
     with base.drawing():
@@ -42,8 +51,7 @@ def forest(found: Comparison, margin: float | None = None) -> Figure:
         axes.axvline(0, color=base.GREY, linewidth=0.8)
         if margin:
             axes.axvspan(-margin, margin, color=base.GREY, alpha=0.15, linewidth=0)
-        names = rows["benchmark"].replace(ALL, "mean")
-        labels = [f"{name}, {arm}" if len(arms) > 1 else name for name, arm in zip(names, rows["arm"], strict=True)]
+        labels = [_label(row, several=len(arms) > 1) for row in records(rows)]
         axes.set_yticks(range(len(rows)), [_short(label) for label in labels])
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.grid(visible=False, axis="y")
@@ -55,8 +63,19 @@ def forest(found: Comparison, margin: float | None = None) -> Figure:
     return figure
 
 
+def _label(row: Mapping[str, Any], *, several: bool) -> str:
+    benchmark = "mean" if row["benchmark"] == AVERAGE else row["benchmark"]
+    at = f"equal {row['at'].replace('_', ' ')}" if row["at"] else ""
+    return ", ".join(filter(None, (benchmark, row["arm"] if several else "", row["model"], at)))
+
+
 def curves(found: Comparison) -> Figure | None:
-    """pass@k against k with 95 % intervals, one panel per benchmark; None if all have one sample."""
+    """pass@k against k with 95 % intervals, one panel per benchmark; None if all have one sample.
+
+    Of runs, learning curves and performance profiles.
+    """
+    if found.training:
+        return _learning(found, found.training)
     rows = found.curves
     if rows.empty or rows["k"].max() == 1:
         return None
@@ -90,3 +109,47 @@ def _looks(names: Sequence[str]) -> dict[str, base.Look]:
 
 def _short(name: str) -> str:
     return name if len(name) <= 40 else f"{name[:18]}...{name[-19:]}"
+
+
+def _learning(compared: Comparison, training: Training) -> Figure:
+    """A row of panels for each axis and one for the profiles; columns for each model and at most four arms."""
+    columns = list(product(compared.models, base.batches(compared.names)))
+    with base.drawing(compared.names):
+        width = base.COLUMN if len(columns) == 1 else base.PAGE
+        drawn, panels = base.canvas(len(compared.axes) + 1, len(columns), width=width, height=1.7, sharey="row")
+        cells = product([*compared.axes, PROFILE], columns)
+        for index, (panel, (at, (model, arms))) in enumerate(zip(panels, cells, strict=True)):
+            if at == PROFILE:
+                _profile(panel, _of(training.final, model, arms), compared.metric)
+            else:
+                _along(panel, compared.metric, training, at, model, arms)
+            if index % len(columns):
+                panel.set_ylabel("")
+                panel.tick_params(labelleft=False)
+        for panel, (model, _) in zip(panels, columns, strict=False):
+            panel.set_title(model)
+        base.legend(drawn)
+    return drawn
+
+
+def _of(rows: pd.DataFrame, model: str, arms: Sequence[str]) -> pd.DataFrame:
+    return rows[(rows["model"] == model) & rows["arm"].isin(arms)]
+
+
+def _along(axes: Axes, metric: str, training: Training, at: str, model: str, arms: Sequence[str]) -> None:
+    here = _of(training.paths, model, arms)
+    base.curves(axes, here[here["at"] == at], "value", "x", points=True)
+    for score in records(training.before, model=model, benchmark=AVERAGE, metric=metric):
+        base.reference(axes, score["mean"], score["arm"])
+    base.integer_ticks(axes)
+    axes.set(xlabel=UNITS[at], ylabel=f"held-out {metric}")
+
+
+def _profile(axes: Axes, here: pd.DataFrame, metric: str) -> None:
+    """The share of an arm's runs and tiers that score more than each level (Agarwal et al. 2021, Figure 3)."""
+    for arm, look in base.looks(here["arm"].unique().tolist()).items():
+        score_K = here.loc[here["arm"] == arm, "value"].to_numpy()
+        level_L = np.unique([0, *score_K, 1])
+        above_L = (score_K[None] > level_L[:, None]).mean(axis=1)
+        axes.step(level_L, above_L, where="post", color=look.color, linestyle=look.linestyle, label=arm)
+    axes.set(xlabel=f"level of {metric}", ylabel="runs and tiers above it")

@@ -10,7 +10,7 @@
 
 import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,8 @@ import pandas as pd
 from pandas.api.types import union_categoricals
 
 from mcpo_cli import redaction
+from mcpo_cli.compare.scores import Scores
 from mcpo_cli.errors import ConfigError, bad_data
-from mcpo_cli.statistics.crossed import Ints
-from mcpo_cli.statistics.stats import Floats
 
 NEEDED = ("benchmark", "problem", "correct")
 NAMES = ("benchmark", "problem", "seed")
@@ -42,51 +41,6 @@ class Log:
     """By benchmark: the settings of its samples that the log states (grader, temperature, template, ...)."""
     model: str = ""
     """The model or arm that made them, if the log names it. It is not a fact, because sides differ in it."""
-
-
-@dataclass(frozen=True)
-class Scores:
-    """The scores of one side on one benchmark, by seed and problem."""
-
-    seeds: tuple[str, ...]
-    problems: tuple[str, ...]
-    samples_SP: Ints
-    """Number of samples of each cell; 0 if it is missing."""
-    sum_SP: Floats
-    """Sum of the scores of a cell: the number of correct samples if scores are 0 or 1."""
-    square_SP: Floats
-    """Sum of their squares."""
-    majority: Mapping[int, Floats] = field(default_factory=dict)
-    """maj@k of each cell by k, if asked for (`pairs.majority`)."""
-
-    @cached_property
-    def score_SP(self) -> Floats:
-        """Mean score of each cell; NaN if it is missing."""
-        return np.where(self.samples_SP > 0, self.sum_SP / np.maximum(self.samples_SP, 1), np.nan)
-
-    @property
-    def noise_SP(self) -> Floats:
-        """Variance of a single sample in each cell, without bias; NaN below 2 samples."""
-        rest_SP = np.maximum(self.square_SP - self.sum_SP**2 / np.maximum(self.samples_SP, 1), 0.0)
-        return np.where(self.samples_SP > 1, rest_SP / np.maximum(self.samples_SP - 1, 1), np.nan)
-
-    @property
-    def binary(self) -> bool:
-        """True if every score is 0 or 1."""
-        return bool(np.allclose(self.sum_SP, self.square_SP))
-
-    def only(self, problems: Sequence[str]) -> "Scores":
-        """The scores of some problems, in the order given."""
-        index = {problem: at for at, problem in enumerate(self.problems)}
-        at_P = [index[problem] for problem in problems]
-        return replace(
-            self,
-            problems=tuple(problems),
-            samples_SP=self.samples_SP[:, at_P],
-            sum_SP=self.sum_SP[:, at_P],
-            square_SP=self.square_SP[:, at_P],
-            majority={k: value_SP[:, at_P] for k, value_SP in self.majority.items()},
-        )
 
 
 @dataclass(frozen=True)

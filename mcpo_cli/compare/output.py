@@ -5,7 +5,7 @@ All texts of models and files are escaped in the page, which loads no other file
 
 import base64
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from mcpo_cli.analysis.figures import base
 from mcpo_cli.compare import figures, page
 from mcpo_cli.compare.comparison import Comparison, largest_flips
 from mcpo_cli.compare.log import TEXTS, Side, plain_rows
+from mcpo_cli.compare.subjects import Answer
 from mcpo_cli.runs.journal import finite, write_atomic
 
 DIGITS = "%.10g"
@@ -30,7 +31,7 @@ KINDS = {"better": "good", "worse": "bad", "equivalent": "good", "not worse": "g
 """CSS class of a verdict; others are open."""
 
 
-def write(found: Comparison, sides: Sequence[Side], folder: Path, command: str, margin: float | None) -> list[Path]:
+def write(answer: Answer, folder: Path, command: str) -> list[Path]:
     """Write CSV files of the frames, Markdown, LaTeX, JSON, pictures and `comparison.html`; return the files.
 
     command: the command that makes them again.
@@ -38,29 +39,28 @@ def write(found: Comparison, sides: Sequence[Side], folder: Path, command: str, 
     Raises:
         RunFailed: the folder cannot be written.
     """
-    files = dict(_files(found, sides, command, margin))
+    files = dict(_files(answer, command))
     for name, content in files.items():
         write_atomic(folder / name, content)
     return [folder / name for name in files]
 
 
-def _files(
-    found: Comparison, sides: Sequence[Side], command: str, margin: float | None
-) -> Iterator[tuple[str, str | bytes]]:
+def _files(answer: Answer, command: str) -> Iterator[tuple[str, str | bytes]]:
+    found = answer.found
     for name, frame in frames(found).items():
         # Texts of models stay out of tables that a spreadsheet opens.
         kept = frame.drop(columns=[column for column in frame if str(column).removeprefix("baseline_") in TEXTS])
         yield f"{name}.csv", kept.map(_as_text).to_csv(index=False, lineterminator="\n", float_format=DIGITS)
-    whole = page.page(found)
+    whole = page.page(found, answer.title)
     yield f"{STEM}.md", render.markdown(whole)
     yield f"{STEM}.tex", render.tex(whole)
-    yield f"{STEM}.json", json.dumps(finite(document(found)), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    pictures = {"forest": figures.forest(found, margin), "curves": figures.curves(found)}
+    yield f"{STEM}.json", json.dumps(finite(document(answer)), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    pictures = {"forest": figures.forest(found), "curves": figures.curves(found)}
     drawn = {name: base.save(figure) for name, figure in pictures.items() if figure is not None}
     for name, kinds in drawn.items():
         for kind, content in kinds.items():
             yield f"{name}.{kind}", content
-    yield f"{STEM}.html", html(found, sides, {name: kinds["png"] for name, kinds in drawn.items()}, command)
+    yield f"{STEM}.html", html(answer, {name: kinds["png"] for name, kinds in drawn.items()}, command)
 
 
 def _as_text(cell: Any) -> Any:
@@ -77,37 +77,50 @@ def _is_number(cell: str) -> bool:
 
 
 def frames(found: Comparison) -> dict[str, pd.DataFrame]:
-    """The frames of a comparison by name."""
+    """The frames of a comparison by name, with those of the training of runs."""
     values = {field.name: getattr(found, field.name) for field in fields(found)}
+    if found.training:
+        values |= {field.name: getattr(found.training, field.name) for field in fields(found.training)}
     return {name: value for name, value in values.items() if isinstance(value, pd.DataFrame)}
 
 
-def document(found: Comparison) -> dict[str, Any]:
+def document(answer: Answer) -> dict[str, Any]:
     """All of it as plain data."""
+    found, training = answer.found, answer.found.training
+    costs = [] if training is None else [
+        {"at": at, "model": model, "cost": cost} for (at, model), cost in training.where.items()
+    ]  # fmt: skip
     return {
+        "title": answer.title,
         "sentences": page.sentences(found),
         "baseline": found.baseline,
+        "metric": found.metric,
+        "level": found.level,
         "warnings": list(found.warnings),
+        "costs": costs,
         **{name: plain_rows(frame) for name, frame in frames(found).items()},
     }
 
 
-def html(found: Comparison, sides: Sequence[Side], pictures: Mapping[str, bytes], command: str) -> str:
+def html(answer: Answer, pictures: Mapping[str, bytes], command: str) -> str:
     """The page. pictures: PNG files by their subject; command: the command that makes the page again."""
+    found = answer.found
     environment = render.templates(Path(__file__).parent, html=True)
     environment.filters |= {"share": page.share, "kind": lambda word: KINDS.get(word, "")}
     return environment.get_template("comparison.html.jinja").render(
-        title=page.title(found),
+        title=answer.title,
         sentences=page.sentences(found),
         baseline=found.baseline,
-        remarks=[*page.settle(found), *page.pairing(found), *page.legend(found)],
+        remarks=page.remarks(found),
         warnings=found.warnings,
         grid=page.main_grid(found),
-        sources=page.sources_grid(found),
-        sides=[_facts(side) for side in sides],
+        grids=[grid for grid in page.detail_grids(found) if grid.rows],
+        details=page.details(found),
+        sides=[_facts(side) for side in answer.sides],
         flips=flips(found),
+        curves="Learning curves" if found.training else "pass@k",
         panels=figures.MOST_PANELS,
-        benchmarks=found.curves["benchmark"].nunique() if len(found.curves) else 0,
+        benchmarks=found.curves["benchmark"].nunique() if len(found.curves) else 2,
         changed=len(found.flips),
         pictures={name: base64.b64encode(content).decode() for name, content in pictures.items()},
         command=command,

@@ -1,71 +1,116 @@
-"""A comparison as text: the verdict, one table, warnings, and the data that would settle undecided differences."""
+"""A comparison as text: the verdict, its table, what to know of it, and the tables of its details."""
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
 
 import pandas as pd
 
 from mcpo_cli.analysis import render
+from mcpo_cli.analysis.equal_cost import AVERAGE
 from mcpo_cli.analysis.render import Columns, Grid, Page
-from mcpo_cli.compare import verdicts
-from mcpo_cli.compare.comparison import ALL, Comparison, largest_flips
-from mcpo_cli.compare.verdicts import MOST_NAMED, signed
+from mcpo_cli.compare import training_page
+from mcpo_cli.compare.comparison import Comparison, largest_flips, records
 from mcpo_cli.statistics.power import ALPHA
+from mcpo_cli.statistics.words import Word
 
 MOST_FLIPS = 20
 """Most problems in the table of those that changed most."""
-Row = Mapping[Hashable, Any]
+MOST_NAMED = 8
+"""Most names that a sentence lists."""
+Row = Mapping[str, Any]
 BOUGHT = ("problems", "seeds", "samples")
 
 
 def title(found: Comparison) -> str:
     """`new against base`."""
-    arms = found.differences["arm"].unique()
-    return f"{', '.join(arms)} against {found.baseline}"
+    return f"{_listed([name for name in found.names if name != found.baseline])} against {found.baseline}"
 
 
-def page(found: Comparison) -> Page:
-    """All of it, for Markdown and LaTeX."""
-    grids = [main_grid(found), sources_grid(found)]
-    notes = [*pairing(found), *settle(found), *found.warnings, *legend(found)]
-    return Page(title(found), " ".join(sentences(found)), [grid for grid in grids if grid.rows], notes)
+def page(found: Comparison, name: str = "") -> Page:
+    """All of it, for Markdown and LaTeX. name: of its suite, for the title."""
+    notes = [*found.warnings, *remarks(found), *details(found)]
+    grids = [grid for grid in (main_grid(found), *detail_grids(found)) if grid.rows]
+    return Page(name or title(found), " ".join(sentences(found)), grids, notes)
 
 
 def sentences(found: Comparison) -> list[str]:
-    """The headline: the verdict on each arm."""
-    return verdicts.sentences(found.differences, found.baseline)
+    """The verdict on each arm; of runs also what it is measured against, and how many ended badly."""
+    shown = _distinct(_shown(found))
+    arms = dict.fromkeys(row["arm"] for row in shown)
+    said = [_sentence(arm, [row for row in shown if row["arm"] == arm], found) for arm in arms]
+    return [*said, *(training_page.sentences(found) if found.training else ())]
 
 
-def legend(found: Comparison) -> list[str]:
-    """The meaning of the columns of `main_grid`."""
-    look = "" if found.level == ALPHA else f"; p decides below {found.level:.3g}, the level of this look"
-    return [
-        f"interval: {100 * (1 - found.level):.3g} %, not adjusted; "
-        f"p: of the verdict's test, adjusted over arms and benchmarks{look}",
-        "detects: the smallest difference that this design finds with probability .8",
-    ]
+def _shown(found: Comparison) -> list[dict[str, Any]]:
+    """The differences of the first table and of the verdict: of runs the headline's, of logs all in its metric."""
+    if found.training:
+        return [row for at in found.shown_axes for row in records(found.headline, at=at)]
+    return records(found.differences, metric=found.metric)
+
+
+def _distinct(rows: Sequence[Row]) -> list[Row]:
+    """The differences without those that repeat another one, at a later cost."""
+    return list({(row["family"], row["test"]): row for row in reversed(rows)}.values())[::-1]
+
+
+def _sentence(arm: str, rows: Sequence[Row], found: Comparison) -> str:
+    parts: dict[str, list[str]] = {word: [] for word in get_args(Word)}
+    for row in rows:
+        benchmark = "their mean" if row["benchmark"] == AVERAGE else str(row["benchmark"])
+        where = [benchmark] if not found.training else []
+        where += [row["model"]] if row["model"] else []
+        where += [f"equal {equal(found, row['at'])}"] if row["at"] else []
+        parts[row["verdict"]].append(f"{', '.join(where)} ({signed(row['difference'])})")
+    said = "; ".join(f"{word} on {_listed(names)}" for word, names in parts.items() if names)
+    metric = f" in {found.metric}" if found.training else ""
+    return f"{arm} against {found.baseline}{metric}: {said}."
+
+
+def equal(found: Comparison, at: str) -> str:
+    """An axis in words, with later axes that give the same comparison: `steps and rollouts`."""
+    axes, shown = found.axes, found.shown_axes
+    same = axes[axes.index(at) :] if at == shown[-1] else axes[axes.index(at) : axes.index(shown[shown.index(at) + 1])]
+    return " and ".join(axis.replace("_", " ") for axis in same)
 
 
 def main_grid(found: Comparison) -> Grid:
-    """Means, difference, interval, p, verdict and detectable difference; one line per benchmark, arm and k."""
-    rows, several = found.differences, len(found.differences["arm"].unique()) > 1
-    labels: dict[str, Any] = {"benchmark": lambda row: "mean" if row["benchmark"] == ALL else row["benchmark"]}
-    if several:
+    """The differences that the verdict is about; the scores, if there is one arm."""
+    if found.differences.empty:
+        return scores_grid(found, found.models[0])
+    rows = _shown(found) if found.training else found.differences.to_dict("records")
+    metric = f" in {found.metric}, mean over tiers" if found.training else ""
+    return _differences(found, f"Change from {found.baseline}{metric}", rows, is_detail=False)
+
+
+def _differences(found: Comparison, title: str, rows: Sequence[Any], *, is_detail: bool) -> Grid:
+    """Means, difference, interval, p, verdict and detectable difference; one line per difference.
+
+    A name that is the same on all lines, except for that of the benchmark, has no column.
+    """
+    several = {name for name in ("at", "model", "arm", "metric") if len({row[name] for row in rows}) > 1}
+    labels: dict[str, Any] = {}
+    if "at" in several:
+        labels["equal"] = lambda row: equal(found, row["at"])
+    if "model" in several:
+        labels["model"] = "model"
+    if not found.training or is_detail:
+        labels["benchmark"] = lambda row: "mean" if row["benchmark"] == AVERAGE else row["benchmark"]
+    if "arm" in several or not labels:
         labels["arm"] = "arm"
-    if set(rows["metric"]) != {"pass@1"}:
+    if "metric" in several or not (found.training or found.metric == "pass@1"):
         labels["metric"] = "metric"
     columns: Columns = {
         **labels,
         found.baseline: lambda row: share(row["baseline_mean"]),
-        "arm's" if several else str(rows["arm"].iloc[0]): lambda row: share(row["mean"]),
+        "arm's" if "arm" in labels or not rows else str(rows[0]["arm"]): lambda row: share(row["mean"]),
         "change": lambda row: signed(row["difference"]),
         "interval": _interval,
         "p": lambda row: _p(deciding(row)),
         "verdict": "verdict",
         "detects": lambda row: share(row["detectable"]),
     }
-    return Grid.of(f"Change from {found.baseline}", rows.to_dict("records"), columns, len(labels))
+    return Grid.of(title, rows, columns, len(labels), is_detail=is_detail)
 
 
 def deciding(row: Row) -> float:
@@ -79,6 +124,11 @@ def share(value: float) -> str:
     return render.number(value).replace("0.", ".", 1)
 
 
+def signed(value: float) -> str:
+    """`+.022`."""
+    return f"{value:+.3f}".replace("0.", ".", 1)
+
+
 def _interval(row: Row) -> str:
     return "-" if math.isnan(row["low"]) else f"[{signed(row['low'])}, {signed(row['high'])}]"
 
@@ -87,71 +137,162 @@ def _p(value: float) -> str:
     return "<.001" if value < 5e-4 else share(value)
 
 
+def remarks(found: Comparison, *, most: int | None = None) -> list[str]:
+    """What to know of the first table: its design, what would settle it, the meaning of its columns.
+
+    most: the number of lines on data that would settle a difference; None for all.
+    """
+    training, settled = list(training_page.remarks(found)) if found.training else [], settle(found)
+    if most is not None and len(settled) > most:
+        settled = [*settled[:most], f"and {len(settled) - most} more lines of this kind: --full"]
+    return [*training, *settled, *pairing(found), *legend(found)]
+
+
+def legend(found: Comparison) -> list[str]:
+    """The meaning of the columns of `main_grid`."""
+    if found.differences.empty:
+        return []
+    look = "" if found.level == ALPHA else f"; p decides below {found.level:.3g}, the level of this look"
+    tests = found.differences.groupby("family")["test"].nunique().to_dict()
+    words = {"headline": "headline difference", "others": "other difference"}
+    families = [_count(tests[family], word) for family, word in words.items() if family in tests]
+    return [
+        f"interval: {100 * (1 - found.level):.3g} %, not adjusted; "
+        f"p: of the verdict's test, adjusted over {' and, separately, '.join(families)}{look}",
+        "detects: the smallest difference that this design finds with probability .8",
+    ]
+
+
+def details(found: Comparison) -> list[str]:
+    """What to know of the tables of details."""
+    known = [] if found.aggregates.empty else [
+        "IQM: mean of the middle half of all scores; its interval covers 90 % with 3 seeds and 92 % with 5. P(better): "
+        "probability that a run of the arm beats one of the baseline, a tie counts half (Agarwal et al. 2021)."
+    ]  # fmt: skip
+    return [*known, *(training_page.details(found) if found.training else ())]
+
+
 def pairing(found: Comparison) -> list[str]:
     """The pairing of samples and the scope of intervals, in one sentence per design."""
-    rows = found.differences[found.differences["benchmark"] != ALL].drop_duplicates(["benchmark", "arm"])
+    rows = found.differences[found.differences["benchmark"] != AVERAGE].drop_duplicates(["model", "benchmark", "arm"])
     designs: dict[str, dict[str, dict[str, None]]] = {}
     for row in rows.to_dict("records"):
         size = " x ".join(_count(row[what], what.removesuffix("s")) for what in BOUGHT)
-        designs.setdefault(_paired(row), {}).setdefault(size, {})[row["benchmark"]] = None
+        designs.setdefault(_paired(row), {}).setdefault(size, {})[str(row["benchmark"])] = None
     return [
-        f"{'; '.join(f'{_named(list(where))}: {size}' for size, where in sizes.items())}; {said}"
+        f"{'; '.join(f'{_listed(list(where), few=True)}: {size}' for size, where in sizes.items())}; {said}"
         for said, sizes in designs.items()
     ]
 
 
-def _named(benchmarks: Sequence[str]) -> str:
-    return ", ".join(benchmarks) if len(benchmarks) <= MOST_NAMED else f"{len(benchmarks)} benchmarks"
-
-
-def _paired(row: Row) -> str:
+def _paired(row: Mapping[Any, Any]) -> str:
     many = row["seeds"] > 1
     by = "by problem and by training seed" if row["paired_by_seed"] and many else "by problem"
-    if row["over_seeds"]:
+    if row["over"] == "seeds":
+        return f"paired {by}; intervals are about other seeds of these arms, for these problems and base policies"
+    if row["over"] == "both":
         return f"paired {by}; intervals are about other problems and other seeds"
     few = "two seeds say" if many else "one seed says"
     return f"paired {by}; intervals are about other problems, for these models: {few} nothing about others"
+
+
+def _listed(names: Sequence[str], *, few: bool = False) -> str:
+    """All of them, or the first MOST_NAMED and how many more; with `few`, then only their number."""
+    if len(names) <= MOST_NAMED:
+        return ", ".join(names)
+    more = len(names) - MOST_NAMED
+    return f"{len(names)} benchmarks" if few else f"{', '.join(names[:MOST_NAMED])} and {more} more"
 
 
 def _count(number: float, what: str) -> str:
     return f"{number:,.10g} {what}{'' if number == 1 else 's'}"
 
 
-def _of(row: Row, found: Comparison) -> str:
-    """The arm of a row, if there are several."""
-    return f" ({row['arm']})" if len(found.differences["arm"].unique()) > 1 else ""
-
-
 def settle(found: Comparison) -> list[str]:
     """Problems, seeds or samples that would settle undecided differences; reasons why others cannot be tested."""
-    return [line for row in found.differences.to_dict("records") for line in _settled(row, found)]
+    return [line for row in _distinct(_shown(found)) for line in _settled(row, found)]
 
 
 def _settled(row: Row, found: Comparison) -> Iterator[str]:
-    where = f"{row['benchmark']}{_of(row, found)}"
+    where = ["the mean" if row["benchmark"] == AVERAGE else row["benchmark"], row["model"]]
+    where += [row["arm"]] if found.differences["arm"].nunique() > 1 else []
+    place = ", ".join(filter(None, where))
     if row["verdict"] == "not testable":
-        yield f"{where} is not testable: {row['why']}"
-    if row["verdict"] != "undecided" or math.isnan(row.get("detectable", math.nan)) or row["metric"] != "pass@1":
+        yield f"{place} is not testable: {row['why']}"
+    if row["verdict"] != "undecided" or math.isnan(row["detectable"]) or row["metric"] != "pass@1":
         return
     if row["effect"] < 5e-4:
-        yield f"{where}: the difference seen is .000; --margin declares the smallest difference that matters"
+        yield f"{place}: the difference seen is .000; --margin declares the smallest difference that matters"
         return
     needed = {what: row.get(f"needed_{what}", math.nan) for what in BOUGHT}
     ways = [f"{number:,.0f} {what} (now {row[what]:.4g})" for what, number in needed.items() if not pd.isna(number)]
     enough = " or ".join(ways) or "more than a million problems"
-    yield f"{where}: to find a difference of {share(row['effect'])} takes {enough}, the rest as it is"
+    yield f"{place}: to find a difference of {share(row['effect'])} takes {enough}, the rest as it is"
+
+
+def detail_grids(found: Comparison) -> list[Grid]:
+    """The tables of details: scores, all other differences, IQM, sources of variance, and of runs their training."""
+    grids = [] if found.differences.empty else [scores_grid(found, model) for model in found.models]
+    others = records(found.differences, family="others")
+    if found.training and others:
+        title = f"All other changes from {found.baseline}, at equal {equal(found, found.axes[0])}"
+        grids.append(_differences(found, title, others, is_detail=True))
+    if not found.aggregates.empty:
+        grids.append(_aggregates(found))
+    grids.append(sources_grid(found))
+    return [*grids, *(training_page.grids(found) if found.training else ())]
+
+
+def scores_grid(found: Comparison, model: str) -> Grid:
+    """The mean of each arm on each benchmark with its interval, at the first cost."""
+    rows = [row for row in records(found.arms, model=model) if row["at"] == found.axes[0]]
+    before = records(found.training.before, model=model) if found.training else []
+    benchmarks = list(dict.fromkeys(row["benchmark"] for row in rows))
+    cells = {(row["metric"], row["arm"], row["benchmark"]): row for row in (*before, *rows)}
+    lines = [
+        [metric, arm, *(_bounded(cells.get((metric, arm, benchmark))) for benchmark in benchmarks)]
+        for metric, arm in dict.fromkeys((row["metric"], row["arm"]) for row in (*before, *rows))
+    ]
+    where = training_page.where(found, model) if found.training else ""
+    header = ["metric", "arm", *("mean" if name == AVERAGE else name for name in benchmarks)]
+    is_detail = not found.differences.empty
+    return Grid(f"Scores{where}, with 95 % intervals", header, lines, labels=2, is_detail=is_detail)
+
+
+def _bounded(row: Row | None, name: str = "mean", low: str = "low", high: str = "high") -> str:
+    return "-" if row is None else render.share(row[name], row[low], row[high])
+
+
+def _aggregates(found: Comparison) -> Grid:
+    columns: Columns = {
+        "equal": lambda row: row["at"].replace("_", " ") or "-",
+        "metric": "metric",
+        "arm": "arm",
+        "IQM": lambda row: _bounded(row, "iqm", "iqm_low", "iqm_high"),
+        "P(better)": lambda row: _bounded(row, "better", "better_low", "better_high"),
+        "change": lambda row: _known(row["difference_mean"]),
+        "interval": lambda row: _interval({"low": row["difference_low"], "high": row["difference_high"]}),
+    }
+    title = f"Over all benchmarks, against {found.baseline}; change and interval: over seeds"
+    return Grid.of(title, found.aggregates.to_dict("records"), columns, labels=3, is_detail=True)
+
+
+def _known(value: float) -> str:
+    return "-" if math.isnan(value) else signed(value)
 
 
 def sources_grid(found: Comparison) -> Grid:
     """Sources of the variance of each difference."""
     columns: Columns = {
+        **({"model": "model"} if found.training else {}),
         "benchmark": "benchmark",
         "arm": "arm",
         "source": "source",
         "sd": lambda row: share(row["sd"]),
         "share": lambda row: f"{row['share']:.0%}",
     }
-    return Grid.of("Sources of variance of each difference", found.sources.to_dict("records"), columns, 3)
+    rows = found.sources.to_dict("records")
+    return Grid.of("Sources of variance of each difference", rows, columns, len(columns) - 2, is_detail=True)
 
 
 def flips_grid(found: Comparison) -> Grid:
@@ -164,4 +305,4 @@ def flips_grid(found: Comparison) -> Grid:
         "arm's": lambda row: share(row["score"]),
     }
     rows = largest_flips(found.flips, MOST_FLIPS).to_dict("records")
-    return Grid.of(f"Problems that changed most ({len(found.flips)} changed)", rows, columns, 3)
+    return Grid.of(f"Problems that changed most ({len(found.flips)} changed)", rows, columns, 3, is_detail=True)

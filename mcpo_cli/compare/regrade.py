@@ -12,9 +12,10 @@ from typing import Any
 import pandas as pd
 
 from mcpo_cli import grading
-from mcpo_cli.compare.comparison import Comparison, Question, compare
+from mcpo_cli.compare.comparison import Comparison, Question
 from mcpo_cli.compare.log import Log, Side, plain_rows
-from mcpo_cli.compare.verdicts import signed
+from mcpo_cli.compare.logs import of_logs
+from mcpo_cli.compare.page import signed
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.grading import Pool, Verdict
 
@@ -45,7 +46,7 @@ class Regraded:
         after: the comparison of `sides` that answers `question`.
         """
         one, other = (
-            found.differences[[*KEYS, "difference", "verdict"]] for found in (compare(self.before, question), after)
+            found.differences[[*KEYS, "difference", "verdict"]] for found in (of_logs(self.before, question), after)
         )
         found = one.merge(other, on=KEYS, suffixes=("_before", "_after"))
         found = found.rename(columns={"difference_before": "before", "difference_after": "after"})

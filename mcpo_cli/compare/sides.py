@@ -22,6 +22,13 @@ def is_log(word: str) -> bool:
     return "/" in word or word.endswith(SUFFIXES) or named(word).exists() or _is_evaluation(word)
 
 
+def run_of(word: str) -> str:
+    """The id of the run whose folder in this home `word` is; empty if it is none."""
+    path = named(word)
+    is_run = (path / "spec.json").is_file() and path.resolve().parent == (location() / "runs").resolve()
+    return path.resolve().name if is_run else ""
+
+
 def sides(words: Sequence[str], arms: Mapping[str, str], read: Read) -> list[Side]:
     """The sides that `words` name, and those of `arms`: name -> glob of the logs of its training seeds.
 

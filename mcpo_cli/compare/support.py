@@ -10,13 +10,15 @@ import pandas as pd
 from mcpo_cli.compare import verdicts
 from mcpo_cli.compare.claim import Claim, Metric, Number, Pair
 from mcpo_cli.statistics import published
-from mcpo_cli.statistics.crossed import Estimate
+from mcpo_cli.statistics.crossed import Estimate, Part
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.published import CASES, SCOPES, Assumed, Case, Mean, Parts, Scope, Spread
 from mcpo_cli.statistics.stats import LEAST, Student
 
 ALL = "mean of all"
 """Used as a benchmark: the mean over the rows against one b."""
+PROBLEM = Part("problem", math.nan, math.nan)
+"""Says that an interval is about problems, too."""
 DRAWN = 0.0032
 """Distance between verl's best@8 of 30 problems, from 1 000 draws with one seed, and the formula: the draws of that
 seed are off by up to .0012, and their order over the samples adds a standard deviation of up to .0010."""
@@ -198,7 +200,12 @@ def _cases(asked: Sequence[_Asked], claim: Claim) -> pd.DataFrame:
                     mean["difference"], published.pooled(parts, benchmarks, models, case), LEAST, claim.margin
                 )
                 rows.append({**mean, **about, "family": f"{ALL}, {scope}, {case}"} | tested)
-    return verdicts.verdicts(pd.DataFrame(rows)).drop(columns="family") if rows else pd.DataFrame()
+    if not rows:
+        return pd.DataFrame()
+    whole = pd.DataFrame(rows)
+    # Each metric is a family of its own.
+    whole = whole.assign(family=whole["metric"] + ", " + whole["family"], test=range(len(whole)))
+    return verdicts.decided(whole).drop(columns=["family", "test"])
 
 
 def _key(pair: Pair) -> dict[str, object]:
@@ -223,7 +230,7 @@ def _tested(difference: float, found: Parts, problems: int, margin: float | None
     test = Student(difference, found.error, found.df, problems)
     z = difference / found.error if found.error else math.nan
     own = {"difference": difference, "error": found.error, "z": z, "df": found.df}
-    return own | verdicts.judged(Estimate(test, (), problems, (1,)), margin, ALPHA)
+    return own | verdicts.judged(Estimate(test, (PROBLEM,), problems, (1,)), margin, ALPHA)
 
 
 def _row(pair: Pair, claim: Claim) -> dict[str, object]:

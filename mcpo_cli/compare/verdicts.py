@@ -1,8 +1,7 @@
-"""The verdicts on the differences of two sides, in the words of `statistics/words.py`, and in sentences."""
+"""The tests of differences and their verdicts, in the words of `statistics/words.py`."""
 
-from collections.abc import Sequence
+import math
 from dataclasses import asdict, astuple, fields
-from typing import get_args
 
 import pandas as pd
 
@@ -10,78 +9,55 @@ from mcpo_cli.statistics import words
 from mcpo_cli.statistics.crossed import Estimate
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import LEAST, ROUNDING
-from mcpo_cli.statistics.words import PValues, Word
+from mcpo_cli.statistics.words import PValues
 
 P_VALUES = tuple(field.name for field in fields(PValues))
-MOST_NAMED = 8
-"""Most benchmarks that a sentence names for each word."""
 
 
 def judged(found: Estimate, margin: float | None, level: float) -> dict[str, object]:
-    """A difference with its interval and p-values, as columns of a frame.
-
-    Columns: difference; low and high, the bounds of the interval at 1 - level; p, two-sided, of no difference;
-    p_not_worse, one-sided, of a difference of -margin or less; p_equivalent, the larger of the two one-sided p-values
-    of |difference| of margin or more; why, the reason why there is no p, else empty. p is NaN without a test, the other
-    two also without a margin.
+    """A difference with its interval at 1 - level and its p-values, as columns of a frame, and `why` there are none.
 
     Args:
         margin: the largest difference that does not matter, above 0.
         level: largest p-value that decides.
     """
-    interval, why = found.test.interval(1 - level), _untestable(found)
-    p_values = words.PValues() if why else words.p_values(found.test, margin)
-    return {"difference": found.test.mean, "low": interval.low, "high": interval.high, **asdict(p_values), "why": why}
+    test, why = found.test, _untestable(found)
+    p_values = PValues() if why else words.p_values(test, margin)
+    interval = test.interval(1 - level)
+    known = found.over != "seeds" or test.error > ROUNDING
+    low, high = (interval.low, interval.high) if known else (math.nan, math.nan)
+    return {"difference": test.mean, "low": low, "high": high, **asdict(p_values), "why": why}
 
 
 def _untestable(found: Estimate) -> str:
-    if found.test.n < LEAST:
-        return f"{found.test.n} problems have no interval; at least {LEAST} are needed"
-    if found.test.error > ROUNDING:
+    test, over_seeds = found.test, found.over == "seeds"
+    if test.n < LEAST:
+        return f"{test.n} {'seeds' if over_seeds else 'problems'} have no interval; at least {LEAST} are needed"
+    if test.error > ROUNDING:
         return ""
-    if abs(found.test.mean) <= ROUNDING:
-        return "the two sides have the same score on every problem"
-    return "the difference is the same on every problem and seed, so it has no variance to test by"
+    if abs(test.mean) <= ROUNDING:
+        # Seeds that agree on 0 have a p of 1 (`stats.paired_t`).
+        return "" if over_seeds else "the two sides have the same score on every problem"
+    where = "every seed" if over_seeds else "every problem and seed"
+    return f"the difference is the same on {where}, so it has no variance to test by"
 
 
-def verdicts(differences: pd.DataFrame, level: float = ALPHA) -> pd.DataFrame:
-    """Add Holm-adjusted p-values and the verdict to differences.
+def decided(differences: pd.DataFrame, level: float = ALPHA) -> pd.DataFrame:
+    """Adds p-values that are adjusted over each family, and the verdicts.
 
-    differences: with the columns of `judged`, `metric` and `family`: what is adjusted together.
-
-    level: largest adjusted p-value that decides; below ALPHA at one of several looks at growing data.
+    Args:
+        differences: with the columns of `judged`; `family`: what is adjusted together; `test`: rows of one number are
+            one test and count once.
+        level: largest adjusted p-value that decides; below ALPHA at one of several looks at growing data.
     """
-    found = differences.copy()
-    # Other metrics of the same samples, and the mean over benchmarks, repeat the question: each is its own family.
-    for _, family in found.groupby(["metric", "family"], sort=False):
-        tests = [PValues(*row) for row in family[list(P_VALUES)].itertuples(index=False)]
-        for at, mean, tested in zip(family.index, family["difference"], words.adjusted(tests), strict=True):
-            adjusted = [f"{name}_adjusted" for name in P_VALUES]
-            found.loc[at, [*adjusted, "verdict"]] = [*astuple(tested), words.word(mean, tested, level)]
+    adjusted = [f"{name}_adjusted" for name in P_VALUES]
+    found = differences.assign(**dict.fromkeys(adjusted, math.nan), verdict="not testable")
+    for _, family in found.groupby("family", sort=False):
+        distinct = family.drop_duplicates("test")
+        tests = words.adjusted([PValues(*row) for row in distinct[[*P_VALUES]].itertuples(index=False)])
+        by_test = dict(zip(distinct["test"], tests, strict=True))
+        for at, row in family[["difference", "test"]].iterrows():
+            tested = by_test[int(row["test"])]
+            found.loc[at, adjusted] = astuple(tested)
+            found.loc[at, "verdict"] = words.word(row["difference"], tested, level)
     return found
-
-
-def sentences(differences: pd.DataFrame, baseline: str) -> list[str]:
-    """The verdict on each arm in a sentence, by benchmark; of several metrics, on the first."""
-    first = differences[differences["metric"] == differences["metric"].iloc[0]]
-    return [_sentence(str(arm), own, baseline) for arm, own in first.groupby("arm", sort=False)]
-
-
-def _listed(names: Sequence[str]) -> str:
-    """All of them, or the first MOST_NAMED and how many more."""
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def signed(value: float) -> str:
-    """`+.022`."""
-    return f"{value:+.3f}".replace("0.", ".", 1)
-
-
-def _sentence(arm: str, rows: pd.DataFrame, baseline: str) -> str:
-    parts: dict[str, list[str]] = {word: [] for word in get_args(Word)}
-    for row in rows.to_dict("records"):
-        where = row["benchmark"] if row["family"] == "benchmarks" else "their mean"
-        parts[row["verdict"]].append(f"{where} ({signed(row['difference'])})")
-    found = "; ".join(f"{word} on {_listed(names)}" for word, names in parts.items() if names)
-    return f"{arm} against {baseline}: {found}."

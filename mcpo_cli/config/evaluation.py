@@ -42,7 +42,7 @@ class EvaluationCompute:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a model is evaluated. The defaults are those of the paper, Section 6.1."""
+    """How a model is evaluated."""
 
     engine: Literal["hf", "local", "vllm"] = identity("hf")
     """`hf` (transformers, a problem at a time), `local` (the local backend, many at once) or `vllm`."""
@@ -63,8 +63,6 @@ class Evaluation:
     """`auto` wraps the prompt in the model's own chat template, if it has one."""
     revision: str = runtime("")
     """Branch, tag or commit of a model on the Hugging Face Hub."""
-    protocol: Literal["any", "paper"] = runtime("any")
-    """`paper` refuses to start unless every setting is the paper's."""
     data: DataSource = runtime(DataSource())
     grading: Grading = runtime(Grading())
     compute: EvaluationCompute = runtime(EvaluationCompute())

@@ -14,7 +14,6 @@ import yaml
 from mcpo_cli.errors import ConfigError, first_line
 from mcpo_cli.redaction import redact
 
-PAPER = Path(__file__).resolve().parents[1] / "conf" / "paper.yaml"
 """Settings and results that the paper states."""
 MAX_VALUES = 1000
 """Largest number of runs of one sweep; more are taken for a typing error."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mcpo_cli.config.evaluation import Evaluation
-from mcpo_cli.config.reading import PAPER, read_yaml
 from mcpo_cli.config.schema import digest
 from mcpo_cli.data.base import render
 from mcpo_cli.errors import ConfigError
@@ -14,6 +13,9 @@ from mcpo_cli.evaluation import asking
 from mcpo_cli.evaluation.asking import Asking
 from mcpo_cli.model_facts import ModelFacts
 from mcpo_cli.settings import plain
+
+SAMPLING = ("n", "temperature", "top_p", "max_tokens")
+"""Settings that decide how samples are drawn."""
 
 
 @dataclass(frozen=True)
@@ -51,22 +53,15 @@ class Protocol:
         return min(self.settings.max_tokens, asked.max_tokens or self.settings.max_tokens)
 
     def deviations(self) -> list[str]:
-        """The differences from the protocol of the paper's Section 6.1."""
-        paper = read_yaml(PAPER)["settings"]["evaluation"]
-        wanted = {
-            "n": paper["samples_per_problem"],
-            "temperature": paper["temperature"],
-            "top_p": 1.0,
-            "max_tokens": paper["max_response_tokens"],
-        }
-        chosen = {key: getattr(self.settings, key) for key in wanted}
+        """The differences from the default protocol, whose samples are drawn as the defaults of `Evaluation` say."""
+        pairs = [(key, getattr(self.settings, key), getattr(Evaluation(), key)) for key in SAMPLING]
         differences = [
-            f"{key}={chosen[key]:g} instead of {wanted[key]:g}" for key in wanted if chosen[key] != wanted[key]
+            f"{key}={chosen:g} instead of {default:g}" for key, chosen, default in pairs if chosen != default
         ]
         differences += [f"{name} is asked as task={name} asks" for name in self.tasks]
         if self.limit is not None:
             differences.append(f"at most {self.limit} problems of each benchmark")
-        if self.model.window < wanted["max_tokens"]:
+        if self.model.window < Evaluation().max_tokens:
             differences.append(f"the model holds {self.model.window} tokens, prompt and response together")
         return differences
 
@@ -89,7 +84,7 @@ class Protocol:
         }
         for name, asked in self.tasks.items():
             lines[f"task={name}"] = self._asked(asked)
-        return {**lines, "deviations": "; ".join(self.deviations()) or "none: this is the paper's protocol"}
+        return {**lines, "deviations": "; ".join(self.deviations()) or "none: this is the default protocol"}
 
     def _asked(self, asked: Asking) -> str:
         """The prompt of a task, for people."""
@@ -115,7 +110,7 @@ class Protocol:
 
 
 def check(protocol: Protocol) -> None:
-    """Checks that the settings are consistent, and the paper's if protocol=paper.
+    """Checks that the settings are consistent.
 
     Raises:
         ConfigError: they are not.
@@ -125,10 +120,4 @@ def check(protocol: Protocol) -> None:
         fix = f"n=1 temperature=0  (or temperature=0.7 n={settings.n})"
         raise ConfigError(
             f"temperature=0 makes all n={settings.n} samples of a problem the same", fix=fix, code="contradiction"
-        )
-    if settings.protocol == "paper" and (differences := protocol.deviations()):
-        raise ConfigError(
-            f"protocol=paper, but there are differences: {'; '.join(differences)}",
-            fix="protocol=any",
-            code="contradiction",
         )

@@ -47,7 +47,7 @@ class Measure:
     question: str
     """The question that it answers, in one sentence."""
     needs: tuple[Rows, ...]
-    """The kinds of rows that it reads. Without any it asks about settings: no run is trained for it."""
+    """The kinds of rows that it reads."""
     shows: tuple[str, ...]
     """The names of the main values, which the terminal shows."""
     measure: Callable[[RunSpec, Journal], Finding]
@@ -61,8 +61,6 @@ class Measure:
     """The overrides of a diagnostic run started for this measure."""
     suite: str = ""
     """The suite that `mcpo probe NAME` runs by default; empty means a single run."""
-    every: str = ""
-    """The group of choices, such as `method`, all of which `mcpo probe NAME` asks about by default."""
 
     def lacks(self, journal: Journal) -> list[Rows]:
         """The needed kinds of rows that the run lacks."""

@@ -3,16 +3,16 @@
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mcpo_cli import paths
-from mcpo_cli.config import plan, presets
+from mcpo_cli.config import plan
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
 from mcpo_cli.errors import ConfigError, RunFailed
-from mcpo_cli.home import location, run_dir
+from mcpo_cli.home import location
 from mcpo_cli.measures.base import Finding, Measure
 from mcpo_cli.runs import catalog
 from mcpo_cli.runs.catalog import Run
@@ -49,16 +49,6 @@ def measure(probe: Measure, cell: PlannedRun, journal: Journal) -> Measured:
             fix=f"mcpo probe {probe.name} KEY=VALUE ...  (starts a run that records them)",
         )
     return Measured(cell, probe.measure(cell.spec, journal), str(journal.run_dir))
-
-
-def without_runs(probe: Measure, asked: Plan, note: Callable[[str], None]) -> list[Measured]:
-    """The findings of a probe that reads no records, one per arm, as seeds have no effect; `note` gets progress."""
-    arms = {cell.arm: cell for cell in reversed(asked.cells)}
-    measured = []
-    for number, cell in enumerate(reversed(arms.values()), 1):
-        note(f"{cell.arm}: {number} of {len(arms)}")
-        measured.append(measure(probe, cell, Journal(run_dir(cell.spec.run_id))))
-    return measured
 
 
 def document(probe: Measure, measured: Sequence[Measured]) -> dict[str, Any]:
@@ -164,8 +154,6 @@ def runs(probe: Measure, words: Sequence[str]) -> Plan:
         return plan.from_suite(named, rest, f"mcpo probe {probe.name} {suite}".strip())
     given = {key_of(text) for text in rest}
     settings = [text for text in probe.settings if key_of(text) not in given]
-    if probe.every and probe.every not in given:
-        settings.append(f"{probe.every}={','.join(presets.groups()[probe.every])}")
     chosen = plan.from_overrides([*settings, *rest])
     command = chosen.command.replace("mcpo train", f"mcpo probe {probe.name}", 1)
     return replace(chosen, suite=f"probe-{probe.name}", command=command)

@@ -28,7 +28,7 @@ from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Cache, Runs
 from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.config import plan, presets, reading
+from mcpo_cli.config import plan, presets
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed, first_line, mend, nearest
 from mcpo_cli.home import run_dir
@@ -372,8 +372,8 @@ def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:
 
 @cache
 def _code() -> list[str]:
-    """Inputs of every artifact besides its runs: mcpo's code, published numbers, package versions, plug-ins."""
-    data = sorted([reading.PAPER, *base.STYLE.parent.glob("*.mplstyle")])
+    """Inputs of every artifact besides its runs: mcpo's code, package versions, plug-ins."""
+    data = sorted(base.STYLE.parent.glob("*.mplstyle"))
     hashes = [_sha256(path.read_bytes()) for path in (*code_files(), *data)]
     versions = [f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES]
     return [*hashes, *versions, *(plugin.sha256 for plugin in plugins.present())]

@@ -21,17 +21,16 @@ from mcpo_cli import __version__
 from mcpo_cli.analysis import frames, render
 from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.config.plan import Plan, PlannedRun
+from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.config.schema import digest
 from mcpo_cli.errors import McpoError, MissingCells
-from mcpo_cli.report import artifacts, report_settings
+from mcpo_cli.report import artifacts
 from mcpo_cli.report.artifacts import ArtifactBuilder, BuiltArtifact
-from mcpo_cli.report.report_settings import DEVIATES
 from mcpo_cli.runs.journal import write_atomic
 from mcpo_cli.runs.provenance import code_name
 
 HEADINGS = {
-    "claims": "Verdicts on the paper's claims",
+    "claims": "Verdicts on claims",
     "paper": "Tables and figures of the paper",
     "beyond": "Beyond the paper",
     "samples": "Samples",
@@ -48,7 +47,7 @@ KINDS = {
     "too few runs": "open",
     "not computable": "open",
     "by construction": "open",
-    DEVIATES: "bad",
+    "deviates": "bad",
     "dirty": "bad",
     "unknown": "bad",
     "not built": "bad",
@@ -64,14 +63,6 @@ DENSITY = 2
 """Image pixels per page pixel, so that pictures are sharp on any screen."""
 WIDE = 600
 """Pictures wider than this, in page pixels, are not shrunk to the width of a phone, as nobody could read them."""
-CAUTION = (
-    "do not compare accuracies with the paper's, which come from other models: published numbers are listed in "
-    "separate blocks"
-)
-SETTINGS_NOTE = (
-    "Each setting of the paper's Section 6.1 with its value in these runs, then settings that the paper leaves open. "
-    "Suites are named where their values differ."
-)
 
 
 @dataclass(frozen=True)
@@ -103,8 +94,6 @@ class Content:
     """The whole report."""
 
     scale: str
-    statement: str
-    """A statement on the relation of its experiment to the paper's."""
     facts: Mapping[str, str]
     """Facts about the runs (number, models, seeds, ...) by name."""
     marks: Sequence[str]
@@ -113,8 +102,6 @@ class Content:
     """The artifacts of the first screen."""
     sections: Mapping[str, Sequence[Piece]]
     """The other artifacts by heading."""
-    settings: Grid
-    """The runs' settings compared with the paper's."""
     software: Mapping[str, str]
     """Versions of packages and names of machines that the runs were trained with, several if they differ."""
     provenance: Sequence[Grid]
@@ -126,18 +113,13 @@ class Content:
     @property
     def title(self) -> str:
         """The main heading."""
-        return f"MCPO: claims, tables and figures at scale {self.scale}"
+        return f"Claims, tables and figures at scale {self.scale}"
 
     @property
     def conclusion(self) -> list[str]:
         """The sentences to read first: the outcome, and which claims hold after correction."""
         first = [*self.summary, *self.sections.get(HEADINGS["claims"], ())]
         return [piece.built.page.sentence for piece in first if piece.built]
-
-    @property
-    def limits(self) -> list[str]:
-        """Facts that a reader needs before any number: the experiment, then warnings."""
-        return [self.statement, *self.marks]
 
     @property
     def pieces(self) -> list[Piece]:
@@ -176,19 +158,17 @@ def gather(builder: ArtifactBuilder, names: Sequence[str], links: Mapping[str, s
     shown = {suite: builder.runs(suite, failed_too=True).cells for suite in done}
     cells = {cell.spec.run_id: cell for suite in reversed(done) for cell in shown[suite]}
     runs = [cells[run_id] for run_id in sorted(cells)]
-    settings, software = report_settings.grid(plans), _software(runs)
+    software = _software(runs)
     return Content(
         scale=builder.scale,
-        statement=_statement(builder.scale, plans),
-        facts=_facts(runs, settings, pieces),
-        marks=[*([CAUTION] if builder.scale != "paper" else []), *frames.code_marks(runs), *_marks(pieces)],
+        facts=_facts(runs, pieces),
+        marks=[*frames.code_marks(runs), *_marks(pieces)],
         summary=[piece for piece in pieces if piece.artifact.section == "summary"],
         sections={
             heading: here
             for section, heading in HEADINGS.items()
             if (here := [piece for piece in pieces if piece.artifact.section == section])
         },
-        settings=settings,
         software=software,
         provenance=[_runs(runs), _pieces(pieces), _versions(software)],
         run_ids=sorted(cells),
@@ -219,22 +199,12 @@ def _missing(builder: ArtifactBuilder, artifact: Artifact) -> Iterator[MissingCe
             yield error
 
 
-def _statement(scale: str, plans: Mapping[str, Plan]) -> str:
-    if scale == "paper":
-        return "This is a rerun of the paper's experiment (Section 6.1); the section Settings marks what deviates."
-    specs = [cell.spec for plan in plans.values() for cell in plan.cells]
-    models, tasks = _listed(spec.model.name for spec in specs), _listed(spec.task.name for spec in specs)
-    return f"This is a stand-in at scale {scale}, not the paper's experiment: {models} on {tasks}."
-
-
-def _facts(runs: Sequence[PlannedRun], settings: Grid, pieces: Sequence[Piece]) -> dict[str, str]:
-    marks = [row[-1] for row in settings.rows if row[-2] != report_settings.NOT_STATED]
+def _facts(runs: Sequence[PlannedRun], pieces: Sequence[Piece]) -> dict[str, str]:
     return {
         "runs": str(len(runs)),
         "models": _listed(cell.spec.model.name for cell in runs),
         "regimes": _listed(cell.spec.regime for cell in runs),
         "seeds": _listed(cell.spec.seed for cell in runs),
-        "settings": f"{marks.count(DEVIATES)} of the paper's {len(marks)} deviate",
         # Reports whose tables and figures have equal files share it.
         "content": digest({piece.name: piece.built.record["files"] for piece in pieces if piece.built}),
     }
@@ -346,7 +316,7 @@ def _rendered(template: str, content: Content, date: str) -> str:
     environment.filters["slug"] = lambda heading: re.sub(r"[^a-z]+", "-", heading.lower())  # the anchor of a section
     environment.filters |= {"escaped": render.escaped, "pipes": render.pipes, "code": render.code}
     found = environment.get_template(template)
-    return found.render(content=content, date=date, settings_note=SETTINGS_NOTE, wide=WIDE)
+    return found.render(content=content, date=date, wide=WIDE)
 
 
 def _kind(cell: str, is_number: bool) -> str:

@@ -5,10 +5,10 @@ from functools import cache
 from mcpo_cli import paths, plugins
 from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.tables.claims import claims_table
-from mcpo_cli.analysis.tables.comparison import comparison
 from mcpo_cli.config import plan, presets
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.report.comparison import comparison
 
 SWEPT = {"model", "base_seed", "seed"}
 """Settings that a table may vary."""

@@ -6,7 +6,9 @@ Score y_sp, the mean over the samples of problem p by the model of seed s, is ta
 
 with independent terms of unknown spread; the cell holds the effect of a problem on one run, and its samples. Problems
 and seeds are both a sample: an interval is about other problems of the same kind and other seeds of the same recipe.
-With one seed it is about these models (only other problems of the same kind).
+With one seed it is about these models (only other problems of the same kind). A caller may also ask for one of both
+alone (`Over`): over seeds alone, an interval of a complete table is Student's, or Welch's if seeds are not paired, of
+the seeds' means, and holds for these problems.
 
 The variance of the mean is Vp + Vs - Vc: the spread of problems' means, plus that of seeds' means, minus that of the
 cells, which both of them contain (Cameron, Gelbach and Miller 2011, J. Bus. Econ. Stat. 29, 238-249, for two-way
@@ -21,6 +23,7 @@ seeds show too little of their spread to leave it out.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +32,8 @@ from mcpo_cli.statistics.power import fewest, noncentrality
 from mcpo_cli.statistics.stats import LEAST, ROUNDING, Floats, Student
 
 Ints = NDArray[np.int64]
+Over = Literal["seeds", "problems", "both"]
+"""What an interval is about: other seeds of the same recipe, other problems of the same kind, or both."""
 
 PASSES = 200
 """Most passes of the fit of problem and seed effects to a table with missing cells; complete tables take one."""
@@ -58,9 +63,12 @@ class Estimate:
     """Number of seeds of each side; one number if both sides are paired by seed, or for a mean."""
 
     @property
-    def over_seeds(self) -> bool:
-        """True if the interval is also about other seeds: every side has at least LEAST."""
-        return min(self.seeds) >= LEAST
+    def over(self) -> Over:
+        """What the interval is about; over both, fewer than LEAST seeds leave only the problems."""
+        names = {part.name for part in self.parts}
+        if "problem" not in names:
+            return "seeds"
+        return "both" if "seed" in names else "problems"
 
 
 @dataclass(frozen=True)
@@ -105,14 +113,12 @@ def effects(score_SP: Floats, stratum_P: Ints) -> Effects:
     """Fit problem and seed effects by least squares; a missing cell is NaN.
 
     Raises:
-        ValueError: a problem or a seed has no cell, or a benchmark has fewer than 2 problems.
+        ValueError: a problem or a seed has no cell.
     """
     present = ~np.isnan(score_SP)
     if not (present.any(axis=0).all() and present.any(axis=1).all()):
         raise ValueError("a problem or a seed has no scores")
     size_B = np.bincount(stratum_P)
-    if size_B.min() < 2:
-        raise ValueError("a benchmark needs at least 2 problems")
     weight_SP = present / present.sum(axis=0) / (size_B.size * size_B[stratum_P])
     seed_S = np.zeros(len(score_SP))
     for _ in range(PASSES):
@@ -125,7 +131,7 @@ def effects(score_SP: Floats, stratum_P: Ints) -> Effects:
     return Effects(score_SP, weight_SP, problem_P, seed_S)
 
 
-def mean(score_SP: Floats, stratum_P: Ints | None = None) -> Estimate:
+def mean(score_SP: Floats, stratum_P: Ints | None = None, *, over: Over = "both") -> Estimate:
     """The mean of one side.
 
     Args:
@@ -133,14 +139,17 @@ def mean(score_SP: Floats, stratum_P: Ints | None = None) -> Estimate:
         stratum_P: the benchmark of each problem, 0 to B - 1; benchmarks have equal weights. Without it all are one.
 
     Raises:
-        ValueError: a benchmark has fewer than 2 problems, or a problem or a seed has no scores.
+        ValueError: a problem or a seed has no scores, or, unless over seeds alone, a benchmark has fewer than 2
+            problems.
     """
     table, strata = _table(score_SP, stratum_P)
     fitted = effects(table, strata)
-    return _estimate(fitted.mean, _problem_parts(fitted.problem_sums_P, strata), [fitted])
+    return _estimate(fitted.mean, fitted.problem_sums_P, strata, [fitted], over)
 
 
-def difference(a_SP: Floats, b_SP: Floats, stratum_P: Ints | None = None, *, same_seeds: bool) -> Estimate:
+def difference(
+    a_SP: Floats, b_SP: Floats, stratum_P: Ints | None = None, *, same_seeds: bool, over: Over = "both"
+) -> Estimate:
     """The difference a - b of two sides with the same problems, in the same order.
 
     Args:
@@ -154,12 +163,11 @@ def difference(a_SP: Floats, b_SP: Floats, stratum_P: Ints | None = None, *, sam
     if same_seeds:
         if a.shape != b.shape:
             raise ValueError("sides that are paired by seed need the same number of seeds and problems")
-        return mean(a - b, strata)
+        return mean(a - b, strata, over=over)
     if a.shape[1] != b.shape[1]:
         raise ValueError("both sides need the same problems")
     one, other = effects(a, strata), effects(b, strata)
-    problem = _problem_parts(one.problem_sums_P - other.problem_sums_P, strata)
-    return _estimate(one.mean - other.mean, problem, [one, other])
+    return _estimate(one.mean - other.mean, one.problem_sums_P - other.problem_sums_P, strata, [one, other], over)
 
 
 def _table(score_SP: Floats, stratum_P: Ints | None) -> tuple[Floats, Ints]:
@@ -171,6 +179,8 @@ def _table(score_SP: Floats, stratum_P: Ints | None) -> tuple[Floats, Ints]:
 
 def _problem_parts(sum_P: Floats, stratum_P: Ints) -> list[Part]:
     """The part of problems in the variance of a mean, for each benchmark."""
+    if np.bincount(stratum_P).min() < 2:
+        raise ValueError("a benchmark needs at least 2 problems")
     parts = []
     for stratum in range(int(stratum_P.max()) + 1):
         own_P = sum_P[stratum_P == stratum]
@@ -179,15 +189,24 @@ def _problem_parts(sum_P: Floats, stratum_P: Ints) -> list[Part]:
     return parts
 
 
-def _estimate(value: float, problem: Sequence[Part], sides: Sequence[Effects]) -> Estimate:
-    seeds, problems = tuple(len(side.seed_S) for side in sides), len(sides[0].problem_P)
-    parts, independent = list(problem), problems
+def _estimate(value: float, sum_P: Floats, stratum_P: Ints, sides: Sequence[Effects], over: Over) -> Estimate:
+    seeds, problems = tuple(len(side.seed_S) for side in sides), len(sum_P)
+    parts: list[Part] = []
+    number = problems
+    if over == "seeds":
+        number = min(seeds)
+        parts += [side.seed_part() for side in sides] if number > 1 else []
+    else:
+        parts += _problem_parts(sum_P, stratum_P)
     # Two seeds show almost nothing of their spread, and one shows none: such an estimate is about these models.
-    if min(seeds) >= LEAST:
+    if over == "both" and min(seeds) >= LEAST:
         parts += [part for side in sides for part in (side.seed_part(), side.cell_part())]
-        independent = min(*seeds, problems)
-    variance, df = _satterthwaite(parts, min(independent, *(part.df + 1 for part in problem)) - 1)
-    return Estimate(Student(value, math.sqrt(variance), df, independent), tuple(parts), problems, seeds)
+        number = min(*seeds, problems)
+    if not parts:
+        return Estimate(Student(value, math.nan, 0, number), (), problems, seeds)
+    least = min([number, *(part.df + 1 for part in parts if part.name == "problem")]) - 1
+    variance, df = _satterthwaite(parts, least)
+    return Estimate(Student(value, math.sqrt(variance), df, number), tuple(parts), problems, seeds)
 
 
 def _satterthwaite(parts: Sequence[Part], least: float) -> tuple[float, float]:
@@ -203,21 +222,21 @@ def sources(found: Estimate, noise: Sequence[Floats], samples: float) -> "Source
     """Contribution of each term to the variance of an estimate; a term below 0, by chance, counts as 0.
 
     Args:
-        found: a mean, or a difference, of one benchmark.
+        found: a mean, or a difference, over both or over problems; of several benchmarks, `problems` counts all.
         noise: of each side whose scores the estimate holds (one for a mean, two for a difference), the variance of a
             single sample in each cell: c (n - c) / (n (n - 1)) for c correct ones of n; NaN for one sample.
         samples: harmonic mean of the numbers of samples of a cell.
     """
     sample = sum(float(np.nanmean(side)) if np.isfinite(side).any() else math.nan for side in noise)
     known = 0.0 if math.isnan(sample) else sample / samples
-    problem, *others = found.parts
-    if not others:
-        spread = problem.value * found.problems - known / found.seeds[0]
+    problem = sum(part.value for part in found.parts if part.name == "problem")
+    seed_parts, cell_parts = ([part for part in found.parts if part.name == name] for name in ("seed", "cell"))
+    if not seed_parts:
+        spread = problem * found.problems - known / found.seeds[0]
         return Sources(max(0.0, spread), math.nan, math.nan, sample)
-    seed_parts, cell_parts = others[::2], others[1::2]
     pairs = list(zip(seed_parts, cell_parts, found.seeds, strict=True))
     return Sources(
-        problem=max(0.0, problem.value - sum(cell.value for cell in cell_parts)) * found.problems,
+        problem=max(0.0, problem - sum(cell.value for cell in cell_parts)) * found.problems,
         seed=sum(max(0.0, seed.value - cell.value) * seeds for seed, cell, seeds in pairs),
         cell=max(0.0, sum(cell.value * found.problems * seeds for _, cell, seeds in pairs) - known),
         sample=sample,
@@ -239,33 +258,38 @@ class Sources:
     sides: int = 1
     """2 if the seeds of two sides are not paired: each side has its own."""
 
-    def error(self, problems: int, seeds: int, samples: float) -> tuple[float, float]:
+    def error(self, problems: int, seeds: int, samples: float, over: Over = "both") -> tuple[float, float]:
         """The standard error of a design and its degrees of freedom, as `difference` would give them on average."""
         cell = sum(0.0 if math.isnan(term) else term for term in (self.cell, self.sample / samples))
         cells = cell / (problems * seeds)
+        of_seeds = Part("seed", self.seed / seeds + cells, (seeds - 1) * self.sides)
+        if over == "seeds":
+            return math.sqrt(of_seeds.value), of_seeds.df
         parts, least = [Part("problem", self.problem / problems + cells, problems - 1)], problems - 1
-        if not math.isnan(self.seed) and seeds >= LEAST:
-            parts.append(Part("seed", self.seed / seeds + cells, (seeds - 1) * self.sides))
-            parts.append(Part("cell", cells, (problems - 1) * (seeds - 1) * self.sides, -1))
+        if over == "both" and not math.isnan(self.seed) and seeds >= LEAST:
+            parts += [of_seeds, Part("cell", cells, (problems - 1) * (seeds - 1) * self.sides, -1)]
             least = min(seeds, problems) - 1
         variance, df = _satterthwaite(parts, least)
         return math.sqrt(variance), df
 
-    def detectable(self, problems: int, seeds: int, samples: float) -> float:
+    def detectable(self, problems: int, seeds: int, samples: float, over: Over = "both") -> float:
         """The smallest difference that a two-sided t-test at level .05 finds with probability .8 in a design."""
-        error, df = self.error(problems, seeds, samples)
+        error, df = self.error(problems, seeds, samples, over)
         return error * noncentrality(df)
 
-    def needed(self, effect: float, problems: int, seeds: int, samples: float) -> dict[str, int | None]:
+    def needed(
+        self, effect: float, problems: int, seeds: int, samples: float, over: Over = "both"
+    ) -> dict[str, int | None]:
         """Numbers of problems, seeds or samples that find `effect`, the other two fixed; None if none does."""
+        no_seeds = math.isnan(self.seed) or over == "problems"
         return {
-            "problems": _fewest(problems, lambda n: self.detectable(n, seeds, samples) <= effect),
+            "problems": _fewest(problems, lambda n: self.detectable(n, seeds, samples, over) <= effect),
             "seeds": None
-            if math.isnan(self.seed)
-            else _fewest(seeds, lambda n: self.detectable(problems, n, samples) <= effect),
+            if no_seeds
+            else _fewest(seeds, lambda n: self.detectable(problems, n, samples, over) <= effect),
             "samples": None
             if math.isnan(self.sample)
-            else _fewest(math.ceil(samples), lambda n: self.detectable(problems, seeds, n) <= effect),
+            else _fewest(math.ceil(samples), lambda n: self.detectable(problems, seeds, n, over) <= effect),
         }
 
 

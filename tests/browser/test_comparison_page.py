@@ -8,8 +8,10 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from mcpo_cli.compare import output
-from mcpo_cli.compare.comparison import Question, compare
+from mcpo_cli.compare.comparison import Question
 from mcpo_cli.compare.log import Side, checked
+from mcpo_cli.compare.logs import of_logs
+from mcpo_cli.compare.subjects import Answer
 
 pytestmark = pytest.mark.browser
 SCRIPT = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>" + "long" * 200
@@ -22,7 +24,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
         samples = pd.DataFrame({"benchmark": "sums", "problem": [f"q{i}" for i in range(40)], "correct": right})
         sides.append(Side(name, (checked(Path(name), samples.assign(response=SCRIPT, answer=name)),)))
     folder = tmp_path_factory.mktemp("page")
-    output.write(compare(sides, Question()), sides, folder, "mcpo compare base new", None)
+    output.write(Answer(of_logs(sides, Question()), Question(), sides=sides), folder, "mcpo compare base new")
     return (folder / "comparison.html").as_uri()
 
 

@@ -12,7 +12,7 @@ from mcpo_cli.commands import results, verbs
 from mcpo_cli.config.plan import Plan, from_overrides, from_suite
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import write_json
-from mcpo_cli.statistics.power import LEVELS, STAGES
+from mcpo_cli.statistics.power import STAGES, look_level
 from tests import fakes
 from tests.cli.conftest import InProcess
 from tests.fakes import write_runs
@@ -45,23 +45,24 @@ def test_a_suite_of_ones_own_through_all_verbs(here: InProcess, warm_home: Path,
     settings = ("scale=smoke", "eval.problems=6")
     trained = here("ablate", "mine", *settings)
     assert trained.returncode == 0, trained.stderr
-    assert "best@8, mean over tiers, and its difference from plain" in trained.stdout
+    assert "Change from plain in best@8, mean over tiers" in trained.stdout
 
     (one,) = here.json("compare", "mine", *settings)["comparisons"]
-    headline = [row for row in one["rows"] if row["family"] == "headline"]
+    headline = [row for row in one["differences"] if row["family"] == "headline"]
     assert [(row["arm"], row["at"], row["metric"]) for row in headline] == [
         ("hinged", "steps", "best@8"),
         ("hinged", "rollouts", "best@8"),
     ]
-    assert {row["seeds"] for row in headline} == {3}
-    assert {name.rpartition(".")[2] for name in one["files"]} == {"csv", "md", "tex", "png", "pdf"}
+    assert {(row["seeds"], row["over"]) for row in headline} == {(3, "seeds")}
+    assert {name.rpartition(".")[2] for name in one["files"]} == {"csv", "json", "html", "md", "tex", "png", "pdf"}
 
     by_id = here.json("compare", *(run["run_id"] for run in one["runs"]), "--baseline", "plain", "--metric", "best@8")
-    mine = next(row for row in by_id["comparisons"][0]["rows"] if row["family"] == "headline")
-    assert (mine["mean"], mine["p"]) == (headline[0]["mean"], headline[0]["p"])
+    mine = next(row for row in by_id["comparisons"][0]["differences"] if row["family"] == "headline")
+    assert (mine["difference"], mine["p"]) == (headline[0]["difference"], headline[0]["p"])
 
     made = here.json("reproduce", "mine", *settings)
-    assert made["artifacts"]["mine"]["rows"] == one["rows"]
+    table = next(row for row in made["artifacts"]["mine"]["rows"] if row["family"] == "headline")
+    assert (table["mean"], table["p"]) == pytest.approx((headline[0]["difference"], headline[0]["p"]))
     assert "Does the hinge pay?" in made["artifacts"]["mine"]["title"]
 
     client = MlflowClient(f"sqlite:///{warm_home / 'mlflow.db'}")
@@ -70,7 +71,7 @@ def test_a_suite_of_ones_own_through_all_verbs(here: InProcess, warm_home: Path,
         run for run in client.search_runs([experiment.experiment_id]) if "mlflow.parentRunId" not in run.data.tags
     ]
     values = parents[0].data.metrics
-    assert values["difference/best_at_8/steps/toy-s/hinged"] == pytest.approx(headline[0]["mean"])
+    assert values["difference/best_at_8/steps/toy-s/hinged"] == pytest.approx(headline[0]["difference"])
     assert {name.partition("/")[0] for name in values} <= {"difference", "system"}
 
 
@@ -90,8 +91,8 @@ def test_until_decided_stops_at_a_verdict_and_says_what_it_spent(
     (decision,) = document["decisions"]
     assert decision["verdict"] == ("worse" if gap else "undecided")
     assert document["seeds"] == (STAGES[0] if gap else STAGES[-1])
-    assert decision["level"] == LEVELS[STAGES.index(document["seeds"])]
-    assert (decision["p_holm"] <= decision["level"]) == bool(gap)
+    assert decision["level"] == look_level(STAGES.index(document["seeds"]) + 1, len(STAGES))
+    assert (decision["p_adjusted"] <= decision["level"]) == bool(gap)
     assert f"spent: {2 * document['seeds']} runs of {document['seeds']} seeds" in result.stderr
 
 
@@ -137,9 +138,9 @@ def test_arms_with_equal_settings_are_the_same_runs_and_are_not_compared(
     assert len(plan.cells) == 3 * len(compared | {"plain"})
     write_runs(plan)
     (one,) = here.json("compare", str(path), "scale=smoke")["comparisons"]
-    assert "again and plain have equal settings" in one["sentence"]
-    assert {row["arm"] for row in one["rows"] if row["family"]} == compared
-    assert {row["baseline"] for row in one["rows"] if row["family"]} == ({"plain"} if compared else set())
+    assert "again and plain have equal settings" in " ".join(one["sentences"])
+    assert {row["arm"] for row in one["differences"]} == compared
+    assert one["baseline"] == "plain"
 
 
 def test_a_run_is_not_compared_with_itself(here: InProcess) -> None:

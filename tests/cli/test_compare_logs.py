@@ -48,6 +48,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def compared(here: InProcess, *words: str) -> Any:
+    """The one comparison of `mcpo compare --json`."""
+    (document,) = here.json("compare", *words)["comparisons"]
+    return document
+
+
 def verdict(document: Any, **where: Any) -> str:
     (row,) = [row for row in document["differences"] if all(row[key] == value for key, value in where.items())]
     return str(row["verdict"])
@@ -82,7 +88,7 @@ def test_verdicts_on_a_known_truth(
     shutil.copy(folder / "base.jsonl", folder / "base-again.jsonl")
     table(folder / "low.jsonl", np.arange(100) < 50)
     table(folder / "high.jsonl", (np.arange(100) < 54) & (np.arange(100) != 0) & (np.arange(100) != 1))
-    document = here.json("compare", *sides, *options)
+    document = compared(here, *sides, *options)
     assert verdict(document) == expected
     assert document["sentences"][0].startswith(f"{document['differences'][0]['arm']} against {document['baseline']}")
 
@@ -95,10 +101,10 @@ def test_seeds_of_arms_pair_by_name_and_each_k_is_a_row(here: InProcess, folder:
             right = np.clip(random.random(60) * 0.5 + 0.2 + shift, 0, 1)
             table(folder / "logs" / f"{name}-s{seed}.jsonl", right, samples=8)
     arms = ("--arm", "grpo=logs/grpo-s*", "--arm", "base=logs/base-s*", "--baseline", "base")
-    document = here.json("compare", *arms, "--k", "1,4", "--k", "8")
+    document = compared(here, *arms, "--metric", "pass@1,pass@4", "--metric", "pass@8")
     assert [row["metric"] for row in document["differences"]] == ["pass@1", "pass@4", "pass@8"]
-    assert {(row["seeds"], row["paired_by_seed"], row["over_seeds"]) for row in document["differences"]} == {
-        (3, True, True)
+    assert {(row["seeds"], row["paired_by_seed"], row["over"]) for row in document["differences"]} == {
+        (3, True, "both")
     }
     assert [(row["arm"], row["k"]) for row in document["curves"]] == [
         (arm, k) for arm in ("grpo", "base") for k in (1, 2, 4, 8)
@@ -118,7 +124,7 @@ def test_a_file_of_several_models_has_a_side_for_each(here: InProcess, folder: P
         ]
     ).to_csv("all.csv", index=False)
     columns = ("--columns", "problem=id,correct=score", "--benchmark", "mine")
-    (row,) = here.json("compare", "all.csv", *columns)["differences"]
+    (row,) = compared(here, "all.csv", *columns)["differences"]
     assert (row["arm"], row["benchmark"], row["problems"]) == ("large", "mine", 40)
 
 
@@ -136,7 +142,7 @@ class Links(HTMLParser):
 
 
 def test_what_is_written_parses_and_escapes_what_models_wrote(here: InProcess, folder: Path) -> None:
-    document = here.json("compare", "base.jsonl", "new.jsonl", "--out", "out")
+    document = compared(here, "base.jsonl", "new.jsonl", "--out", "out")
     out = {path.name: path for path in (folder / "out").iterdir()}
     assert set(out) == {Path(name).name for name in document["files"]}
 
@@ -145,7 +151,7 @@ def test_what_is_written_parses_and_escapes_what_models_wrote(here: InProcess, f
     assert float(row["difference"]) == pytest.approx(0.25)
     flips = pd.read_csv(out["flips.csv"])
     assert len(flips) == 35
-    assert list(flips) == ["benchmark", "arm", "problem", "score", "baseline_score"]
+    assert list(flips) == ["model", "benchmark", "arm", "problem", "score", "baseline_score"]
     assert json.loads(out["comparison.json"].read_text())["differences"] == document["differences"]
 
     page = out["comparison.html"].read_text()
@@ -164,7 +170,7 @@ def test_what_is_written_parses_and_escapes_what_models_wrote(here: InProcess, f
 
 
 def test_flips_show_what_separates_the_sides(here: InProcess, folder: Path) -> None:
-    document = here.json("compare", "base.jsonl", "new.jsonl")
+    document = compared(here, "base.jsonl", "new.jsonl")
     gained = next(row for row in document["flips"] if row["problem"] == "p60")
     assert (gained["score"], gained["baseline_score"]) == (1, 0)
     texts = ("response", "baseline_response", "answer", "baseline_answer", "gold", "prompt")
@@ -178,7 +184,7 @@ def test_a_run_of_mcpo_is_compared_with_a_log_of_another_tool(here: InProcess, f
     write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
     (log,) = readers.read(Path(spec.run_id), Options())
     log.samples[["benchmark", "problem"]].drop_duplicates().assign(correct=1).to_csv("theirs.csv", index=False)
-    document = here.json("compare", spec.run_id, "theirs.csv")
+    document = compared(here, spec.run_id, "theirs.csv")
     assert document["baseline"] == spec.run_id
     assert {row["verdict"] for row in document["differences"]} == {"better"}
     assert [warning for warning in document["warnings"] if "temperature" in warning and "theirs" in warning]
@@ -205,10 +211,10 @@ def test_a_comparison_is_logged_to_mlflow_once_and_another_question_beside_it(
 
 def test_python_gets_frames_and_a_verdict_in_a_line(folder: Path) -> None:
     found = api.compare(Path("base.jsonl"), Path("new.jsonl"), margin=0.02)
-    assert repr(found) == "new against base: better on results (+.250)."
+    assert repr(found) == "new against base: better on results (+0.250)"
     assert found.differences["difference"].tolist() == pytest.approx([0.25])
     assert found.arms["mean"].tolist() == pytest.approx([0.5, 0.75])
-    by_glob = api.compare(arms={"b": "base.jsonl", "n": "new.jsonl"}, k=[1])
+    by_glob = api.compare(arms={"b": "base.jsonl", "n": "new.jsonl"}, metric="pass@1")
     assert by_glob.differences["p"].tolist() == found.differences["p"].tolist()
 
 
@@ -217,14 +223,16 @@ def test_sides_whose_columns_differ(here: InProcess, tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     right = [place % 2 for place in range(12)]
     old, _ = table(tmp_path / "old.jsonl", right), table(tmp_path / "new.jsonl", [1, *right[1:]])
-    words = ("compare", "old.jsonl", "new.jsonl")
-    expected = here.json(*words)["differences"]
+    words = ("old.jsonl", "new.jsonl")
+    expected = compared(here, *words)["differences"]
     old.write_text(old.read_text().replace('"correct"', '"acc"'))
-    refused = here.refused("bad_data", *words, "--columns", "correct=acc")
+    refused = here.refused("bad_data", "compare", *words, "--columns", "correct=acc")
     assert "new.jsonl: it has no column 'acc'" in refused
     option, columns = refused.partition("fix: ")[2].split()[:2]
-    assert here.json(*words, option, columns)["differences"] == expected
-    assert "--columns correct=correct,correct=NAME" in here.refused("bad_data", *words, option, "correct=correct")
+    assert compared(here, *words, option, columns)["differences"] == expected
+    assert "--columns correct=correct,correct=NAME" in here.refused(
+        "bad_data", "compare", *words, option, "correct=correct"
+    )
 
 
 def test_a_terminal_of_80_columns_wraps_names_and_breaks_no_number(
@@ -253,9 +261,9 @@ def test_one_grader_for_both_sides_explains_what_two_graders_made(here: InProces
             for sample, answer in enumerate(["7" if problem % 2 else "8", "7", "7" if problem % 4 else "8"])
         ]  # fmt: skip
         pd.DataFrame(rows).to_json(f"{name}.jsonl", orient="records", lines=True)
-    words = ("compare", "plain.jsonl", "marked.jsonl", "--maj", "3", "--look", "1/2")
-    logged = here.json(*words)
-    graded = here.json(*words, "--regrade", "answer_is")
+    words = ("plain.jsonl", "marked.jsonl", "--metric", "pass@1,maj@3", "--look", "1/2")
+    logged = compared(here, *words)
+    graded = compared(here, *words, "--regrade", "answer_is")
     assert verdict(logged, metric="pass@1") == "better"
     assert verdict(graded, metric="pass@1") == "not testable"  # no problem differs any more
     (row,) = [row for row in graded["regraded"]["differences"] if row["metric"] == "pass@1"]

@@ -7,10 +7,10 @@ import pytest
 
 from mcpo_cli import __version__
 from mcpo_cli.analysis.verdicts import TESTED
-from mcpo_cli.compare.verdicts import Word
 from mcpo_cli.config import reference
 from mcpo_cli.config.plan import expanded, from_overrides
 from mcpo_cli.errors import mend, nearest, similar
+from mcpo_cli.statistics.words import Word
 from tests.cli.conftest import InProcess
 from tests.cli.test_arms import SMALL, done
 

@@ -24,9 +24,9 @@ def test_without_arguments_it_says_how_to_begin(here: InProcess) -> None:
 
 def test_help_of_train_names_presets_examples_and_where_settings_are_explained(here: InProcess) -> None:
     out = here("train", "--help").stdout
-    presets = " ".join(out.partition("Presets, group=name:")[2].partition("Settings,")[0].split())
+    text = " ".join(out.partition("Presets, group=name:")[2].partition("Settings,")[0].split())
     for group, names in presets.groups().items():
-        listed = re.search(rf"\b{group}=(.+?)(?= \w+=|$)", presets)
+        listed = re.search(rf"\b{group}=(.+?)(?= \w+=|$)", text)
         assert listed
         default, *others = listed[1].split(", ")
         assert default == f"{presets.default(group)} (default)"

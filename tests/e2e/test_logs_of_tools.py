@@ -12,8 +12,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from mcpo_cli.compare.comparison import Question, compare
+from mcpo_cli.compare.comparison import Question
 from mcpo_cli.compare.log import Log, Side, checked
+from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.readers import Options, read
 from tests import models
 
@@ -48,7 +49,7 @@ def tool(folder: Path, *words: str) -> str:
 
 def verdicts(sides: Sequence[Side]) -> dict[str, str]:
     """The verdict on each side against `weak`."""
-    found = compare(sides, Question("weak")).differences
+    found = of_logs(sides, Question("weak")).differences
     return dict(zip(found["arm"], found["verdict"], strict=True))
 
 

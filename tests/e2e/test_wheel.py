@@ -17,24 +17,30 @@ from tests.e2e.conftest import ROOT, Archives
 pytestmark = pytest.mark.slow
 
 
-def test_wheel_drops_one_package_into_site_packages(archives: Archives) -> None:
+def test_wheel_drops_two_packages_into_site_packages(archives: Archives) -> None:
     names = zipfile.ZipFile(archives[1]).namelist()
     top = {name.split("/")[0] for name in names}
-    assert {name for name in top if not name.endswith(".dist-info")} == {"mcpo_cli"}
-    assert len(top) == 2
+    assert {name for name in top if not name.endswith(".dist-info")} == {"mcpo_cli", "mcpo_study"}
+    assert len(top) == 3
 
 
-def test_wheel_ships_the_study_inside_of_mcpo(archives: Archives) -> None:
+def test_wheel_ships_the_suites_of_the_paper_and_what_they_draw(archives: Archives) -> None:
     names = set(zipfile.ZipFile(archives[1]).namelist())
-    assert {f"mcpo_cli/study/{name}" for name in shipped()} - names == set()
+    expected = {
+        "analysis/__init__.py",
+        "experiments/__init__.py",
+        *shipped("analysis/paper", "experiments/paper/suites"),
+    }
+    found = {name.removeprefix("mcpo_study/") for name in names if name.startswith("mcpo_study/")}
+    assert found == expected
     assert "mcpo_cli/py.typed" in names  # type checkers read the annotations of no package without it
 
 
-def test_sdist_holds_the_study_and_no_links(archives: Archives) -> None:
+def test_sdist_holds_all_studies_and_no_links(archives: Archives) -> None:
     with tarfile.open(archives[0]) as archive:
         members = {member.name.split("/", 1)[-1]: member for member in archive.getmembers()}
     assert [name for name, member in members.items() if member.issym() or member.islnk()] == []
-    assert shipped() - set(members) == set()
+    assert shipped("analysis", "experiments") - set(members) == set()
     # It comes with the code that checks it.
     assert {"tests/e2e/test_wheel.py", "docs/results.md", "Makefile", "constraints.txt"} <= set(members)
 
@@ -84,8 +90,8 @@ def test_installed_wheel_trains_outside_the_repository(installed: Path, tmp_path
     assert list(empty.iterdir()) == []
 
 
-def shipped() -> set[str]:
-    """Modules and declarations of the study, as the repository tracks them."""
-    command = ["git", "ls-files", "analysis", "experiments"]
+def shipped(*folders: str) -> set[str]:
+    """Modules and declarations in the folders, as the repository tracks them."""
+    command = ["git", "ls-files", *folders]
     tracked = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
     return {name for name in tracked if name.endswith((".py", ".yaml"))}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mcpo_cli.statistics import clusters, crossed, curves, effects, power, ranks, stats, variance
+from mcpo_cli.statistics import clusters, crossed, curves, effects, power, stats, variance
 
 WORKED: dict[str, Any] = json.loads(Path(__file__).with_name("oracles.json").read_text(encoding="utf-8"))
 
@@ -51,13 +51,6 @@ def test_the_mean_of_clusters_of_one_size() -> None:
     assert (found.mean, found.error) == close((case["mean"], case["error"]))
 
 
-def test_the_slope_of_values_that_are_clusters_of_their_own() -> None:
-    case = WORKED["slope"]
-    x, y = np.array(case["x"]), np.array(case["y"])
-    found = clusters.slope(x, y, np.arange(len(x)))
-    assert (found.mean, found.error) == close((case["slope"], case["error"]))
-
-
 def test_components_of_a_variance() -> None:
     """statsmodels maximises a likelihood, so it agrees up to the tolerance of its search."""
     case = WORKED["variance"]
@@ -66,12 +59,6 @@ def test_components_of_a_variance() -> None:
     assert (found.seed, found.problem, found.rest) == close((case["seed"], case["problem"], case["rest"]), 1e-3)
     assert crossed.mean(diff).test.error == close(case["error"], 1e-3)
     assert math.sqrt(sum(found.parts.values())) == close(case["error"], 1e-3)
-
-
-@pytest.mark.parametrize("case", WORKED["ranks"], ids=lambda case: f"{len(case['x'])} values")
-def test_rank_correlations(case: dict[str, Any]) -> None:
-    found = ranks.correlation(case["x"], case["y"])
-    assert (found.mean, found.p_above) == close((case["rho"], case["p"]))
 
 
 def test_the_probability_of_improvement() -> None:

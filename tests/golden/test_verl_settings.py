@@ -9,19 +9,18 @@ from typing import Any
 
 import pytest
 import yaml
+from mcpo_study.analysis.paper.published import paper
 
 from mcpo_cli import data
 from mcpo_cli.backends.verl import overrides
 from mcpo_cli.commands.dry_run import preview_text
 from mcpo_cli.config.load import load
-from mcpo_cli.config.reading import PAPER as PAPER_FILE
-from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.methods.mcpo import Mcpo
 
 FOLDER = Path(__file__).parent / "verl"
 HOME = Path("/MCPO_HOME")
 METHODS = ("dapo", "mcpo")
-PAPER: dict[str, Any] = read_yaml(PAPER_FILE)["settings"]
+PAPER: dict[str, Any] = paper()["settings"]
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 SHAPING = "reward.reward_kwargs.overlong_buffer_cfg"
 

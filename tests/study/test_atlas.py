@@ -1,14 +1,17 @@
 """The committed rows of the atlas are what the code gives, and its table and figure show them."""
 
+import io
+
 import pandas as pd
 import pytest
 from mcpo_study.analysis import EXPERIMENTS
+from mcpo_study.analysis.atlas import __main__ as script
+from mcpo_study.analysis.atlas import conditions as atlas
+from mcpo_study.analysis.atlas import tables
 
-from mcpo_cli.analysis import atlas as tables
 from mcpo_cli.config import plan
-from mcpo_cli.measures import atlas
 from mcpo_cli.methods import get, registry
-from tests.unit.test_estimators import TRAIN
+from tests.study.test_estimators import TRAIN
 
 RESULTS = EXPERIMENTS / "atlas" / "results"
 ROWS = pd.read_csv(RESULTS / "atlas.csv", na_values=["nan"], keep_default_na=False)
@@ -77,3 +80,14 @@ def test_the_figure_has_every_arm_and_at_most_four_series_a_panel() -> None:
 def test_arms_without_groups_of_that_size_are_said_to_have_none() -> None:
     small = ROWS[(ROWS["arm"] == "grpo") & (ROWS["rollouts"] == 2)]
     assert tables.product("Atlas", small).sentence == "No arm has groups of G = 16."
+
+
+def test_the_script_prints_the_rows_of_the_arms_of_settings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(atlas, "conditions", lambda: [atlas.Condition(4, 4)])
+    words = ["atlas", "rows", "method=grpo,mc_grpo", "seed=0,1", "train.overlong_cache=0", "train.rollouts=17"]
+    monkeypatch.setattr("sys.argv", words)
+    script.main()
+    rows = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    assert sorted(zip(rows["arm"], rows["size"], strict=True)) == [("grpo", 4), ("mc_grpo", 5)]

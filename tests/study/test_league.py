@@ -10,9 +10,9 @@ from mcpo_study.analysis import EXPERIMENTS
 from mcpo_study.analysis.methods import league
 
 from mcpo_cli.analysis import claims, frames, verdicts
-from mcpo_cli.analysis.comparison import compare
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.numbers import WHOLE, of_run
+from mcpo_cli.compare.runs import of_runs
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.home import run_dir
 from mcpo_cli.records import EvalRow, MiniBatchRow
@@ -73,7 +73,7 @@ def measured(name: str, runs: Runs, arm: str, seed: int = 0) -> float:
 
 
 def rows_of(suite: str, runs: Runs) -> dict[str, Any]:
-    return {row["arm"]: row for row in league._rows(suite, runs, compare(runs, league.CHOICE))}
+    return {row["arm"]: row for row in league._rows(suite, runs, of_runs(runs, league.QUESTION))}
 
 
 @pytest.fixture
@@ -120,14 +120,14 @@ def test_controls_warn_where_coins_gain_and_twins_differ(mcpo_home: Path, monkey
     quiet = {"GRPO, random reward": (100, 100, 99)}
     found = write(plan, {**quiet, "RLOO": (100, 300, 400)}, {"RLOO": {"train/grad_norm": (2.0, 2.0, 2.0, 2.0)}})
     assert not list(league._coins("methods-weights", found))
-    (warning,) = league._twins("methods-weights", compare(found, league.CHOICE))
+    (warning,) = league._twins("methods-weights", of_runs(found, league.QUESTION))
     assert warning.startswith("WARNING: RLOO and Dr. GRPO differ by +0.100")
     rows = rows_of("methods-weights", found)
     assert (rows["RLOO"]["norm"], rows["RLOO"]["cut"]) == (4, 0.5)
     # The same if runs differ by base policies rather than seeds.
     about = frames._run_columns
     monkeypatch.setattr(frames, "_run_columns", lambda cell: about(cell) | {"seed": 0})
-    assert list(league._twins("methods-weights", compare(Runs(plan), league.CHOICE))) == [warning]
+    assert list(league._twins("methods-weights", of_runs(Runs(plan), league.QUESTION))) == [warning]
 
 
 @pytest.mark.slow
@@ -164,7 +164,7 @@ def test_arms_that_end_below_their_base_policies_are_marked_and_counted(mcpo_hom
     plan = plan_of("methods-zero-variance")
     ends = {cell.arm: (300, 300, 400) for cell in plan.cells} | {"GRPO": (300, 200, 100), "DAPO": (300, 280, 260)}
     found = write(plan, ends, {})
-    compared = compare(found, league.CHOICE)
+    compared = of_runs(found, league.QUESTION)
     rows = list(rows_of("methods-zero-variance", found).values())
     grid = league._grid("methods-zero-variance", compared, rows)
     assert {row[0] for row in grid.rows if "<" in row[0]} == {"GRPO <", "DAPO <"}

@@ -6,15 +6,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mcpo_cli.analysis import comparison, equal_cost
-from mcpo_cli.analysis.comparison import Choice, Comparison, Verdict, compare, records
+from mcpo_cli.analysis import equal_cost
 from mcpo_cli.analysis.equal_cost import BEFORE
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.tables.comparison import against_before, frame
+from mcpo_cli.compare import training, training_page
+from mcpo_cli.compare.comparison import Comparison, Question, records
+from mcpo_cli.compare.runs import of_runs
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.statistics import effects
+from mcpo_cli.statistics.words import Word
 from tests import fakes
 from tests.fakes import build, write_runs
+from tests.scored import evaluated
 
 SEEDS = 3
 METRICS = ("pass@1", "best@8", "pass@8")
@@ -31,16 +34,15 @@ def compared(
     runs: Runs, patch: pytest.MonkeyPatch, before: Mapping[str, Sequence[float]], end: Mapping[str, Sequence[float]]
 ) -> Comparison:
     """The comparison of runs with these scores before and after training, by arm and seed; k7-8 is .1 below k2-3."""
-    rows = [
-        {"model": "toy-s", "arm": cell.arm, "base_seed": cell.spec.seed_of_base, "seed": cell.spec.seed, "tier": tier}
-        | {"step": step, "cost/rollouts": float(100 * step)}
-        | dict.fromkeys(METRICS, scores[cell.arm][cell.spec.seed] + shift)
-        for cell in runs.cells
-        for step, scores in ((0, before), (3, end))
-        for tier, shift in zip(TIERS, (0.05, -0.05), strict=True)
-    ]
-    patch.setattr(Runs, "scores", lambda self, k: pd.DataFrame(rows))
-    return compare(runs, Choice())
+    evaluated(
+        runs,
+        patch,
+        lambda cell: [
+            (step, 100.0 * step, dict(zip(TIERS, (score + 0.05, score - 0.05), strict=True)))
+            for step, score in ((0, before[cell.arm][cell.spec.seed]), (3, end[cell.arm][cell.spec.seed]))
+        ],
+    )
+    return of_runs(runs, Question())
 
 
 def test_arms_are_measured_from_the_mean_of_what_they_evaluated_before_training(
@@ -53,28 +55,28 @@ def test_arms_are_measured_from_the_mean_of_what_they_evaluated_before_training(
         {"DAPO": [0.39, 0.41, 0.43], "MCPO": [0.41, 0.41, 0.41]},
         {"DAPO": [0.40, 0.38, 0.36], "MCPO": [0.50, 0.51, 0.52]},
     )
-    (average,) = records(found.before, tier="average", metric="pass@1")
+    (average,) = records(found.trained.before, benchmark="average", metric="pass@1")
     assert (average["arm"], average["seeds"]) == (BEFORE, SEEDS)
     expected = effects.mean([np.array([[0.40], [0.41], [0.42]])])
     assert (average["mean"], average["low"]) == pytest.approx((0.41, expected.low))
-    assert [one["mean"] for one in records(found.before, metric="pass@1")] == pytest.approx([0.46, 0.36, 0.41])
+    assert [one["mean"] for one in records(found.trained.before, metric="pass@1")] == pytest.approx([0.46, 0.36, 0.41])
 
-    dapo, mcpo = (found.gain("steps", "toy-s", arm) for arm in ("DAPO", "MCPO"))
+    dapo, mcpo = (found.trained.gain("steps", "toy-s", arm) for arm in ("DAPO", "MCPO"))
     # .40 - .40, .38 - .41, .36 - .42: 0, -.03, -.06, whose interval is -.03 +- 4.303 * .03 / sqrt(3).
     assert (dapo["before"], dapo["mean"]) == pytest.approx((0.41, -0.03))
     assert dapo["half_width"] == pytest.approx(4.302653 * 0.03 / 3**0.5, rel=1e-6)
     assert dapo["mark"] == "<"
     assert mcpo["mean"] == pytest.approx(0.10)
     assert mcpo["mark"] == ""
-    assert "DAPO (-0.030 ± 0.075)" in next(against_before(found))
+    assert "DAPO (-0.030 ± 0.075)" in next(training_page.sentences(found))
 
 
 def test_an_interval_below_the_base_policy_gets_the_stronger_mark(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     start = {"DAPO": [0.4, 0.4, 0.4], "MCPO": [0.4, 0.4, 0.4]}
     found = compared(runs, monkeypatch, start, {"DAPO": [0.30, 0.31, 0.32], "MCPO": [0.35, 0.37, 0.36]})
-    assert set(found.gains["mark"]) == {"<<"}
+    assert set(found.trained.gains["mark"]) == {"<<"}
     # .05, .06 and .04: t is .05 over .01 / sqrt(3), p is .013.
-    assert found.in_words(records(found.headline)[0]) == "loses less than DAPO"
+    assert found.trained.in_words(records(found.headline)[0], "DAPO") == "loses less than DAPO"
 
 
 def test_arms_that_start_from_other_policies_are_measured_from_their_own(
@@ -89,9 +91,9 @@ def test_arms_that_start_from_other_policies_are_measured_from_their_own(
         {"DAPO": [0.2, 0.2, 0.2], "MCPO": [0.4, 0.4, 0.4]},
         {"DAPO": [0.3, 0.3, 0.3], "MCPO": [0.3, 0.3, 0.3]},
     )
-    starts = {one["arm"]: one["mean"] for one in records(found.before, tier="average", metric="pass@1")}
+    starts = {one["arm"]: one["mean"] for one in records(found.trained.before, benchmark="average", metric="pass@1")}
     assert starts == pytest.approx({f"{BEFORE} (DAPO)": 0.2, f"{BEFORE} (MCPO)": 0.4})
-    gained = {arm: found.gain("steps", "toy-s", arm)["mean"] for arm in ("DAPO", "MCPO")}
+    gained = {arm: found.trained.gain("steps", "toy-s", arm)["mean"] for arm in ("DAPO", "MCPO")}
     assert gained == pytest.approx({"DAPO": 0.1, "MCPO": -0.1})
 
 
@@ -100,10 +102,10 @@ def test_a_run_that_ends_below_half_of_its_base_policy_collapsed_and_counts_like
 ) -> None:
     start = {"DAPO": [0.4, 0.4, 0.4], "MCPO": [0.4, 0.4, 0.4]}
     found = compared(runs, monkeypatch, start, {"DAPO": [0.4, 0.4, 0.4], "MCPO": [0.41, 0.19, 0.21]})
-    assert [(run["arm"], run["seed"]) for run in records(found.runs, outcome="collapsed")] == [("MCPO", 1)]
+    assert [(run["arm"], run["seed"]) for run in records(found.trained.runs, outcome="collapsed")] == [("MCPO", 1)]
     assert found.headline["by_seed"].iloc[0] == pytest.approx((0.01, -0.21, -0.19))
-    gains = records(frame(found, None), block="gain", metric="pass@1", at="steps")
-    assert {row["arm"]: row["collapsed"] for row in gains} == {"DAPO": 0, "MCPO": 1}
+    done = {row[2]: row[-3:] for row in next(training_page.grids(found)).rows}
+    assert done == {"DAPO": ["3", "0", "0"], "MCPO": ["2", "1", "0"]}
 
 
 @pytest.mark.slow
@@ -115,7 +117,7 @@ def test_the_printed_table_has_the_row_the_marks_and_the_counts(mcpo_home: objec
     scores = next(grid for grid in built.grids if "after 3 global steps" in grid.title)
     assert [row[1] for row in scores.rows].count(BEFORE) == len(METRICS)
     gains = next(grid for grid in built.grids if "minus that before training" in grid.title)
-    assert [row[1] for row in gains.rows] == list(dict.fromkeys(cell.arm for cell in plan.cells))
+    assert {row[2] for row in gains.rows} == {cell.arm for cell in plan.cells}
     assert {tuple(row[-3:]) for row in gains.rows} == {("3", "0", "0")}
     numbers = pd.read_csv(built.path(".csv"))
     before = numbers[numbers["block"] == BEFORE]
@@ -139,9 +141,9 @@ def test_the_printed_table_has_the_row_the_marks_and_the_counts(mcpo_home: objec
     ],
 )
 def test_an_arm_that_ends_below_its_base_policy_never_gains(
-    verdict: Verdict, mine: float, theirs: float, said: str
+    verdict: Word, mine: float, theirs: float, said: str
 ) -> None:
-    assert comparison.compared(verdict, mine < 0, theirs < 0, "DAPO") == said
+    assert training.gained(verdict, mine < 0, theirs < 0, "DAPO") == said
 
 
 def test_seeds_of_one_base_policy_keep_their_own_evaluations() -> None:

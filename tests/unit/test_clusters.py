@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
@@ -112,35 +112,3 @@ def test_the_mean_of_few_clusters_with_effects_of_their_own_covers_what_it_promi
         interval = clusters.mean(value, np.ones(cluster.size), cluster).interval()
         covered += interval.low <= 0 <= interval.high
     assert 0.93 <= covered / runs <= 0.97
-
-
-def test_slope_of_single_values_is_least_squares_with_the_error_hc2() -> None:
-    """By hand: x = -1, 0, 1, 2 and y = 0, 1, 0, 3, centred; slope 4 / 5, residuals and leverages in fifths."""
-    found = clusters.slope(np.array([-1.0, 0.0, 1.0, 2.0]), np.array([0.0, 1.0, 0.0, 3.0]), range(4))
-    x, y = np.array([-1.5, -0.5, 0.5, 1.5]), np.array([-1.0, 0.0, -1.0, 2.0])
-    error, leverage = y - 0.8 * x, 1 / 4 + x**2 / 5
-    assert (found.mean, found.n) == (pytest.approx(0.8), 4)
-    assert found.error == pytest.approx(math.sqrt((x**2 * error**2 / (1 - leverage)).sum()) / 5)
-
-
-@settings(max_examples=20)
-@given(st.integers(0, 2**32 - 1))
-def test_slope_has_an_unbiased_variance_and_satterthwaites_degrees_of_freedom(seed: int) -> None:
-    """The variance is a quadratic form y' Q y; of independent values its mean is tr Q, and df = (tr Q)^2 / tr Q^2."""
-    rng = np.random.default_rng(seed)
-    cluster = np.concatenate([np.arange(5), rng.integers(5, size=9)])
-    x = rng.normal(size=14)
-    unit = np.eye(14)
-    diagonal = [clusters.slope(x, unit[i], cluster).error ** 2 for i in range(14)]
-    pairs = {(i, j): clusters.slope(x, unit[i] + unit[j], cluster).error ** 2 for i in range(14) for j in range(i)}
-    form = np.diag(diagonal)
-    for (i, j), value in pairs.items():
-        form[i, j] = form[j, i] = (value - diagonal[i] - diagonal[j]) / 2
-    true = 1 / ((x - x.mean()) ** 2).sum()
-    assert np.trace(form) == pytest.approx(true)
-    assert clusters.slope(x, x, cluster).df == pytest.approx(np.trace(form) ** 2 / np.trace(form @ form))
-
-
-def test_a_slope_along_what_does_not_vary_is_refused() -> None:
-    with pytest.raises(ValueError, match="x must vary"):
-        clusters.slope(np.ones(4), np.arange(4.0), range(4))

@@ -3,17 +3,23 @@
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
-from mcpo_cli.analysis import comparison, equal_cost
-from mcpo_cli.analysis.comparison import Choice, Row, adjusted, compare, records
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.config.plan import Plan
-from mcpo_cli.statistics import stats
+from mcpo_cli.analysis.product import Row
+from mcpo_cli.compare import comparison, verdicts
+from mcpo_cli.compare.comparison import Question, compare, records
+from mcpo_cli.compare.runs import of_runs
+from mcpo_cli.compare.scores import Arm, Scores, Slice
+from mcpo_cli.config.plan import Plan, PlannedRun
+from mcpo_cli.statistics import stats, words
+from mcpo_cli.statistics.words import PValues
 from tests import fakes
 from tests.errors import refused
+from tests.scored import Point, evaluated
+
+TIERS = ("k2-3", "k7-8")
 
 
 @pytest.fixture
@@ -22,45 +28,47 @@ def runs(mcpo_home: object) -> Runs:
     return Runs(fakes.table1())
 
 
-def set_scores(runs: Runs, monkeypatch: pytest.MonkeyPatch, arms: dict[str, list[tuple[int, float, float]]]) -> None:
-    """Give every run of an arm evaluations (step, rollouts, score), and seed s the score plus s / 100."""
-    rows = [
-        {"arm": cell.arm, "model": "toy-s", "base_seed": cell.spec.seed_of_base, "seed": cell.spec.seed, "tier": tier}
-        | {"step": step, "cost/rollouts": rollouts}
-        | dict.fromkeys(("pass@1", "best@8", "pass@8"), score + cell.spec.seed / 100 * (cell.arm == "MCPO"))
-        for cell in runs.cells
-        for tier in ("k2-3", "k7-8")
-        for step, rollouts, score in arms[cell.arm]
-    ]
-    monkeypatch.setattr(Runs, "scores", lambda self, k: pd.DataFrame(rows))
+def set_scores(runs: Runs, patch: pytest.MonkeyPatch, arms: dict[str, list[tuple[int, float, float]]]) -> None:
+    """Give every run of an arm evaluations (step, rollouts, score), and MCPO's seed s the score plus s / 100."""
+
+    def points(cell: PlannedRun) -> list[Point]:
+        more = cell.spec.seed / 100 * (cell.arm == "MCPO")
+        return [(step, rollouts, dict.fromkeys(TIERS, score + more)) for step, rollouts, score in arms[cell.arm]]
+
+    evaluated(runs, patch, points)
 
 
 def test_equal_steps_and_equal_rollouts_by_hand(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     """DAPO samples twice as much per step: MCPO ends at the rollouts of DAPO's middle, half way from .2 to .4."""
     points = {"DAPO": [(0, 0.0, 0.1), (1, 200.0, 0.2), (3, 600.0, 0.4)], "MCPO": [(0, 0.0, 0.1), (3, 400.0, 0.25)]}
     set_scores(runs, monkeypatch, points)
-    found = compare(runs, Choice())
+    found = of_runs(runs, Question())
     assert found.axes == ["steps", "rollouts"]
-    assert found.where == {("steps", "toy-s"): 3.0, ("rollouts", "toy-s"): 400.0}
+    assert found.trained.where == {("steps", "toy-s"): 3.0, ("rollouts", "toy-s"): 400.0}
     headline = found.headline.set_index("at")
     # Seeds 0, 1, 2 add .00, .01, .02 to MCPO.
-    assert headline["mean"].to_dict() == pytest.approx({"steps": 0.25 + 0.01 - 0.4, "rollouts": 0.25 + 0.01 - 0.3})
+    assert headline["difference"].to_dict() == pytest.approx(
+        {"steps": 0.25 + 0.01 - 0.4, "rollouts": 0.25 + 0.01 - 0.3}
+    )
     assert headline.loc["rollouts", "by_seed"] == pytest.approx((-0.05, -0.04, -0.03))
     # The t statistics are .14 and .04 over .01 / sqrt(3); Holm doubles the smaller p.
     assert headline["p"].tolist() == pytest.approx([0.0016965, 0.0202041], rel=1e-3)
-    assert headline["p_holm"].tolist() == pytest.approx([0.003393, 0.0202041], rel=1e-3)
+    assert headline["p_adjusted"].tolist() == pytest.approx([0.003393, 0.0202041], rel=1e-3)
     assert headline["verdict"].tolist() == ["worse", "worse"]
 
 
 def test_nothing_is_extrapolated_and_a_choice_moves_the_headline(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     points = {"DAPO": [(0, 0.0, 0.1), (3, 600.0, 0.4)], "MCPO": [(0, 0.0, 0.1), (3, 400.0, 0.25)]}
     set_scores(runs, monkeypatch, points)
-    found = compare(runs, Choice(baseline="MCPO", metric="best@8", at=("rollouts",)))
+    found = of_runs(runs, Question("MCPO", ("best@8",), ("rollouts",)))
     assert (found.axes, found.baseline, found.metric) == (["rollouts"], "MCPO", "best@8")
     assert set(found.headline["arm"]) == {"DAPO"}
-    curves = found.curves
+    curves = found.trained.curves
     assert curves["x"].max() == 400
-    assert curves[(curves["arm"] == "DAPO") & (curves["x"] == 400)]["value"].tolist() == pytest.approx([0.3] * 3)
+    of_dapo = curves[(curves["arm"] == "DAPO") & (curves["x"] == 400)]["value"]
+    ends = [1 - (1 - score - shift) ** 8 for score in (0.1, 0.4) for shift in (0.1, -0.1)]
+    start, end = sum(ends[:2]) / 2, sum(ends[2:]) / 2
+    assert of_dapo.tolist() == pytest.approx([start + (end - start) * 400 / 600] * 3)
 
 
 def test_a_figure_shows_every_evaluation_of_an_arm_and_what_is_interpolated(
@@ -70,28 +78,28 @@ def test_a_figure_shows_every_evaluation_of_an_arm_and_what_is_interpolated(
     points = {"DAPO": [(0, 0.0, 0.1), (1, 200.0, 0.2), (3, 600.0, 0.4)], "MCPO": [(0, 0.0, 0.1), (3, 300.0, 0.25)]}
     points["MCPO"].append((4, 400.0, 0.3))
     set_scores(runs, monkeypatch, points)
-    found = compare(runs, Choice(at=("rollouts",)))
-    shown = found.paths[found.paths["seed"] == 0].set_index(["arm", "x"])
+    found = of_runs(runs, Question(at=("rollouts",)))
+    shown = found.trained.paths[found.trained.paths["seed"] == 0].set_index(["arm", "x"])
     assert shown["measured"].to_dict() == {
         ("DAPO", 0): True, ("DAPO", 200): True, ("DAPO", 400): False,
         ("MCPO", 0): True, ("MCPO", 200): False, ("MCPO", 300): True, ("MCPO", 400): True,
     }  # fmt: skip
     assert shown.loc[("MCPO", 300), "value"] == pytest.approx(0.25)
     # The rows of the CSV file are where all arms have a value.
-    assert found.curves["x"].unique().tolist() == [0, 200, 400]
+    assert found.trained.curves["x"].unique().tolist() == [0, 200, 400]
 
 
 @pytest.mark.parametrize(
-    ("choice", "named"),
+    ("question", "named"),
     [
-        (Choice(baseline="DAP"), ("--baseline DAP", "'DAPO'")),
-        (Choice(metric="pass@3"), ("--metric pass@3",)),
-        (Choice(at=("rollout",)), ("--at rollout", "'rollouts'")),
+        (Question(baseline="DAP"), ("--baseline DAP", "'DAPO'")),
+        (Question(metrics=("pass@3",)), ("--metric pass@3",)),
+        (Question(at=("rollout",)), ("--at rollout", "'rollouts'")),
     ],
 )
-def test_an_unknown_choice_names_the_nearest_one(runs: Runs, choice: Choice, named: tuple[str, ...]) -> None:
+def test_an_unknown_choice_names_the_nearest_one(runs: Runs, question: Question, named: tuple[str, ...]) -> None:
     with refused("bad_input", *named):
-        compare(runs, choice)
+        of_runs(runs, question)
 
 
 def test_a_cost_that_runs_did_not_record_is_refused_by_name_and_left_out_by_default(
@@ -99,106 +107,152 @@ def test_a_cost_that_runs_did_not_record_is_refused_by_name_and_left_out_by_defa
 ) -> None:
     scores = runs.scores(8)
     monkeypatch.setattr(Runs, "scores", lambda self, k: scores.assign(**{"cost/rollouts": float("nan")}))
-    assert compare(runs, Choice()).axes == ["steps"]
+    assert of_runs(runs, Question()).axes == ["steps"]
     with refused("run_failed", "table1", "rollouts"):
-        compare(runs, Choice(at=("rollouts",)))
+        of_runs(runs, Question(at=("rollouts",)))
 
 
 def test_arms_with_other_seeds_are_refused(mcpo_home: object) -> None:
     plan = fakes.table1()
     lacking = Plan("table1", "fix", tuple(cell for cell in plan.cells if (cell.arm, cell.spec.seed) != ("MCPO", 2)))
     with refused("nothing_pairs"):
-        compare(Runs(lacking), Choice())
+        of_runs(Runs(lacking), Question())
 
 
 def test_base_policies_and_seeds_are_pairs_and_their_variances_are_told_apart(mcpo_home: object) -> None:
     plan = fakes.table1("base_seed=0,1")
-    found = compare(Runs(plan), Choice())
+    found = of_runs(Runs(plan), Question())
     assert set(found.headline["seeds"]) == {6}
-    assert set(found.components["toy-s", "MCPO"].parts) == {"seed", "problem", "rest", "base"}
+    assert set(found.sources["source"]) == {"seed", "problem", "rest", "base"}
 
 
 @pytest.mark.parametrize(
-    ("mean", "p_holm", "level", "verdict"),
+    ("difference", "p_values", "level", "word"),
     [
-        (0.1, 0.05, 0.05, "better"),
-        (-0.1, 0.05, 0.05, "worse"),
-        (-0.1, 0.06, 0.05, "undecided"),
-        (0.1, 0.03, 0.02, "undecided"),
-        (0.1, math.nan, 0.05, "undecided"),
+        (0.1, PValues(0.05), 0.05, "better"),
+        (-0.1, PValues(0.05), 0.05, "worse"),
+        (-0.1, PValues(0.06), 0.05, "undecided"),
+        (0.1, PValues(0.03), 0.02, "undecided"),
+        (0.1, PValues(), 0.05, "not testable"),
+        (0.1, PValues(0.01, 0.001, 0.05), 0.05, "equivalent"),
+        (0.1, PValues(0.2, 0.04, 0.2), 0.05, "not worse"),
     ],
 )
-def test_a_verdict_depends_on_p_adjusted_over_the_family(
-    mean: float, p_holm: float, level: float, verdict: str
+def test_the_first_rule_that_applies_gives_the_word(
+    difference: float, p_values: PValues, level: float, word: str
 ) -> None:
-    assert comparison.verdict(mean, p_holm, level) == verdict
+    assert words.word(difference, p_values, level) == word
 
 
 # Families: a difference that repeats another counts once.
 
 
-def difference(at: str, arm: str, *by_seed: float, tier: str = "average", metric: str = "pass@1") -> Row:
+def difference(at: str, arm: str, *by_seed: float, benchmark: str = "average", metric: str = "pass@1") -> Row:
     effect = stats.paired_t(by_seed)
-    about = {"at": at, "model": "toy-s", "arm": arm, "tier": tier, "metric": metric}
-    return about | {"mean": effect.mean, "p": effect.p, "by_seed": by_seed}
+    about = {"at": at, "model": "toy-s", "arm": arm, "benchmark": benchmark, "metric": metric, "family": "headline"}
+    p_values = {"p": effect.p, "p_not_worse": math.nan, "p_equivalent": math.nan}
+    return about | p_values | {"difference": effect.mean, "by_seed": by_seed}
+
+
+def adjusted(rows: list[Row]) -> list[Row]:
+    return records(verdicts.decided(comparison._numbered(rows)))
 
 
 def test_equal_steps_and_equal_rollouts_count_once_where_they_are_one_comparison() -> None:
     one, other = (0.01, 0.02, 0.03), (0.05, 0.02, 0.03)
-    family = [
-        difference(at, arm, *values) for at in ("steps", "rollouts") for arm, values in (("a", one), ("b", other))
-    ]
-    found = adjusted(family, "headline")
+    found = adjusted(
+        [difference(at, arm, *values) for at in ("steps", "rollouts") for arm, values in (("a", one), ("b", other))]
+    )
     assert [row["test"] for row in found] == [0, 1, 0, 1]
     # t = .02 / (.01 / sqrt(3)) = 3.464, and for b .0333 / (.01528 / sqrt(3)) = 3.780; the smaller p is doubled.
     p_a, p_b = (scipy_stats.ttest_1samp(values, 0).pvalue for values in (one, other))
-    assert [row["p_holm"] for row in found] == pytest.approx([max(p_a, 2 * p_b), 2 * p_b] * 2)
+    assert [row["p_adjusted"] for row in found] == pytest.approx([max(p_a, 2 * p_b), 2 * p_b] * 2)
 
 
 def test_differences_of_other_arms_tiers_metrics_or_values_are_tests_of_their_own() -> None:
     same = (0.01, 0.02, 0.03)
-    family = [
-        difference("steps", "a", *same),
-        difference("steps", "b", *same),
-        difference("steps", "a", *same, tier="k2-3"),
-        difference("steps", "a", *same, metric="best@8"),
-        difference("rollouts", "a", 0.01, 0.02, 0.04),
-    ]
-    found = adjusted(family, "others")
+    found = adjusted(
+        [
+            difference("steps", "a", *same),
+            difference("steps", "b", *same),
+            difference("steps", "a", *same, benchmark="k2-3"),
+            difference("steps", "a", *same, metric="best@8"),
+            difference("rollouts", "a", 0.01, 0.02, 0.04),
+        ]
+    )
     assert [row["test"] for row in found] == list(range(5))
-    assert found[0]["p_holm"] == pytest.approx(5 * min(row["p"] for row in family), rel=1)
 
 
-def test_the_average_over_a_single_tier_is_not_counted_beside_the_tier(
-    runs: Runs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scores = runs.scores(8)
-    monkeypatch.setattr(Runs, "scores", lambda self, k: scores[scores["tier"] == "k2-3"])
-    others = records(compare(runs, Choice()).differences, family="others")
-    assert [(row["tier"], row["metric"]) for row in others] == [("k2-3", m) for m in ("pass@1", "best@8", "pass@8")]
+def test_one_tier_is_the_headline_and_its_other_metrics_are_others(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated(runs, monkeypatch, lambda cell: [(step, step, {"k2-3": 0.4 + cell.spec.seed / 100}) for step in (0, 3)])
+    found = of_runs(runs, Question()).differences
+    assert set(found["benchmark"]) == {"k2-3"}
+    assert [row["metric"] for row in records(found, family="others")] == ["best@8", "pass@8"]
+    assert {row["metric"] for row in records(found, family="headline")} == {"pass@1"}
+
+
+# What an interval is about.
+
+
+def table(score_SP: np.ndarray) -> Scores:
+    """Scores of runs: one sample each, so that a score is any number."""
+    seeds, problems = (tuple(map(str, range(size))) for size in score_SP.shape)
+    return Scores(seeds, problems, np.ones(score_SP.shape, int), score_SP, score_SP**2)
+
+
+def test_over_seeds_the_difference_is_the_paired_t_test_and_unpaired_welchs() -> None:
+    """The same scores over problems, too, have a wider interval."""
+    rng = np.random.default_rng(5)
+    level_SP = rng.normal(0.5, 0.02, (6, 1)) + rng.normal(0, 0.2, 200)
+    one, other = (level_SP + rng.normal(0.02 * arm, 0.05, (6, 1)) + rng.normal(0, 0.1, (6, 200)) for arm in (1, 0))
+    one = one + rng.normal(0, 0.5, 200)
+    arms = [Arm("other", {"b": table(other)}, True), Arm("one", {"b": table(one)}, True)]
+    (row,) = records(compare([Slice(arms)], Question()).differences)
+    effect = stats.paired_t(one.mean(axis=1) - other.mean(axis=1))
+    assert (row["difference"], row["low"], row["high"]) == pytest.approx((effect.mean, effect.low, effect.high))
+    assert (row["p"], row["sd"], row["over"]) == pytest.approx((effect.p, effect.sd, "seeds"))
+    (both,) = records(compare([Slice(arms)], Question(over="both")).differences)
+    assert both["high"] - both["low"] > row["high"] - row["low"]
+
+    arms[1] = Arm("one", {"b": table(one[:5])})
+    (unpaired,) = records(compare([Slice(arms)], Question(over="seeds")).differences)
+    welch = scipy_stats.ttest_ind(one[:5].mean(axis=1), other.mean(axis=1), equal_var=False)
+    assert unpaired["p"] == pytest.approx(welch.pvalue)
+    bounds = welch.confidence_interval()
+    assert (unpaired["low"], unpaired["high"]) == pytest.approx((bounds.low, bounds.high))
+
+
+def test_a_margin_and_a_look_decide_runs_as_they_decide_logs(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MCPO is .01 above DAPO, with a deviation of .01 over three seeds."""
+    set_scores(runs, monkeypatch, {arm: [(0, 0.0, 0.2), (3, 300.0, 0.4)] for arm in ("DAPO", "MCPO")})
+    (plain,) = records(of_runs(runs, Question(at=("steps",))).headline)
+    assert (plain["difference"], plain["verdict"]) == (pytest.approx(0.01), "undecided")
+    assert plain["needed_seeds"] > 3
+    (row,) = records(of_runs(runs, Question(at=("steps",), margin=0.1)).headline)
+    assert row["verdict"] == "equivalent"
+    (early,) = records(of_runs(runs, Question(at=("steps",), margin=0.1, look=(1, 3))).headline)
+    assert early["verdict"] == "undecided"
+    assert early["high"] > row["high"]
+
+
+def test_problems_whose_score_changed_are_listed_for_runs(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_scores(runs, monkeypatch, {"DAPO": [(0, 0.0, 0.2), (3, 300.0, 0.4)], "MCPO": [(0, 0.0, 0.2), (3, 300.0, 0.5)]})
+    flips = of_runs(runs, Question()).flips
+    assert flips[["benchmark", "problem"]].drop_duplicates().to_numpy().tolist() == [
+        ["k2-3", "easy"], ["k2-3", "hard"], ["k7-8", "easy"], ["k7-8", "hard"]
+    ]  # fmt: skip
+    assert (flips["score"] - flips["baseline_score"]).tolist() == pytest.approx([0.11] * 4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 8])
 def test_runs_of_one_method_are_called_different_in_one_comparison_of_twenty(seeds: int) -> None:
     """A/A: 200 comparisons of two arms whose scores come from one distribution, around a common value per seed."""
-    trials, rng = 200, np.random.default_rng(seeds)
-    level_MS, noise_AMS = rng.normal(0.4, 0.05, (trials, seeds)), rng.normal(0, 0.02, (2, trials, seeds))
-    rows = [
-        {"model": str(trial), "arm": arm, "base_seed": seed, "seed": seed, "tier": "k2-3", "step": step}
-        | {"cost/rollouts": 100.0 * step, "pass@1": level_MS[trial, seed] + (step > 0) * noise_MS[trial, seed]}
-        for trial in range(trials)
-        for arm, noise_MS in zip(("DAPO", "MCPO"), noise_AMS, strict=True)
-        for seed in range(seeds)
-        for step in (0, 3)
-    ]
-    by_trial: dict[str, list[Row]] = {}
-    for at in ("steps", "rollouts"):
-        scores = equal_cost.by_run(equal_cost.at_equal(pd.DataFrame(rows), equal_cost.AXES[at], ["pass@1"]))
-        for row in comparison.differences(at, scores, "DAPO"):
-            by_trial.setdefault(row["model"], []).extend([row] if row["tier"] == "average" else [])
-    found = [adjusted(family, "headline") for family in by_trial.values()]
-    assert [[row["test"] for row in family] for family in found] == [[0, 0]] * trials
-    called = sum(family[0]["verdict"] != "undecided" for family in found)
+    trials, rng, called = 200, np.random.default_rng(seeds), 0
+    for _ in range(trials):
+        level_SP = rng.normal(0.4, 0.05, (seeds, 1)) + np.zeros((seeds, 2))
+        arms = [Arm(name, {"b": table(level_SP + rng.normal(0, 0.02, (seeds, 1)))}, True) for name in "ab"]
+        (row,) = records(compare([Slice(arms, at) for at in ("steps",)], Question()).differences)
+        called += row["verdict"] in ("better", "worse")
     # With probability .05 each, more than 18 of 200 happen in less than one of a hundred such tests.
     assert called <= scipy_stats.binom.ppf(0.99, trials, 0.05) == 18

@@ -22,7 +22,7 @@ def test_one_seed_is_the_paired_t_test_over_problems() -> None:
     found = crossed.difference(a[None], b[None], same_seeds=True)
     expected = scipy_stats.ttest_rel(a, b)
     assert found.test.mean / found.test.error == pytest.approx(expected.statistic)
-    assert (found.test.df, found.over_seeds) == (29, False)
+    assert (found.test.df, found.over) == (29, "problems")
     assert 2 * min(found.test.p_above(), found.test.p_below()) == pytest.approx(expected.pvalue)
 
 
@@ -30,7 +30,7 @@ def test_seeds_that_differ_alike_on_all_problems_are_the_t_test_over_seeds() -> 
     shift_S = rng(3).normal(size=5)
     found = crossed.mean(np.repeat(shift_S[:, None], 40, axis=1))
     expected = scipy_stats.ttest_1samp(shift_S, 0.0)
-    assert found.over_seeds
+    assert found.over == "both"
     assert found.test.df == pytest.approx(4)
     assert found.test.mean / found.test.error == pytest.approx(expected.statistic)
 

@@ -146,10 +146,9 @@ def made(*overrides: str, **model: Any) -> protocol.Protocol:
     return protocol.Protocol(settings(Evaluation, overrides), replace(MODEL, **model))
 
 
-def test_the_defaults_are_the_papers_protocol() -> None:
+def test_the_defaults_are_the_default_protocol() -> None:
     assert made().deviations() == []
     assert made().label == "mean@8, T=0.7, at most 20480 tokens"
-    protocol.check(made("protocol=paper"))
 
 
 @pytest.mark.parametrize(
@@ -162,10 +161,8 @@ def test_the_defaults_are_the_papers_protocol() -> None:
         ([], {"window": 4096}, "holds 4096 tokens"),
     ],
 )
-def test_another_protocol_is_not_called_the_papers(overrides: list[str], model: dict[str, int], deviation: str) -> None:
+def test_another_protocol_is_not_the_default(overrides: list[str], model: dict[str, int], deviation: str) -> None:
     assert any(deviation in found for found in made(*overrides, **model).deviations())
-    with refused("contradiction", "protocol=paper"):
-        protocol.check(made("protocol=paper", *overrides, **model))
     protocol.check(made(*overrides, **model))
 
 
@@ -183,7 +180,7 @@ def test_many_greedy_samples_are_refused() -> None:
 
 def test_identity_is_what_changes_a_sample() -> None:
     base = made().eval_id
-    for same in (made("data.path=x", "compute.threads=2", "protocol=paper"), made(name="some/model", parameters=2)):
+    for same in (made("data.path=x", "compute.threads=2"), made(name="some/model", parameters=2)):
         assert same.eval_id == base
     for other in (made("n=4"), made("seed=1"), made("prompt=boxed"), made("engine=vllm"), made("chat=off")):
         assert other.eval_id != base

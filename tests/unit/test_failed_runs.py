@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli.analysis.comparison import Choice, compare, records
 from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.compare.comparison import Question, records
+from mcpo_cli.compare.runs import of_runs
 from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.schema import RunSpec
@@ -87,17 +88,17 @@ def test_an_unfinished_or_damaged_run_is_no_outcome(mcpo_home: object) -> None:
 
 
 def test_differences_leave_out_the_pairs_of_failed_runs_and_list_the_runs(mcpo_home: object) -> None:
-    whole = compare(Runs(planned()), Choice()).headline["by_seed"].iloc[0]
-    found = compare(Runs(planned(("MCPO", 1)), failed_too=True), Choice())
+    whole = of_runs(Runs(planned()), Question()).headline["by_seed"].iloc[0]
+    found = of_runs(Runs(planned(("MCPO", 1)), failed_too=True), Question())
     assert sorted(found.headline["by_seed"].iloc[0]) == pytest.approx(sorted((whole[0], *whole[2:])))
-    assert set(zip(found.scores["arm"], found.scores["seeds"], strict=True)) == {("DAPO", 4), ("MCPO", 3)}
-    assert [(run["arm"], run["seed"], run["error"]) for run in records(found.runs, outcome="failed")] == [
+    assert set(zip(found.arms["arm"], found.arms["seeds"], strict=True)) == {("DAPO", 4), ("MCPO", 3)}
+    assert [(run["arm"], run["seed"], run["error"]) for run in records(found.trained.runs, outcome="failed")] == [
         ("MCPO", 1, STARVED)
     ]
-    assert len(found.runs) == len(found.plan.cells)
+    assert len(found.trained.runs) == len(found.trained.plan.cells)
     # The base policy of the failed run's pair is known from the other arm.
-    assert set(found.before["seeds"]) == {4}
-    assert set(found.components) == {("toy-s", "MCPO")}
+    assert set(found.trained.before["seeds"]) == {4}
+    assert set(found.sources["arm"]) == {"MCPO"}
 
 
 @pytest.mark.slow
@@ -105,16 +106,15 @@ def test_the_table_names_failed_runs_and_says_over_how_many_pairs(mcpo_home: Pat
     built = build("table1", planned(("DAPO", 3)), mcpo_home)
     assert "Of 8 runs 1 failed." in built.record["sentence"]
     assert any(STARVED in note and "-s3-" in note for note in built.record["notes"])
-    headline = [dict(zip(built.grids[0].header, row, strict=True)) for row in built.grids[0].rows]
-    assert [row["pairs"] for row in headline] == ["", "3"]
+    assert any("x 3 seeds x" in note for note in built.record["brief"])
     assert any("Failed runs are outcomes" in note for note in built.record["brief"])
-    gains = {row[1]: row[-3:] for row in next(grid for grid in built.grids if "how runs ended" in grid.title).rows}
-    assert gains == {"DAPO": ["4", "0", "1"], "MCPO": ["4", "0", "0"]}
+    gains = {row[2]: row[-3:] for row in next(grid for grid in built.grids if "how runs ended" in grid.title).rows}
+    assert gains == {"DAPO": ["3", "0", "1"], "MCPO": ["4", "0", "0"]}
 
 
 @pytest.mark.parametrize("arm", ["DAPO", "MCPO"])
 def test_an_arm_without_a_pair_is_refused(arm: str, mcpo_home: object) -> None:
     plan = planned(*((arm, seed) for seed in SEEDS))
     with refused("run_failed") as caught:
-        compare(Runs(plan, failed_too=True), Choice(baseline="DAPO"))
+        of_runs(Runs(plan, failed_too=True), Question("DAPO"))
     assert STARVED in caught.value.message

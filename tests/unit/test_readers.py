@@ -9,8 +9,9 @@ from typing import Any, cast
 import pandas as pd
 import pytest
 
-from mcpo_cli.compare.comparison import Question, compare
+from mcpo_cli.compare.comparison import Question
 from mcpo_cli.compare.log import Side
+from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.readers import Options, read, readers
 from mcpo_cli.config import plan
 from mcpo_cli.config.plan import Plan
@@ -165,8 +166,8 @@ def test_other_prompts_under_the_same_names_are_a_warning(tmp_path: Path) -> Non
         rows = {"problem": range(8), "correct": [1, 0] * 4, "prompt": [prompt.format(number) for number in range(8)]}
         pd.DataFrame(rows).to_csv(tmp_path / f"{name}.csv", index=False)
         sides.append(Side(name, tuple(read(tmp_path / f"{name}.csv", Options()))))
-    assert compare(sides[:2], Question()).warnings == ()
-    (warning,) = compare(sides[1:], Question()).warnings
+    assert of_logs(sides[:2], Question()).warnings == ()
+    (warning,) = of_logs(sides[1:], Question()).warnings
     assert warning.startswith("results: prompts differs")
 
 

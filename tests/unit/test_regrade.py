@@ -6,8 +6,9 @@ import pandas as pd
 import pytest
 
 from mcpo_cli.compare import regrade
-from mcpo_cli.compare.comparison import Question, compare
+from mcpo_cli.compare.comparison import Question
 from mcpo_cli.compare.log import Side, checked
+from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.regrade import Regraded
 from mcpo_cli.grading import Verdict
 from tests.errors import refused
@@ -41,7 +42,7 @@ def test_a_difference_of_graders_goes_away(found: Regraded) -> None:
     assert [one.scores("b").sum_SP.tolist() for one in found.sides] == [[[1, 1, 0, 1]], [[1, 1, 0, 1, 1]]]
     changes = found.changes[["side", "problem", "before", "after"]].to_numpy().tolist()
     assert changes == [["base", "p2", 0, 1], ["arm", "p3", 1, 0]]
-    (row,) = found.shares(Question(), compare(found.sides, Question())).to_dict("records")
+    (row,) = found.shares(Question(), of_logs(found.sides, Question())).to_dict("records")
     assert (row["before"], row["after"], row["by_grader"], row["share"]) == pytest.approx((0.5, 0.0, 0.5, 1.0))
     facts = found.sides[0].facts("b")
     assert facts["temperature"] == "1"
@@ -54,7 +55,7 @@ def test_what_cannot_be_graded_is_left_out_on_both_counts_and_counted(found: Reg
     assert counts.loc["base"].tolist() == [7, 4, 1, 0, 1, 2, 0]
     assert counts.loc["arm"].tolist() == [5, 5, 0, 1, 0, 0, 0]
     assert found.before[0].scores("b").problems == ("p1", "p2", "p3", "p4")
-    said = "\n".join(found.sentences(Question(), compare(found.sides, Question())))
+    said = "\n".join(found.sentences(Question(), of_logs(found.sides, Question())))
     assert "4 of 7 samples" in said
     assert "+.500 as logged, +.000 graded again; +.500 was the grader's (100% of it)" in said
 

@@ -9,9 +9,11 @@ import pytest
 from scipy import special
 from scipy import stats as scipy_stats
 
+from mcpo_cli.analysis.equal_cost import AVERAGE
 from mcpo_cli.compare import verdicts
-from mcpo_cli.compare.comparison import ALL, Comparison, Question, compare
+from mcpo_cli.compare.comparison import Comparison, Question
 from mcpo_cli.compare.log import Log, Side, checked
+from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.readers import tabular
 from mcpo_cli.compare.readers.base import Options
 from mcpo_cli.statistics import crossed, stats
@@ -106,7 +108,7 @@ def test_a_sample_counts_once() -> None:
 
 def test_a_comparison_has_the_numbers_of_its_parts() -> None:
     base, arm = drawn("base", 0.0), drawn("arm", 0.5)
-    found = compare([base, arm], Question(k=(1, 4)))
+    found = of_logs([base, arm], Question(metrics=("pass@1", "pass@4")))
     one, other = arm.scores("gsm"), base.scores("gsm")
     for k in (1, 4):
         values = [stats.pass_at_k(side.samples_SP, side.sum_SP.astype(int), k) for side in (one, other)]
@@ -114,53 +116,63 @@ def test_a_comparison_has_the_numbers_of_its_parts() -> None:
         row = only(found, benchmark="gsm", k=k)
         assert (row["difference"], row["low"]) == pytest.approx((expected.mean, expected.interval().low))
         assert row["p"] == pytest.approx(2 * min(expected.p_above(), expected.p_below()))
-    whole, parts = only(found, benchmark=ALL, k=1), [only(found, benchmark=name, k=1) for name in ("gsm", "math")]
+    whole, parts = only(found, benchmark=AVERAGE, k=1), [only(found, benchmark=name, k=1) for name in ("gsm", "math")]
     assert whole["difference"] == pytest.approx(sum(float(part["difference"]) for part in parts) / 2)
     assert found.sources.groupby(["benchmark", "arm"])["share"].sum().tolist() == pytest.approx([1, 1])
 
 
 def test_a_margin_opens_equivalence() -> None:
     base, equal = drawn("base", 0.0, seeds=8, problems=300), drawn("equal", 0.0, seeds=8, problems=300)
-    assert set(compare([base, equal], Question()).differences["verdict"]) == {"undecided"}
-    assert set(compare([base, equal], Question(margin=0.08)).differences["verdict"]) == {"equivalent"}
+    assert set(of_logs([base, equal], Question()).differences["verdict"]) == {"undecided"}
+    assert set(of_logs([base, equal], Question(margin=0.08)).differences["verdict"]) == {"equivalent"}
     lower = drawn("lower", -0.2, seeds=8, problems=300)
-    row = only(compare([base, lower], Question(margin=0.2)), benchmark=ALL)
+    row = only(of_logs([base, lower], Question(margin=0.2)), benchmark=AVERAGE)
     assert row["verdict"] == "equivalent"  # worse by less than the margin
 
 
 def test_sides_with_other_seeds_are_not_paired_by_seed() -> None:
     base, arm = drawn("base", 0.0, seeds=3), drawn("arm", 0.0, seeds=5)
-    row = only(compare([base, arm], Question()), benchmark="gsm")
-    assert (row["paired_by_seed"], row["seeds"], row["over_seeds"]) == (False, 3, True)
+    row = only(of_logs([base, arm], Question()), benchmark="gsm")
+    assert (row["paired_by_seed"], row["seeds"], row["over"]) == (False, 3, "both")
 
 
 def test_seeds_that_share_no_cell_of_a_problem_are_not_paired() -> None:
     cells = {(seed, problem): "ra" for seed in "012" for problem in ("p", "q", "s")}
     base = answered("base", {**cells, ("0", "only"): "rr"})
     arm = answered("arm", {**cells, ("1", "only"): "rr"})
-    row = only(compare([base, arm], Question()))
+    row = only(of_logs([base, arm], Question()))
     assert (row["paired_by_seed"], row["problems"]) == (False, 4)
-    assert only(compare([answered("base", cells), answered("arm", cells)], Question()))["paired_by_seed"]
+    assert only(of_logs([answered("base", cells), answered("arm", cells)], Question()))["paired_by_seed"]
 
 
 def test_one_seed_is_about_these_models() -> None:
-    row = only(compare([drawn("base", 0.0, seeds=1), drawn("arm", 0.0, seeds=1)], Question()), benchmark="gsm")
-    assert not row["over_seeds"]
+    row = only(of_logs([drawn("base", 0.0, seeds=1), drawn("arm", 0.0, seeds=1)], Question()), benchmark="gsm")
+    assert row["over"] == "problems"
     assert math.isnan(float(row["needed_seeds"]))
 
 
-def test_p_values_are_adjusted_over_arms_and_benchmarks_and_not_over_k() -> None:
+def test_p_values_are_adjusted_over_two_families() -> None:
+    """The means of the first metric over benchmarks are the headline; all other differences are the other family."""
     sides = [drawn(name, shift) for name, shift in (("base", 0.0), ("one", 0.3), ("other", 0.4))]
-    rows = compare(sides, Question(k=(1, 2))).differences
-    family = rows[(rows["k"] == 1) & (rows["benchmark"] != ALL)]
-    assert len(family) == 4
-    assert family["p_adjusted"].to_numpy() == pytest.approx(stats.holm(family["p"].to_numpy()))
+    rows = of_logs(sides, Question(metrics=("pass@1", "pass@2"))).differences
+    headline = (rows["k"] == 1) & (rows["benchmark"] == AVERAGE)
+    for family, size in ((rows[headline], 2), (rows[~headline], 10)):
+        assert len(family) == size
+        assert family["p_adjusted"].to_numpy() == pytest.approx(stats.holm(family["p"].to_numpy()))
+
+
+def test_several_benchmarks_have_an_iqm_and_a_probability_of_improvement() -> None:
+    found = of_logs([drawn("base", 0.0), drawn("arm", 0.5)], Question()).aggregates.set_index("arm")
+    assert found.loc["arm", "better"] > 0.5
+    assert found.loc["arm", "iqm_low"] < found.loc["arm", "iqm"] < found.loc["arm", "iqm_high"]
+    alone = [answered(name, {("0", "p"): "ra", ("0", "q"): "rr"}) for name in ("base", "arm")]
+    assert of_logs(alone, Question()).aggregates.empty
 
 
 def test_majority_of_k_is_that_of_all_subsets() -> None:
     base = answered("base", {("0", "p"): "rab", ("0", "q"): "raa.", ("0", "s"): "..r"})
     arm = answered("arm", {("0", "p"): "rra", ("0", "q"): "rrr", ("0", "s"): "aab"})
-    found = compare([base, arm], Question(majority=(1, 3)))
+    found = of_logs([base, arm], Question(metrics=("pass@1", "maj@1", "maj@3")))
     means = {(row["arm"], row["metric"]): row["mean"] for row in found.arms.to_dict("records")}
     # Of raa. three of four subsets hold both a, and one of them no right answer; raa, ra., ra.: 0, 1/2, 1/2; aa.: 0.
     assert means["base", "maj@3"] == pytest.approx((1 / 3 + 1 / 4 + 1) / 3)
@@ -175,45 +187,45 @@ def test_majority_of_k_is_that_of_all_subsets() -> None:
 def test_majority_is_of_the_problems_that_both_have() -> None:
     base = answered("base", {("0", "p"): "ra", ("0", "q"): "rr", ("0", "only"): "rr"})
     arm = answered("arm", {("0", "p"): "rr", ("0", "q"): "aa"})
-    row = only(compare([base, arm], Question(majority=(2,))), metric="maj@2")
+    row = only(of_logs([base, arm], Question(metrics=("maj@2",))), metric="maj@2")
     assert row["difference"] == pytest.approx((1 - 1 / 2 + 0 - 1) / 2)
 
 
 @pytest.mark.parametrize(
     ("side", "question", "code", "metric"),
     [
-        (answered("x", {("0", "p"): "ra", ("0", "q"): "ra"}), Question(majority=(3,)), "out_of_bounds", "maj@3"),
-        (Side("x", (log("x", [("b", "p", 1), ("b", "q", 0)]),)), Question(majority=(1,)), "bad_input", "maj@1"),
+        (answered("x", {("0", "p"): "ra", ("0", "q"): "ra"}), Question(metrics=("maj@3",)), "out_of_bounds", "maj@3"),
+        (Side("x", (log("x", [("b", "p", 1), ("b", "q", 0)]),)), Question(metrics=("maj@1",)), "bad_input", "maj@1"),
     ],
 )
 def test_majority_needs_answers_and_samples(side: Side, question: Question, code: str, metric: str) -> None:
     with refused(code, metric):
-        compare([answered("base", {("0", "p"): "ra", ("0", "q"): "ra"}), side], question)
+        of_logs([answered("base", {("0", "p"): "ra", ("0", "q"): "ra"}), side], question)
 
 
 def test_a_look_has_the_level_that_is_spent_at_it() -> None:
     base, arm = drawn("base", 0.0), drawn("arm", 0.4)
-    early, late = (only(compare([base, arm], Question(look=(look, 3))), benchmark="gsm") for look in (1, 3))
-    whole = only(compare([base, arm], Question()), benchmark="gsm")
+    early, late = (only(of_logs([base, arm], Question(look=(look, 3))), benchmark="gsm") for look in (1, 3))
+    whole = only(of_logs([base, arm], Question()), benchmark="gsm")
     assert 0.001 < float(whole["p_adjusted"]) < 0.03
     assert (whole["verdict"], late["verdict"], early["verdict"]) == ("better", "better", "undecided")
     widths = [float(row["high"]) - float(row["low"]) for row in (whole, late, early)]
     assert widths[0] < widths[1] < widths[2]
     with refused("out_of_bounds"):
-        compare([base, arm], Question(look=(4, 3)))
+        of_logs([base, arm], Question(look=(4, 3)))
 
 
 def test_flips_are_the_problems_that_changed() -> None:
     base = Side("base", (log("x", [("b", "p1", 1), ("b", "p2", 0), ("b", "p3", 1)]),))
     arm = Side("arm", (log("y", [("b", "p1", 1), ("b", "p2", 1), ("b", "p3", 0)]),))
-    flips = compare([base, arm], Question()).flips
+    flips = of_logs([base, arm], Question()).flips
     assert flips[["problem", "score", "baseline_score"]].to_numpy().tolist() == [["p2", 1, 0], ["p3", 0, 1]]
 
 
 def test_what_differs_besides_the_scores_is_said() -> None:
     base = Side("base", (log("x", [("b", f"p{i}", i % 2) for i in range(4)] + [("c", "p", 1)], temperature="0"),))
     arm = Side("arm", (log("y", [("b", f"p{i}", 1) for i in range(1, 6)], temperature="1"),))
-    said = "\n".join(compare([base, arm], Question()).warnings)
+    said = "\n".join(of_logs([base, arm], Question()).warnings)
     assert "temperature differs: arm 1; base 0" in said
     assert "b: 3 problems that only arm or base has were left out" in said
     assert "c was left out" in said
@@ -224,7 +236,7 @@ def test_what_differs_besides_the_scores_is_said() -> None:
     [
         ([("c", "p", 1)], Question(), "nothing_pairs", "c against b"),
         ([("b", "q", 1), ("b", "r", 1)], Question(), "nothing_pairs", "'q', 'r'"),
-        ([("b", "p1", 1), ("b", "p2", 0)], Question(k=(2,)), "out_of_bounds", "pass@2"),
+        ([("b", "p1", 1), ("b", "p2", 0)], Question(metrics=("pass@2",)), "out_of_bounds", "pass@2"),
         ([("b", "p1", 1), ("b", "p2", 0)], Question(baseline="bsae"), "unknown_name", "'base'"),
     ],
 )
@@ -233,7 +245,7 @@ def test_what_does_not_pair_is_refused(
 ) -> None:
     base = Side("base", (log("x", [("b", "p1", 1), ("b", "p2", 1)]),))
     with refused(code, named):
-        compare([base, Side("arm", (log("y", other),))], question)
+        of_logs([base, Side("arm", (log("y", other),))], question)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +263,7 @@ def test_what_does_not_pair_is_refused(
 def test_limits_of_an_interval_are_said(seeds: int, problems: int, differing: int, words: list[str]) -> None:
     cells = {(str(seed), f"p{at}"): "ra"[at % 2] for seed in range(seeds) for at in range(problems)}
     others = {key: "ar"[int(key[1][1:]) % 2] for key in cells if int(key[1][1:]) < differing}
-    warnings = compare([answered("base", cells), answered("arm", {**cells, **others})], Question()).warnings
+    warnings = of_logs([answered("base", cells), answered("arm", {**cells, **others})], Question()).warnings
     assert len(warnings) == len(words)
     assert all(word in said for word, said in zip(words, warnings, strict=True))
 
@@ -261,7 +273,7 @@ def test_pass_at_k_needs_right_and_wrong() -> None:
         Side(name, (log(name, [("b", "p1", 0.5), ("b", "p1", 0.5), ("b", "p2", 1), ("b", "p2", 1)]),)) for name in "ab"
     ]
     with refused("out_of_bounds", "pass@2"):
-        compare(sides, Question(k=(2,)))
+        of_logs(sides, Question(metrics=("pass@2",)))
 
 
 @pytest.mark.parametrize(
@@ -273,7 +285,7 @@ def test_pass_at_k_needs_right_and_wrong() -> None:
 )
 def test_degenerate_sides_get_a_sentence(arm: list[int], why: str) -> None:
     rows: list[tuple[str, str, float]] = [("b", f"p{i}", float(value)) for i, value in enumerate(arm)]
-    row = only(compare([Side(name, (log(name, rows),)) for name in "ab"], Question()))
+    row = only(of_logs([Side(name, (log(name, rows),)) for name in "ab"], Question()))
     assert row["verdict"] == "not testable"
     assert why in str(row["why"])
 
@@ -282,7 +294,7 @@ def test_a_difference_that_is_one_number_has_no_test() -> None:
     sides = [
         Side(name, (log(name, [("b", f"p{i}", score) for i in range(9)]),)) for name, score in (("a", 0), ("b", 1))
     ]
-    row = only(compare(sides, Question()))
+    row = only(of_logs(sides, Question()))
     assert (row["verdict"], row["difference"]) == ("not testable", 1)
     assert "no variance to test by" in str(row["why"])
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from mcpo_cli.compare import comparison
-from mcpo_cli.compare.comparison import with_texts
+from mcpo_cli.compare import logs
 from mcpo_cli.compare.log import Log, Side, checked
+from mcpo_cli.compare.logs import with_texts
 from mcpo_cli.compare.sides import names, sides
 from mcpo_cli.config.plan import from_suite
 from mcpo_cli.home import run_dir
@@ -78,7 +78,7 @@ def side(name: str, rows: list[tuple[str, int, str]]) -> Side:
 
 
 def test_a_flip_has_the_best_of_one_side_and_the_worst_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "LONGEST", 8)
+    monkeypatch.setattr(logs, "LONGEST", 8)
     arm = side("arm", [("p", 0, "x"), ("p", 1, "right"), ("p", 1, "again"), ("q", 0, "wrong")])
     base = side("base", [("p", 1, "y"), ("p", 0, "0123456789"), ("q", 1, "good"), ("q", 1, "z")])
     rows = pd.DataFrame(

@@ -12,7 +12,6 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from mcpo_cli.analysis import comparison
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.backends import get
 from mcpo_cli.backends.local import tokenizer as tokenizers
@@ -21,6 +20,8 @@ from mcpo_cli.backends.verl import batch, checkpoint, launch
 from mcpo_cli.backends.verl.batch import Group, Prompt
 from mcpo_cli.backends.verl.launch import Channel
 from mcpo_cli.backends.verl.records import Records, Trained, seconds
+from mcpo_cli.compare.comparison import Question
+from mcpo_cli.compare.runs import of_runs
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
@@ -156,11 +157,11 @@ def test_a_run_with_samples_without_a_verdict_is_whole_but_not_one_with_fewer_sa
 
 def test_a_table_counts_the_samples_that_every_problem_has(mcpo_home: Path) -> None:
     plan = fakes.table1("seed=0,1")
-    whole = comparison.compare(Runs(plan), comparison.Choice("DAPO"))
+    whole = of_runs(Runs(plan), Question("DAPO"))
     lose(mcpo_home, plan.cells[0].spec, 0, lost=3)
-    found = comparison.compare(Runs(plan), comparison.Choice("DAPO"))
-    assert (whole.k, whole.ungraded) == (8, 0)
-    assert (found.k, found.ungraded) == (5, 3)
+    found = of_runs(Runs(plan), Question("DAPO"))
+    assert (whole.trained.k, whole.trained.ungraded) == (8, 0)
+    assert (found.trained.k, found.trained.ungraded) == (5, 3)
     assert Runs(plan).eval()["ungraded"].dropna().tolist() == [3]
 
 

@@ -12,8 +12,9 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from mcpo_cli.compare.comparison import Question, compare
+from mcpo_cli.compare.comparison import Question
 from mcpo_cli.compare.log import Side
+from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.readers import Options, read
 from tests.errors import refused
 
@@ -78,7 +79,7 @@ def test_validation_dumps(tmp_path: Path) -> None:
         assert log.samples["correct"].astype(bool).tolist() == rollouts.right
         assert log.facts == {"validation": {"metric": "acc", "step": "20"}}
         sides.append(Side(name, (log,)))
-    found = compare(sides, Question("weak")).differences
+    found = of_logs(sides, Question("weak")).differences
     assert dict(zip(found["arm"], found["verdict"], strict=True)) == {"good": "better", "weak-again": "undecided"}
     assert set(found["problems"]) == {PROBLEMS}
     # The score of a reward is not a score of correctness.

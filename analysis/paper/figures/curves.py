@@ -11,11 +11,13 @@ from mcpo_cli.analysis import equal_cost
 from mcpo_cli.analysis.equal_cost import AXES, UNITS
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.figures.base import KEYS
-from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure, lines, per_run, published
+from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure, lines, per_run
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Section
 from mcpo_cli.measures.mastery import HARD
 from mcpo_cli.statistics import stats
+
+from .. import published
 
 LATE = 0.75
 """Start of the last quarter of training, by which arms have had time to diverge."""
@@ -197,7 +199,7 @@ def hinge(runs: Runs) -> Content:
     return Content(rows, sentence, notes)
 
 
-RISES_TO: float = published("figure2a")["rises_to"]
+RISES_TO: float = published.figure("figure2a")["rises_to"]
 MASTERED = "mastery/mastered", "the share of mastered prompts", "mastered prompts"
 ARTIFACTS = (
     _metric("fig2a", "Mastered prompts under DAPO", *MASTERED, suite="mastery", paper=RISES_TO),

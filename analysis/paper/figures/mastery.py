@@ -7,10 +7,11 @@ from matplotlib.axes import Axes
 
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.figures.base import KEYS
-from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure, published
+from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact
 
+from .. import published
 from .curves import LATE
 
 UNFILTERED = "DAPO w/o filter"
@@ -124,7 +125,7 @@ def accuracy(runs: Runs) -> Content:
 ARTIFACTS = (
     _next_step(
         "fig2b", "Mastered prompts resampled under DAPO", "mastery", (UNFILTERED,),
-        estimate=True, paper=published("figure2b")["falls_to"],
+        estimate=True, paper=published.figure("figure2b")["falls_to"],
     ),
     # Neither arm has the filter, as in Section 4.1: under DAPO with it, other and more prompts are mastered.
     _next_step("fig7", "Mastered prompts resampled", "table2", (UNFILTERED, "MCPO")),

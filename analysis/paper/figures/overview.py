@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from matplotlib.figure import Figure
 
 from mcpo_cli.analysis import render
-from mcpo_cli.analysis.comparison import Choice, Comparison, compare, records
 from mcpo_cli.analysis.equal_cost import UNITS
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.compare.comparison import Comparison, Question, records
+from mcpo_cli.compare.runs import of_runs
 
 SUITE = "table1"
 TITLE = "MCPO against DAPO at a glance"
@@ -24,29 +25,32 @@ NOTES = (
 def build(data: Mapping[str, Runs]) -> Product:
     """One row per model, arm and axis of cost: the difference of the average pass@1 to the baseline's."""
     runs = data[SUITE]
-    compared = compare(runs, Choice())
-    columns = ["model", "arm", "at", "metric", "mean", "low", "high", "seeds"]
-    frame = compared.headline[columns].rename(columns={"mean": "difference"})
+    compared = of_runs(runs, Question())
+    columns = ["model", "arm", "at", "metric", "difference", "low", "high", "seeds"]
+    frame = compared.headline[columns]
     title = base.titled(TITLE, runs)
     return Product(title, _sentence(compared), frame, notes=NOTES, figure=_figure(compared))
 
 
 def _sentence(compared: Comparison) -> str:
     """The arms against the baseline, each verdict once with all its differences, and against the base policies."""
+    training = compared.trained
     found: dict[str, list[str]] = {}
     for one in records(compared.headline):
         where = f"{one['model']} at equal {UNITS[one['at']]}"
-        said = f"{one['arm']} {compared.in_words(one)}"
-        found.setdefault(said, []).append(f"{render.change(one['mean'], one['half_width'])} on {where}")
+        said = f"{one['arm']} {training.in_words(one, compared.baseline)}"
+        found.setdefault(said, []).append(
+            f"{render.change(one['difference'], one['high'] - one['difference'])} on {where}"
+        )
     parts = "; ".join(f"{said} ({', '.join(found_at)})" for said, found_at in found.items())
-    gains = records(compared.gains, at=compared.axes[0], metric=compared.metric)
+    gains = records(training.gains, at=compared.axes[0], metric=compared.metric)
     below = " and ".join(f"{one['arm']} on {one['model']}" for one in gains if one["mark"])
     return f"In average held-out {compared.metric} {parts}. Arms that end below where they started: {below or 'none'}."
 
 
 def _figure(compared: Comparison) -> Figure:
     """A row for each difference, the first on top."""
-    looks, rows = base.looks(compared.arms), list(enumerate(reversed(records(compared.headline))))
+    looks, rows = base.looks(compared.names), list(enumerate(reversed(records(compared.headline))))
     with base.drawing():
         figure, (axes,) = base.canvas(height=FRAME + ROW * len(rows))
         axes.axvline(0, color=base.GREY, linewidth=0.9)
@@ -54,9 +58,9 @@ def _figure(compared: Comparison) -> Figure:
             look = looks[one["arm"]]
             fill = "white" if one["verdict"] == "undecided" else look.color
             axes.errorbar(
-                [one["mean"]],
+                [one["difference"]],
                 [row],
-                xerr=[one["half_width"]],
+                xerr=[one["high"] - one["difference"]],
                 fmt=look.marker,
                 color=look.color,
                 markerfacecolor=fill,

@@ -14,7 +14,6 @@ from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.figures.base import KEYS, Draw
 from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product, Section
-from mcpo_cli.config.reading import PAPER, read_yaml
 
 UNKNOWN = "not measured"
 
@@ -110,12 +109,6 @@ def nothing(title: str, runs: Runs, what: str, data: pd.DataFrame) -> Product:
     """The product if no run recorded `what`. data: an empty frame with the figure's columns."""
     sentence = f"No run recorded {what}."
     return Product(base.titled(title, runs), sentence, data, figure=base.blank(sentence))
-
-
-def published(figure: str) -> dict[str, Any]:
-    """The entry of `conf/paper.yaml` for a figure of the paper."""
-    entry: dict[str, Any] = read_yaml(PAPER)["figures"][figure]
-    return entry
 
 
 def lines(

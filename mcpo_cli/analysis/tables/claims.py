@@ -12,9 +12,8 @@ import pandas as pd
 
 from mcpo_cli.analysis import claims, numbers, render
 from mcpo_cli.analysis.claims import Claim
-from mcpo_cli.analysis.comparison import Row
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import Artifact, Product, Section
+from mcpo_cli.analysis.product import Artifact, Product, Row, Section
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.analysis.verdicts import TESTED, Outcome, outcomes
 from mcpo_cli.errors import ConfigError

@@ -1,17 +1,26 @@
-"""Compares the settings of runs with those that the paper states (`settings` of `conf/paper.yaml`)."""
+"""The settings of runs beside those that the paper states (`settings` of `paper.yaml`)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import pandas as pd
+
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config.plan import Plan, PlannedRun
-from mcpo_cli.config.reading import PAPER, read_yaml
 from mcpo_cli.config.schema import RunSpec
+
+from .published import paper
 
 NOT_STATED = "not stated"
 DEVIATES = "deviates"
 ABSENT = "-"
+NOTES = (
+    "Each setting of the paper's Section 6.1 with its value in these runs, then settings that the paper leaves open. "
+    "Suites are named where their values differ.",
+)
 
 
 def _model(spec: RunSpec) -> str:
@@ -87,7 +96,30 @@ HERE: Mapping[str, Callable[[PlannedRun], Any]] = {
 
 def published() -> dict[str, Any]:
     """The paper's settings by the names of `HERE`; a list holds alternatives."""
-    return dict(_flat(read_yaml(PAPER)["settings"]))
+    return dict(_flat(paper()["settings"]))
+
+
+def build(data: Mapping[str, Runs]) -> Product:
+    """One row per setting."""
+    plans = {suite: runs.plan for suite, runs in data.items()}
+    found = grid(plans)
+    rows = pd.DataFrame(found.rows, columns=["setting", "here", "paper", "mark"])
+    stated = rows[rows["paper"] != NOT_STATED]
+    deviating = f"{(stated['mark'] == DEVIATES).sum()} of the paper's {len(stated)} settings deviate."
+    return Product(found.title, f"{_statement(plans)} {deviating}", rows, [found], NOTES)
+
+
+def _statement(plans: Mapping[str, Plan]) -> str:
+    """What these runs are to the paper's experiment."""
+    specs = [cell.spec for plan in plans.values() for cell in plan.cells]
+    if specs[0].scale == "paper":
+        return "This is a rerun of the paper's experiment (Section 6.1)."
+    models = ", ".join(sorted({spec.model.name for spec in specs}))
+    tasks = ", ".join(sorted({spec.task.name for spec in specs}))
+    return (
+        f"This is a stand-in at scale {specs[0].scale}, not the paper's experiment: {models} on {tasks}; do not "
+        "compare accuracies with the paper's, which come from other models: published numbers are in separate blocks."
+    )
 
 
 def grid(plans: Mapping[str, Plan]) -> Grid:
@@ -95,21 +127,21 @@ def grid(plans: Mapping[str, Plan]) -> Grid:
 
     plans: by suite; suites are named where their values differ.
     """
-    paper = published()
-    rows = [_row(name, here, paper.get(name, NOT_STATED), plans) for name, here in HERE.items()]
+    theirs = published()
+    rows = [_row(name, here, theirs.get(name, NOT_STATED), plans) for name, here in HERE.items()]
     return Grid("Settings of these runs and of the paper", ["setting", "here", "paper", ""], rows, labels=4)
 
 
-def _row(name: str, here: Callable[[PlannedRun], Any], paper: Any, plans: Mapping[str, Plan]) -> Sequence[str]:
+def _row(name: str, here: Callable[[PlannedRun], Any], theirs: Any, plans: Mapping[str, Plan]) -> Sequence[str]:
     suites_by_value: dict[str, list[str]] = defaultdict(list)
     for suite, plan in plans.items():
         for value in dict.fromkeys(_text(here(cell)) for cell in plan.cells):
             suites_by_value[value].append(suite)
     if len(suites_by_value) > 1:
         suites_by_value.pop(ABSENT, None)
-    allowed = set(map(_text, paper)) if isinstance(paper, list) else {_text(paper)}
-    deviates = paper != NOT_STATED and not set(suites_by_value) <= allowed | {ABSENT}
-    return [name.replace("_", " "), _values(suites_by_value), _text(paper), DEVIATES if deviates else ""]
+    allowed = set(map(_text, theirs)) if isinstance(theirs, list) else {_text(theirs)}
+    deviates = theirs != NOT_STATED and not set(suites_by_value) <= allowed | {ABSENT}
+    return [name.replace("_", " "), _values(suites_by_value), _text(theirs), DEVIATES if deviates else ""]
 
 
 def _values(suites_by_value: Mapping[str, Sequence[str]]) -> str:
@@ -140,3 +172,9 @@ def _text(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name}: {_text(one)}" for name, one in value.items())
     return ", ".join(map(_text, value)) if isinstance(value, list) else str(value)
+
+
+ARTIFACT = Artifact(
+    "settings", "Settings of these runs and of the paper", "summary", ("table1", "table2", "mastery"), build,
+    failed_too=True,
+)  # fmt: skip

@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mcpo_cli.measures.estimators.estimate import Circumstances, Drawn, Moments, compute, draw, gradients
-from mcpo_cli.measures.estimators.world import ACCURACIES, LIMIT, responses
 from mcpo_cli.methods import Method, MiniBatch, Signals, State
+
+from .estimate import Circumstances, Drawn, Moments, compute, draw, gradients
+from .world import ACCURACIES, LIMIT, responses
 
 SINGLY = 300
 """Batches of a method that has to be called for each of them."""

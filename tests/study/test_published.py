@@ -3,14 +3,13 @@
 import pandas as pd
 import pytest
 from mcpo_study.analysis import EXPERIMENTS
+from mcpo_study.analysis.paper import tables
+from mcpo_study.analysis.paper.published import paper
 
-from mcpo_cli.analysis.tables import comparison as tables
 from mcpo_cli.compare.claim import read
 from mcpo_cli.compare.support import ALL, support
-from mcpo_cli.config.reading import PAPER as PAPER_FILE
-from mcpo_cli.config.reading import read_yaml
 
-PAPER = read_yaml(PAPER_FILE)
+PAPER = paper()
 PRINTED = {
     "table1": """
         Qwen3-8B-Base DAPO 0.4000 0.6483 0.3083 0.4824 0.8438 0.9706

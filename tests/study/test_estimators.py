@@ -7,16 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from mcpo_study.analysis.atlas import conditions, sampling
+from mcpo_study.analysis.atlas.counting import counted
+from mcpo_study.analysis.atlas.estimate import Circumstances, Drawn, Moments, compute, draw, gradients
+from mcpo_study.analysis.atlas.sampling import BLOCKS, Sample, sampled
+from mcpo_study.analysis.atlas.world import ACCURACIES, LIMIT, SYMBOLS, Policy, path, responses, world
 from torch import Tensor
 
 from mcpo_cli.config import plan
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.measures import atlas
-from mcpo_cli.measures.estimators import sampling
-from mcpo_cli.measures.estimators.counting import counted
-from mcpo_cli.measures.estimators.estimate import Circumstances, Drawn, Moments, compute, draw, gradients
-from mcpo_cli.measures.estimators.sampling import BLOCKS, Sample, sampled
-from mcpo_cli.measures.estimators.world import ACCURACIES, LIMIT, SYMBOLS, Policy, path, responses, world
 from mcpo_cli.methods import Method, get
 
 TRAIN = plan.from_overrides(["train.overlong_cache=0"]).cells[0].spec.train
@@ -254,20 +253,21 @@ def test_jackknife_error_of_a_mean_is_the_textbook_one() -> None:
 
 def test_groups_have_a_size_that_the_method_takes() -> None:
     sizes = {
-        name: [atlas.fitting(get(name), TRAIN, G) for G in (2, 4, 8)] for name in ("grpo", "mc_grpo", "passk", "gfpo")
+        name: [conditions.fitting(get(name), TRAIN, G) for G in (2, 4, 8)]
+        for name in ("grpo", "mc_grpo", "passk", "gfpo")
     }
     assert sizes == {"grpo": [2, 4, 8], "mc_grpo": [3, 5, 9], "passk": [None, 4, 8], "gfpo": [None, None, 8]}
 
 
 @pytest.mark.usefixtures("few")
 def test_rows_are_marked_by_how_they_were_made() -> None:
-    of_counts = atlas.row(get("grpo"), TRAIN, atlas.Condition(4, 0))
-    drawn = atlas.row(get("cispo"), TRAIN, atlas.Condition(4, 0))
+    of_counts = conditions.row(get("grpo"), TRAIN, conditions.Condition(4, 0))
+    drawn = conditions.row(get("cispo"), TRAIN, conditions.Condition(4, 0))
     assert of_counts is not None
     assert drawn is not None
     assert (of_counts["batches"], of_counts["cosine_se"]) == (0, 0)
     assert drawn["batches"] > 0 < drawn["cosine_se"]
-    assert atlas.row(get("passk"), TRAIN, atlas.Condition(2, 0)) is None
+    assert conditions.row(get("passk"), TRAIN, conditions.Condition(2, 0)) is None
 
 
 def test_a_method_that_breaks_its_contract_is_told_so() -> None:

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from mcpo_cli.backends import checks, corrections
 from mcpo_cli.config.schema import Train
-from mcpo_cli.measures.estimators.world import LIMIT, SYMBOLS, Policy, World, path, responses, world
 from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Signals, State, Step, TokenBatch, reduce
+
+from .world import LIMIT, SYMBOLS, Policy, World, path, responses, world
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 from torch.distributions import Binomial
 
-from mcpo_cli.measures.estimators.estimate import Circumstances, Drawn, Moments, compute
-from mcpo_cli.measures.estimators.world import LIMIT, SYMBOLS, responses
 from mcpo_cli.methods import Method
+
+from .estimate import Circumstances, Drawn, Moments, compute
+from .world import LIMIT, SYMBOLS, responses
 
 CHECKS = 8
 """Batches that the table must reproduce."""

@@ -1,18 +1,20 @@
-"""The probe of estimators: bias and noise of a method's gradient as an estimate of that of accuracy.
+"""Bias and noise of a method's gradient as an estimate of that of expected accuracy, under each condition.
 
-It asks about a method, not about a run: in a world whose responses can all be listed (`estimators/world.py`) the
-gradient of expected accuracy is known, and the method's estimates of it are measured with the method's own code.
+They are about a method, not about a run: in a world whose responses can all be listed (`world.py`) the gradient of
+expected accuracy is known, and the method's estimates of it are measured with the method's own code.
 """
 
 import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from mcpo_cli.config.schema import RunSpec, Train
-from mcpo_cli.measures.base import Finding, Measure, without_nan
+from mcpo_cli.config.schema import Train
 from mcpo_cli.methods import Method
 from mcpo_cli.runs import provenance
-from mcpo_cli.runs.journal import Journal
+
+from .counting import counted
+from .estimate import Circumstances
+from .sampling import sampled
 
 ROLLOUTS = (2, 4, 8, 16, 32, 64)
 STALE = (0, 4, 16)
@@ -53,10 +55,6 @@ def row(method: Method, train: Train, condition: Condition) -> dict[str, Any] | 
 
     `batches` is the number that was drawn; 0 if the moments were counted, which is exact.
     """
-    from mcpo_cli.measures.estimators.counting import counted
-    from mcpo_cli.measures.estimators.estimate import Circumstances
-    from mcpo_cli.measures.estimators.sampling import sampled
-
     rollouts = fitting(method, train, condition.rollouts)
     if rollouts is None:
         return None
@@ -69,34 +67,7 @@ def row(method: Method, train: Train, condition: Condition) -> dict[str, Any] | 
     return {**about, "batches": sample.batches, **sample.measures()}
 
 
-def _atlas(spec: RunSpec, _: Journal) -> Finding:
-    """Measures a run's method without its filter, which chooses the groups that are trained on, as a sampler does.
-
-    Values: at the run's own number of rollouts, or the next lower one of the table, on-policy: `rollouts`,
-    `cosine_mean`, `noise`, `cosine`; and `cosine_mean_stale`, `cosine_stale` after 4 gradient steps. Table `atlas`: one
-    row per condition, as `row` gives it, with the commit and the processor that it was computed by.
-    """
-    made = {"commit": (provenance.code_state()["commit"] or "")[:9], "cpu": provenance.processor()}
-    rows = [{**one, **made} for condition in conditions() if (one := row(spec.method, spec.train, condition))]
-    own = [one for one in rows if not one["rounding"]]
-    sizes = [one["rollouts"] for one in own]
-    nearest = max((G for G in sizes if spec.train.rollouts >= G), default=min(sizes, default=0))
-    at = {one["stale"]: one for one in own if one["rollouts"] == nearest}
-    values = {}
-    if at:
-        values = {name: at[0][name] for name in ("cosine_mean", "noise", "cosine")}
-        values |= {f"{name}_stale": at[4][name] for name in ("cosine_mean", "cosine")}
-        values["rollouts"] = at[0]["size"]
-    return Finding(without_nan(values), {"atlas": rows})
-
-
-MEASURE = Measure(
-    name="atlas",
-    question="How far is a method's gradient from that of expected accuracy, in the mean and in a single estimate?",
-    needs=(),
-    shows=("rollouts", "cosine_mean", "noise", "cosine", "cosine_mean_stale", "cosine_stale"),
-    measure=_atlas,
-    # Penalties on length are not part of accuracy; an odd number of rollouts, as some methods have a pivot.
-    settings=("train.overlong_cache=0", "train.rollouts=17"),
-    every="method",
-)
+def rows(arm: str, method: Method, train: Train) -> list[dict[str, Any]]:
+    """One row per condition that the method takes, as `row` gives it, with the commit and the processor."""
+    about = {"arm": arm, "commit": (provenance.code_state()["commit"] or "")[:9], "cpu": provenance.processor()}
+    return [{**about, **found} for condition in conditions() if (found := row(method, train, condition))]

@@ -5,18 +5,18 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from mcpo_study.analysis.paper import settings
 
 from mcpo_cli.backends.local.update import Updater
 from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Plan, from_suite
-from mcpo_cli.report import report_settings
 
 ROWS = Mapping[str, tuple[str, str, str]]
 
 
 def rows(plans: Mapping[str, Plan]) -> ROWS:
     """Setting -> here, paper, mark."""
-    found = report_settings.grid(plans)
+    found = settings.grid(plans)
     assert found.labels == len(found.header) == 4
     return {name: (here, paper, mark) for name, here, paper, mark in found.rows}
 
@@ -31,8 +31,8 @@ def toy() -> ROWS:
 
 
 def test_every_line_of_the_paper_has_its_row(toy: ROWS) -> None:
-    published = report_settings.published()
-    assert set(published) <= set(report_settings.HERE)
+    published = settings.published()
+    assert set(published) <= set(settings.HERE)
     assert {name.replace("_", " ") for name in published} <= set(toy)
     silent = {name for name, (_, paper, _) in toy.items() if paper == "not stated"}
     ours = {"global steps", "rollout temperature", "weight decay", "gradient clipping"}

@@ -1,8 +1,7 @@
-"""The table and figure of the atlas of estimators, from the rows of the probe `atlas`."""
+"""The table and figure of the atlas of estimators, from its rows."""
 
 import math
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -10,13 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.product import Artifact, Product, from_csv
+from mcpo_cli.analysis.product import Product
 from mcpo_cli.analysis.render import Columns, Grid
-from mcpo_cli.measures.atlas import CORRECTIONS, ROUNDING
-from mcpo_cli.measures.base import Finding
 
-TABLE = "atlas"
-"""The table of a finding that holds the rows."""
+from .conditions import CORRECTIONS, ROUNDING
+
 COLUMNS = (
     "arm", "rollouts", "size", "stale", "rounding", "correction", "batches", "gain", "bias", "cosine_mean",
     "cosine_mean_se", "bias_scaled", "noise", "cosine", "cosine_se",
@@ -48,18 +45,6 @@ SERIES = (
 """Series of a panel: label, column, rollouts, colour and marker."""
 LINE = 0.125
 """Inches of the figure for each method."""
-
-
-def rows(findings: Iterable[tuple[str, Finding]]) -> pd.DataFrame:
-    """One row per arm and condition, from the arm's finding."""
-    found = [{"arm": arm, **row} for arm, finding in findings for row in finding.tables[TABLE]]
-    return pd.DataFrame(found, columns=list(COLUMNS))
-
-
-def artifact(name: str, path: Path) -> Artifact:
-    """The artifact of the atlas, built from the CSV file of its rows."""
-    title = "Estimates of the gradient of expected accuracy"
-    return from_csv(name, title, path, lambda data: product(title, data))
 
 
 def product(title: str, data: pd.DataFrame) -> Product:

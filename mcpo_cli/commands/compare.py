@@ -1,0 +1,163 @@
+"""`mcpo compare`: reads its options; compares, writes the files, copies them to MLflow, and prints the verdict."""
+
+import hashlib
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+from mcpo_cli.commands import console, publish
+from mcpo_cli.commands.reply import Part, Reply
+from mcpo_cli.compare import output, page
+from mcpo_cli.compare.comparison import Question
+from mcpo_cli.compare.log import NEEDED, OPTIONAL
+from mcpo_cli.compare.subjects import Answer, Subject, answers
+from mcpo_cli.config import plan
+from mcpo_cli.errors import ConfigError, mend, nearest
+from mcpo_cli.home import home
+
+COLUMNS = ("model", "sample", *NEEDED, *OPTIONAL)
+"""The names in `--columns` for columns of a file."""
+MOST_LINES = 8
+"""Most lines on data that would settle an undecided difference, without `--full`."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a comparison goes besides stdout."""
+
+    folder: Path | None = None
+    """None: a folder in `reports/compare` of MCPO_HOME."""
+    mlflow: bool = False
+
+
+def reply(subject: Subject, question: Question, where: Output, *, full: bool) -> Reply:
+    """Compare and write the files.
+
+    Raises:
+        ConfigError, MissingCells: see `subjects.answers`; or the folder cannot be one.
+    """
+    return shown(answers(subject, question), (subject, question), where, full=full)
+
+
+def shown(found: Sequence[Answer], asked: object, where: Output, *, full: bool) -> Reply:
+    """Write the files of comparisons, log them to MLflow, and say both. asked: equal for equal questions."""
+    key = hashlib.sha256(repr((Path.cwd(), asked)).encode()).hexdigest()[:6]
+    documents, pages = [], []
+    for index, one in enumerate(found):
+        name = f"{_slug(one.title)}-{key}{f'-{index}' if index else ''}"
+        folder = where.folder or home() / "reports" / "compare" / name
+        files = output.write(one, folder, shlex.join(["mcpo", *sys.argv[1:]]))
+        document = {**output.document(one), "files": list(map(str, files))}
+        if one.regraded:
+            document["regraded"] = one.regraded.to_json(one.question, one.found)
+        if where.mlflow or (one.plan and plan.is_suite(one.plan.suite)):
+            publish.publish_comparison(one, key, files)
+        documents.append(document)
+        pages.append(_page(one, files, full=full))
+    return Reply({"comparisons": documents}, chain.from_iterable(pages))
+
+
+def _page(one: Answer, files: Sequence[Path], *, full: bool) -> Iterator[Part]:
+    """The verdict and its table; with `full`, also the tables of details and the largest flips."""
+    found = one.found
+    main = page.main_grid(found)
+    yield from map(console.paragraph, page.sentences(found))
+    yield from (main, "")
+    yield from map(console.remark, (f"warning: {warning}" for warning in found.warnings))
+    yield from map(console.remark, one.regraded.sentences(one.question, found) if one.regraded else ())
+    yield from map(console.remark, page.remarks(found, most=None if full else MOST_LINES))
+    for grid in (*page.detail_grids(found), page.flips_grid(found)) if full else ():
+        if grid.rows:
+            yield from ("", console.paragraph(grid.title), "", grid)
+    yield from map(console.remark, page.details(found) if full else ())
+    yield partial(_talk, one, files, full=full)
+
+
+def _talk(one: Answer, files: Sequence[Path], *, full: bool) -> None:
+    """Print the files that were written, and the next commands to type."""
+    for side in one.sides:
+        if len(side.logs) > 1:
+            seeds = ", ".join(map(str, side.samples["seed"].cat.categories[:8]))
+            console.talk(f"{side.name}: {len(side.logs)} logs, taken as training seeds: {seeds}")
+    page_file = next(path for path in files if path.suffix == ".html")
+    console.talk(f"written: {page_file}, and {len(files) - 1} files beside it: CSV, Markdown, LaTeX, pictures")
+    if not full:
+        console.talk("next: --full shows what the doubt comes from and which problems changed")
+    most = one.found.curves["k"].max() if len(one.found.curves) else 1
+    if most > 1 and set(one.found.differences["metric"]) == {"pass@1"}:
+        console.talk(f"next: --metric pass@{most} compares pass@{most}")
+
+
+def question(
+    baseline: str, metric: Sequence[str], at: Sequence[str], margin: float | None, look: str, over: str | None
+) -> Question:
+    """The question that options ask.
+
+    Raises:
+        ConfigError: the margin or the look is not a valid number.
+    """
+    if margin is not None and not 0 < margin < 1:
+        raise ConfigError(
+            f"--margin {margin:g}: must be a share above 0 and below 1", fix="--margin 0.01", code="out_of_bounds"
+        )
+    metrics = tuple(dict.fromkeys(name for words in metric for name in words.split(",") if name))
+    return Question(baseline, metrics, tuple(at), margin, _look(look), over=over)  # type: ignore[arg-type]
+
+
+def _look(text: str) -> tuple[int, int] | None:
+    """`2/3` as (2, 3)."""
+    if not text:
+        return None
+    parts = text.split("/")
+    if len(parts) != 2 or not all(part.isdecimal() for part in parts):
+        raise ConfigError(f"--look {text}: must be I/N, the second of three looks being 2/3", fix="--look 2/3")
+    return int(parts[0]), int(parts[1])
+
+
+def arms(given: Sequence[str]) -> dict[str, str]:
+    """`NAME=GLOB` words as a mapping.
+
+    Raises:
+        ConfigError: a word has another form, or two arms have one name.
+    """
+    found: dict[str, str] = {}
+    for word in given:
+        name, equals, pattern = word.partition("=")
+        if not (name and equals and pattern):
+            raise ConfigError(f"--arm {word}: must be NAME=GLOB", fix="--arm grpo='logs/grpo-s*'")
+        if name in found:
+            raise ConfigError(
+                f"two sides are named {name!r}", fix="one glob for all seeds of an arm: --arm NAME='PATHS'",
+                code="duplicate_name",
+            )  # fmt: skip
+        found[name] = pattern
+    return found
+
+
+def columns(text: str) -> Mapping[str, Sequence[str]]:
+    """`a=b,c=d,c=e` as a mapping.
+
+    Raises:
+        ConfigError: a word has another form, or a name is not in COLUMNS.
+    """
+    found: dict[str, list[str]] = {}
+    for word in filter(None, text.split(",")):
+        name, equals, value = word.partition("=")
+        if not (equals and value):
+            raise ConfigError(f"--columns {word}: must be NAME=COLUMN", fix="--columns correct=exact_match")
+        if name not in COLUMNS:
+            raise ConfigError(
+                f"--columns {word}: {nearest(name, COLUMNS)}", fix=mend(f"--columns {{}}={value}", name, COLUMNS),
+                code="unknown_name",
+            )  # fmt: skip
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.")[:60]

@@ -1,0 +1,110 @@
+"""Logs of any tool as scores, compared; with the texts of problems whose score changed."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from mcpo_cli.compare.comparison import Comparison, Question, compare
+from mcpo_cli.compare.log import TEXTS, Side
+from mcpo_cli.compare.majority import majority
+from mcpo_cli.compare.scores import Arm, Metric, Slice
+from mcpo_cli.errors import ConfigError
+
+SHOWN = 50
+"""Most problems per pair of sides and benchmark whose responses are given, those that changed most."""
+LONGEST = 4000
+"""Most characters of a text; a longer one loses its middle, as answers are at the end."""
+OF_PROBLEM = ("prompt", "gold")
+"""Texts of a problem; all others are texts of a response, one for each side."""
+
+
+def of_logs(sides: Sequence[Side], question: Question) -> Comparison:
+    """Compare every side with the baseline on every benchmark that both have.
+
+    Raises:
+        ConfigError: fewer than two sides, or see `comparison.compare`.
+    """
+    if len(sides) < 2:
+        raise ConfigError("a comparison needs at least two sides", fix="mcpo compare A B")
+    most = [metric.k for text in question.metrics if (metric := Metric.parse(text)).kind == "maj"]
+    found = compare([Slice([_arm(side, most) for side in sides])], question)
+    by_name = {side.name: side for side in sides}
+    baseline = by_name[found.baseline]
+    others = [side for side in sides if side is not baseline]
+    warnings = [warning for side in others for warning in _facts(side, baseline)]
+    groups = found.flips.groupby(["arm", "benchmark"], sort=False)
+    flips = [with_texts(part.reset_index(drop=True), by_name[str(arm)], baseline) for (arm, _), part in groups]
+    return replace(
+        found,
+        flips=pd.concat(flips, ignore_index=True) if flips else found.flips,
+        warnings=(*warnings, *found.warnings),
+    )
+
+
+def _arm(side: Side, most: Sequence[int]) -> Arm:
+    scores = {name: side.scores(name) for name in side.benchmarks}
+    return Arm(
+        side.name,
+        {
+            name: replace(one, values={Metric("maj", k): value for k, value in majority(side, name, one, most).items()})
+            for name, one in scores.items()
+        },
+    )
+
+
+def _facts(side: Side, baseline: Side) -> Iterator[str]:
+    """Settings of the samples that differ between both sides, or that only one side states."""
+    differs: dict[str, list[str]] = {}
+    silent: dict[str, dict[str, None]] = {}
+    for benchmark in (name for name in baseline.benchmarks if name in side.benchmarks):
+        one, other = side.facts(benchmark), baseline.facts(benchmark)
+        for name in sorted({*one, *other}):
+            if name not in one or name not in other:
+                silent.setdefault(side.name if name in other else baseline.name, {})[name] = None
+            elif one[name] != other[name]:
+                said = f"{name} differs: {side.name} {one[name]}; {baseline.name} {other[name]}"
+                differs.setdefault(said, []).append(benchmark)
+    yield from (f"{', '.join(where)}: {said}" for said, where in differs.items())
+    for name, facts in silent.items():
+        yield f"{name} does not say its {', '.join(facts)}: whether both sides agree in it is not known"
+
+
+def with_texts(flips: pd.DataFrame, side: Side, baseline: Side) -> pd.DataFrame:
+    """Add the columns `log.TEXTS` of the logs to the first SHOWN flips: of one benchmark, largest first.
+
+    The side with the higher score on a problem gives the first of its best samples, the other the first of its worst,
+    to show the difference. Columns of texts of `baseline` begin with that word: `baseline_response`.
+    """
+    shown = flips.head(SHOWN)
+    if shown.empty:
+        return flips
+    rises = shown.set_index("problem")["score"] > shown.set_index("problem")["baseline_score"]
+    mine, theirs = _texts(side, shown, rises), _texts(baseline, shown, ~rises)
+    texts = theirs.add_prefix("baseline_").rename(columns={f"baseline_{name}": name for name in OF_PROBLEM})
+    whole = mine.combine_first(texts) if not mine.empty else texts
+    return flips.join(whole, on="problem")
+
+
+def _texts(side: Side, shown: pd.DataFrame, best: pd.Series) -> pd.DataFrame:
+    """By problem: the texts of one sample, the best where `best` is true, else the worst."""
+    names = [name for name in TEXTS if name in side.samples]
+    if not names:
+        return pd.DataFrame(index=pd.Index([], name="problem"))
+    samples = side.samples
+    of_these = samples["problem"].isin(shown["problem"]) & (samples["benchmark"] == shown["benchmark"].iloc[0])
+    own = samples.loc[of_these, ["problem", "correct", *names]]
+    own = own.assign(problem=own["problem"].astype(str))
+    found = own.groupby("problem")["correct"]
+    high, low = found.idxmax(), found.idxmin()
+    chosen = own.loc[high.where(best.reindex(high.index), low)].set_index("problem")[names]
+    texts: pd.DataFrame = chosen.map(_cut, na_action="ignore")
+    return texts
+
+
+def _cut(text: object) -> str:
+    whole = str(text)
+    if len(whole) <= LONGEST:
+        return whole
+    left_out = len(whole) - LONGEST
+    return f"{whole[: LONGEST // 4]}\n[... {left_out} characters ...]\n{whole[-(LONGEST - LONGEST // 4) :]}"

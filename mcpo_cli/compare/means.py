@@ -1,0 +1,60 @@
+"""The mean score of each arm with its interval, and pass@k as a function of k."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from mcpo_cli.analysis.equal_cost import AVERAGE
+from mcpo_cli.analysis.product import Row
+from mcpo_cli.compare.pairs import joined
+from mcpo_cli.compare.scores import Metric, Slice
+from mcpo_cli.statistics import crossed, stats
+from mcpo_cli.statistics.crossed import Estimate, Over
+from mcpo_cli.statistics.stats import LEAST
+
+
+def of_slice(part: Slice, metrics: Sequence[Metric], over: Over) -> Iterator[Row]:
+    """One row per arm, benchmark (and AVERAGE) and metric that its scores have, in the columns of `Comparison.arms`."""
+    for arm in part.arms:
+        tables, sizes = {**arm.scores}, [len(scores.problems) for scores in arm.scores.values()]
+        if len(tables) > 1 and len({scores.seeds for scores in tables.values()}) == 1:
+            tables[AVERAGE] = joined(arm.scores)
+        for benchmark, scores in tables.items():
+            stratum_P = np.repeat(np.arange(len(sizes)), sizes) if benchmark == AVERAGE else None
+            smallest = min(sizes) if benchmark == AVERAGE else len(scores.problems)
+            for metric in metrics:
+                if smallest < 2 or (metric not in scores.values and metric.k > scores.most):
+                    continue
+                found = crossed.mean(metric.of(scores), stratum_P, over=over)
+                low, high = _interval(found)
+                yield {
+                    "at": part.at,
+                    "model": part.model,
+                    "benchmark": benchmark,
+                    "metric": str(metric),
+                    "k": metric.k,
+                    "arm": arm.name,
+                    "mean": found.test.mean,
+                    "low": low,
+                    "high": high,
+                    "problems": found.problems,
+                    "seeds": len(scores.seeds),
+                    "samples": int(scores.samples_SP.sum()),
+                }
+
+
+def _interval(found: Estimate) -> tuple[float, float]:
+    """The 95 % interval of a mean score, which lies within 0..1."""
+    test, number = found.test, found.problems * found.seeds[0]
+    if math.isnan(test.error) or (found.over == "seeds" and test.n < LEAST):
+        return math.nan, math.nan
+    return stats.share_interval(min(1.0, max(0.0, test.mean)), test.error**2, number, test.df)
+
+
+def curves(part: Slice, over: Over) -> Iterator[Row]:
+    """pass@k of each arm on each benchmark; nothing if each problem has one sample, or scores are those at a cost."""
+    for arm in () if part.at else part.arms:
+        most = max((int(scores.samples_SP.max()) for scores in arm.scores.values() if scores.binary), default=1)
+        powers = [Metric("pass", 2**power) for power in range(most.bit_length())] if most > 1 else []
+        yield from (row for row in of_slice(Slice([arm]), powers, over) if row["benchmark"] != AVERAGE)

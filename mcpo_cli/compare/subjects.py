@@ -1,0 +1,147 @@
+"""What is compared, by the words and options of a command: runs of a suite or a sweep, other runs, or logs."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.compare import page, readers
+from mcpo_cli.compare.comparison import Comparison, Question
+from mcpo_cli.compare.log import Side
+from mcpo_cli.compare.logs import of_logs
+from mcpo_cli.compare.readers import Options
+from mcpo_cli.compare.regrade import Regraded, regrade
+from mcpo_cli.compare.runs import of_runs
+from mcpo_cli.compare.sides import is_log, run_of
+from mcpo_cli.compare.sides import sides as sides_of
+from mcpo_cli.config import plan, presets
+from mcpo_cli.config.plan import Plan
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.home import location
+from mcpo_cli.runs import catalog
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Words and options that say what is compared."""
+
+    words: Sequence[str]
+    """A suite, settings, runs, or paths of logs."""
+    arms: Mapping[str, str] = field(default_factory=dict)
+    """Name of an arm -> glob of the logs of its training seeds."""
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Columns of logs by our name; if a name has several columns, the first that a file has is read."""
+    benchmark: str = ""
+    """The only benchmark that is compared, or its name for files that name none."""
+    reader: str = ""
+    """The tool that wrote the logs."""
+    grader: str = ""
+    """Grades the responses of all sides again."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A comparison, with what was compared."""
+
+    found: Comparison
+    question: Question
+    plan: Plan | None = None
+    """The runs; None for logs."""
+    sides: Sequence[Side] = ()
+    """The logs; none for runs."""
+    regraded: Regraded | None = None
+
+    @property
+    def title(self) -> str:
+        """`new against base`, after the name of a suite."""
+        suite = presets.stem(self.plan.suite) if self.plan and plan.is_suite(self.plan.suite) else ""
+        return f"{suite}: {page.title(self.found)}" if suite else page.title(self.found)
+
+
+def answers(subject: Subject, question: Question) -> list[Answer]:
+    """Compare; runs of several regimes give one comparison for each.
+
+    Raises:
+        ConfigError: no such suite, setting, run, arm, metric or axis; the runs do not share seeds and problems; logs
+            cannot be read or do not pair; or an option does not apply to what is compared.
+        MissingCells: a run is neither done nor failed.
+    """
+    words = [run_of(word) or word for word in subject.words]
+    if subject.arms or any(is_log(word) for word in words if not plan.is_suite(word) and "=" not in word):
+        if question.at:
+            raise ConfigError("logs have no cost to be equal: --at is for runs", fix="omit --at", code="contradiction")
+        options = Options(dict(subject.columns), subject.benchmark)
+        read = partial(readers.read, options=options, reader=subject.reader)
+        return [_of_logs(sides_of(words, subject.arms, read), subject, question)]
+    if subject.grader:
+        raise ConfigError(
+            "records of runs hold no responses to all problems, so none can be graded again",
+            fix="mcpo grade, of an evaluation",
+            code="contradiction",
+        )
+    return of_plan(plan_of(words, "mcpo compare"), question)
+
+
+def _of_logs(sides: Sequence[Side], subject: Subject, question: Question) -> Answer:
+    regraded = regrade(sides, subject.grader) if subject.grader else None
+    compared = regraded.sides if regraded else sides
+    return Answer(of_logs(compared, question), question, sides=compared, regraded=regraded)
+
+
+def of_plan(whole: Plan, question: Question) -> list[Answer]:
+    """Compare the arms of a plan, by regime; empty fields of the question are those of its suite.
+
+    Raises:
+        ConfigError, MissingCells: see `answers`.
+    """
+    asked, smallest = question, plan.SMALLEST_EFFECT
+    if plan.is_suite(whole.suite):
+        about = plan.read(whole.suite)
+        metrics = question.metrics or ((about.metric,) if about.metric else ())
+        asked = replace(question, baseline=question.baseline or about.baseline, metrics=metrics)
+        smallest = about.smallest_effect
+    asked = replace(asked, smallest=asked.smallest or smallest)
+    return [Answer(of_runs(Runs(part, failed_too=True), asked), asked, part) for part in by_regime(whole).values()]
+
+
+def plan_of(words: Sequence[str], command: str) -> Plan:
+    """The plan of the runs that `words` name, whether they are done or not. command: the verb that takes the words.
+
+    Raises:
+        ConfigError: see `parted`; or there is no such suite, setting or run.
+    """
+    named, overrides = parted(words, command)
+    if not named:
+        return plan.from_overrides(overrides)
+    if plan.is_suite(named[0]):
+        return plan.from_suite(named[0], overrides, f"mcpo ablate {shlex.quote(named[0])}")
+    return catalog.plan_of(location(), named, command)
+
+
+def parted(words: Sequence[str], command: str) -> tuple[list[str], list[str]]:
+    """The suite or runs that `words` begin with, and the overrides after them; no name where all words are settings.
+
+    Raises:
+        ConfigError: there are no words, or a suite and something else, or runs and overrides.
+    """
+    words = plan.expanded(words)
+    named, overrides = [word for word in words if "=" not in word], [word for word in words if "=" in word]
+    suites = [word for word in named if plan.is_suite(word)]
+    fix = f"{command} table1, or: {command} RUN_ID RUN_ID (mcpo runs list)"
+    if not words:
+        raise ConfigError("name a suite, settings or runs", fix=fix)
+    if len(suites) > 1 or (suites and len(named) > 1):
+        raise ConfigError(f"name one suite, or several runs, not {', '.join(named)}", fix=fix)
+    if overrides and named and not suites:
+        raise ConfigError(f"{named[0]} is an existing run: its settings cannot be changed", fix=fix)
+    return named, overrides
+
+
+def by_regime(whole: Plan) -> dict[str, Plan]:
+    """The plan of each regime: a comparison covers one regime."""
+    regimes = dict.fromkeys(cell.spec.regime for cell in whole.cells)
+    return {
+        regime: replace(whole, cells=tuple(cell for cell in whole.cells if cell.spec.regime == regime))
+        for regime in regimes
+    }

@@ -1,0 +1,172 @@
+"""What only runs of mcpo have: their outcomes, scores before training, and learning curves, at equal cost."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from mcpo_cli.analysis import equal_cost
+from mcpo_cli.analysis.equal_cost import AVERAGE, by_run
+from mcpo_cli.analysis.frames import PAIR, Runs, tree
+from mcpo_cli.analysis.product import Row
+from mcpo_cli.config.plan import Plan
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.statistics import effects, stats
+from mcpo_cli.statistics.stats import Effect
+from mcpo_cli.statistics.words import Word
+
+EFFECT = ("mean", "low", "high", "half_width", "sd", "p", "seeds")
+"""Columns of an effect: its mean over pairs of base policy and seed, its 95 % t-interval, and the p of the t-test."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """The training of the runs that are compared."""
+
+    plan: Plan
+    spec: RunSpec
+    """Any run of the plan, for the settings that all runs share."""
+    metric: str
+    k: int
+    """k of best@k and pass@k."""
+    ungraded: int
+    """Samples without a verdict, summed over all runs."""
+    where: dict[tuple[str, str], float]
+    """By axis and model: the largest cost that all its runs reach, at which they are compared."""
+    runs: pd.DataFrame
+    """model, arm, base_seed, seed, run_id, tree (`frames.Tree`), outcome (done, collapsed or failed), error. A failed
+    run has no score; one that collapsed counts like any other."""
+    before: pd.DataFrame
+    """model, benchmark, metric, arm, mean, low, high, seeds of the base policies; `arm` is BEFORE, with names of arms
+    where not all share them."""
+    gains: pd.DataFrame
+    """at, model, arm, metric, before, an EFFECT, mark: the arm's average minus that of its base policies, in each
+    metric at the first axis and in the headline's metric at the others. mark: see `_mark`."""
+    paths: pd.DataFrame
+    """The headline's metric averaged over tiers, of each run along each axis: `equal_cost.curves`."""
+    final: pd.DataFrame
+    """The headline's metric of each run and tier at the first axis: model, arm, base_seed, seed, tier, value."""
+
+    @property
+    def curves(self) -> pd.DataFrame:
+        """The `paths` where all arms have a value: at, x, model, arm, base_seed, seed, value."""
+        return self.paths[self.paths["shared"]].drop(columns=["measured", "shared"]).reset_index(drop=True)
+
+    def scored(self, model: str, *arms: str) -> pd.DataFrame:
+        """The runs of these arms on this model that have a score."""
+        runs = self.runs
+        return runs[(runs["model"] == model) & runs["arm"].isin(arms) & (runs["outcome"] != "failed")]
+
+    def gain(self, at: str, model: str, arm: str, metric: str = "") -> Row:
+        """The gain of an arm over its base policies. metric: by default the headline's."""
+        rows: Any = self.gains.to_dict("records")
+        wanted = (at, model, arm, metric or self.metric)
+        (row,) = (row for row in rows if (row["at"], row["model"], row["arm"], row["metric"]) == wanted)
+        return dict(row)
+
+    def in_words(self, one: Mapping[str, Any], baseline: str) -> str:
+        """A difference of the headline in words that say whether the arms gain or lose over their base policies."""
+        mine, theirs = (self.gain(one["at"], one["model"], arm)["mark"] for arm in (one["arm"], baseline))
+        return gained(one["verdict"], bool(mine), bool(theirs), baseline)
+
+
+def gained(verdict: Word, loses: bool, baseline_loses: bool, baseline: str) -> str:
+    """A difference in words: `loses less than DAPO`."""
+    if verdict not in ("better", "worse"):
+        return f"does not differ significantly from {baseline}"
+    if loses != baseline_loses:
+        does = ("loses", "gains") if loses else ("gains", "loses")
+        return f"{does[0]} where {baseline} {does[1]}"
+    more = (verdict == "better") != loses
+    return f"{'loses' if loses else 'gains'} {'more' if more else 'less'} than {baseline}"
+
+
+def training(
+    data: Runs,
+    scores: pd.DataFrame,
+    tables: Mapping[str, equal_cost.Scores],
+    where: dict[tuple[str, str], float],
+    metrics: Sequence[str],
+    k: int,
+) -> Training:
+    """The training of runs whose scores at equal cost are known.
+
+    Args:
+        scores: `Runs.scores`, of all evaluations.
+        tables: by axis, the scores of the runs at equal cost, AVERAGE included.
+        where: see `Training`.
+        metrics: the first is the headline's.
+    """
+    axes, metric, last = list(tables), metrics[0], equal_cost.last(data)
+    sizes = {str(tier): int(rows["problem"].nunique()) for tier, rows in last.groupby("tier", sort=False)}
+    starts, began = equal_cost.base_policies(scores, data.plan.cells, metrics)
+    before, first = by_run(began), tables[axes[0]]
+    asked = {at: metrics if at == axes[0] else [metric] for at in axes}
+    return Training(
+        plan=data.plan,
+        spec=data.cells[0].spec,
+        metric=metric,
+        k=k,
+        ungraded=len(last) * data.cells[0].spec.eval.samples - int(last["n"].sum()),
+        where=where,
+        runs=pd.DataFrame(_runs(data, equal_cost.collapsed(first, starts, before))),
+        before=pd.DataFrame(_before(began, sizes)),
+        gains=pd.DataFrame(row for at in axes for row in _gains(at, asked[at], tables[at], starts, before)),
+        paths=pd.concat([equal_cost.curves(at, scores, metric) for at in axes], ignore_index=True),
+        final=pd.concat(
+            [
+                runs.rename("value").reset_index().assign(model=model, arm=arm, tier=tier)
+                for (model, arm, tier, name), runs in first.items()
+                if name == metric and tier != AVERAGE
+            ],
+            ignore_index=True,
+        ),
+    )
+
+
+def _runs(data: Runs, collapsed: set[tuple[str, str, int, int]]) -> Iterator[Row]:
+    """All runs of the plan, in its order."""
+    failed = {one.cell.spec.run_id: one.error for one in data.failed}
+    for cell in data.plan.cells:
+        spec = cell.spec
+        key = (spec.model.name, cell.arm, spec.seed_of_base, spec.seed)
+        error = failed.get(spec.run_id)
+        outcome = "done" if error is None else "failed"
+        yield dict(zip(("model", "arm", *PAIR), key, strict=True)) | {
+            "run_id": spec.run_id,
+            "tree": tree(cell),
+            "outcome": "collapsed" if key in collapsed else outcome,
+            "error": error or "",
+        }
+
+
+def _before(began: pd.DataFrame, sizes: Mapping[str, int]) -> Iterator[Row]:
+    problems = {**sizes, AVERAGE: sum(sizes.values())}
+    for (model, arm, tier, metric), runs in by_run(began).items():
+        found = effects.mean([runs.to_numpy()[:, None]], problems[tier])
+        yield {"model": model, "benchmark": tier, "metric": metric, "arm": arm} | {
+            "mean": found.value, "low": found.low, "high": found.high, "seeds": len(runs)
+        }  # fmt: skip
+
+
+def _gains(
+    at: str,
+    metrics: Sequence[str],
+    scores: equal_cost.Scores,
+    starts: Mapping[tuple[str, str], str],
+    before: equal_cost.Scores,
+) -> Iterator[Row]:
+    for model, arm, metric, end, start in equal_cost.ends(scores, starts, before):
+        if metric in metrics:
+            effect = stats.paired_t((end - start).tolist())
+            values = (effect.mean, effect.low, effect.high, effect.half_width, effect.sd, effect.p, effect.n)
+            about = {"at": at, "model": model, "arm": arm, "metric": metric, "before": float(start.mean())}
+            yield {**about, **dict(zip(EFFECT, values, strict=True)), "mark": _mark(effect)}
+
+
+def _mark(gain: Effect) -> str:
+    """`<` if the mean ends below that before training, `<<` if the whole 95 % interval does."""
+    if gain.mean >= -stats.ROUNDING:
+        return ""
+    return "<<" if gain.high < 0 else "<"

@@ -1,0 +1,120 @@
+"""What a comparison of runs says of their training: costs, scores before it, and runs that failed or collapsed."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from mcpo_cli.analysis import render
+from mcpo_cli.analysis.equal_cost import AVERAGE, COLLAPSED, UNITS
+from mcpo_cli.analysis.product import Row
+from mcpo_cli.analysis.render import Columns, Grid
+from mcpo_cli.compare.comparison import Comparison, records
+from mcpo_cli.compare.training import Training
+from mcpo_cli.measures.scores import K
+
+
+def sentences(found: Comparison) -> Iterator[str]:
+    """The score before training, the arms that end below it, runs that ended badly, and arms that are the same."""
+    training = found.trained
+    for model in found.models:
+        start = records(training.before, model=model, benchmark=AVERAGE, metric=found.metric)
+        gains = records(training.gains, at=found.axes[0], model=model, metric=found.metric)
+        below = [f"{row['arm']} ({_change(row)})" for row in gains if row["mark"]]
+        began = f"Before training {found.metric} is {start[0]['mean']:.3f}"
+        began = began if len(start) == 1 else "Arms start from several policies"
+        ends = "end" if len(below) > 1 else "ends"
+        yield f"{began} ({model}); {', '.join(below) or 'no arm'} {ends} below that."
+    outcomes = list(training.runs["outcome"])
+    if counts := [f"{outcomes.count(name)} {name}" for name in ("failed", "collapsed") if name in outcomes]:
+        yield f"Of {len(outcomes)} runs {' and '.join(counts)}."
+    yield from (f"{equal}, so there is nothing to compare between them." for equal in training.plan.equal_arms)
+
+
+def _change(row: Row) -> str:
+    return render.change(row["mean"], row["half_width"])
+
+
+def where(found: Comparison, model: str) -> str:
+    """` of toy-s after 20 global steps`."""
+    at = found.axes[0]
+    return f" of {model} after {found.trained.where[at, model]:,.0f} {UNITS[at]}"
+
+
+def remarks(found: Comparison) -> Iterator[str]:
+    """Unusual facts about the runs, and the costs at which they are compared."""
+    training = found.trained
+    failed, collapsed = (records(training.runs, outcome=name) for name in ("failed", "collapsed"))
+    if failed:
+        named = "; ".join("{arm}, {model}, seed {seed} ({run_id}): {error}".format(**run) for run in failed)
+        yield (
+            f"Failed runs are outcomes of their arms and have no score: {named}. A difference is over the pairs of "
+            "which both runs have a score, which favours an arm that fails where it does badly. A run whose error has "
+            f"nothing to do with its method can be continued: {training.plan.command}"
+        )
+    if collapsed:
+        named = ", ".join("{arm}, {model}, seed {seed}".format(**run) for run in collapsed)
+        yield f"Collapsed runs (pass@1 ends below {COLLAPSED:.0%} of their base policy's) count like others: {named}."
+    if failed or collapsed:
+        yield (
+            "Where runs of an arm collapse or fail, intervals over few seeds cover too little: if each run collapses "
+            "from .4 to .1 with probability .2, the 95 % interval of the arm's mean covers 48 to 73 % with 3 seeds, "
+            "73 % with 6 and 92 % with 12."
+        )
+    if training.k < K:
+        yield f"k = {training.k} in place of {K}: some problem has only {training.k} graded samples."
+    if training.ungraded:
+        yield f"{training.ungraded} samples could not be graded and are excluded."
+    for state, said in (("dirty", "uncommitted changes"), ("unknown", "changes that nothing recorded")):
+        if runs := len(records(training.runs, tree=state)):
+            yield f"{runs} of {len(training.runs)} runs were trained from a working tree with {said}."
+    costs = [f"{cost:,.0f} {UNITS[at]} ({model})" for (at, model), cost in training.where.items()]
+    yield (
+        f"Compared at the largest cost that all runs of a model reach: {'; '.join(costs)}. Between two evaluations a "
+        "score is interpolated; nothing is extrapolated."
+    )
+
+
+def details(found: Comparison) -> Iterator[str]:
+    """What to know of the tables of details."""
+    k = found.trained.k
+    yield (
+        "<: the arm's mean over tiers ends below that before training; <<: so does the whole 95 % interval of end "
+        "minus before, which is paired by base policy and seed and not adjusted for the number of arms."
+    )
+    yield (
+        f"best@{k} = 1 - (1 - c/n)^{k}: {k} draws with replacement from the n samples, as verl's best@{k}/mean. "
+        f"pass@{k} = 1 - C(n-c, {k}) / C(n, {k}): the unbiased estimator (Chen et al. 2021)."
+    )
+    yield (
+        "Sources of variance, at equal steps: base, between base policies; seed, between runs of one; problem; rest, "
+        "problem by run, and samples."
+    )
+
+
+def grids(found: Comparison) -> Iterator[Grid]:
+    """The arms' distances from the policies before training with the outcomes of their runs, and all runs."""
+    training = found.trained
+    columns: Columns = {
+        "equal": lambda row: row["at"].replace("_", " "),
+        "model": "model",
+        "arm": "arm",
+        "before": lambda row: f"{row['before']:.3f}",
+        "end minus before": _change,
+        "below": lambda row: row["mark"] or "-",
+        **{name: _counted(training, name) for name in ("done", "collapsed", "failed")},
+    }
+    rows = records(training.gains, metric=found.metric)
+    title = f"{found.metric} averaged over tiers, minus that before training, and how runs ended"
+    yield Grid.of(title, rows, columns, labels=3, is_detail=True)
+    names: Columns = {
+        "model": "model", "arm": "arm", "base": "base_seed", "seed": "seed", "run": "run_id", "ended": "outcome",
+        "tree": "tree",
+    }  # fmt: skip
+    title = "Runs and the state of their working trees"
+    yield Grid.of(title, records(training.runs), names, labels=len(names), is_detail=True)
+
+
+def _counted(training: Training, outcome: str) -> Any:
+    def text(row: Row) -> str:
+        return str(len(records(training.runs, model=row["model"], arm=row["arm"], outcome=outcome)))
+
+    return text

@@ -1,0 +1,137 @@
+"""The comparison of a suite's arms as an artifact: the same table, page and figure as `mcpo compare SUITE` gives."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from mcpo_cli.analysis.equal_cost import AVERAGE, BEFORE
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.product import Artifact, Product, Row, Section
+from mcpo_cli.analysis.render import Grid
+from mcpo_cli.compare import figures, page
+from mcpo_cli.compare.comparison import Comparison, Question, records
+from mcpo_cli.compare.runs import of_runs
+from mcpo_cli.compare.training import Training
+from mcpo_cli.config import plan, presets
+
+COLUMNS = (
+    "block", "model", "arm", "tier", "metric", "mean", "at", "cost", "baseline", "low", "high", "sd", "p",
+    "p_adjusted", "verdict", "family", "seeds_above", "seeds", "collapsed", "failed", "problems", "samples", "run_ids",
+    "trees",
+)  # fmt: skip
+"""Columns of the CSV file: one number per row with its uncertainty and provenance. `block`: measured, before training,
+gain (arm minus before training), difference (arm minus baseline), mean, iqm, better or mean difference over tiers and
+models, sd base and the like (sources of the headline difference's variance), curve, or what `Beside` adds."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Numbers that an artifact shows beside the measured ones."""
+
+    rows: list[Row] = field(default_factory=list)
+    """More rows of the CSV file."""
+    grids: list[Grid] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def nothing(found: Comparison) -> Beside:
+    """Nothing beside the measured numbers."""
+    return Beside()
+
+
+def comparison(
+    suite: str,
+    section: Section = "beyond",
+    place: str = "",
+    beside: Callable[[Comparison], Beside] = nothing,
+) -> Artifact:
+    """The artifact that compares the arms of a suite, named like it.
+
+    Raises:
+        ConfigError: there is no such suite.
+    """
+    about, name = plan.read(suite), presets.stem(suite)
+    metrics = (about.metric,) if about.metric else ()
+    question = Question(about.baseline, metrics, smallest=about.smallest_effect)
+
+    def build(data: Mapping[str, Runs]) -> Product:
+        return _product(f"{name}: {about.title or name}", data[suite], question, beside)
+
+    return Artifact(
+        name, about.title or name, section, (suite,), build, place, failed_too=True, source=plan.file(suite)
+    )
+
+
+def _product(title: str, runs: Runs, question: Question, beside: Callable[[Comparison], Beside]) -> Product:
+    found = of_runs(runs, question)
+    more, whole = beside(found), page.page(found)
+    data = pd.DataFrame([*_rows(found, found.trained), *more.rows], columns=COLUMNS)
+    spec = found.trained.spec
+    return Product(
+        title=f"{title} (scale {spec.scale}, regime {spec.regime})",
+        sentence=whole.sentence,
+        data=data,
+        grids=[*whole.grids, *more.grids],
+        notes=[*whole.notes, *more.notes],
+        figure=figures.curves(found),
+        brief=page.remarks(found),
+    )
+
+
+def _rows(found: Comparison, training: Training) -> Iterator[Row]:
+    """All rows of the CSV file."""
+    for row in records(found.arms):
+        yield {"block": "measured", **_named(row), **_runs(training, row, row["arm"])}
+    for row in records(training.before):
+        yield {"block": BEFORE, **_named(row), "at": found.axes[0], "cost": 0.0}
+    for row in records(training.gains):
+        outcomes = [run["outcome"] for run in records(training.runs, model=row["model"], arm=row["arm"])]
+        ended = {name: outcomes.count(name) for name in ("collapsed", "failed")}
+        about = {"block": "gain", "tier": AVERAGE, "baseline": BEFORE, **ended}
+        yield {**row, **about, **_size(found), **_runs(training, row, row["arm"])}
+    for row in records(found.differences):
+        about = {"block": "difference", "baseline": found.baseline, "seeds_above": row["above"]}
+        yield {**_named(row), "mean": row["difference"], **about, **_runs(training, row, row["arm"], found.baseline)}
+    for row in records(found.aggregates):
+        yield from _over_tiers(found, row)
+    about = {"tier": AVERAGE, "metric": found.metric}
+    for row in records(found.sources):
+        numbers = {"block": f"sd {row['source']}", "mean": row["sd"], "at": "steps", "baseline": found.baseline}
+        yield {**numbers, "model": row["model"], "arm": row["arm"], **about}
+    curves = training.curves.groupby(["at", "model", "arm", "x"], sort=False)["value"].mean().reset_index()
+    for row in records(curves):
+        yield {"block": "curve", **row, **about, "cost": row["x"], "mean": row["value"]}
+
+
+def _named(row: Row) -> Row:
+    """The row, whose benchmark is called a tier."""
+    return {**row, "tier": row["benchmark"]}
+
+
+def _size(found: Comparison) -> Row:
+    whole = found.arms.loc[found.arms["benchmark"] == AVERAGE, "problems"]
+    return {"problems": int((whole if len(whole) else found.arms["problems"]).iloc[0])}
+
+
+def _runs(training: Training, row: Row, *arms: str) -> Row:
+    """Columns of a measured row: its cost, samples and runs."""
+    runs = training.scored(row["model"], *arms)
+    return {
+        "cost": training.where[row["at"], row["model"]],
+        "samples": training.spec.eval.samples,
+        "run_ids": " ".join(runs["run_id"]),
+        "trees": " ".join(runs["tree"]),
+    }
+
+
+def _over_tiers(found: Comparison, one: Row) -> Iterator[Row]:
+    row: dict[str, Any] = {"model": ", ".join(found.models), "tier": AVERAGE}
+    row |= {key: one[key] for key in ("arm", "metric", "at")}
+    for block in ("mean", "iqm", "better"):
+        if not pd.isna(one[block]):
+            yield {"block": block, **row, "mean": one[block], "low": one[f"{block}_low"], "high": one[f"{block}_high"]}
+    if not pd.isna(one["difference_mean"]):
+        effect = {key: one[f"difference_{key}"] for key in ("mean", "low", "high", "sd", "p", "seeds")}
+        yield {"block": "mean difference", **row, **effect, "baseline": found.baseline}

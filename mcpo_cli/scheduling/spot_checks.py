@@ -159,7 +159,7 @@ def check(run: Run, stretch: Stretch, home: Path, advance: Callable[[], None]) -
         ConfigError: see `backends.Backend.check`. RunFailed: training failed.
     """
     backend = backends.get(run.spec.backend)
-    backend.check(run.spec)
+    backend.check_machine(run.spec)
     exactly, why = how(run, stretch)
     with tempfile.TemporaryDirectory(dir=home, prefix=".verify-") as temporary:
         folder = Path(temporary) / run.spec.run_id
@@ -168,7 +168,7 @@ def check(run: Run, stretch: Stretch, home: Path, advance: Callable[[], None]) -
         attempt = Attempt(folder, run.spec, stretch.start)
         watch = _Watch(run, folder, stretch, exactly, advance)
         try:
-            backend.run(_alone(run.spec), attempt, watch)
+            backend.run(_keeping(run.spec), attempt, watch)
         except Interrupted:
             assert watch.is_over, "nothing else stops it"
         finally:
@@ -178,10 +178,10 @@ def check(run: Run, stretch: Stretch, home: Path, advance: Callable[[], None]) -
         return Checked(stretch, exactly, why, watch.compared)
 
 
-def _alone(spec: RunSpec) -> RunSpec:
-    """The settings of the run, sent to no tracker; the state after its last step is kept."""
+def _keeping(spec: RunSpec) -> RunSpec:
+    """The settings of the run such that the state after its last step is kept, and few before it."""
     compute = replace(spec.compute, checkpoint_every=spec.train.steps, checkpoints_after=1)
-    return replace(spec, compute=compute, cluster=replace(spec.cluster, loggers=()))
+    return replace(spec, compute=compute)
 
 
 class _Watch:

@@ -169,7 +169,7 @@ bench: setup ## Benchmark speed, also against TRL; writes reports/bench.json in 
 	$(BIN)/python -m benchmarks
 
 coverage: setup ## Simulate what intervals of comparisons cover; writes experiments/coverage: about 20 minutes
-	$(BIN)/python -m benchmarks.coverage
+	$(BIN)/python -m mcpo_study.analysis.coverage
 
 clean: ## Remove caches and builds; keeps environments and all results
 	rm -rf build dist site *.egg-info .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis

@@ -1,7 +1,7 @@
 """Checks of the runs of a plan before the first starts: a dry run makes those that need no download, a start all."""
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from mcpo_cli import backends, pretrained, tokenization
@@ -14,20 +14,19 @@ ADDED_TOKENS = 8
 """More than a tokenizer adds to a text without a chat template, such as one for its beginning."""
 
 
-def check(specs: Iterable[RunSpec], *, to_start: bool = False) -> None:
+def check(specs: Sequence[RunSpec], *, to_start: bool = False) -> None:
     """Raise ConfigError for the first of `specs` that could not do its first step on any machine.
 
     By default nothing is written or downloaded: missing problems and models are checked when they are fetched.
 
     to_start: fetch problems and models, too, and raise ConfigError for what is missing on this machine.
     """
-    specs = list(specs)
     for spec in specs:
         backends.get(spec.backend).check_spec(spec)
         if spec.fork:
-            begin.check(spec)
+            begin.check_origin(spec)
         if to_start:
-            backends.get(spec.backend).check(spec)
+            backends.get(spec.backend).check_machine(spec)
     # Runs that differ only in seed or method share model and problems.
     different = {repr((spec.backend, spec.task, spec.train, spec.eval.problems, spec.model)): spec for spec in specs}
     folders: dict[Model, Path | None] = {}

@@ -11,10 +11,10 @@ import pandas as pd
 from mcpo_cli import measures
 from mcpo_cli.analysis import branching as branch_tables
 from mcpo_cli.analysis import forking as fork_tables
-from mcpo_cli.commands import console, reply
+from mcpo_cli.commands import console
 from mcpo_cli.commands.publish import publish_artifacts, run_pages
 from mcpo_cli.commands.reply import Part, Reply
-from mcpo_cli.config import branching, forking, load, plan, presets
+from mcpo_cli.config import forking, load, plan, presets
 from mcpo_cli.config.branching import Study, Trunk
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, MissingCells
@@ -23,8 +23,7 @@ from mcpo_cli.report import artifacts
 from mcpo_cli.report import report as report_files
 from mcpo_cli.report.artifacts import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.runs.journal import Journal, write_atomic
-from mcpo_cli.scheduling import branches, start
-from mcpo_cli.scheduling.forecast import forecast
+from mcpo_cli.scheduling import branches
 
 
 def plans(names: Sequence[str], overrides: Sequence[str], command: str) -> dict[str, Plan]:
@@ -127,33 +126,9 @@ def page(built: BuiltArtifact, *, full: bool) -> Iterator[Part]:
         yield partial(console.talk, f"{more}; mcpo ui shows the curves")
 
 
-def show(built: BuiltArtifact, *, full: bool) -> None:
-    """Print the page of an artifact."""
-    reply.show(page(built, full=full))
-
-
 def sentence(built: BuiltArtifact) -> str:
     """An artifact's sentence, in a list of artifacts."""
     return f"{built.name}: {built.record['sentence']}"
-
-
-def measure_branches(study: str, trunk: Trunk, command: str) -> None:
-    """Train one trunk run and measure its points, unless already done; then delete states that are no longer needed.
-
-    Raises:
-        RunFailed: the trunk run failed. ConfigError: see `branches.measure`.
-    """
-    from mcpo_cli.backends.local import checkpoint
-
-    folder = run_dir(trunk.spec.run_id)
-    left = [step for step in trunk.at if not branches.is_measured(trunk, folder, step)]
-    if not left:
-        return
-    start.train(forecast(branching.plan(study, [trunk], command)))
-    for step in left:
-        console.talk(f"{trunk.spec.run_id}: {len(trunk.arms)} arms take global step {step + 1}")
-        branches.measure(trunk, folder, step)
-    checkpoint.prune(Journal(folder).attempts()[-1], trunk.kept_after)
 
 
 def build_branches(
@@ -188,16 +163,3 @@ def _write_rows(folder: Path, name: str, rows: pd.DataFrame) -> Path:
     path = folder / f"{name}-rows.csv"
     write_atomic(path, rows.to_csv(index=False, lineterminator="\n", na_rep="nan", float_format="%.6g"))
     return path
-
-
-def branch_points(trunks: Sequence[Trunk]) -> list[dict[str, Any]]:
-    """The folder of the records of each point."""
-    return [
-        {
-            "run_id": trunk.spec.run_id,
-            "step": step,
-            "records": str(branches.folder(trunk, run_dir(trunk.spec.run_id), step)),
-        }
-        for trunk in trunks
-        for step in trunk.at
-    ]

@@ -39,7 +39,7 @@ def kept(run_dir: Path) -> list[int]:
     return [folders.step_of(folder) for folder in folders.checkpoints(run_dir)]
 
 
-def check(spec: RunSpec) -> None:
+def check_origin(spec: RunSpec) -> None:
     """Raise ConfigError unless the fork `spec` has a state to begin from: its own, or one that the other run kept."""
     if max(kept(location() / "runs" / spec.run_id), default=0) < forking.parse(spec.fork)[1]:
         origin(spec)

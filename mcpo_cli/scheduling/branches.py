@@ -1,4 +1,4 @@
-"""Measures the branch points of a trunk run, each once, and returns the measurements as rows for analysis.
+"""Trains the trunk runs of a branch study and measures their points, each once; returns rows for analysis.
 
 `runs/<trunk>/branches/step_<s>_<key>/` holds one point: its attempts, as a run's folder does. A killed measurement is
 repeated from the same state; a completed one never is.
@@ -9,24 +9,57 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from mcpo_cli.config import branching
 from mcpo_cli.config.branching import Trunk
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.home import run_dir
 from mcpo_cli.records import BranchRow
 from mcpo_cli.runs import begin
 from mcpo_cli.runs.journal import Journal
+from mcpo_cli.scheduling import start
+from mcpo_cli.scheduling.display import talk
+from mcpo_cli.scheduling.forecast import forecast
 
 
-def folder(trunk: Trunk, run_dir: Path, step: int) -> Path:
+def place(trunk: Trunk, folder: Path, step: int) -> Path:
     """The folder of the measurements at the trunk's state after `step`."""
-    return run_dir / "branches" / f"step_{step}_{trunk.key}"
+    return folder / "branches" / f"step_{step}_{trunk.key}"
 
 
-def is_measured(trunk: Trunk, run_dir: Path, step: int) -> bool:
+def is_measured(trunk: Trunk, folder: Path, step: int) -> bool:
     """True if the point has been measured."""
-    return begin.is_done(folder(trunk, run_dir, step))
+    return begin.is_done(place(trunk, folder, step))
 
 
-def measure(trunk: Trunk, run_dir: Path, step: int) -> None:
+def measure(study: str, trunk: Trunk, command: str) -> None:
+    """Train one trunk run and measure its points, unless already done; then delete states that are no longer needed.
+
+    Raises:
+        RunFailed: the trunk run failed. ConfigError: see `measure_point`.
+    """
+    from mcpo_cli.backends.local import checkpoint  # not above: it imports torch
+
+    folder = run_dir(trunk.spec.run_id)
+    left = [step for step in trunk.at if not is_measured(trunk, folder, step)]
+    if not left:
+        return
+    start.train(forecast(branching.plan(study, [trunk], command)))
+    for step in left:
+        talk(f"{trunk.spec.run_id}: {len(trunk.arms)} arms take global step {step + 1}")
+        measure_point(trunk, folder, step)
+    checkpoint.prune(Journal(folder).attempts()[-1], trunk.kept_after)
+
+
+def points(trunks: Sequence[Trunk]) -> list[dict[str, Any]]:
+    """The folder of the records of each point, as plain data."""
+    found = [(trunk, trunk.spec.run_id, step) for trunk in trunks for step in trunk.at]
+    return [
+        {"run_id": run_id, "step": step, "records": str(place(trunk, run_dir(run_id), step))}
+        for trunk, run_id, step in found
+    ]
+
+
+def measure_point(trunk: Trunk, folder: Path, step: int) -> None:
     """Measure one point, unless that has been done.
 
     Raises:
@@ -34,16 +67,16 @@ def measure(trunk: Trunk, run_dir: Path, step: int) -> None:
     """
     from mcpo_cli.backends.local import branching as engine
 
-    if not is_measured(trunk, run_dir, step) and step not in begin.kept(run_dir):
+    if not is_measured(trunk, folder, step) and step not in begin.kept(folder):
         raise ConfigError(
             f"{trunk.spec.run_id} is done and has kept no state of step {step}, which this study branches from",
-            fix=f"rm -r {run_dir}  (then the same command trains it again)",
+            fix=f"rm -r {folder}  (then the same command trains it again)",
         )
-    point = folder(trunk, run_dir, step)
-    begin.record_once(point, trunk.spec, lambda attempt: engine.branch(trunk, attempt, run_dir, step))
+    point = place(trunk, folder, step)
+    begin.record_once(point, trunk.spec, lambda attempt: engine.branch(trunk, attempt, folder, step))
 
 
-def rows(trunk: Trunk, run_dir: Path) -> Iterator[dict[str, Any]]:
+def rows(trunk: Trunk, folder: Path) -> Iterator[dict[str, Any]]:
     """One row per point, arm, cohort and tier: means over prompts, with the settings that name the trunk run.
 
     Columns: run_id, model, base_seed, seed, step, arm, cohort, tier, batch (prompts of the batch), prompts, rollouts,
@@ -55,7 +88,7 @@ def rows(trunk: Trunk, run_dir: Path) -> Iterator[dict[str, Any]]:
     about = {name: spec.about[name] for name in ("model", "base_seed", "seed")}
     for step in trunk.at:
         groups: dict[tuple[str, str, str], list[BranchRow]] = defaultdict(list)
-        for row in cast("list[BranchRow]", Journal(folder(trunk, run_dir, step)).rows("branches")):
+        for row in cast("list[BranchRow]", Journal(place(trunk, folder, step)).rows("branches")):
             groups[row["arm"], row["cohort"], row["tier"]].append(row)
         for (arm, cohort, tier), members in groups.items():
             names = {"step": step + 1, "arm": arm, "cohort": cohort, "tier": tier, "batch": spec.train.prompts}

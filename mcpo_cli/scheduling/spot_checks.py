@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import backends
+from mcpo_cli.backends import feasible
 from mcpo_cli.config import forking
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.used_plugins import used_plugins
@@ -156,10 +157,10 @@ def check(run: Run, stretch: Stretch, home: Path, advance: Callable[[], None]) -
     advance: called after each step.
 
     Raises:
-        ConfigError: see `backends.Backend.check`. RunFailed: training failed.
+        ConfigError: see `feasible.check`. RunFailed: training failed.
     """
     backend = backends.get(run.spec.backend)
-    backend.check(run.spec)
+    feasible.check([run.spec], to_start=True)
     exactly, why = how(run, stretch)
     with tempfile.TemporaryDirectory(dir=home, prefix=".verify-") as temporary:
         folder = Path(temporary) / run.spec.run_id
@@ -168,7 +169,7 @@ def check(run: Run, stretch: Stretch, home: Path, advance: Callable[[], None]) -
         attempt = Attempt(folder, run.spec, stretch.start)
         watch = _Watch(run, folder, stretch, exactly, advance)
         try:
-            backend.run(_alone(run.spec), attempt, watch)
+            backend.run(_keeping(run.spec), attempt, watch)
         except Interrupted:
             assert watch.is_over, "nothing else stops it"
         finally:
@@ -178,10 +179,10 @@ def check(run: Run, stretch: Stretch, home: Path, advance: Callable[[], None]) -
         return Checked(stretch, exactly, why, watch.compared)
 
 
-def _alone(spec: RunSpec) -> RunSpec:
-    """The settings of the run, sent to no tracker; the state after its last step is kept."""
+def _keeping(spec: RunSpec) -> RunSpec:
+    """The settings of the run such that the state after its last step is kept, and few before it."""
     compute = replace(spec.compute, checkpoint_every=spec.train.steps, checkpoints_after=1)
-    return replace(spec, compute=compute, cluster=replace(spec.cluster, loggers=()))
+    return replace(spec, compute=compute)
 
 
 class _Watch:

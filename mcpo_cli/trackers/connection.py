@@ -13,6 +13,7 @@ import sqlalchemy
 from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
+from mlflow.exceptions import MlflowException
 
 from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.home import home
@@ -107,13 +108,18 @@ class Connection:
         if suite not in self._experiments:
             location = (self.home / "mlartifacts" / suite).as_uri()
             with self.turn:
-                found = self.client().get_experiment_by_name(suite)
+                found: Any = self.client().get_experiment_by_name(suite)
                 if found is None:
                     # A server chooses its own artifact location; a plain database would use the current folder.
-                    created = self.client().create_experiment(suite, None if self.is_server else location)
-                    note = descriptions.experiment_note(suite, created)
-                    self.client().set_experiment_tag(created, NOTE, note)
-                    found = self.client().get_experiment(created)
+                    try:
+                        self.client().create_experiment(suite, None if self.is_server else location)
+                    except MlflowException as error:
+                        # Another machine made it meanwhile, or an earlier request whose answer was lost.
+                        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                            raise
+                    found = self.client().get_experiment_by_name(suite)
+                    note = descriptions.experiment_note(suite, found.experiment_id)
+                    self.client().set_experiment_tag(found.experiment_id, NOTE, note)
             if found.lifecycle_stage == "deleted":
                 raise StoreError(f"the experiment '{suite}' was deleted in {self.shown}", fix="restore it in mcpo ui")
             is_ours = self.database is not None and self.database.parent.resolve() == self.home

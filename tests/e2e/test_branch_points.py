@@ -62,7 +62,7 @@ def measured_twice(trunk: Trunk, step: int) -> pd.DataFrame:
 
 
 def rows(trunk: Trunk, step: int) -> pd.DataFrame:
-    folder = branches.folder(trunk, run_dir(trunk.spec.run_id), step)
+    folder = branches.place(trunk, run_dir(trunk.spec.run_id), step)
     return pd.DataFrame(Journal(folder).rows("branches"))
 
 
@@ -85,7 +85,7 @@ def test_an_arm_without_changes_is_the_trunks_own_step(
     trunk: Trunk, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = spied(monkeypatch)
-    branches.measure(trunk, run_dir(trunk.spec.run_id), step)
+    branches.measure_point(trunk, run_dir(trunk.spec.run_id), step)
     own = Journal(run_dir(trunk.spec.run_id)).steps()[step]["metrics"]
     assert len(seen) == 3
     assert {name: own[name] for name in seen[0]} == seen[0], "the same bits"
@@ -93,7 +93,7 @@ def test_an_arm_without_changes_is_the_trunks_own_step(
 
 
 def test_the_cohort_is_the_batchs_mastered_prompts(trunk: Trunk) -> None:
-    branches.measure(trunk, run_dir(trunk.spec.run_id), 1)
+    branches.measure_point(trunk, run_dir(trunk.spec.run_id), 1)
     groups = [row for row in Journal(run_dir(trunk.spec.run_id)).groups() if row["step"] == 2]
     measured = rows(trunk, 1)
     mastered = measured[(measured["arm"] == "trunk") & (measured["cohort"] == "mastered")]
@@ -104,7 +104,7 @@ def test_the_cohort_is_the_batchs_mastered_prompts(trunk: Trunk) -> None:
 
 
 def test_a_step_of_no_size_changes_nothing(trunk: Trunk) -> None:
-    branches.measure(trunk, run_dir(trunk.spec.run_id), 1)
+    branches.measure_point(trunk, run_dir(trunk.spec.run_id), 1)
     still = rows(trunk, 1).query("arm == 'no step'")
     assert still["change"].abs().max() < 1e-6
     assert (still["c"] != still["c_after"]).any(), "counting rollouts before and after would see changes here"
@@ -114,17 +114,17 @@ def test_a_measurement_that_was_killed_is_made_again_with_the_same_numbers(
     trunk: Trunk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = run_dir(trunk.spec.run_id)
-    branches.measure(trunk, folder, 1)
+    branches.measure_point(trunk, folder, 1)
     whole = rows(trunk, 1)
-    (begun,) = branches.folder(trunk, folder, 1).glob("attempt_*")
+    (begun,) = branches.place(trunk, folder, 1).glob("attempt_*")
     status = read_json(begun / "status.json")
     write_json(begun / "status.json", {**status, "state": "running"})
     assert not branches.is_measured(trunk, folder, 1)
     with monkeypatch.context() as patch:
         patch.setattr(engine, "rows", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            branches.measure(trunk, folder, 1)
-    branches.measure(trunk, folder, 1)
+            branches.measure_point(trunk, folder, 1)
+    branches.measure_point(trunk, folder, 1)
     assert branches.is_measured(trunk, folder, 1)
     pd.testing.assert_frame_equal(rows(trunk, 1), whole)
 
@@ -132,7 +132,7 @@ def test_a_measurement_that_was_killed_is_made_again_with_the_same_numbers(
 def test_a_state_that_is_gone_is_named(trunk: Trunk) -> None:
     gone = Trunk(trunk.spec, trunk.arms, (7,), trunk.sizes, trunk.kept_after)
     with refused("bad_input", "step 7"):
-        branches.measure(gone, run_dir(trunk.spec.run_id), 7)
+        branches.measure_point(gone, run_dir(trunk.spec.run_id), 7)
 
 
 def test_the_estimate_is_what_many_new_rollouts_say(trunk: Trunk) -> None:

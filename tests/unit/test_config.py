@@ -183,7 +183,7 @@ def test_every_suite_composes_and_can_be_trained(name: str, scale: str) -> None:
     assert len(cells) == len(suite["arms"]) * len(list(sweep))
     assert {cell.arm.partition(" lr=")[0] for cell in cells} == set(suite["arms"])
     if scale == "toy":
-        feasible.check(cell.spec for cell in cells)
+        feasible.check([cell.spec for cell in cells])
 
 
 def test_a_sweep_is_a_product_in_order() -> None:

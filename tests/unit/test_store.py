@@ -6,6 +6,7 @@ import sqlite3
 import time
 from contextlib import closing
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,20 @@ def test_sync_brings_what_was_trained_offline_under_its_suite(store: Store, home
     assert set(store.sync().values()) == {0}
     assert runs(store, "table1")[spec(1, "dapo").run_id].data.tags["arm"] == "DAPO"
     assert spec(0).run_id in runs(store, "train")
+
+
+def test_an_experiment_that_exists_although_it_was_not_found_is_used(
+    store: Store, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another machine, which shares no lock, made it meanwhile, or a request whose answer was lost."""
+    complete(spec())
+    there = MlflowClient(store.uri).create_experiment("train")
+    look, looks = MlflowClient.get_experiment_by_name, count()
+    monkeypatch.setattr(
+        MlflowClient, "get_experiment_by_name", lambda self, name: look(self, name) if next(looks) else None
+    )
+    assert store.sync() == {spec().run_id: expected(spec(), range(1, 5), (0, 2, 4)).total()}
+    assert {run.info.experiment_id for run in runs(store).values()} == {there}
 
 
 def test_a_failure_is_one_line_and_the_next_call_catches_up(store: Store, home: Path) -> None:

@@ -5,13 +5,11 @@ from typing import Annotated
 
 import typer
 
+from mcpo_cli.commands.completion import completing
 from mcpo_cli.commands.reply import Reply, table, verb
 from mcpo_cli.commands.verbs import (
     DryRun,
     Verbose,
-    complete_run_id,
-    complete_suite_overrides,
-    starting_with,
 )
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
@@ -25,23 +23,12 @@ Examples:
 }
 
 
-def _complete_probes(incomplete: str) -> list[str]:
-    from mcpo_cli import measures
-
-    return starting_with(incomplete, measures.registry())
-
-
-def _complete_targets(ctx: typer.Context, incomplete: str) -> list[str]:
-    runs = [] if ctx.params.get("overrides") else complete_run_id(incomplete)
-    return runs + complete_suite_overrides(ctx, incomplete)
-
-
 ProbeName = Annotated[
     str,
     typer.Argument(
         metavar="PROBE",
         help="The question to ask; `mcpo components list probe` explains them all.",
-        autocompletion=_complete_probes,
+        autocompletion=completing("probe"),
     ),
 ]
 Target = Annotated[
@@ -49,7 +36,7 @@ Target = Annotated[
     typer.Argument(
         metavar="RUN_ID...|CHECKPOINT...|SUITE|KEY=VALUE...",
         help="Runs or their checkpoints, a suite, or settings of new runs as for `mcpo train`.",
-        autocompletion=_complete_targets,
+        autocompletion=completing("run", "suite", "override"),
     ),
 ]
 Prompts = Annotated[
@@ -90,7 +77,7 @@ def probe(
             raise ConfigError("--prompts applies to an existing run or checkpoint", fix=fix)
         plan = probe_run.runs(chosen, words)
         if dry_run:
-            return shown.reply(forecast(plan), verbose=verbose)
+            return shown.show_plan(forecast(plan), verbose=verbose)
         start.train(forecast(plan))
         measured = [probe_run.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
     document = probe_run.document(chosen, measured)

@@ -49,7 +49,7 @@ def fork(
     command = shlex.join(["mcpo", "fork", parent.run_id, "--at", str(at), *words])
     chosen = forking.plan(parent, at, words, command)
     if dry_run:
-        return shown.reply(forecast(chosen), verbose=verbose)
+        return shown.show_plan(forecast(chosen), verbose=verbose)
     from mcpo_cli.commands import build_artifacts
 
     document = start.document(forecast(chosen))
@@ -74,7 +74,7 @@ def branch(study: Study, overrides: Overrides = None, dry_run: DryRun = False) -
     content, command = branching.read(study), shlex.join(["mcpo", "branch", study, *words])
     trunks = branching.trunks(content, words)
     if dry_run:
-        return shown.reply(forecast(branching.plan(study, trunks, command)), verbose=False)
+        return shown.show_plan(forecast(branching.plan(study, trunks, command)), verbose=False)
     from mcpo_cli.commands import build_artifacts
     from mcpo_cli.scheduling import branches
 

@@ -77,7 +77,7 @@ def probe(
             raise ConfigError("--prompts applies to an existing run or checkpoint", fix=fix)
         plan = probe_run.runs(chosen, words)
         if dry_run:
-            return shown.reply(forecast(plan), verbose=verbose)
+            return shown.show_plan(forecast(plan), verbose=verbose)
         start.train(forecast(plan))
         measured = [probe_run.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
     document = probe_run.document(chosen, measured)

@@ -214,7 +214,7 @@ def reproduce(
         share = seconds("--budget", budget) / len(plans)
         plans = {name: start.within(whole, share, budget) for name, whole in plans.items()}
     if dry_run:
-        return shown.reply(forecast(build_artifacts.merged(plans)), verbose=verbose)
+        return shown.show_plan(forecast(build_artifacts.merged(plans)), verbose=verbose)
     builder = build_artifacts.builder(plans, words)
     for name in names:
         builder.check(artifacts.get(name))

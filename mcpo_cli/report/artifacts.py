@@ -41,7 +41,7 @@ from mcpo_cli.runs.provenance import code_state
 LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")
 """Packages whose version can change a number or a picture."""
 INDEPENDENT = (
-    "backends/local", "backends/verl", "commands", "compare", "evaluation", "pretrained", "scheduling", "trackers",
+    "backends/local", "backends/verl", "commands", "evaluation", "pretrained", "scheduling", "trackers",
     "testing",
 )  # fmt: skip
 """Packages whose code no artifact depends on."""

@@ -62,9 +62,8 @@ def publish_comparison(answer: "Answer", key: str, files: Sequence[Path]) -> Non
     """
     from mcpo_cli.analysis import render
     from mcpo_cli.compare import page
-    from mcpo_cli.config.plan import is_suite
 
-    found, of_suite = answer.found, answer.plan if answer.plan and is_suite(answer.plan.suite) else None
+    found, of_suite = answer.found, answer.plan if answer.suite else None
     uri = resolve(of_suite.cells[0].spec.compute.tracking_uri if of_suite else "")
     if uri is None:
         if not of_suite:

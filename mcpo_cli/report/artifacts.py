@@ -41,7 +41,7 @@ from mcpo_cli.runs.provenance import code_state
 LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")
 """Packages whose version can change a number or a picture."""
 INDEPENDENT = (
-    "backends/local", "backends/verl", "commands", "compare", "evaluation", "pretrained", "scheduling", "trackers",
+    "backends/local", "backends/verl", "commands", "evaluation", "pretrained", "scheduling", "trackers",
     "testing",
 )  # fmt: skip
 """Packages whose code no artifact depends on."""
@@ -78,7 +78,7 @@ def registry() -> Found[Artifact]:
 def _place_in_report(item: tuple[str, Artifact]) -> tuple[int, bool, str]:
     """Sort key: section, then tables before figures, then name."""
     name, artifact = item
-    return get_args(Section).index(artifact.section), ".tables." not in artifact.build.__module__, name
+    return get_args(Section).index(artifact.section), ".figures." in artifact.build.__module__, name
 
 
 def names(wanted: str) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import backends
+from mcpo_cli.backends import feasible
 from mcpo_cli.config import forking
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.used_plugins import used_plugins
@@ -156,10 +157,9 @@ def check(run: Run, stretch: Stretch, home: Path, advance: Callable[[], None]) -
     advance: called after each step.
 
     Raises:
-        ConfigError: see `backends.Backend.check`. RunFailed: training failed.
+        ConfigError: see `feasible.check`. RunFailed: training failed.
     """
-    backend = backends.get(run.spec.backend)
-    backend.check(run.spec)
+    feasible.check([run.spec], to_start=True)
     exactly, why = how(run, stretch)
     with tempfile.TemporaryDirectory(dir=home, prefix=".verify-") as temporary:
         folder = Path(temporary) / run.spec.run_id
@@ -168,7 +168,7 @@ def check(run: Run, stretch: Stretch, home: Path, advance: Callable[[], None]) -
         attempt = Attempt(folder, run.spec, stretch.start)
         watch = _Watch(run, folder, stretch, exactly, advance)
         try:
-            backend.run(_keeping(run.spec), attempt, watch)
+            backends.get(run.spec.backend).run(_keeping(run.spec), attempt, watch)
         except Interrupted:
             assert watch.is_over, "nothing else stops it"
         finally:

@@ -12,12 +12,7 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-FOLDERS = [
-    "analysis",
-    "analysis.measures",
-    *find_packages(include=["analysis.paper", "analysis.paper.*"]),
-    "experiments",
-]
+FOLDERS = ["analysis", *find_packages(include=["analysis.paper", "analysis.paper.*"]), "experiments"]
 STUDY = {f"mcpo_study.{name}": name.replace(".", "/") for name in FOLDERS}
 REPOSITORY = os.environ.get("REPOSITORY_URL", "").rstrip("/")
 LINK = re.compile(r"(!?\[[^\]]*\]\()(?!https?://|#)([^)\s]+)")

@@ -155,14 +155,16 @@ def _checked(outcomes: "Sequence[Outcome]", checks: Mapping[str, Callable[[Any],
 
 
 def _models() -> Mapping[str, Any]:
-    from mcpo_cli.config import load, presets
+    from mcpo_cli.config import presets
 
-    return {name: load.preset_model(name) for name in presets.groups()["model"]}
+    return {name: name for name in presets.groups()["model"]}
 
 
-def _of_model(model: Any) -> Facts:
+def _of_model(name: str) -> Facts:
     from mcpo_cli import pretrained
+    from mcpo_cli.config import load
 
+    model = load.preset_model(name)
     return {
         "run_name": model.name,
         "parameters": model.parameters,
@@ -210,7 +212,14 @@ def _artifacts() -> Mapping[str, Any]:
 def _suites() -> Mapping[str, Any]:
     from mcpo_cli.config import plan
 
-    return {name: plan.read(name) for name in sorted(plan.suites())}
+    return plan.suites()
+
+
+def _of_suite(path: Any) -> Facts:
+    from mcpo_cli.config import plan
+
+    suite = plan.read(str(path))
+    return {"about": suite.title, "question": suite.question, "arms": list(suite.arms)}
 
 
 def _docstring(entry: Any) -> str:
@@ -235,13 +244,6 @@ KINDS = {
         _artifacts,
         lambda artifact: {"about": artifact.title, "suites": artifact.needs},
     ),
-    "suite": Kind(
-        "arms to train and compare",
-        _suites,
-        lambda suite: {"about": suite.title, "arms": len(suite.arms)},
-        lambda suite: suite.question,
-    ),
+    "suite": Kind("arms to train and compare", _suites, _of_suite),
 }
 """Every kind of components, by the word that `mcpo components` takes."""
-CHECKED_KINDS = tuple(name for name, entry in KINDS.items() if entry.check)
-"""The kinds with a conformance kit."""

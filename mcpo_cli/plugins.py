@@ -307,7 +307,9 @@ def _candidates(group: str, packages: Sequence[str]) -> Iterator[Candidate]:
         yield from (Candidate(f"{package}.{name}", name) for name in found)
         if not found:
             yield Candidate(package, package.rpartition(".")[2])
-    yield from (Candidate(entry.module, entry.name, entry) for entry in _entries(group))
+    declared = (Candidate(entry.module, entry.name, entry) for entry in _entries(group))
+    # A wheel lacks packages of studies that a checkout has.
+    yield from (one for one in declared if not one.is_own or importlib.util.find_spec(one.module))
     for folder in folders():
         for path in _files(folder, "*.py"):
             yield Candidate(f"{plugin_files.__name__}.{path.stem}", path.stem, path=path)

@@ -11,8 +11,8 @@ from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, mend, nearest
 
-Rule = Literal["nominal", "holm", "90% interval"]
-"""The rule that decides: p, p after Holm's method over all tests of the file, or a 90 % interval within the margin."""
+Rule = Literal["nominal", "holm"]
+"""The p-values that decide: those of the test alone, or after Holm's method over all tests of the file."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,8 @@ class Claim:
     """A statistic of `arm` shown with the result."""
     reads: str = ""
     """How the claim is interpreted where the paper's words leave it open."""
-    outside: Literal["", "by construction", "not testable here"] = ""
-    """The verdict of a claim that these runs cannot test; its number is shown without one."""
-    because: str = ""
-    """Why they cannot."""
+    untested: str = ""
+    """Why these runs cannot test the claim, if so; its number is shown without a verdict."""
 
     @property
     def weights(self) -> Mapping[str, int]:
@@ -150,12 +148,8 @@ def _claim(entry: Mapping[str, Any]) -> Claim:
         _check_name("baseline", name, arms)
     if claim.beyond and not (claim.baseline and len(claim.beyond) == 2):
         raise ConfigError("beyond needs two arms and a baseline")
-    if bool(claim.outside) != bool(claim.because):
-        raise ConfigError("outside and because must be given together")
     for name in claim.statistics:
         meaning(name)
-    if claim.decide == "90% interval" and claim.relation != "within":
-        raise ConfigError("decide: 90% interval: only a claim of `within` has such a rule", fix="decide: nominal")
     _check_name("arm", claim.required_arm, arms)
     return claim
 

@@ -1,10 +1,10 @@
-"""Tests declared claims on runs: effect, interval and verdict of each test.
+"""Tests declared claims on runs: effect, interval and word of each test, and whether it is the word that was expected.
 
 A test is one claim on one model and regime. It compares one number per seed with a reference by a two-sided Student's
 t-test. A claim of every part (every benchmark, every third of training) is one intersection-union test: it holds only
 if it holds for each part (Berger 1982, Technometrics 24, 295-300), and fails if one part contradicts it after
-Bonferroni's correction. Verdicts follow the claim's rule: the nominal level, which agrees with the 95% interval next to
-them, or Holm's method over all tests together.
+Bonferroni's correction. The word is that of `statistics/words.py` for the distance from the reference, by the claim's
+rule: the nominal level, which agrees with the 95% interval next to it, or Holm's method over all tests together.
 """
 
 import math
@@ -17,25 +17,16 @@ import numpy as np
 from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.numbers import Numbers, of_run
-from mcpo_cli.statistics import power, stats
-from mcpo_cli.statistics.power import ALPHA
+from mcpo_cli.statistics import power, stats, words
 from mcpo_cli.statistics.stats import Interval, Student
+from mcpo_cli.statistics.words import PValues, Word
 
-Verdict = Literal[
-    "supported",
-    "contradicted",
-    "no difference",
-    "unresolved",
-    "not testable here",
-    "too few runs",
-    "not computable",
-    "by construction",
-]
+UNKNOWN = Interval(math.nan, math.nan, 0)
+EXPECTED: Mapping[str, Word] = {"greater": "better", "less": "worse", "within": "equivalent"}
+"""The word that a claim expects, by its relation: `better` is above the reference, `worse` below."""
+Verdict = Literal["supported", "contradicted", "no difference", "unresolved", "not testable"]
 TESTED: tuple[Verdict, ...] = ("supported", "contradicted", "no difference", "unresolved")
 """Verdicts of tests."""
-APART: tuple[Verdict, ...] = ("not testable here", "too few runs", "not computable")
-"""Verdicts where no test is possible."""
-UNKNOWN = Interval(math.nan, math.nan, 0)
 
 
 @dataclass(frozen=True)
@@ -51,8 +42,8 @@ class Outcome:
     """Mean over seeds and its t-interval, of that part; NaN if there are no numbers."""
     sd: float = math.nan
     """Standard deviation over the seeds of that part."""
-    favours: bool = False
-    """True if the effect is on the claim's side, in every part."""
+    direction: int = 0
+    """1 if the number is rather above the reference than below, -1 otherwise, over all parts."""
     p: float = math.nan
     """Two-sided p-value; NaN if no test is possible."""
     p_equal: float = math.nan
@@ -67,12 +58,37 @@ class Outcome:
     """p adjusted over all tests."""
     p_equal_holm: float = math.nan
     """p_equal adjusted over all tests."""
-    verdict: Verdict = "unresolved"
+
+    @property
+    def word(self) -> Word:
+        """The word for the number's distance from the reference, by the claim's rule."""
+        return self._adjusted if self.claim.decide == "holm" else self._word(self.p, self.p_equal)
+
+    @property
+    def _adjusted(self) -> Word:
+        return self._word(self.p_holm, self.p_equal_holm)
+
+    def _word(self, p: float, p_equal: float) -> Word:
+        direction = words.word(self.direction, PValues(p))
+        if self.claim.relation != "within" and direction != "undecided":
+            return direction  # The claim is about the direction: that a difference is small does not take it back.
+        return words.word(self.direction, PValues(p, p_equivalent=p_equal))
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the expected word came true. `no difference`: the number is equivalent to the reference instead."""
+        if self.word == EXPECTED[self.claim.relation]:
+            return "supported"
+        if self.word == "not testable":
+            return "not testable"
+        if self.word == "undecided":
+            return "unresolved"
+        return "no difference" if self.word == "equivalent" else "contradicted"
 
     @property
     def holds(self) -> bool:
         """True if the verdict also holds for all tests together."""
-        return (self.p_equal_holm if self.verdict == "no difference" else self.p_holm) <= ALPHA
+        return self._adjusted == self.word and self.verdict in TESTED[:-1]
 
     @property
     def detectable(self) -> tuple[float, float]:
@@ -84,8 +100,7 @@ class Outcome:
         if self.effect.n < stats.LEAST or not self.sd > stats.ROUNDING:
             return math.nan, math.nan
         low, high = power.sd_bounds(self.sd, self.effect.n)
-        found = [power.detectable_effect(sd, self.effect.n) for sd in (low, high)]
-        return found[0], found[1]
+        return power.detectable_effect(low, self.effect.n), power.detectable_effect(high, self.effect.n)
 
 
 def outcomes(claims: Sequence[Claim], data: Mapping[str, Runs]) -> list[Outcome]:
@@ -94,24 +109,11 @@ def outcomes(claims: Sequence[Claim], data: Mapping[str, Runs]) -> list[Outcome]
 
 
 def decided(tests: Sequence[Outcome]) -> list[Outcome]:
-    """The tests with p-values adjusted over the family, and verdicts. A test without p is not in the family."""
-    p_holm, p_equal_holm = (stats.holm(p) for p in ([one.p for one in tests], [one.p_equal for one in tests]))
+    """The tests with p-values adjusted over the family. A test without p is not in the family."""
+    adjusted = words.adjusted([PValues(test.p, p_equivalent=test.p_equal) for test in tests])
     return [
-        _decided(replace(test, p_holm=float(p), p_equal_holm=float(p_equal)))
-        for test, p, p_equal in zip(tests, p_holm, p_equal_holm, strict=True)
+        replace(test, p_holm=one.p, p_equal_holm=one.p_equivalent) for test, one in zip(tests, adjusted, strict=True)
     ]
-
-
-def _decided(test: Outcome) -> Outcome:
-    if math.isnan(test.p):
-        return test
-    adjusted, within = test.claim.decide == "holm", test.claim.relation == "within"
-    p, p_equal = (test.p_holm, test.p_equal_holm) if adjusted else (test.p, test.p_equal)
-    if test.claim.decide == "90% interval" and p_equal <= ALPHA:
-        return replace(test, verdict="supported")
-    if p <= ALPHA:
-        return replace(test, verdict="supported" if test.favours else "contradicted")
-    return replace(test, verdict="no difference" if p_equal <= ALPHA and not within else "unresolved")
 
 
 def _tests(claim: Claim, runs: Runs) -> Iterator[Outcome]:
@@ -179,30 +181,28 @@ def outcome(
     nan = sum(math.isnan(value) for numbers in values.values() for value in numbers)
     if nan:
         why = f"{nan} of {sum(map(len, values.values()))} values are NaN"
-        return Outcome(claim, model, regime, verdict="not computable", why=why)
+        return Outcome(claim, model, regime, why=why)
     found = {part: stats.student(numbers) for part, numbers in values.items()}
     parts = {part: _interval(mean) for part, mean in found.items()}
     fewest = min((mean.n for mean in found.values()), default=0)
     part = next(iter(parts), "")
     shown = Outcome(claim, model, regime, part, parts.get(part, UNKNOWN), parts=parts)
-    if claim.outside:
-        return replace(shown, verdict=claim.outside, why=claim.because)
-    if fewest < stats.LEAST:
-        few = f"{fewest} seed" + "s" * (fewest > 1) if fewest else "no such records"
-        return replace(shown, verdict="too few runs", why=few)
-    if unmet:
-        return replace(shown, verdict="not testable here", why=unmet)
+    few = f"{fewest} seed" + "s" * (fewest > 1) if fewest else "no such records"
+    if why := claim.untested or (few if fewest < stats.LEAST else unmet):
+        return replace(shown, why=why)
     sides = {part: _sides(claim, mean) for part, mean in found.items()}
     if any(math.isnan(p) for pair in sides.values() for p in pair):
         return replace(shown, why=stats.IDENTICAL)
     worst = max(sides, key=lambda part: sides[part])
     p_for, p_against = sides[worst][0], min(1.0, len(sides) * min(against for _, against in sides.values()))
+    favours = p_for < p_against
+    above = {"greater": favours, "less": not favours, "within": parts[worst].mean > claim.reference}[claim.relation]
     return replace(
         shown,
         part=worst,
         effect=parts[worst],
         sd=found[worst].error * math.sqrt(found[worst].n),
-        favours=p_for < p_against,
+        direction=1 if above else -1,
         p=min(1.0, 2 * min(p_for, p_against)),
         # NaN, where one part's values are all equal, stays NaN.
         p_equal=float(np.max([_equal(claim, mean) for mean in found.values()])) if claim.margin else math.nan,

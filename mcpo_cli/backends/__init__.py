@@ -28,7 +28,7 @@ class Backend(Protocol):
     def check_model(self, spec: RunSpec, folder: Path) -> None:
         """Raise ConfigError if this backend cannot train the existing model of `spec`, whose files are in `folder`."""
 
-    def check(self, spec: RunSpec) -> None:
+    def check_machine(self, spec: RunSpec) -> None:
         """Raise ConfigError if something is missing here. Quick: starts no process, does not import torch."""
 
     def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:

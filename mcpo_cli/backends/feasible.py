@@ -26,7 +26,7 @@ def check(specs: Sequence[RunSpec], *, to_start: bool = False) -> None:
         if spec.fork:
             begin.check_origin(spec)
         if to_start:
-            backends.get(spec.backend).check(spec)
+            backends.get(spec.backend).check_machine(spec)
     # Runs that differ only in seed or method share model and problems.
     different = {repr((spec.backend, spec.task, spec.train, spec.eval.problems, spec.model)): spec for spec in specs}
     folders: dict[Model, Path | None] = {}

@@ -11,7 +11,7 @@ import pandas as pd
 from mcpo_cli import measures
 from mcpo_cli.analysis import branching as branch_tables
 from mcpo_cli.analysis import forking as fork_tables
-from mcpo_cli.commands import console, reply
+from mcpo_cli.commands import console
 from mcpo_cli.commands.publish import publish_artifacts, run_pages
 from mcpo_cli.commands.reply import Part, Reply
 from mcpo_cli.config import forking, load, plan, presets
@@ -124,11 +124,6 @@ def page(built: BuiltArtifact, *, full: bool) -> Iterator[Part]:
     if is_short:
         more = f"next: --full prints {len(whole.grids) - 1} more tables and how to read them"
         yield partial(console.talk, f"{more}; mcpo ui shows the curves")
-
-
-def show(built: BuiltArtifact, *, full: bool) -> None:
-    """Print the page of an artifact."""
-    reply.show(page(built, full=full))
 
 
 def sentence(built: BuiltArtifact) -> str:

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from mcpo_cli import paths
+from mcpo_cli.commands.completion import completing
 from mcpo_cli.commands.reply import Part, Reply, table, verb
-from mcpo_cli.commands.verbs import Family, completing, starting_with
+from mcpo_cli.commands.verbs import Family
 from mcpo_cli.errors import ConfigError, Findings
 
 EXAMPLES = """\
@@ -32,24 +33,11 @@ app = typer.Typer(
 )
 
 
-def _complete_kinds(incomplete: str) -> list[str]:
-    from mcpo_cli.components import KINDS
-
-    return starting_with(incomplete, KINDS)
-
-
-def _complete_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The components of the kind that has been typed."""
-    from mcpo_cli.components import KINDS
-
-    kind = ctx.params.get("kind")
-    return starting_with(incomplete, sorted(KINDS[kind].registry())) if kind in KINDS else []
-
-
 KindName = Annotated[
-    str, typer.Argument(metavar="KIND", help="method, sampler, task, model, data, ...", autocompletion=_complete_kinds)
+    str,
+    typer.Argument(metavar="KIND", help="method, sampler, task, model, data, ...", autocompletion=completing("kind")),
 ]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A component of this kind.", autocompletion=_complete_names)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name.", autocompletion=completing("component"))]
 Options = Annotated[
     list[str] | None,
     typer.Argument(
@@ -103,11 +91,9 @@ def _of_method(method: Any, rollouts: int) -> dict[str, Any]:
 
 
 def _shown(document: Mapping[str, Any]) -> Iterator[Part]:
-    if document["text"]:
-        yield document["text"]
-        yield ""
     beside = {"kind", "name", "about", "text", "options", "backends", "weight"}
-    yield "\n".join(f"{_heading(key)}: {_cell(value)}" for key, value in document.items() if key not in beside)
+    facts = [f"{_heading(key)}: {_cell(value)}" for key, value in document.items() if key not in beside]
+    yield "\n\n".join(filter(None, [document["text"], "\n".join(facts)]))
     if document.get("options"):
         head = ["option", "value", "allowed", "meaning"]
         rows = [
@@ -173,7 +159,9 @@ Checkable = Annotated[
 NameOrFile = Annotated[
     str,
     typer.Argument(
-        metavar="NAME|FILE", help="A component of this kind; of data also a file.", autocompletion=_complete_names
+        metavar="NAME|FILE",
+        help="Its name; of data also a file.",
+        autocompletion=completing("component"),
     ),
 ]
 

@@ -42,14 +42,6 @@ def print_json(document: Mapping[str, Any]) -> None:
     sys.stdout.write(json.dumps(numbered, indent=2, allow_nan=False) + "\n")
 
 
-def print_list(name: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, as_json: bool) -> None:
-    """Print `rows` on stdout: as JSON, all of them under `name`, or the `columns` (key -> heading) as a table."""
-    if as_json:
-        print_json({name: rows})
-    else:
-        print_table([*columns.values()], [[str(row[key] or "-") for key in columns] for row in rows])
-
-
 def print_text(text: str) -> None:
     """Print text on stdout, unchanged except for control characters."""
     sys.stdout.write(visible(text.rstrip("\n")) + "\n")
@@ -96,11 +88,6 @@ def paragraph(text: str) -> str:
 def remark(text: str) -> str:
     """A sentence of a list, wrapped to the terminal and indented from its second line on."""
     return textwrap.fill(visible(text), min(width(), PROSE), initial_indent="- ", subsequent_indent="  ")
-
-
-def print_remark(text: str) -> None:
-    """Print such a sentence on stdout."""
-    print_text(remark(text))
 
 
 def seconds(option: str, text: str) -> float:

@@ -13,7 +13,7 @@ from mcpo_cli.machine import GIB
 from mcpo_cli.scheduling.forecast import Expected, Forecast
 
 
-def reply(expected: Forecast, *, verbose: bool) -> Reply:
+def show_plan(expected: Forecast, *, verbose: bool) -> Reply:
     """The runs of a plan, and of a backend such as verl the processes that it would start.
 
     Writes nothing, imports no torch.

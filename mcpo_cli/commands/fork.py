@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
+from mcpo_cli.commands.completion import completing
 from mcpo_cli.commands.reply import Reply, verb
 from mcpo_cli.commands.verbs import (
     DryRun,
     Overrides,
     RunId,
     Verbose,
-    starting_with,
 )
 from mcpo_cli.home import location
 
@@ -49,7 +49,7 @@ def fork(
     command = shlex.join(["mcpo", "fork", parent.run_id, "--at", str(at), *words])
     chosen = forking.plan(parent, at, words, command)
     if dry_run:
-        return shown.reply(forecast(chosen), verbose=verbose)
+        return shown.show_plan(forecast(chosen), verbose=verbose)
     from mcpo_cli.commands import build_artifacts
 
     document = start.document(forecast(chosen))
@@ -57,15 +57,9 @@ def fork(
     return Reply({**built.to_json(), **document}, build_artifacts.page(built, full=True))
 
 
-def _complete_studies(incomplete: str) -> list[str]:
-    from mcpo_cli.config import branching
-
-    return starting_with(incomplete, branching.studies())
-
-
 Study = Annotated[
     str,
-    typer.Argument(metavar="STUDY|FILE", help="A branch study, or its YAML file.", autocompletion=_complete_studies),
+    typer.Argument(metavar="STUDY|FILE", help="A study, or its YAML file.", autocompletion=completing("branch study")),
 ]
 
 
@@ -80,7 +74,7 @@ def branch(study: Study, overrides: Overrides = None, dry_run: DryRun = False) -
     content, command = branching.read(study), shlex.join(["mcpo", "branch", study, *words])
     trunks = branching.trunks(content, words)
     if dry_run:
-        return shown.reply(forecast(branching.plan(study, trunks, command)), verbose=False)
+        return shown.show_plan(forecast(branching.plan(study, trunks, command)), verbose=False)
     from mcpo_cli.commands import build_artifacts
     from mcpo_cli.scheduling import branches
 

@@ -2,7 +2,7 @@
 
 import signal
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,26 +10,15 @@ from typing import Annotated, Any
 import typer
 
 from mcpo_cli import paths
+from mcpo_cli.commands.completion import completing
 from mcpo_cli.commands.reply import Reply, verb
-from mcpo_cli.commands.verbs import DryRun, RunId, starting_with
+from mcpo_cli.commands.verbs import DryRun, RunId
 from mcpo_cli.errors import ConfigError, Interrupted, RunFailed
 from mcpo_cli.home import home, location
 
 EVALUATE_SETTINGS = """\
 Settings, key=value: engine=hf|local|vllm n=8 temperature=0.7 top_p=1 max_tokens=20480 seed=0 prompt=dapo|boxed|plain
 chat=auto|off revision=COMMIT data.path=FILE|FOLDER grading.timeout=5 compute.device=auto|cpu|cuda ..."""
-
-
-def _last_of_list(incomplete: str, known: Iterable[str]) -> list[str]:
-    """Completes the last name of a list with commas."""
-    done, _, begun = incomplete.rpartition(",")
-    return [(f"{done}," if done else "") + name for name in starting_with(begun, known)]
-
-
-def _complete_benchmarks(incomplete: str) -> list[str]:
-    from mcpo_cli.evaluation import scope
-
-    return _last_of_list(incomplete, scope.evaluable())
 
 
 Model = Annotated[
@@ -47,7 +36,7 @@ Benchmarks = Annotated[
     typer.Option(
         metavar="NAME|NAME=FILE,...",
         help="Benchmarks (mcpo components list data), files of yours, or tasks that generate problems: held-out tiers.",
-        autocompletion=_complete_benchmarks,
+        autocompletion=completing("benchmark", commas=True),
     ),
 ]
 Limit = Annotated[
@@ -110,24 +99,12 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _complete_graders(incomplete: str) -> list[str]:
-    from mcpo_cli import grading
-
-    return _last_of_list(incomplete, grading.registry())
-
-
-def _complete_targets(incomplete: str) -> list[str]:
-    ids = sorted(path.name for path in (location() / "evals").glob("*") if path.is_dir())
-    files = sorted(str(path) for path in Path().glob("*.jsonl"))
-    return starting_with(incomplete, ids + files)
-
-
 Target = Annotated[
     str,
     typer.Argument(
         metavar="FILE.jsonl|EVALUATION",
         help="A file of lines with gold and response (or prediction), or the id of a stored evaluation.",
-        autocompletion=_complete_targets,
+        autocompletion=completing("evaluation", "file"),
     ),
 ]
 GraderName = Annotated[
@@ -135,13 +112,14 @@ GraderName = Annotated[
     typer.Option(
         "--grader",
         help="Grader. Default: math_verify for a file, each benchmark's own for an evaluation.",
-        autocompletion=_complete_graders,
+        autocompletion=completing("grader", commas=True),
     ),
 ]
 Compare = Annotated[
     str,
     typer.Option(
-        help="Graders to compare with, separated by commas, such as math_dapo,exact.", autocompletion=_complete_graders
+        help="Graders to compare with, separated by commas, such as math_dapo,exact.",
+        autocompletion=completing("grader", commas=True),
     ),
 ]
 Timeout = Annotated[float, typer.Option(min=0.01, max=600, help="Time limit per answer in seconds.")]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mcpo_cli.commands.completion import completing
 from mcpo_cli.commands.reply import Part, Reply, table, verb
-from mcpo_cli.commands.verbs import complete_settings
 from mcpo_cli.errors import Findings
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ Key = Annotated[
     typer.Argument(
         metavar="[SETTING|GROUP]",
         help="A setting (train.lr), a group of them (train), or a word (mastered, kl).",
-        autocompletion=complete_settings,
+        autocompletion=completing("setting"),
     ),
 ]
 

@@ -5,14 +5,13 @@ from typing import Annotated, Literal
 
 import typer
 
+from mcpo_cli.commands.completion import completing
 from mcpo_cli.commands.reply import Reply, verb
 from mcpo_cli.commands.verbs import (
     DryRun,
     Full,
     Overrides,
     Verbose,
-    complete_suite_or_runs,
-    starting_with,
 )
 from mcpo_cli.errors import ConfigError
 
@@ -41,56 +40,12 @@ Examples:
 """The end of the help of each verb; click does not wrap what follows `\\b`."""
 
 
-def _complete_arms(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The arms of the named suite, or without one those of all suites."""
-    from mcpo_cli.config import plan
-
-    named = [word for word in ctx.params.get("what") or [] if plan.is_suite(word)]
-    arms = dict.fromkeys(arm for suite in named or plan.suites() for arm in plan.read(suite).arms)
-    return starting_with(incomplete, arms)
-
-
-def _complete_metrics(incomplete: str) -> list[str]:
-    return starting_with(incomplete, ("pass@1", "best@8", "pass@8", "maj@8"))
-
-
-def _complete_axes(incomplete: str) -> list[str]:
-    from mcpo_cli.analysis.equal_cost import AXES
-
-    return starting_with(incomplete, AXES)
-
-
-def _complete_readers(incomplete: str) -> list[str]:
-    from mcpo_cli.compare.readers import readers
-
-    return starting_with(incomplete, readers())
-
-
-def _complete_graders(incomplete: str) -> list[str]:
-    from mcpo_cli.grading.pool import registry
-
-    return starting_with(incomplete, registry())
-
-
-def _complete_artifacts(incomplete: str) -> list[str]:
-    """Names of the artifacts that can be reproduced."""
-    from mcpo_cli.report import artifacts
-
-    return starting_with(incomplete, (artifacts.ALL, "figures", *artifacts.registry()))
-
-
-def _complete_compared(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The completions of `complete_suite_or_runs`, and files and folders."""
-    here = [str(path) for path in Path(incomplete or ".").parent.glob("*")]
-    return complete_suite_or_runs(ctx, incomplete) + starting_with(incomplete, here)
-
-
 Compared = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[SUITE] [KEY=VALUE...]|RUN_ID...|LOG...",
         help="A suite or its file, settings, or both, as for `mcpo train`; several runs; or logs of any tool.",
-        autocompletion=_complete_compared,
+        autocompletion=completing("suite", "override", "run", "file"),
     ),
 ]
 Baseline = Annotated[
@@ -98,7 +53,7 @@ Baseline = Annotated[
     typer.Option(
         metavar="ARM",
         help="The arm to compare with (default: the suite's, else the first).",
-        autocompletion=_complete_arms,
+        autocompletion=completing("arm"),
     ),
 ]
 Metric = Annotated[
@@ -106,7 +61,7 @@ Metric = Annotated[
     typer.Option(
         help="pass@K, best@K or maj@K, the majority's answer (repeatable, or pass@1,pass@8); the first is the "
         "headline's (default: the suite's, else pass@1).",
-        autocompletion=_complete_metrics,
+        autocompletion=completing("pass@1", "best@8", "pass@8", "maj@8"),
     ),
 ]
 At = Annotated[
@@ -114,7 +69,7 @@ At = Annotated[
     typer.Option(
         help="Cost at which runs are compared: steps, rollouts, trained_tokens, seconds, ... (repeatable; default: "
         "steps and rollouts).",
-        autocompletion=_complete_axes,
+        autocompletion=completing("axis"),
     ),
 ]
 Over = Annotated[
@@ -141,7 +96,7 @@ Regrade = Annotated[
     typer.Option(
         metavar="GRADER",
         help="Grade the stored responses of all sides again, and say what of the difference was the grader's.",
-        autocompletion=_complete_graders,
+        autocompletion=completing("grader"),
     ),
 ]
 Columns = Annotated[
@@ -156,7 +111,9 @@ Benchmark = Annotated[str, typer.Option(help="Compare this benchmark only, or na
 ReaderName = Annotated[
     str,
     typer.Option(
-        "--reader", help="The tool that wrote the logs, where it cannot be seen.", autocompletion=_complete_readers
+        "--reader",
+        help="The tool that wrote the logs, where it cannot be seen.",
+        autocompletion=completing("reader"),
     ),
 ]
 Out = Annotated[
@@ -210,7 +167,7 @@ Artifact = Annotated[
     typer.Argument(
         metavar="ARTIFACT|SUITE|FILE",
         help="table1, fig2 (all its parts), ..., figures, all (and the report); a suite; a file of a suite or claims.",
-        autocompletion=_complete_artifacts,
+        autocompletion=completing("all", "figures", "artifact"),
     ),
 ]
 Budget = Annotated[
@@ -257,7 +214,7 @@ def reproduce(
         share = seconds("--budget", budget) / len(plans)
         plans = {name: start.within(whole, share, budget) for name, whole in plans.items()}
     if dry_run:
-        return shown.reply(forecast(build_artifacts.merged(plans)), verbose=verbose)
+        return shown.show_plan(forecast(build_artifacts.merged(plans)), verbose=verbose)
     builder = build_artifacts.builder(plans, words)
     for name in names:
         builder.check(artifacts.get(name))

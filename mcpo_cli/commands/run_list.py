@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mcpo_cli.commands.completion import completing
 from mcpo_cli.commands.reply import Part, Reply, table, verb
-from mcpo_cli.commands.verbs import complete_settings, complete_suites, completing
 from mcpo_cli.home import location
 from mcpo_cli.records import State
 
@@ -27,7 +27,7 @@ OfMethod = Annotated[
     str | None, typer.Option("--method", help="Only runs of this method.", autocompletion=completing("method"))
 ]
 OfSuite = Annotated[
-    str | None, typer.Option("--suite", help="Only runs that this suite started.", autocompletion=complete_suites)
+    str | None, typer.Option("--suite", help="Only runs that this suite started.", autocompletion=completing("suite"))
 ]
 Where = Annotated[
     list[str] | None,
@@ -35,7 +35,7 @@ Where = Annotated[
         "--where",
         metavar="KEY=VALUE",
         help="Only runs with this setting, or tag=NAME; several times: with all of them.",
-        autocompletion=complete_settings,
+        autocompletion=completing("setting"),
         show_default=False,
     ),
 ]
@@ -44,7 +44,7 @@ Sort = Annotated[
     typer.Option(
         metavar="KEY",
         help="By a setting, score, date, state or name (default); -KEY: largest first.",
-        autocompletion=complete_settings,
+        autocompletion=completing("setting"),
         show_default=False,
     ),
 ]

@@ -10,15 +10,13 @@ import typer
 
 from mcpo_cli import extras, paths
 from mcpo_cli.commands import run_list
+from mcpo_cli.commands.completion import completing
 from mcpo_cli.commands.reply import Reply, table, verb
 from mcpo_cli.commands.samples import samples
 from mcpo_cli.commands.verbs import (
     Family,
     RunId,
     What,
-    complete_run_id,
-    complete_suite_or_runs,
-    starting_with,
 )
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, StoreError
@@ -46,7 +44,7 @@ Some = Annotated[
     typer.Argument(
         metavar="[SUITE|FILE|RUN_ID] [KEY=VALUE]",
         help="A suite or its file, with settings to change in it; or several runs (default: all done runs).",
-        autocompletion=complete_suite_or_runs,
+        autocompletion=completing("suite", "override", "run"),
         show_default=False,
     ),
 ]
@@ -57,20 +55,13 @@ Bundle = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `mcpo 
 
 RunIds = Annotated[
     list[str],
-    typer.Argument(metavar="RUN_ID...", help="Ids of runs, or the starts of them.", autocompletion=complete_run_id),
+    typer.Argument(metavar="RUN_ID...", help="Ids of runs, or the starts of them.", autocompletion=completing("run")),
 ]
-
-
-def _complete_trash(incomplete: str) -> list[str]:
-    """Ids of the runs in the trash."""
-    from mcpo_cli.runs import trash
-
-    return starting_with(incomplete, (path.name for path in trash.contents(location())))
 
 
 Deleted = Annotated[
     list[str],
-    typer.Argument(metavar="RUN_ID...", help="Ids of runs in the trash.", autocompletion=_complete_trash),
+    typer.Argument(metavar="RUN_ID...", help="Ids of runs in the trash.", autocompletion=completing("deleted run")),
 ]
 Tags = Annotated[list[str], typer.Argument(metavar="TAG...", help="Words of yours, such as keep.")]
 

@@ -57,14 +57,13 @@ def train(
 
 def execute(plan: "Plan", *, dry: bool, verbose: bool) -> Reply:
     """Train the runs of `plan` that are not done; on a dry run, show all of them instead."""
-    from mcpo_cli.commands import console
-    from mcpo_cli.commands import dry_run as shown
+    from mcpo_cli.commands import console, dry_run
     from mcpo_cli.scheduling import start
     from mcpo_cli.scheduling.forecast import forecast
 
     expected = forecast(plan)
     if dry:
-        return shown.reply(expected, verbose=verbose)
+        return dry_run.show_plan(expected, verbose=verbose)
     document = start.document(expected)
     after = {"records:": str(location() / "runs"), **next_steps(plan)}
     return Reply(document, [runs_table(document), partial(console.talk_pairs, after)])
@@ -117,7 +116,7 @@ def ablate(
     named, rest = plan.split_suite(overrides or [])
     suite, command = named or "table2", f"mcpo ablate {named}".strip()
     if dry_run:
-        return shown.reply(forecast(plan.from_suite(suite, rest, command)), verbose=verbose)
+        return shown.show_plan(forecast(plan.from_suite(suite, rest, command)), verbose=verbose)
     from mcpo_cli.commands import compare, seeds
     from mcpo_cli.compare import subjects
     from mcpo_cli.compare.comparison import Question
@@ -126,7 +125,7 @@ def ablate(
         document, rest = seeds.train_in_stages(suite, rest, command)
     else:
         document = start.document(forecast(plan.from_suite(suite, rest, command)))
-    answers = subjects.of_plan(plan.from_suite(suite, rest, command), Question())
+    answers = subjects.of_plan(plan.from_suite(suite, rest, command), suite, Question())
     compared = compare.shown(answers, (suite, rest), compare.Output(), full=full)
     decided = seeds.decisions_page(document["decisions"]) if until else ()
     page = chain([runs_table(document)] if full else [], compared.page, decided)

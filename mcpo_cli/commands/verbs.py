@@ -3,12 +3,13 @@
 import itertools
 import shlex
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from mcpo_cli.commands.completion import completing
 from mcpo_cli.commands.reply import ErrorStyle
 from mcpo_cli.errors import ConfigError
 
@@ -66,72 +67,6 @@ def without_habits(words: Sequence[str]) -> list[str]:
     return [*MEANT[first], *rest] if first in MEANT else list(words)
 
 
-def complete_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Presets and settings; after a preset group such as `method=`, its names."""
-    from mcpo_cli.config.presets import groups, keys
-
-    presets = groups()
-    # bash splits words at "=": `method=mc` arrives as `method`, `=` and the incomplete `mc`.
-    given = [word for word in ctx.params.get("overrides") or [] if word != "="]
-    if given and given[-1] in presets:
-        return starting_with(incomplete, presets[given[-1]])
-    named = [f"{key}={value}" for key, values in presets.items() for value in values]
-    settings = [f"{key}=" for key in keys()]
-    return starting_with(incomplete, named + settings)
-
-
-def starting_with(incomplete: str, names: Iterable[str]) -> list[str]:
-    """The names that begin with `incomplete`."""
-    return [name for name in names if name.startswith(incomplete)]
-
-
-def complete_suites(incomplete: str) -> list[str]:
-    """Names of the suites."""
-    from mcpo_cli.config import plan
-
-    return starting_with(incomplete, plan.suites())
-
-
-def completing(kind: str) -> Callable[[str], list[str]]:
-    """A function that completes the names of a kind of components, such as `method`."""
-
-    def complete(incomplete: str) -> list[str]:
-        from mcpo_cli.components import KINDS
-
-        return starting_with(incomplete, sorted(KINDS[kind].registry()))
-
-    return complete
-
-
-def complete_suite_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The suites, if none is given yet, and the completions of `complete_overrides`."""
-    suites = [] if ctx.params.get("overrides") else complete_suites(incomplete)
-    return suites + complete_overrides(ctx, incomplete)
-
-
-def complete_suite_or_runs(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The completions of `complete_suite_overrides`, and the runs if no word is given yet."""
-    runs = [] if ctx.params.get("what") else complete_run_id(incomplete)
-    ctx.params["overrides"] = ctx.params.get("what")
-    return complete_suite_overrides(ctx, incomplete) + runs
-
-
-def complete_settings(incomplete: str) -> list[str]:
-    """Keys of settings, groups of presets, and the groups of keys."""
-    from mcpo_cli.config.presets import groups, keys
-
-    known = {*keys(), *groups(), *(key.partition(".")[0] for key in keys())}
-    return sorted(starting_with(incomplete, known))
-
-
-def complete_run_id(incomplete: str) -> list[str]:
-    """Ids of the runs in MCPO_HOME."""
-    from mcpo_cli import home
-    from mcpo_cli.runs import catalog
-
-    return starting_with(incomplete, (path.name for path in catalog.folders(home.location())))
-
-
 def _only_when_dry(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
     if value and not ctx.params["dry_run"]:
         option = f"--{str(param.name).replace('_', '-')}"
@@ -170,7 +105,7 @@ Overrides = Annotated[
     typer.Argument(
         metavar="KEY=VALUE",
         help="Presets and settings in Hydra's grammar; commas make a sweep.",
-        autocompletion=complete_overrides,
+        autocompletion=completing("override"),
     ),
 ]
 SuiteOverrides = Annotated[
@@ -178,7 +113,7 @@ SuiteOverrides = Annotated[
     typer.Argument(
         metavar="SUITE|KEY=VALUE",
         help="A suite, such as table1, with settings to change in it; or settings only.",
-        autocompletion=complete_suite_overrides,
+        autocompletion=completing("suite", "override"),
     ),
 ]
 What = Annotated[
@@ -186,11 +121,11 @@ What = Annotated[
     typer.Argument(
         metavar="SUITE|FILE|RUN_ID [KEY=VALUE]",
         help="A suite or its file, with settings to change in it; or several runs.",
-        autocompletion=complete_suite_or_runs,
+        autocompletion=completing("suite", "override", "run"),
     ),
 ]
 RunId = Annotated[
-    str, typer.Argument(metavar="RUN_ID", help="A run's id, or the start of it.", autocompletion=complete_run_id)
+    str, typer.Argument(metavar="RUN_ID", help="A run's id, or the start of it.", autocompletion=completing("run"))
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show the runs that would start; start nothing.", is_eager=True)

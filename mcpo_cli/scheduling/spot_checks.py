@@ -159,6 +159,7 @@ def check(run: Run, stretch: Stretch, home: Path, advance: Callable[[], None]) -
     Raises:
         ConfigError: see `feasible.check`. RunFailed: training failed.
     """
+    backend = backends.get(run.spec.backend)
     feasible.check([run.spec], to_start=True)
     exactly, why = how(run, stretch)
     with tempfile.TemporaryDirectory(dir=home, prefix=".verify-") as temporary:
@@ -168,7 +169,7 @@ def check(run: Run, stretch: Stretch, home: Path, advance: Callable[[], None]) -
         attempt = Attempt(folder, run.spec, stretch.start)
         watch = _Watch(run, folder, stretch, exactly, advance)
         try:
-            backends.get(run.spec.backend).run(_keeping(run.spec), attempt, watch)
+            backend.run(_keeping(run.spec), attempt, watch)
         except Interrupted:
             assert watch.is_over, "nothing else stops it"
         finally:

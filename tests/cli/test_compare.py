@@ -4,11 +4,12 @@ import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
 
-from mcpo_cli.commands import results, verbs
+from mcpo_cli.commands.completion import completing
 from mcpo_cli.config.plan import Plan, from_overrides, from_suite
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import write_json
@@ -150,10 +151,17 @@ def test_a_run_is_not_compared_with_itself(here: InProcess) -> None:
     assert spec.run_id in here.refused("bad_input", "compare", spec.run_id, spec.run_id)
 
 
-def test_help_has_examples_and_words_complete(here: InProcess) -> None:
-    shown = here("compare", "--help").stdout
-    assert "mcpo compare table2 --baseline DAPO" in shown
-
-    assert results._complete_arms(SimpleNamespace(params={"what": ["table2"]}), "w/o R") == ["w/o ReWeight"]
-    assert results._complete_axes("r") == ["rollouts"]
-    assert "table2" in verbs.complete_suite_or_runs(SimpleNamespace(params={}), "tab")
+@pytest.mark.parametrize(
+    ("kinds", "what", "begun", "offered"),
+    [
+        (["arm"], ["table2"], "w/o R", ["w/o ReWeight"]),
+        (["axis"], [], "r", ["rollouts"]),
+        (["suite", "override"], [], "tab", ["table1", "table2"]),
+        (["suite", "override"], ["table1"], "tab", []),
+        (["kind"], [], "sa", ["sampler"]),
+    ],
+)
+def test_words_complete(kinds: list[str], what: list[str], begun: str, offered: list[str]) -> None:
+    context: Any = SimpleNamespace(params={"what": what})
+    assert completing(*kinds)(context, begun) == offered
+    assert completing("grader", commas=True)(context, "exact,int") == ["exact,integer"]

@@ -5,9 +5,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
+from mcpo_cli.commands.verbs import PANELS
 from mcpo_cli.config import plan, presets
 from mcpo_cli.main import app
 from mcpo_cli.report import artifacts
@@ -33,6 +36,11 @@ def test_help_of_train_names_presets_examples_and_where_settings_are_explained(h
         assert sorted([default.removesuffix(" (default)"), *others]) == names
     assert "mcpo help" in out
     assert "mcpo train method=mcpo model=toy-m seed=0,1,2" in out
+
+
+def test_every_verb_is_under_a_heading_of_the_help() -> None:
+    command: Any = typer.main.get_command(app)
+    assert sorted(verb for verbs in PANELS.values() for verb in verbs) == sorted(command.commands)
 
 
 @pytest.mark.parametrize("suite", ["table1", pytest.param("headline", marks=pytest.mark.slow)])

@@ -29,7 +29,7 @@ QUICK = "eval.samples=2 probe.panel=2 compute.sample_groups=4"
 
 def trained(home: Path, *words: str) -> tuple[RunSpec, Journal]:
     (cell,) = plan.from_overrides([*words, *SMALL.split(), *QUICK.split()]).cells
-    BACKEND.check(cell.spec)
+    BACKEND.check_machine(cell.spec)
     attempt = Attempt(home / "runs" / cell.spec.run_id, cell.spec, 0)
     BACKEND.run(cell.spec, attempt, lambda: False)
     attempt.end("done")

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from mcpo_study.analysis.branch_estimator import __main__ as branch_estimator
+from mcpo_study.analysis.branch_estimator.__main__ import Exact, Response
 
-from benchmarks import branch_estimator
-from benchmarks.branch_estimator import Exact, Response
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
 

@@ -2,9 +2,9 @@
 
 import pandas as pd
 import pytest
+from mcpo_study.analysis.coverage import __main__ as coverage
+from mcpo_study.analysis.coverage.__main__ import Design
 
-from benchmarks import coverage
-from benchmarks.coverage import Design
 from mcpo_cli.compare.pairs import FEW_PROBLEMS, FEW_SAMPLES, FEW_SEEDS
 
 AGAIN = (

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from mcpo_study.analysis.fork_variance import __main__ as fork_variance
+from mcpo_study.analysis.fork_variance.__main__ import Reduction, reduction
 from scipy import stats as scipy_stats
 
-from benchmarks import fork_variance
-from benchmarks.fork_variance import Reduction, reduction
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
 

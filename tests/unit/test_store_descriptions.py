@@ -14,7 +14,6 @@ from mlflow import MlflowClient
 from mcpo_cli.commands.publish import publish_artifacts
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan, PlannedRun
-from mcpo_cli.config.schema import Train
 from mcpo_cli.trackers import descriptions
 from mcpo_cli.trackers.connection import NOTE
 from mcpo_cli.trackers.follower import following_plan
@@ -24,31 +23,6 @@ from mcpo_cli.trackers.rows import averages
 from tests.store_runs import begin, complete, free_port, plan, runs, spec
 
 BOTH = Plan("table1", "mcpo reproduce table1", (PlannedRun("DAPO", spec(0, "dapo")), PlannedRun("MCPO", spec(0))))
-
-
-def names(plan: Plan) -> list[str]:
-    return list(descriptions.series(plan).values())
-
-
-def test_a_suite_is_named_by_its_title_and_a_plan_without_one_by_its_arms() -> None:
-    assert descriptions.plan_name(BOTH) == "table1: DAPO against MCPO (toy, drift, 2 runs)"
-    assert descriptions.plan_name(plan(spec(0))) == "train: mcpo (toy, drift, 1 run)"
-    sweep = plan(spec(0, "dapo"), spec(1), replace(spec(0), regime="skills-drift"))
-    assert descriptions.plan_name(sweep) == "train: dapo, mcpo (toy, drift, skills-drift, 3 runs)"
-
-
-def test_a_series_has_what_tells_it_apart_and_no_more() -> None:
-    assert names(BOTH) == ["DAPO toy-s", "MCPO toy-s"]
-    fast = replace(spec(0), train=Train(lr=0.5, steps=8))
-    faster = replace(spec(0), train=Train(lr=0.25, steps=8))
-    assert names(plan(spec(0), spec(1), fast, faster)) == [
-        "mcpo toy-s steps=4 lr=0.0007",
-        "mcpo toy-s steps=4 lr=0.0007",
-        "mcpo toy-s steps=8 lr=0.5",
-        "mcpo toy-s steps=8 lr=0.25",
-    ]
-    drifting = replace(fast, regime="skills-drift")
-    assert names(plan(spec(0), drifting)) == ["mcpo toy-s regime=drift", "mcpo toy-s regime=skills-drift"]
 
 
 specs = st.builds(
@@ -85,11 +59,6 @@ def test_averages_are_means_over_tiers_of_means_over_problems(problems: list[tup
         tiers = [[chance(row["n"], row["c"]) for row in rows if row["tier"] == tier] for tier in "abc"]
         means = [sum(tier) / len(tier) for tier in tiers if tier]
         assert found[f"eval/average/{name}"] == pytest.approx(sum(means) / len(means))
-
-
-@pytest.mark.parametrize(("name", "part"), [("DAPO w/o filter", "DAPO_w_o_filter"), ("best@8", "best_at_8")])
-def test_names_of_arms_and_scores_are_one_part_of_the_name_of_a_metric(name: str, part: str) -> None:
-    assert descriptions.metric_part(name) == part
 
 
 def test_run_ids_lead_to_the_pages_of_their_runs(store: Store) -> None:

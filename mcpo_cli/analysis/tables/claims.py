@@ -1,4 +1,4 @@
-"""The table of claims, those of the paper or of a plug-in, with the verdict of these runs on each."""
+"""The table of declared claims, with the verdict of these runs on each."""
 
 import math
 import shlex
@@ -15,38 +15,34 @@ from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product, Row, Section
 from mcpo_cli.analysis.render import Columns, Grid
-from mcpo_cli.analysis.verdicts import APART, TESTED, Outcome, outcomes
+from mcpo_cli.analysis.verdicts import TESTED, Outcome, outcomes
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.statistics.power import ALPHA, POWER
 from mcpo_cli.statistics.stats import LEAST
 
 HOLDS = " (Holm)"
-RULES = {"nominal": "p", "holm": "p Holm", "90% interval": "90% interval"}
 NOTES = (
-    "A test is one claim on one model and regime. value: mean over seeds of the statistic, or of its paired "
-    "difference, with a 95% t-interval. p: two-sided, Student's t over seeds; p Holm: adjusted over all tests of this "
-    "table that have a p.",
+    "A test is one claim on one model and regime. value: mean over seeds of the number, or of its paired difference, "
+    "with a 95% t-interval. p: two-sided, Student's t over seeds; p Holm: adjusted over all tests of this table.",
     "A claim of every benchmark, or of every third of training, is one test (intersection-union): supported only if "
     "each part is, contradicted if one part is, corrected for their number. value and interval then belong to the part "
     "that is least in favour; the last column has the others.",
-    f"decided by: the registered rule, or else p. supported: that p is at most {ALPHA:g} and the effect is on the "
-    f"claim's side; contradicted: it is on the other side;{HOLDS}: p Holm is at most {ALPHA:g}, too. Decided by p, one "
-    f"test in {1 / ALPHA:.0f} without any true effect is still called supported or contradicted. contradicted refers "
-    "to these runs, not to what the paper measured.",
-    "no difference: the value lies within the claim's margin of the reference by two one-sided tests at level "
-    f"{ALPHA:g}: the 90% interval is within it. unresolved: neither, which does not show that there is no effect. "
-    "Values that are all identical are unresolved, too: they have no variance to test by.",
-    "not testable here: what the claim presupposes did not occur in these runs, or they cannot say. too few runs: "
-    f"fewer than {LEAST} seeds. not computable: a value is NaN, or none differs. by construction: an identity of the "
-    "code, no evidence for the paper. These have no p and are counted apart.",
+    f"The value is better than the reference (above it), worse (below), or equivalent (within the margin by two "
+    f"one-sided tests) at level {ALPHA:g}, by p, or p Holm where `decided by` says so. supported: the claim expected "
+    "that word; contradicted: it expected the opposite, or, of a value within a margin, the value is beyond it; no "
+    f"difference: the value is equivalent instead; unresolved: none of these, which does not show that there is no "
+    f"effect.{HOLDS}: also after Holm. Decided by p, one test in {1 / ALPHA:.0f} without any true effect is still "
+    "called supported or contradicted. Verdicts are on these runs, not on what a paper measured.",
+    f"not testable: the column says why, such as fewer than {LEAST} seeds. Such tests are counted apart.",
     f"finds: the distance from the tested bound that as many seeds detect with probability {POWER:g} at level "
     f"{ALPHA:g}: it does not depend on the effect seen, but on how much seeds vary, which few seeds know badly; so it "
     "is shown for both ends of the 80% interval of their standard deviation.",
-    "A claim of a value within a margin (±) tests both bounds (two one-sided tests), so a wide interval cannot support "
-    "it.",
 )
 COMMITTED = "committed runs: verdicts of more runs than these, from results/{}."
-OPEN = ("unresolved", "too few runs", "not computable")
+OPEN = ("unresolved", "not testable", "too few runs", "not computable")
+"""How verdicts begin that leave a claim open; committed ones have older words, too."""
+Test = tuple[str, str, str]
+"""A claim's id, model and regime."""
 
 
 def claims_table(path: Path, title: str = "", section: Section = "claims") -> Artifact:
@@ -59,27 +55,22 @@ def claims_table(path: Path, title: str = "", section: Section = "claims") -> Ar
     Raises:
         ConfigError: the file is not a file of claims.
     """
-    declared = claims.read(path)
+    declared, committed = claims.read(path), claims.results(path)
     title = title or f"Claims of {path.name}"
-    committed = claims.results(path)
 
     def build(data: Mapping[str, Runs]) -> Product:
-        found, larger = outcomes(declared, data), _larger(committed)
+        tests, larger = outcomes(declared, data), _larger(committed)
         spec = next(iter(data.values())).cells[0].spec
         where = f"scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps"
-        grids = [_glance(declared, found, larger), verdict_grid(found)]
+        grids = [_glance(declared, tests, larger), verdict_grid(tests)]
         grids.append(Grid.of("What is tested", declared, CLAIMS, labels=len(CLAIMS)))
-        rows = pd.DataFrame([*map(_row, found), *_runs(declared, data)], dtype=object)  # whole numbers stay whole
+        rows = pd.DataFrame([*map(_row, tests), *_runs(declared, data)], dtype=object)  # whole numbers stay whole
         names = " and ".join(file.name for file in committed if file.is_file())
         notes = [*NOTES, *([COMMITTED.format(names)] if larger else []), *_quotes(declared)]
-        return Product(f"{title} ({where})", _sentence(declared, found, larger), rows, grids, notes)
+        return Product(f"{title} ({where})", _sentence(declared, tests, larger), rows, grids, notes)
 
     suites = tuple(dict.fromkeys(claim.suite for claim in declared))
     return Artifact(path.stem, title, section, suites, build, by_regime=True, source=path, committed=committed)
-
-
-Test = tuple[str, str, str]
-"""A claim's id, model and regime."""
 
 
 def _larger(committed: Sequence[Path]) -> dict[Test, str]:
@@ -88,17 +79,15 @@ def _larger(committed: Sequence[Path]) -> dict[Test, str]:
     Raises:
         ConfigError: a file is not a table of claims.
     """
-    found: dict[Test, str] = {}
-    for file in committed:
+    verdicts: dict[Test, str] = {}
+    for file in filter(Path.is_file, committed):
         for test, verdict in _verdicts(file):
-            if test not in found or (HOLDS in verdict and HOLDS not in found[test]):
-                found[test] = verdict
-    return found
+            if test not in verdicts or (HOLDS in verdict and HOLDS not in verdicts[test]):
+                verdicts[test] = verdict
+    return verdicts
 
 
 def _verdicts(committed: Path) -> Iterator[tuple[Test, str]]:
-    if not committed.is_file():
-        return
     try:
         rows = pd.read_csv(committed, keep_default_na=False, dtype=str)
         rows[["claim", "model", "regime", "verdict", "seeds"]]
@@ -117,47 +106,45 @@ def _runs(declared: Sequence[Claim], data: Mapping[str, Runs]) -> Iterator[Row]:
     """One row per run and suite, with every number that tests a claim."""
     for suite, runs in data.items():
         of_suite = [claim for claim in declared if claim.suite == suite]
-        names = dict.fromkeys(name for claim in of_suite for name in claim.statistics)
+        names = {name: name for claim in of_suite for name in claim.statistics}
         arms = {arm for claim in of_suite for arm in claim.arms}
-        for row in numbers.per_run(runs, {name: name for name in names}, arms):
+        for row in numbers.per_run(runs, names, arms):
             yield {**row, "suite": suite}
 
 
 def _sentence(declared: Sequence[Claim], tests: Sequence[Outcome], larger: Mapping[Test, str]) -> str:
-    models = dict.fromkeys(one.model for one in tests)
-    on = " and ".join(models)
-    by_verdict = Counter(one.verdict for one in tests)
-    holding = Counter(one.verdict for one in tests if one.holds)
+    by_verdict = Counter(test.verdict for test in tests)
+    holding = Counter(test.verdict for test in tests if test.holds)
     held = ", ".join(f"{holding[verdict] or 'none'} {verdict}" for verdict in TESTED[:2])
     alone = ", ".join(f"{by_verdict[verdict]} {verdict}" for verdict in TESTED if by_verdict[verdict])
-    apart = [f"{by_verdict[verdict]} {verdict}" for verdict in (*APART, "by construction") if by_verdict[verdict]]
-    number = sum(by_verdict[verdict] for verdict in TESTED)
-    undecided = [one for one in tests if one.verdict in OPEN]
-    decided = sum(not larger.get(_test(one), "unresolved").startswith(OPEN) for one in undecided)
+    apart = f" Counted apart: {by_verdict['not testable']} not testable." if by_verdict["not testable"] else ""
+    undecided = [test for test in tests if test.verdict in OPEN]
+    decided = sum(not larger.get(_test(test), OPEN[0]).startswith(OPEN) for test in undecided)
     told = f" Of {len(undecided)} tests that stay open here, {decided} are decided by committed runs." if larger else ""
     return (
-        f"Of {len(declared)} claims on {on}, after Holm's correction for {number} tests: {held}. "
-        f"Each test by itself: {alone}." + (f" Counted apart: {', '.join(apart)}." if apart else "") + told
+        f"Of {len(declared)} claims on {' and '.join(dict.fromkeys(test.model for test in tests))}, after Holm's "
+        f"correction for {sum(by_verdict[verdict] for verdict in TESTED)} tests: {held}. Each test by itself: "
+        f"{alone or 'none tested'}.{apart}{told}"
     )
 
 
-def _test(one: Outcome) -> Test:
-    return one.claim.id, one.model, one.regime
+def _test(test: Outcome) -> Test:
+    return test.claim.id, test.model, test.regime
 
 
 def _glance(declared: Sequence[Claim], tests: Sequence[Outcome], larger: Mapping[Test, str]) -> Grid:
     """One row per claim and one column per model and regime: the verdict, and that of committed runs."""
-    settings = list(dict.fromkeys((one.model, one.regime) for one in tests))
-    names = [" ".join(one) if len({regime for _, regime in settings}) > 1 else one[0] for one in settings]
-    here = {_test(one): verdict_of(one) for one in tests}
-    columns: dict[str, tuple[Mapping[Test, str], tuple[str, str]]] = {
-        name: (here, one) for name, one in zip(names, settings, strict=True)
-    }
-    for name, one in zip(names, settings, strict=True):
-        if any(key[1:] == one for key in larger):
-            columns[f"{name}, committed runs"] = larger, one
+    settings = list(dict.fromkeys((test.model, test.regime) for test in tests))
+    short = len({regime for _, regime in settings}) == 1
+    shown = {_test(test): verdict_of(test) for test in tests}
+    columns: dict[str, tuple[Mapping[Test, str], tuple[str, str]]] = {}
+    for model, regime in settings:
+        columns[model if short else f"{model} {regime}"] = shown, (model, regime)
+    for name, (_, setting) in list(columns.items()):
+        if any(test[1:] == setting for test in larger):
+            columns[f"{name}, committed runs"] = larger, setting
     rows = [
-        [claim.claim, *(found.get((claim.id, *one), "-") for found, one in columns.values()), claim.where]
+        [claim.claim, *(verdicts.get((claim.id, *setting), "-") for verdicts, setting in columns.values()), claim.where]
         for claim in declared
     ]
     return Grid("At a glance", ["claim", *columns, "where"], rows, labels=2 + len(columns))
@@ -168,12 +155,12 @@ def frame(tests: Iterable[Outcome]) -> pd.DataFrame:
     return pd.DataFrame(map(_row, tests))
 
 
-def verdict_of(one: Outcome) -> str:
+def verdict_of(test: Outcome) -> str:
     """The verdict as text, with its qualifications."""
-    if one.why:
-        return f"{one.verdict}: {one.why}"
-    larger = f" larger than {one.claim.margin:g}" if one.verdict == "no difference" else ""
-    return one.verdict + larger + (HOLDS if one.holds else "")
+    if test.why:
+        return f"{test.verdict}: {test.why}"
+    larger = f" larger than {test.claim.margin:g}" if test.verdict == "no difference" else ""
+    return test.verdict + larger + (HOLDS if test.holds else "")
 
 
 def verdict_grid(tests: Iterable[Outcome]) -> Grid:
@@ -181,15 +168,15 @@ def verdict_grid(tests: Iterable[Outcome]) -> Grid:
     return Grid.of("Verdicts of these runs", tests, VERDICTS, labels=4)
 
 
-def _beside(one: Outcome) -> str:
+def _beside(test: Outcome) -> str:
     """The other parts and the companion statistic."""
-    others = [f"{part} {_number(effect.mean, one.claim)}" for part, effect in one.parts.items() if part != one.part]
-    if not math.isnan(one.beside):
-        others.append(f"{one.claim.beside} {one.beside:.3g}")
+    others = [f"{part} {_number(effect.mean, test.claim)}" for part, effect in test.parts.items() if part != test.part]
+    if not math.isnan(test.beside):
+        others.append(f"{test.claim.beside} {test.beside:.3g}")
     return ", ".join(others) or "-"
 
 
-def required(claim: Claim) -> str:
+def _required(claim: Claim) -> str:
     """The claim's precondition as a formula; empty without one."""
     if not claim.requires:
         return ""
@@ -197,12 +184,15 @@ def required(claim: Claim) -> str:
 
 
 def _quotes(declared: Sequence[Claim]) -> list[str]:
-    """The meaning of each statistic, then each claim's quote and how it is read."""
-    named = [name for one in declared for name in one.statistics]
-    quoted = [one for one in declared if one.quote]
+    """The meaning of each number, then each claim's quote and how it is read."""
+    named = dict.fromkeys(name for claim in declared for name in claim.statistics)
     return [
-        *(f"{name}: {numbers.meaning(name)}." for name in dict.fromkeys(named)),
-        *(f'{one.id}: "{one.quote}"' + (f"; read as: {one.reads}." if one.reads else ".") for one in quoted),
+        *(f"{name}: {numbers.meaning(name)}." for name in named),
+        *(
+            f'{claim.id}: "{claim.quote}"' + (f"; read as: {claim.reads}." if claim.reads else ".")
+            for claim in declared
+            if claim.quote
+        ),
     ]
 
 
@@ -218,66 +208,58 @@ def _number(value: float, claim: Claim) -> str:
     return render.number(value, "+.4f" if claim.baseline else ".4f")
 
 
-def _interval(one: Outcome) -> str:
-    bounds = [_number(value, one.claim) for value in (one.effect.low, one.effect.high)]
-    return "-" if math.isnan(one.effect.half_width) else f"[{', '.join(bounds)}]"
+def _interval(test: Outcome) -> str:
+    bounds = [_number(value, test.claim) for value in (test.effect.low, test.effect.high)]
+    return "-" if math.isnan(test.effect.half_width) else f"[{', '.join(bounds)}]"
 
 
 def _p(value: float) -> str:
     return "<.0001" if value < 1e-4 else render.p_value(value)
 
 
-def _row(one: Outcome) -> dict[str, Any]:
-    low, high = one.detectable
-    declared = {key: value for key, value in asdict(one.claim).items() if key not in ("id", "claim")}
+def _row(test: Outcome) -> dict[str, Any]:
+    low, high = test.detectable
+    declared = {key: value for key, value in asdict(test.claim).items() if key not in ("id", "claim")}
+    effect = {"value": test.effect.mean, "t_low": test.effect.low, "t_high": test.effect.high, "sd": test.sd}
+    p = {name: getattr(test, name) for name in ("p", "p_holm", "p_equal")}
     return {
         "block": "test",
-        "claim": one.claim.id,
-        "model": one.model,
-        "regime": one.regime,
-        "part": one.part,
-        "verdict": one.verdict,
-        "holds": one.holds,
-        "why": one.why,
-        "value": one.effect.mean,
-        "t_low": one.effect.low,
-        "t_high": one.effect.high,
-        "sd": one.sd,
-        "p": one.p,
-        "p_holm": one.p_holm,
-        "p_equal": one.p_equal,
-        "seeds": one.effect.n,
+        **dict(zip(("claim", "model", "regime"), _test(test), strict=True)),
+        **{name: getattr(test, name) for name in ("part", "word", "verdict", "holds", "why")},
+        **effect,
+        **p,
+        "seeds": test.effect.n,
         "detectable_low": low,
         "detectable_high": high,
-        "parts": "; ".join(f"{part} {effect.mean:.6g}" for part, effect in one.parts.items() if part),
-        "beside_value": one.beside,
-        "says": one.claim.claim,
+        "parts": "; ".join(f"{part} {effect.mean:.6g}" for part, effect in test.parts.items() if part),
+        "beside_value": test.beside,
+        "says": test.claim.claim,
         **declared,
-        "beyond": " - ".join(one.claim.beyond),
-        "requires": required(one.claim),
+        "beyond": " - ".join(test.claim.beyond),
+        "requires": _required(test.claim),
     }
 
 
 VERDICTS: Columns = {
-    "claim": lambda one: one.claim.id,
+    "claim": lambda test: test.claim.id,
     "verdict": verdict_of,
-    "model": lambda one: one.model,
-    "regime": lambda one: one.regime,
-    "seeds": lambda one: str(one.effect.n),
-    "value": lambda one: _number(one.effect.mean, one.claim) + (f" ({one.part})" if one.part else ""),
+    "model": lambda test: test.model,
+    "regime": lambda test: test.regime,
+    "seeds": lambda test: str(test.effect.n),
+    "value": lambda test: _number(test.effect.mean, test.claim) + (f" ({test.part})" if test.part else ""),
     "95% interval": _interval,
-    "against": lambda one: _against(one.claim),
-    "p": lambda one: _p(one.p),
-    "p Holm": lambda one: _p(one.p_holm),
-    "decided by": lambda one: RULES[one.claim.decide],
-    "finds": lambda one: "-" if math.isnan(one.detectable[0]) else "{:.2g} to {:.2g}".format(*one.detectable),
+    "against": lambda test: _against(test.claim),
+    "p": lambda test: _p(test.p),
+    "p Holm": lambda test: _p(test.p_holm),
+    "decided by": lambda test: "p Holm" if test.claim.decide == "holm" else "p",
+    "finds": lambda test: "-" if math.isnan(test.detectable[0]) else "{:.2g} to {:.2g}".format(*test.detectable),
     "for comparison": _beside,
 }
 CLAIMS: Columns = {
-    "id": lambda one: one.id,
-    "where": lambda one: one.where,
-    "claim": lambda one: one.claim,
-    "test": lambda one: one.tested,
-    "presupposes": lambda one: required(one) or "-",
-    "suite": lambda one: one.suite,
+    "id": lambda claim: claim.id,
+    "where": lambda claim: claim.where,
+    "claim": lambda claim: claim.claim,
+    "test": lambda claim: claim.tested,
+    "presupposes": lambda claim: _required(claim) or "-",
+    "suite": lambda claim: claim.suite,
 }

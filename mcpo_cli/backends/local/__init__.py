@@ -74,7 +74,7 @@ class Local:
         longest = spec.train.max_prompt + spec.train.max_response
         pretrained.check(spec.model, folder, longest=longest, chat=spec.task.needs_chat_template)
 
-    def check(self, spec: RunSpec) -> None:
+    def check_machine(self, spec: RunSpec) -> None:
         """Raise ConfigError if room, the device or the problems are missing."""
         spec.task.check()
         if spec.model.path:

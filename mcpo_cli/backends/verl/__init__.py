@@ -21,9 +21,9 @@ class Verl:
         checks.check_spec(spec)
 
     def check_model(self, spec: RunSpec, folder: Path) -> None:
-        """verl trains what transformers loads; `check` compares sizes and window."""
+        """verl trains what transformers loads; `check_machine` compares sizes and window."""
 
-    def check(self, spec: RunSpec) -> None:
+    def check_machine(self, spec: RunSpec) -> None:
         """Raise ConfigError unless verl, GPUs, model, data and disk space are there."""
         checks.check(spec)
 

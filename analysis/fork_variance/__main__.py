@@ -1,4 +1,6 @@
-"""Measures the runs that forks save against independent seeds: `python -m benchmarks.fork_variance [--dry-run]`.
+"""Measures the runs that forks save against independent seeds.
+
+    python -m mcpo_study.analysis.fork_variance [--dry-run]
 
 `fork-variance.yaml` declares the runs and the hypotheses. Trains the runs that are missing, prints one row per arm and
 fork, and writes the scores to `results/fork-variance.csv`.
@@ -13,7 +15,6 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import scipy.stats
-from mcpo_study.analysis import EXPERIMENTS
 
 from mcpo_cli.config import forking, plan
 from mcpo_cli.config.plan import Plan, PlannedRun
@@ -25,6 +26,8 @@ from mcpo_cli.runs.journal import Journal
 from mcpo_cli.scheduling import start
 from mcpo_cli.scheduling.forecast import forecast
 from mcpo_cli.statistics.stats import Floats
+
+from .. import EXPERIMENTS
 
 STUDY = EXPERIMENTS / "fork-variance"
 FILE, ROWS = STUDY / "fork-variance.yaml", STUDY / "results" / "fork-variance.csv"

@@ -1,4 +1,6 @@
-"""Compares the estimate of branch studies with exact sums: `python -m benchmarks.branch_estimator [FILE [MODEL ...]]`.
+"""Compares the estimate of branch studies with exact sums.
+
+    python -m mcpo_study.analysis.branch_estimator [FILE [MODEL ...]]
 
 FILE, by default `branch-estimator.yaml`, declares runs, sizes and hypotheses. Trains the trunk runs that are missing,
 measures their points, writes the rows to `results/` under the file's name (rows of other models stay) and prints the
@@ -13,7 +15,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from mcpo_study.analysis import EXPERIMENTS
 from scipy import stats as scipy_stats
 
 from mcpo_cli.backends.local import branching as engine
@@ -28,6 +29,8 @@ from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.scheduling import start
 from mcpo_cli.scheduling.forecast import forecast
 from mcpo_cli.statistics import stats
+
+from .. import EXPERIMENTS
 
 STUDY = EXPERIMENTS / "branch-estimator"
 FILE, ROWS = STUDY / "branch-estimator.yaml", STUDY / "results" / "branch-estimator.csv"
@@ -227,7 +230,7 @@ def read(file: Path) -> pd.DataFrame:
 def measured(definition: Definition, model: str) -> pd.DataFrame:
     """The rows of one model; its trunk run is trained if it is missing."""
     trunk = definition.trunk(model)
-    start.train(forecast(branching.plan("branch-estimator", [trunk], "python -m benchmarks.branch_estimator")))
+    start.train(forecast(branching.plan("branch-estimator", [trunk], "python -m mcpo_study.analysis.branch_estimator")))
     folder, found = run_dir(trunk.spec.run_id), list[dict[str, Any]]()
     attempt = Attempt(folder / "branch-estimator", trunk.spec, 0)
 

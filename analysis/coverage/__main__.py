@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,7 +22,9 @@ from mcpo_cli.statistics.crossed import Ints
 from mcpo_cli.statistics.power import look_level, noncentrality
 from mcpo_cli.statistics.stats import Floats, Student
 
-STUDY = Path(__file__).parents[1] / "experiments" / "coverage"
+from .. import EXPERIMENTS
+
+STUDY = EXPERIMENTS / "coverage"
 RECORDS, PAGE = STUDY / "results" / "coverage.csv", STUDY / "coverage.md"
 BEGIN = "<!-- the table: `make coverage` writes it -->"
 SEED = 20261124
@@ -186,8 +187,8 @@ def simulate(design: Design, trials: int) -> Found:
 
 def _tests(design: Design, random: np.random.Generator, strata_P: Ints, shift: float, trials: int) -> list[Student]:
     return [
-        crossed.difference(*drawn(design, random, shift), strata_P, same_seeds=design.same_seeds).test
-        for _ in range(trials)
+        crossed.difference(one, other, strata_P, same_seeds=design.same_seeds).test
+        for one, other in (drawn(design, random, shift) for _ in range(trials))
     ]
 
 

@@ -1,0 +1,130 @@
+"""Completion in the shell: what a word may stand for, and one function that offers these names."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import typer
+
+Words = Sequence[str]
+"""The words of the command line that are suites, runs and settings, so far."""
+
+
+def completing(*kinds: str, commas: bool = False) -> Callable[[typer.Context, str], list[str]]:
+    """A function that completes names of these kinds: components, those in OTHERS, or fixed words.
+
+    A suite or a run is offered as the first word only. commas: the word is a list of names; its last one is completed.
+    """
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        done, comma, begun = incomplete.rpartition(",") if commas else ("", "", incomplete)
+        words = [word for word in ctx.params.get("overrides") or ctx.params.get("what") or [] if word != "="]
+        left = [kind for kind in kinds if not words or kind not in ("run", "suite")]
+        # After the kind of a component: its names.
+        left = [ctx.params.get("kind") or "" if kind == "component" else kind for kind in left]
+        offered = (name for kind in left for name in _names(kind, words))
+        return [f"{done}{comma}{name}" for name in offered if name.startswith(begun)]
+
+    return complete
+
+
+def _names(kind: str, words: Words) -> Iterable[str]:
+    from mcpo_cli.components import KINDS
+
+    if kind in OTHERS:
+        return OTHERS[kind](words)
+    return sorted(KINDS[kind].registry()) if kind in KINDS else (kind,)
+
+
+def _overrides(words: Words) -> Iterator[str]:
+    """Presets and settings; after a group of presets such as `method`, its names."""
+    from mcpo_cli.config.presets import groups, keys
+
+    # bash splits words at "=": `method=mc` arrives as `method`, `=` and the incomplete `mc`.
+    if words and words[-1] in groups():
+        yield from groups()[words[-1]]
+        return
+    for group, names in groups().items():
+        yield from (f"{group}={name}" for name in names)
+    yield from (f"{key}=" for key in keys())
+
+
+def _settings(_: Words) -> Iterable[str]:
+    """Keys of settings, groups of presets, and the groups of keys."""
+    from mcpo_cli.config.presets import groups, keys
+
+    return sorted({*keys(), *groups(), *(key.partition(".")[0] for key in keys())})
+
+
+def _arms(words: Words) -> Iterable[str]:
+    """The arms of the suite among the words, or without one those of all suites."""
+    from mcpo_cli.config import plan
+
+    named = [word for word in words if plan.is_suite(word)]
+    return dict.fromkeys(arm for suite in named or plan.suites() for arm in plan.read(suite).arms)
+
+
+def _kinds(_: Words) -> Iterable[str]:
+    from mcpo_cli.components import KINDS
+
+    return KINDS
+
+
+def _runs(_: Words) -> Iterable[str]:
+    from mcpo_cli import home
+    from mcpo_cli.runs import catalog
+
+    return (path.name for path in catalog.folders(home.location()))
+
+
+def _deleted(_: Words) -> Iterable[str]:
+    from mcpo_cli import home
+    from mcpo_cli.runs import trash
+
+    return (path.name for path in trash.contents(home.location()))
+
+
+def _evaluations(_: Words) -> Iterable[str]:
+    from mcpo_cli import home
+
+    return sorted(path.name for path in (home.location() / "evals").glob("*") if path.is_dir())
+
+
+def _axes(_: Words) -> Iterable[str]:
+    from mcpo_cli.analysis.equal_cost import AXES
+
+    return AXES
+
+
+def _readers(_: Words) -> Iterable[str]:
+    from mcpo_cli.compare.readers import readers
+
+    return readers()
+
+
+def _benchmarks(_: Words) -> Iterable[str]:
+    from mcpo_cli.evaluation import scope
+
+    return scope.evaluable()
+
+
+def _studies(_: Words) -> Iterable[str]:
+    from mcpo_cli.config import branching
+
+    return branching.studies()
+
+
+OTHERS: dict[str, Callable[[Words], Iterable[str]]] = {
+    "override": _overrides,
+    "setting": _settings,
+    "arm": _arms,
+    "kind": _kinds,
+    "run": _runs,
+    "deleted run": _deleted,
+    "evaluation": _evaluations,
+    "file": lambda _: sorted(map(str, Path().glob("*"))),
+    "axis": _axes,
+    "reader": _readers,
+    "benchmark": _benchmarks,
+    "branch study": _studies,
+}
+"""Names besides those of components, by what they name."""

@@ -252,7 +252,7 @@ def test_the_verbs_see_it(mcpo: Mcpo) -> None:
     for name in ("method halved", "task echo", "dataset parity", "grader any_case", "probe lengths", "their-figure"):
         assert name in about["found"]
     assert "their_rl/broken.py:1: ModuleNotFoundError: No module named 'a_library" in problem["found"]
-    listed = {row["name"]: row["source"] for row in mcpo.json("components", "list", "data")["datasets"]}
+    listed = {row["name"]: row["source"] for row in mcpo.json("components", "list", "data")["components"]}
     assert listed["parity"] == "parity.jsonl"
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcpo_cli.compare.subjects import Answer
     from mcpo_cli.config.plan import Plan
     from mcpo_cli.measures.base import Measure
-    from mcpo_cli.measures.run import Measured
+    from mcpo_cli.measures.summary import Measured
     from mcpo_cli.report.artifacts import BuiltArtifact
     from mcpo_cli.trackers.mlflow import Store
 

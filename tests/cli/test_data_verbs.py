@@ -56,13 +56,6 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def test_list(here: InProcess) -> None:
-    listed = here.json("components", "list", "data")["components"]
-    assert [row["name"] for row in listed] == sorted(data.names())
-    text = here("components", "list", "data").stdout
-    assert all(row["source"] in text for row in listed)
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("hub")
 def test_an_audit_of_a_clean_file(here: InProcess, tmp_path: Path) -> None:

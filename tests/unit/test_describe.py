@@ -94,15 +94,6 @@ def test_measured_curves_are_those_in_closed_form(name: str) -> None:
         assert describe._measured(method, groups) == pytest.approx(expected)
 
 
-def test_list_names_every_method() -> None:
-    result = CliRunner().invoke(app, ["list", "method", "--json"])
-    assert result.exit_code == 0
-    rows = {row["name"]: row for row in json.loads(result.output)["components"]}
-    assert sorted(rows) == NAMES
-    assert rows["rl_zvp"]["needs"] == ["entropy"]
-    assert "arXiv 2509.21880" in rows["rl_zvp"]["about"]
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_show_says_everything_of_each_method(name: str) -> None:
     """Also of one that contradicts a run at its defaults, as passk does."""

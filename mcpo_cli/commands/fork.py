@@ -50,11 +50,12 @@ def fork(
     chosen = forking.plan(parent, at, words, command)
     if dry_run:
         return shown.show_plan(forecast(chosen), verbose=verbose)
-    from mcpo_cli.commands import build_artifacts
+    from mcpo_cli.commands import artifact_page
+    from mcpo_cli.report import build
 
     document = start.document(forecast(chosen))
-    built = build_artifacts.build_forks(chosen, words)
-    return Reply({**built.to_json(), **document}, build_artifacts.page(built, full=True))
+    built = build.build_forks(chosen, words)
+    return Reply({**built.to_json(), **document}, artifact_page.page(built, full=True))
 
 
 Study = Annotated[
@@ -75,15 +76,16 @@ def branch(study: Study, overrides: Overrides = None, dry_run: DryRun = False) -
     trunks = branching.trunks(content, words)
     if dry_run:
         return shown.show_plan(forecast(branching.plan(study, trunks, command)), verbose=False)
-    from mcpo_cli.commands import build_artifacts
+    from mcpo_cli.commands import artifact_page
+    from mcpo_cli.report import build
     from mcpo_cli.scheduling import branches
 
     for trunk in trunks:
         branches.measure(study, trunk, command)
-    built = build_artifacts.build_branches(study, content, trunks, words, command)
+    built = build.build_branches(study, content, trunks, words, command)
     document = {
         "study": study,
         "points": branches.points(trunks),
         **built.to_json(),
     }
-    return Reply(document, build_artifacts.page(built, full=True))
+    return Reply(document, artifact_page.page(built, full=True))

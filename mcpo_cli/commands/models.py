@@ -55,11 +55,10 @@ def evaluate(
 ) -> Reply:
     """Sample a model on benchmarks, grade, and report with intervals. Rerunning samples only what is missing."""
     from mcpo_cli.commands import console, print_evaluation
-    from mcpo_cli.commands.publish import evaluation_publisher
     from mcpo_cli.compare import evaluation_page
     from mcpo_cli.config import load
     from mcpo_cli.config.evaluation import Evaluation
-    from mcpo_cli.evaluation import asking, protocol, run, scope
+    from mcpo_cli.evaluation import asking, protocol, publish, run, scope
 
     chosen = load.settings(Evaluation, settings or [])
     subject = scope.subject(model, chosen.revision)
@@ -77,14 +76,14 @@ def evaluate(
         ]
         document = {"eval_id": plan.eval_id, "protocol": plan.document(), **about}
         return Reply(document, f"{plan.eval_id}: {plan.label}; to be sampled: {', '.join(lacking)}")
-    publish = evaluation_publisher(chosen.compute.tracking_uri, console.talk)
+    send = publish.publisher(chosen.compute.tracking_uri, console.talk)
     try:
         with _terminable():
             results = run.evaluate(plan, loaded, console.progress)
     except KeyboardInterrupt as error:
         raise Interrupted("stopped; all samples so far are kept", fix="the same command continues") from error
     written = evaluation_page.write(run.folder(plan.eval_id), results)
-    publish(run.folder(plan.eval_id))
+    send(run.folder(plan.eval_id))
     console.talk(f"metrics and samples: {written}")
     return Reply({**results}, print_evaluation.page(results))
 
@@ -137,10 +136,9 @@ def grade(
     """Grade the answers in a file, or regrade an evaluation; its old grading is kept."""
     from mcpo_cli import grading
     from mcpo_cli.commands import console, print_evaluation
-    from mcpo_cli.commands.publish import evaluation_publisher
     from mcpo_cli.compare import evaluation_page
     from mcpo_cli.config.evaluation import Grading
-    from mcpo_cli.evaluation import regrade
+    from mcpo_cli.evaluation import publish, regrade
     from mcpo_cli.evaluation.gradings import Graders
 
     others = [name.strip() for name in compare.split(",") if name.strip()]
@@ -152,11 +150,11 @@ def grade(
     document: dict[str, Any] = {"target": target, "answers": len(answers)}
     with Graders(Grading(timeout=timeout, workers=workers)) as pools:
         if folder:
-            publish = evaluation_publisher("", console.talk)
+            send = publish.publisher("", console.talk)
             document["results"] = regrade.grade_again(folder, drawn, grader, pools, console.progress)
             verdicts = regrade.verdicts(folder, document["results"])
             evaluation_page.write(folder, document["results"])
-            publish(folder)
+            send(folder)
         else:
             with console.progress(grader or "math_verify", len(answers), "answers") as advance:
                 document["grader"], verdicts = regrade.grade_answers(pools, grader or "math_verify", answers, advance)

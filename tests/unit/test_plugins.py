@@ -307,7 +307,6 @@ def test_a_suite_of_ones_own_stands_for_everything_that_is_made_of_it(plugin_fol
     assert {"mine", "arms", "verdicts"} <= set(artifacts.names("all"))
     assert "wide" not in artifacts.registry(), "a table has no place for learning rates"
     assert artifacts.names(str(suite)) == [str(suite)]
-    assert artifacts.names("forgetting") == ["forgetting"]
     assert artifacts.names("table1") == ["table1"]
     with refused("bad_input"):
         artifacts.names("min")

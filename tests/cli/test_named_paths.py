@@ -45,7 +45,6 @@ VERBS = {
     "compare into": ["compare", "a.jsonl", "b.jsonl", "--out", "{}"],
     "claim": ["claim", "{}.yaml"],
     "claim into": ["claim", "54.2 vs 51.7, n=30, 32 samples", "--csv", "{}"],
-    "report": ["report", "--against", "{}"],
     "model fetch": ["components", "fetch", "model", "smollm2-135m", "--from", "{}"],
     "evaluate": ["evaluate", "{}"],
     "grade": ["grade", "{}"],

@@ -50,18 +50,6 @@ def test_the_newest_step_comes_first_and_filters_combine(kept: InProcess) -> Non
     assert shown(kept, "--text", "seven", "--max-accuracy", "0.9", "--groups", "1") == [everything[2]]
 
 
-def test_the_document_has_every_rollout_whole(kept: InProcess) -> None:
-    (group,) = kept.json("runs", "samples", RUN, "--text", "3 + 4")["groups"]
-    assert group == {
-        "step": 2,
-        "prompt": "3 + 4",
-        "gold": "7",
-        "right": ["seven"],
-        "wrong": ["eight"] * 3,
-        "accuracy": 0.25,
-    }
-
-
 def test_of_a_long_response_the_table_has_both_ends(here: InProcess) -> None:
     attempt = begin(spec())
     response = f"first {'so ' * 1000}last"

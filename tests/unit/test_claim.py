@@ -183,15 +183,15 @@ def test_rows_against_one_b_are_averaged_and_adjusted(tmp_path: Path) -> None:
 def test_the_command_prints_a_table_or_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     from mcpo_cli.commands.claim import claim
 
-    claim("54.2 vs 51.7, n=30, 32 samples", csv=tmp_path / "x.csv")
+    claim(what="54.2 vs 51.7, n=30, 32 samples", csv=tmp_path / "x.csv", as_json=False, debug=False)
     shown = capsys.readouterr().out
     assert "verdict: undecided" in shown
     assert "assumed:" in shown
     assert len((tmp_path / "x.csv").read_text().splitlines()) == 1 + 9
-    claim("54.2 vs 51.7, n=30, 32 samples", as_json=True)
+    claim(what="54.2 vs 51.7, n=30, 32 samples", csv=None, as_json=True, debug=False)
     document = json.loads(capsys.readouterr().out)
     assert (document["rows"][0]["verdict"], len(document["cases"])) == ("undecided", 9)
-    claim("140 vs 20, n=30")
+    claim(what="140 vs 20, n=30", csv=None, as_json=False, debug=False)
     assert "note: 1.4 is not a share" in capsys.readouterr().out
 
 

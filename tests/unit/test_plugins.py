@@ -277,3 +277,11 @@ def test_a_grader_of_a_folder_grades_in_its_own_processes(plugin_folder: Path) -
     with Pool("lower", workers=1) as pool:
         assert pool.version == "lower 1"
         assert pool.grade([("yes", "YES"), ("yes", "no")]) == [Verdict("correct"), Verdict("wrong")]
+
+
+def test_a_plug_in_may_have_a_folder_for_each_study(tmp_path: Path) -> None:
+    files = [tmp_path / "suites" / "one.yaml", tmp_path / "study" / "suites" / "two.yaml"]
+    for path in (*files, tmp_path / "study" / "deeper" / "suites" / "three.yaml"):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    assert plugins.data_files(tmp_path, "suites/*.yaml") == files

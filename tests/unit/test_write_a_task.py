@@ -78,9 +78,9 @@ def test_a_small_task_has_one_message_a_cause_and_fixes_that_work(
     (plugin_folder / "letters.py").write_text(source, encoding="utf-8")
     forget_plugins()
     with pytest.raises(Findings) as raised:
-        components.check_task("letters")
+        components.check(kind="task", name="letters", as_json=False, debug=False)
     fixes = re.findall(r"fix: (\S+=\d+)", capsys.readouterr().out)
     assert [fix.partition("=")[0] for fix in fixes] == ["train.prompts", "eval.problems"]
     outcomes = {one["name"]: one for one in raised.value.data["checks"]}
     assert sum(not one["passed"] and one["checked"] for one in outcomes.values()) == 2
-    components.check_task("letters", fixes)
+    components.check(kind="task", name="letters", options=fixes, as_json=False, debug=False)

@@ -98,8 +98,8 @@ test: setup ## Run the quick tests (minutes)
 test-all: setup ## Run all tests but those that need more than .venv (the other test-... targets)
 	$(BIN)/pytest $(SPREAD) -m "not ($(ELSEWHERE))" $(ARGS)
 
-messages: setup ## Write tests/messages.snap again, after the wording of errors has changed
-	REWRITE_MESSAGES=1 $(BIN)/pytest -q -n 0 tests/cli/test_messages.py
+messages: setup ## Write tests/messages.snap and transcripts.snap again, after the wording has changed
+	REWRITE_MESSAGES=1 $(BIN)/pytest -q -n 0 tests/cli/test_messages.py tests/cli/test_transcripts.py
 
 test-browser: setup ## Test MLflow's UI in a headless Chromium; installs Debian's if there is none
 	@command -v chromium >/dev/null || (apt-get update && apt-get install --yes --no-install-recommends chromium) || \

@@ -51,6 +51,8 @@ AXES = {
 
 `backends.measure.CostTotals` says what each one counts.
 """
+BINS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
+"""Accuracy bins (low, high] of metrics; the last bin excludes 1."""
 State = Literal["planned", "running", "done", "failed", "interrupted"]
 
 

@@ -12,8 +12,9 @@ from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.statistics import stats
-from mcpo_cli.statistics.curves import time_factor
 from mcpo_cli.statistics.stats import Floats, Interval
+
+from .time_factor import time_factor
 
 SUITE = "why-reweight"
 BASELINE = "DAPO w/o filter"

@@ -16,7 +16,7 @@ from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import MissingCells
 from mcpo_cli.home import run_dir
 from mcpo_cli.machine import freeze_gc
-from mcpo_cli.measures import run as probe_run
+from mcpo_cli.measures import summary
 from mcpo_cli.measures.base import Finding
 from mcpo_cli.records import AXES, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, SampleRow, StepRow
 from mcpo_cli.runs import attempts
@@ -243,7 +243,7 @@ class Runs:
         """
         return self._cache.once(
             ("finding", probe, cell.spec.run_id),
-            lambda: probe_run.measure(measures.get(probe), cell, self.journal(cell)).finding,
+            lambda: summary.measure(measures.get(probe), cell, self.journal(cell)).finding,
         )
 
     def recorded(self, probe: str) -> list[PlannedRun]:

@@ -16,7 +16,7 @@ from mcpo_cli.backends.graded import Graded
 from mcpo_cli.config import cost
 from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.records import AXES, GradientRow, GroupRow, MiniBatchRow, SampleRow, StepRow
+from mcpo_cli.records import AXES, BINS, GradientRow, GroupRow, MiniBatchRow, SampleRow, StepRow
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import directions
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from mcpo_cli.methods import Report, TokenBatch, TokenLoss
 
-BINS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
-"""Accuracy bins (low, high] for the query weight; the last bin excludes 1."""
 
 BARE_TOKENS = 16
 """A math response with fewer tokens holds the answer line ("Answer: ...", or a box) and hardly any reasoning."""

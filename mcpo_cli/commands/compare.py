@@ -16,7 +16,6 @@ from mcpo_cli.compare import output, page
 from mcpo_cli.compare.comparison import Question
 from mcpo_cli.compare.log import NEEDED, OPTIONAL
 from mcpo_cli.compare.subjects import Answer, Subject, answers
-from mcpo_cli.config import plan
 from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.home import home
 
@@ -55,7 +54,7 @@ def shown(found: Sequence[Answer], asked: object, where: Output, *, full: bool) 
         document = {**output.document(one), "files": list(map(str, files))}
         if one.regraded:
             document["regraded"] = one.regraded.to_json(one.question, one.found)
-        if where.mlflow or (one.plan and plan.is_suite(one.plan.suite)):
+        if where.mlflow or one.suite:
             publish.publish_comparison(one, key, files)
         documents.append(document)
         pages.append(_page(one, files, full=full))

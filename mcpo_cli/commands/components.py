@@ -91,11 +91,9 @@ def _of_method(method: Any, rollouts: int) -> dict[str, Any]:
 
 
 def _shown(document: Mapping[str, Any]) -> Iterator[Part]:
-    if document["text"]:
-        yield document["text"]
-        yield ""
     beside = {"kind", "name", "about", "text", "options", "backends", "weight"}
-    yield "\n".join(f"{_heading(key)}: {_cell(value)}" for key, value in document.items() if key not in beside)
+    facts = [f"{_heading(key)}: {_cell(value)}" for key, value in document.items() if key not in beside]
+    yield "\n\n".join(filter(None, [document["text"], "\n".join(facts)]))
     if document.get("options"):
         head = ["option", "value", "allowed", "meaning"]
         rows = [

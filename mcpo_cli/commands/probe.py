@@ -57,34 +57,34 @@ def probe(
 ) -> Reply:
     """Answer one question from runs' records, from their checkpoints, or from new diagnostic runs."""
     from mcpo_cli import measures
-    from mcpo_cli.commands import console, publish
+    from mcpo_cli.commands import console, diagnostic_runs, publish
     from mcpo_cli.commands import dry_run as shown
-    from mcpo_cli.measures import run as probe_run
+    from mcpo_cli.measures import summary
     from mcpo_cli.runs.journal import Journal
     from mcpo_cli.scheduling import start
     from mcpo_cli.scheduling.forecast import forecast
 
     chosen, words = measures.get(name), overrides or []
-    if targets := probe_run.targets(words, f"mcpo probe {name}"):
+    if targets := diagnostic_runs.targets(words, f"mcpo probe {name}"):
         if dry_run:
             raise ConfigError(
                 "--dry-run shows runs that a probe would start; these exist already", fix="omit --dry-run"
             )
-        measured = [probe_run.existing(chosen, target, prompts) for target in targets]
+        measured = [diagnostic_runs.existing(chosen, target, prompts) for target in targets]
     else:
         if prompts:
             fix = f"mcpo probe {name} RUN_ID --prompts {prompts}"
             raise ConfigError("--prompts applies to an existing run or checkpoint", fix=fix)
-        plan = probe_run.runs(chosen, words)
+        plan = diagnostic_runs.runs(chosen, words)
         if dry_run:
             return shown.show_plan(forecast(plan), verbose=verbose)
         start.train(forecast(plan))
-        measured = [probe_run.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
-    document = probe_run.document(chosen, measured)
+        measured = [summary.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
+    document = summary.document(chosen, measured)
     publish.publish_probe(chosen, measured, document)
     columns = ["regime", "model", "arm", "seeds"]
     rows = [
-        [*(str(row[column]) for column in columns), *(probe_run.shown(row, name) for name in chosen.shows)]
+        [*(str(row[column]) for column in columns), *(summary.shown(row, name) for name in chosen.shows)]
         for row in document["arms"]
     ]
     legend = (

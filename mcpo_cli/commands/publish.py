@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcpo_cli.compare.subjects import Answer
     from mcpo_cli.config.plan import Plan
     from mcpo_cli.measures.base import Measure
-    from mcpo_cli.measures.run import Measured
+    from mcpo_cli.measures.summary import Measured
     from mcpo_cli.report.artifacts import BuiltArtifact
     from mcpo_cli.trackers.mlflow import Store
 
@@ -62,9 +62,8 @@ def publish_comparison(answer: "Answer", key: str, files: Sequence[Path]) -> Non
     """
     from mcpo_cli.analysis import render
     from mcpo_cli.compare import page
-    from mcpo_cli.config.plan import is_suite
 
-    found, of_suite = answer.found, answer.plan if answer.plan and is_suite(answer.plan.suite) else None
+    found, of_suite = answer.found, answer.plan if answer.suite else None
     uri = resolve(of_suite.cells[0].spec.compute.tracking_uri if of_suite else "")
     if uri is None:
         if not of_suite:

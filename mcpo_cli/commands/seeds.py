@@ -46,7 +46,7 @@ def reach(named: Sequence[str], question: Question) -> Reply:
     whole, question = subjects.plan_of(named, "mcpo compare"), replace(question, at=question.at or ("steps",))
     if len({cell.arm for cell in whole.cells}) < 2:
         raise ConfigError("a plan of seeds is about the difference of two arms; here is one", fix=TWO_ARMS)
-    done = _headline(_done(whole), question)
+    done = _headline(_done(whole), suite, question)
     found = [_names(one) | _reach(one["sd"], one["seeds"], smallest) for one in done if not _lacks(one)]
     relative = {seeds: power.detectable_effect(1.0, seeds) for seeds in SEEDS}
     document: dict[str, Any] = {
@@ -71,7 +71,7 @@ def reach(named: Sequence[str], question: Question) -> Reply:
     return Reply(document, [*page, partial(console.talk, legend)])
 
 
-def _headline(whole: Plan, question: Question) -> list[Row]:
+def _headline(whole: Plan, suite: str, question: Question) -> list[Row]:
     """The headline's differences of the done runs of a plan (`Comparison.differences`), with their regimes.
 
     Raises:
@@ -81,7 +81,7 @@ def _headline(whole: Plan, question: Question) -> list[Row]:
         return []
     return [
         {"regime": answer.plan.cells[0].spec.regime, **row}
-        for answer in subjects.of_plan(whole, question)
+        for answer in subjects.of_plan(whole, suite, question)
         if answer.plan
         for row in records(answer.found.headline)
     ]
@@ -159,7 +159,7 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
         whole = plan.from_suite(suite, given, command)
         document = start.document(forecast(whole))
         question = Question(at=("steps",), look=(stage, len(power.STAGES)))
-        tested = _headline(whole, question)
+        tested = _headline(whole, suite, question)
         adjusted = words.adjusted([PValues(one["p"]) for one in tested])
         for one, p_values in zip(tested, adjusted, strict=True):
             key = (one["regime"], one["model"], one["arm"])

@@ -125,7 +125,7 @@ def ablate(
         document, rest = seeds.train_in_stages(suite, rest, command)
     else:
         document = start.document(forecast(plan.from_suite(suite, rest, command)))
-    answers = subjects.of_plan(plan.from_suite(suite, rest, command), Question())
+    answers = subjects.of_plan(plan.from_suite(suite, rest, command), suite, Question())
     compared = compare.shown(answers, (suite, rest), compare.Output(), full=full)
     decided = seeds.decisions_page(document["decisions"]) if until else ()
     page = chain([runs_table(document)] if full else [], compared.page, decided)

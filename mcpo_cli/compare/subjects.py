@@ -48,6 +48,8 @@ class Answer:
     question: Question
     plan: Plan | None = None
     """The runs; None for logs."""
+    suite: str = ""
+    """The name or file of their suite; empty for runs of no suite."""
     sides: Sequence[Side] = ()
     """The logs; none for runs."""
     regraded: Regraded | None = None
@@ -55,8 +57,8 @@ class Answer:
     @property
     def title(self) -> str:
         """`new against base`, after the name of a suite."""
-        suite = presets.stem(self.plan.suite) if self.plan and plan.is_suite(self.plan.suite) else ""
-        return f"{suite}: {page.title(self.found)}" if suite else page.title(self.found)
+        title = page.title(self.found)
+        return f"{presets.stem(self.suite)}: {title}" if self.suite else title
 
 
 def answers(subject: Subject, question: Question) -> list[Answer]:
@@ -80,7 +82,9 @@ def answers(subject: Subject, question: Question) -> list[Answer]:
             fix="mcpo grade, of an evaluation",
             code="contradiction",
         )
-    return of_plan(plan_of(words, "mcpo compare"), question)
+    named, _ = parted(words, "mcpo compare")
+    suite = named[0] if named and plan.is_suite(named[0]) else ""
+    return of_plan(plan_of(words, "mcpo compare"), suite, question)
 
 
 def _of_logs(sides: Sequence[Side], subject: Subject, question: Question) -> Answer:
@@ -89,20 +93,22 @@ def _of_logs(sides: Sequence[Side], subject: Subject, question: Question) -> Ans
     return Answer(of_logs(compared, question), question, sides=compared, regraded=regraded)
 
 
-def of_plan(whole: Plan, question: Question) -> list[Answer]:
-    """Compare the arms of a plan, by regime; empty fields of the question are those of its suite.
+def of_plan(whole: Plan, suite: str, question: Question) -> list[Answer]:
+    """Compare the arms of a plan, by regime; empty fields of the question are those of its suite, if it has one.
 
     Raises:
         ConfigError, MissingCells: see `answers`.
     """
     asked, smallest = question, plan.SMALLEST_EFFECT
-    if plan.is_suite(whole.suite):
-        about = plan.read(whole.suite)
+    if suite:
+        about = plan.read(suite)
         metrics = question.metrics or ((about.metric,) if about.metric else ())
         asked = replace(question, baseline=question.baseline or about.baseline, metrics=metrics)
         smallest = about.smallest_effect
     asked = replace(asked, smallest=asked.smallest or smallest)
-    return [Answer(of_runs(Runs(part, failed_too=True), asked), asked, part) for part in by_regime(whole).values()]
+    return [
+        Answer(of_runs(Runs(part, failed_too=True), asked), asked, part, suite) for part in by_regime(whole).values()
+    ]
 
 
 def plan_of(words: Sequence[str], command: str) -> Plan:

@@ -7,7 +7,6 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from mcpo_cli.backends.measure import BINS
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.measures.base import (
     CLASSES,
@@ -20,7 +19,7 @@ from mcpo_cli.measures.base import (
     means,
     without_nan,
 )
-from mcpo_cli.records import GroupRow
+from mcpo_cli.records import BINS, GroupRow
 from mcpo_cli.runs import sanity
 from mcpo_cli.runs.journal import Journal
 

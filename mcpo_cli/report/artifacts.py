@@ -22,7 +22,7 @@ from typing import Any, TypeVar, get_args
 import pandas as pd
 from loky import ProcessPoolExecutor
 
-from mcpo_cli import plugins
+from mcpo_cli import measures, plugins
 from mcpo_cli.analysis import render
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Cache, Runs
@@ -41,7 +41,7 @@ from mcpo_cli.runs.provenance import code_state
 LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")
 """Packages whose version can change a number or a picture."""
 INDEPENDENT = (
-    "backends/local", "backends/verl", "commands", "compare", "evaluation", "pretrained", "scheduling", "trackers",
+    "backends/local", "backends/verl", "commands", "evaluation", "pretrained", "scheduling", "trackers",
     "testing",
 )  # fmt: skip
 """Packages whose code no artifact depends on."""
@@ -304,7 +304,11 @@ class ArtifactBuilder:
             for suite in artifact.needs
         }
         own = declared().sources.get(artifact.name, [])
-        sources = [path for path in (*own, artifact.source, *artifact.committed) if path and path.is_file()]
+        # Measures of studies are the numbers of studies' artifacts alone.
+        measured = {path for files in measures.registry().sources.values() for path in files} if own else set()
+        sources = [
+            path for path in (*own, *sorted(measured), artifact.source, *artifact.committed) if path and path.is_file()
+        ]
         hashes = [_sha256(path.read_bytes()) for path in sources]
         return _sha256(json.dumps([command, [*_code(), *hashes], journals], sort_keys=True))
 

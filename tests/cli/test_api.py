@@ -58,10 +58,10 @@ def test_the_page_does_what_it_says(trained: InProcess, capsys: pytest.CaptureFi
 @pytest.mark.slow
 def test_comparisons_and_findings_are_those_of_the_verbs(trained: InProcess) -> None:
     (shown,) = trained.json("compare", *WORDS, "--metric", "best@8")["comparisons"]
-    expected = [row for row in shown["rows"] if row["family"] == "headline"]
-    found = api.compare(*WORDS, metric="best@8")["drift"].headline
+    expected = [row for row in shown["differences"] if row["family"] == "headline"]
+    found = api.compare(*WORDS, metric="best@8").headline
     assert found[["arm", "at"]].to_numpy().tolist() == [[row["arm"], row["at"]] for row in expected]
-    assert found["mean"].tolist() == pytest.approx([row["mean"] for row in expected])
+    assert found["difference"].tolist() == pytest.approx([row["difference"] for row in expected])
 
     rows = trained.json("probe", "mastery", *WORDS)["runs"]
     values = api.probe("mastery", *WORDS).set_index("run_id")["gap_lag_1"]
@@ -73,9 +73,9 @@ def test_a_suite_s_own_baseline_and_metric_are_the_default(trained: InProcess, t
     mine = tmp_path / "mine.yaml"
     arms = "arms: {a: [method=mcpo], b: [method=dapo]}\nsweep: {model: [toy-s], seed: [0, 1, 2]}"
     mine.write_text(f"{arms}\nbaseline: b\nmetric: best@8")
-    found = api.compare(str(mine), "scale=smoke")["drift"]
+    found = api.compare(str(mine), "scale=smoke")
     assert (found.baseline, found.metric) == ("b", "best@8")
-    assert api.compare(str(mine), "scale=smoke", baseline="a", metric="pass@1")["drift"].baseline == "a"
+    assert api.compare(str(mine), "scale=smoke", baseline="a", metric="pass@1").baseline == "a"
 
 
 def test_what_is_wrong_is_one_error_with_a_fix(trained: InProcess) -> None:

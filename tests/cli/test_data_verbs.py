@@ -56,25 +56,6 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def test_list(here: InProcess) -> None:
-    listed = here.json("components", "list", "data")["components"]
-    assert [row["name"] for row in listed] == sorted(data.names())
-    text = here("components", "list", "data").stdout
-    assert all(row["source"] in text for row in listed)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("hub")
-def test_an_audit_of_a_clean_file(here: InProcess, tmp_path: Path) -> None:
-    path = write(tmp_path / "aime24.jsonl", AIME)
-    result = here("components", "check", "data", path)
-    assert result.returncode == 0, result.stderr
-    assert "AIME 2024, benchmark" in result.stdout
-    assert "30 (published: 30)" in result.stdout
-    assert "no problems found" in result.stdout
-    assert Hub.asked == [], "nothing is downloaded for a comparison that nobody asked for"
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("hub")
 def test_an_audit_that_finds_copies_and_overlap(here: InProcess, tmp_path: Path) -> None:

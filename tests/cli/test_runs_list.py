@@ -70,7 +70,6 @@ def test_tags_find_runs_and_change_none(here: InProcess, ids: list[str]) -> None
     assert here.json("runs", "tag", ids[0], "keep", "paper")["tags"] == ["keep", "paper"]
     assert listed(here, "--where", "tag=keep") == [ids[0]]
     assert [run.folder.name for run in api.runs("tag=paper")] == [ids[0]]
-    assert "keep, paper" in here("runs", "list").stdout
     assert here.json("runs", "tag", ids[0], "keep", "--remove")["tags"] == ["paper"]
     assert listed(here, "--where", "tag=keep") == []
     assert sorted(path.name for path in run_dir(ids[0]).iterdir()) == before
@@ -125,11 +124,3 @@ def test_warnings_stay_with_the_run(here: InProcess) -> None:
     (warned,) = here.json("runs", "show", spec().run_id)["warnings"]
     assert (warned["metric"], warned["first_step"], warned["steps"], warned["worst"]) == ("sanity/truncated", 3, 2, 0.6)
     assert "many responses are cut" in here("runs", "show", spec().run_id).stdout
-
-
-def test_a_sound_run_has_none(here: InProcess) -> None:
-    attempt = begin(spec())
-    train(attempt, range(1, 5), **{"sanity/truncated": 0.1})
-    attempt.end("done")
-    assert here.json("runs", "show", spec().run_id)["warnings"] == []
-    assert "\nwarnings\n" not in here("runs", "show", spec().run_id).stdout

@@ -1,8 +1,6 @@
 """`mcpo runs samples`: the recorded rollouts that are shown, and their form."""
 
-import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,25 +50,6 @@ def test_the_newest_step_comes_first_and_filters_combine(kept: InProcess) -> Non
     assert shown(kept, "--text", "seven", "--max-accuracy", "0.9", "--groups", "1") == [everything[2]]
 
 
-def test_the_document_has_every_rollout_whole(kept: InProcess) -> None:
-    (group,) = kept.json("runs", "samples", RUN, "--text", "3 + 4")["groups"]
-    assert group == {
-        "step": 2,
-        "prompt": "3 + 4",
-        "gold": "7",
-        "right": ["seven"],
-        "wrong": ["eight"] * 3,
-        "accuracy": 0.25,
-    }
-
-
-def test_right_and_wrong_stand_side_by_side_and_equal_ones_are_counted(kept: InProcess) -> None:
-    lines = kept("runs", "samples", RUN, "--text", "3 + 4").stdout.splitlines()
-    assert lines[:2] == ["step 2, 1 of 4 correct: 3 + 4", "  gold: 7"]
-    assert lines[2].split() == ["correct", "(1)", "incorrect", "(3)"]
-    assert lines[3].split() == ["1x", "seven", "3x", "eight"]
-
-
 def test_of_a_long_response_the_table_has_both_ends(here: InProcess) -> None:
     attempt = begin(spec())
     response = f"first {'so ' * 1000}last"
@@ -82,16 +61,6 @@ def test_of_a_long_response_the_table_has_both_ends(here: InProcess) -> None:
     assert here.json("runs", "samples", RUN)["groups"][0]["right"] == [response]
 
 
-def test_line_breaks_are_marked_and_prompts_of_several_lines_indented(here: InProcess) -> None:
-    attempt = begin(spec())
-    texts = [" 7\n", " 7", "so\n\n8"]
-    group = [{**row, "response": text} for text in texts for row in rows(2, "Numbers:\n3 + 4", right_=1)]
-    attempt.journal.rows("samples", 2, group)
-    lines = [line.rstrip() for line in here("runs", "samples", RUN).stdout.splitlines()]
-    assert lines[:4] == ["step 2, 3 of 3 correct:", "    Numbers:", "    3 + 4", "  gold: 7"]
-    assert [line.removeprefix("1x").strip() for line in lines[5:10]] == ["7\u21b5", "7", "so\u21b5", "\u21b5", "8"]
-
-
 def test_a_tier_has_the_prompts_that_are_like_its_problems(here: InProcess) -> None:
     attempt = begin(spec())
     prompts = ["1 + 2 _ _ =", "1 + 2 * 3 _ =", "1 - 2 * 3 + 4 =", "1 + 1 + 1 + 1 + 1 + 1 ="]
@@ -100,25 +69,6 @@ def test_a_tier_has_the_prompts_that_are_like_its_problems(here: InProcess) -> N
     assert here.refused("bad_input", "runs", "samples", RUN, "--tier", "k2").endswith("fix: --tier k2-3")
 
 
-def test_no_match_names_what_there_is(kept: InProcess) -> None:
-    result = kept("runs", "samples", RUN, "--step", "3")
-    assert (result.returncode, result.stdout) == (0, "")
-    assert f"{RUN} kept 4 groups, of the steps 2, 4, with accuracies 0, 0.25, 0.5, 1" in result.stderr
-
-
 def test_a_run_that_kept_none_names_the_setting_that_keeps_them(here: InProcess) -> None:
     begin(replace(spec(), compute=Compute(sample_groups=0))).end("done")
     assert here.refused("bad_input", "runs", "samples", RUN).partition("fix: compute.sample_groups=2")[1]
-
-
-def test_a_run_that_has_none_yet_says_so(here: InProcess) -> None:
-    begin(spec())
-    assert RUN in here.refused("bad_input", "runs", "samples", RUN)
-
-
-@pytest.mark.slow
-def test_the_example_of_the_page_shows_answers_of_the_run_that_it_trains(here: InProcess, warm_home: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
-    train, samples = (re.findall(rf"`mcpo ({words}[^`]*)`", page)[0] for words in ("train", "runs samples"))
-    (run,) = here.json(*train.split())["runs"]
-    assert here.json(*samples.replace("RUN_ID", run["run_id"]).split())["groups"]

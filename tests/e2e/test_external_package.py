@@ -249,10 +249,10 @@ def test_the_verbs_see_it(mcpo: Mcpo) -> None:
     lines = [line for line in mcpo.json("doctor")["lines"] if line["needed_by"] == "plug-in"]
     about, problem = lines
     assert (about["name"], about["state"]) == (f"their-rl {VERSION}", "ok")
-    for name in ("method halved", "task echo", "dataset parity", "grader any_case", "probe lengths", "their-figure"):
+    for name in ("method halved", "task echo", "data parity", "grader any_case", "probe lengths", "their-figure"):
         assert name in about["found"]
     assert "their_rl/broken.py:1: ModuleNotFoundError: No module named 'a_library" in problem["found"]
-    listed = {row["name"]: row["source"] for row in mcpo.json("components", "list", "data")["datasets"]}
+    listed = {row["name"]: row["source"] for row in mcpo.json("components", "list", "data")["components"]}
     assert listed["parity"] == "parity.jsonl"
 
 

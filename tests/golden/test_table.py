@@ -118,12 +118,12 @@ def test_numbers_agree_with_an_independent_computation(
     headline = {key for key, row in differences.items() if row["family"] == "headline"}
     assert headline == {key for key in differences if key[2:] == ("average", "pass@1")}
     assert {row["cost"] for row in measured.values()} == {3}
-    _check_holm([(row["p"], row["p_holm"]) for key, row in differences.items() if key not in headline])
+    _check_holm([(row["p"], row["p_adjusted"]) for key, row in differences.items() if key not in headline])
     # In these runs equal steps are equal rollouts: both axes show one comparison, which counts once.
     at_both = [row for row in built.to_json()["rows"] if row["family"] == "headline"]
     assert len(at_both) == 2 * len(headline)
     for at in ("steps", "rollouts"):
-        _check_holm([(row["p"], row["p_holm"]) for row in at_both if row["at"] == at])
+        _check_holm([(row["p"], row["p_adjusted"]) for row in at_both if row["at"] == at])
 
 
 def test_aggregates_are_those_of_rliable(table: tuple[str, artifacts.BuiltArtifact], shared_home: Path) -> None:
@@ -178,14 +178,15 @@ def test_files_hold_the_same_numbers_and_a_rebuild_changes_no_byte(
     document, text = built.to_json(), shown(built)
     lines = list(csv.DictReader(numbers.splitlines()))
     assert [float(line["mean"]) for line in lines] == [row["mean"] for row in document["rows"]]
-    formats = {"measured": "{:.3f}", "difference": "{:+.3f}", "iqm": "{:.3f}", "better": "{:.3f}"}
     for row in document["rows"]:
-        if row["block"] in formats and (row["at"] == "steps" or row["family"] == "headline"):
-            number = formats[row["block"]].format(row["mean"])
-            assert number in markdown
-            assert number in text
-            # LaTeX has the headline and the scores; the details are in the other files.
-            assert number in tex or (row["block"] not in ("measured",) and row["family"] != "headline")
+        if row["block"] == "measured" and row["at"] == "steps":
+            assert f"{row['mean']:.3f}" in markdown
+            assert f"{row['mean']:.3f}" in text
+        if row["family"] == "headline":
+            change = f"{row['mean']:+.3f}".replace("0.", ".", 1)
+            assert change in markdown
+            assert change in text
+            assert change in tex
     for cell in _plan(name).cells:
         assert cell.spec.run_id in markdown
         assert cell.spec.run_id in text
@@ -207,15 +208,14 @@ def test_text_fits_a_wide_terminal_and_cuts_no_number_on_narrow_terminals(
         assert all(cell in text for cell in numbers)
     for tier in TIERS:
         assert tier in shown(built)
-    assert "3 seeds x 6 problems per tier x 8 samples" in words(built)
-    # All runs are of committed code, so none has a mark.
-    assert not any(note in words(built) for note in ("DAPO ?", "MCPO *", "was not recorded", "uncommitted changes"))
+    assert "6 problems x 3 seeds x 8 samples" in words(built)
+    # All runs are of committed code.
+    assert not any(note in words(built) for note in ("that nothing recorded", "uncommitted changes"))
 
 
 def test_tex_rows_have_as_many_cells_as_columns(table: tuple[str, artifacts.BuiltArtifact]) -> None:
     tables = table[1].paths[2].read_text().split(r"\begin{tabular}{")[1:]
-    # The headline, and the scores of each model.
-    assert len(tables) == 1 + len({cell.spec.model.name for cell in _plan(table[0]).cells})
+    assert len(tables) == 1  # the headline
     for body in tables:
         columns = body.index("}")
         rows = [line for line in body.splitlines() if line.endswith(r"\\")]
@@ -247,20 +247,19 @@ def test_a_missing_cell_is_an_error_with_the_command_and_no_file(mcpo_home: Path
 def test_fewer_than_three_seeds_claim_no_interval(seeds: str, mcpo_home: Path) -> None:
     built = _built(mcpo_home, "table1", "model=toy-s", seeds)
     rows = [row for row in built.to_json()["rows"] if row["block"] in ("measured", "difference", "iqm", "better")]
-    for name in ("low", "high", "p", "p_holm"):
+    for name in ("low", "high", "p", "p_adjusted"):
         assert {row[name] for row in rows} == {None}
-    assert "Fewer than 3 seeds give no interval and no p (-)." in words(built)
-    assert "±" not in words(built).split("published (")[0].split("Runs and the state")[0]
+    assert "seeds have no interval; at least 3 are needed" in words(built)
+    assert {row["verdict"] for row in rows if row["block"] == "difference"} == {"not testable"}
 
 
 def test_runs_of_changed_or_unknown_code_are_marked(mcpo_home: Path) -> None:
     plan = _plan("table1", "model=toy-s")
     for arm, dirty in (("DAPO", None), ("MCPO", True)):
         write_runs(Plan("", "", tuple(cell for cell in plan.cells if cell.arm == arm)), dirty)
-    text = shown(build("table1", plan, mcpo_home))
-    for marked, note in (("DAPO ?", "was not recorded"), ("MCPO *", "uncommitted changes")):
-        assert any(line.strip().startswith(f"{marked}  ") for line in text.splitlines())
-        assert note in text
+    text = words(build("table1", plan, mcpo_home))
+    assert "3 of 6 runs were trained from a working tree with uncommitted changes." in text
+    assert "3 of 6 runs were trained from a working tree with changes that nothing recorded." in text
 
 
 def test_fewer_samples_than_eight_give_a_smaller_k_and_say_so(mcpo_home: Path) -> None:
@@ -273,16 +272,14 @@ def test_the_short_form_has_one_table_whose_verdicts_are_those_of_the_adjusted_p
     table: tuple[str, artifacts.BuiltArtifact],
 ) -> None:
     """In these runs equal steps are equal rollouts, so there is one row for each model and arm."""
-    name, built = table
+    _, built = table
     headline, rows = built.grids[0], built.to_json()["rows"]
     found = {(row["model"], row["arm"]): row for row in rows if row["family"] == "headline" and row["at"] == "steps"}
     shown = [dict(zip(headline.header, row, strict=True)) for row in headline.rows]
     assert "equal" not in headline.header
-    assert "steps and rollouts" in headline.title
-    models = sorted({cell.spec.model.name for cell in _plan(name).cells})
-    assert len(shown) == len(found) + len(models)
-    for row in shown:
-        one = found.get((row.get("model", models[0]), row["arm"]))
-        decided = "undecided" if one and one["p_holm"] > 0.05 else "better" if one and one["mean"] > 0 else "worse"
-        assert row["verdict"] == (decided if one else "")
+    assert "steps and rollouts" in built.record["sentence"]
+    assert [row["verdict"] for row in shown] == [one["verdict"] for one in found.values()]
+    for one in found.values():
+        word = "better" if one["mean"] > 0 else "worse"
+        assert one["verdict"] == ("undecided" if one["p_adjusted"] > 0.05 else word)
     assert len(built.record["brief"]) < len(built.record["notes"])

@@ -1,7 +1,6 @@
 """All figures from made-up journals: common properties, and the numbers of the paper's figures."""
 
 import functools
-import io
 import json
 import math
 import re
@@ -11,14 +10,8 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
-from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
-from mcpo_study.analysis.paper.figures import mastery
 
-from mcpo_cli.analysis import frames
-from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Product
 from mcpo_cli.config.plan import Plan, PlannedRun, from_suite
@@ -83,14 +76,6 @@ def _by_arm(plan: Plan) -> dict[tuple[str, str], list[PlannedRun]]:
     return found
 
 
-@pytest.mark.slow
-def test_equal_runs_give_equal_bytes() -> None:
-    """Both kinds of file; that every figure draws the same once more is part of another test."""
-    files = base.save(_built("fig2b", PROBED).figure)
-    assert set(files) == {"png", "pdf"}
-    assert files == base.save(_built("fig2b", PROBED).figure)
-
-
 @pytest.mark.parametrize("seeds", [PROBED, pytest.param((0,), marks=pytest.mark.slow), BARE])
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_shows_all_of_its_data_or_says_that_there_is_none(name: str, seeds: tuple[int, ...]) -> None:
@@ -123,31 +108,6 @@ def test_a_run_without_the_rows_of_a_figure_is_named_and_not_counted(name: str) 
     # At least half of the runs: those of seed 7.
     assert all(2 * int(match[1]) >= int(match[2]) for match in lacking)
     assert len(both.data) == len(with_rows.data)
-
-
-def _pixels(product: Product) -> bytes:
-    """The picture, small and without its layout, which takes most of the time."""
-    assert product.figure is not None
-    product.figure.set_layout_engine("none")
-    file = io.BytesIO()
-    product.figure.savefig(file, format="rgba", dpi=50)
-    return file.getvalue()
-
-
-SOME = [name if name == "fig2b" else pytest.param(name, marks=pytest.mark.slow) for name in FIGURES]
-
-
-@pytest.mark.parametrize("name", SOME)
-def test_equal_seeds_on_two_base_policies_are_as_good_as_two_seeds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same journals, which differ only in the base policy, give the same words, picture and rows."""
-    two_seeds, about = _product(name), frames._run_columns
-    monkeypatch.setattr(frames, "_run_columns", lambda cell: about(cell) | {"seed": 0})
-    two_bases = _built(name, PROBED, fresh=True)
-    words = [(one.title, one.sentence, one.notes) for one in (two_bases, two_seeds)]
-    assert words[0] == words[1]
-    assert _pixels(two_bases) == _pixels(two_seeds)
-    columns = two_bases.data.columns.drop("seed", errors="ignore")
-    pd.testing.assert_frame_equal(two_bases.data[columns], two_seeds.data[columns])
 
 
 METRICS = {
@@ -222,15 +182,6 @@ def test_the_histogram_counts_every_group(home: Path) -> None:
             assert rows["share"].tolist() == pytest.approx([here.count(p) / len(here) for p in bins])
 
 
-def test_a_bar_of_equal_seeds_has_a_range_of_nothing() -> None:
-    """(.1 + .1 + .1) / 3 is larger than .1, which matplotlib refuses as a length of an error bar."""
-    shares = [{"arm": "MCPO", "part": mastery.ALL, "p": p, "share": 0.1} for p in (0.0, 1.0) for _ in range(3)]
-    axes = Figure().subplots()
-    mastery._draw_accuracy(axes, pd.DataFrame(shares))
-    (ranges,) = (drawn for drawn in axes.collections if isinstance(drawn, LineCollection))
-    assert [segment[:, 1].tolist() for segment in ranges.get_segments()] == [[0.1, 0.1]] * 2
-
-
 WEIGHTS = {
     "fig3b": {arm: lambda p: math.sqrt(p * (1 - p)) for arm in ("w/o ReWeight", "DAPO w/o filter", "DAPO")},
     "fig4": {
@@ -265,12 +216,6 @@ def test_query_weights_are_pooled_over_the_prompts_of_all_seeds(name: str, home:
         assert f"{arm} (toy-s) {numbers}" in product.sentence
 
 
-def test_theory_needs_no_gradients() -> None:
-    product = _product("fig4", BARE)
-    assert set(product.data["source"]) == {"theory"}
-    assert any(note.startswith("3 of 3 runs have no ") for note in product.notes)
-
-
 def test_the_schematic_has_the_methods_own_weights() -> None:
     product = _product("fig1")
     rows = product.data.set_index(["method", "p"])
@@ -280,12 +225,3 @@ def test_the_schematic_has_the_methods_own_weights() -> None:
     assert rows.loc[("MCPO", 1.0), "what"] == "drift beyond 0.01 nats penalised (hinge-KL)"
     assert rows.loc[("MCPO", 0.0), "what"] == "kept in the batch, no gradient"
     assert rows.loc[("MCPO", 0.9375), "what"] == "weight stays at 0.5"
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("fig2a", 0.25), ("fig2b", 0.95), ("fig5a", None), ("fig6", None), ("fig7", None)]
-)
-def test_the_papers_number_is_drawn_where_it_gives_one(name: str, value: float | None) -> None:
-    lines = [line for axes in _product(name).figure.axes for line in axes.get_lines()]
-    published = [line.get_ydata() for line in lines if str(line.get_label()).startswith("paper")]
-    assert [list(found) for found in published] == ([[value, value]] if value else [])

@@ -2,18 +2,14 @@
 
 import functools
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
-from mcpo_study.analysis.paper.figures import prompts
-from scipy import stats
 
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.figures.declare import Quantity, caption, lines, spread
+from mcpo_cli.analysis.figures.declare import Quantity, caption, spread
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Product
 from mcpo_cli.config.plan import Plan, from_suite
@@ -22,8 +18,6 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.methods.mcpo import drift_names
 from mcpo_cli.report import artifacts
 from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.journal import seal
-from mcpo_cli.statistics import curves
 from tests.fakes import has_hinge
 from tests.rows import evaluation, group, reroll
 
@@ -41,10 +35,6 @@ CONTROL = {0: [4, 4, 4, 3], 1: [4, 2]}
 @functools.cache
 def _plan() -> Plan:
     return from_suite("table2", ["scale=smoke", "seed=0,1", "probe.panel_every=1"], "mcpo reproduce")
-
-
-def _one_seed(seed: int) -> Plan:
-    return replace(_plan(), cells=tuple(cell for cell in _plan().cells if cell.spec.seed == seed))
 
 
 def _write(spec: RunSpec, arm: str) -> None:
@@ -146,27 +136,6 @@ def test_gradient_norms_by_step_and_class(runs: Runs) -> None:
     assert any("50 minority, 10 mastered" in note for note in product.notes)
 
 
-def test_trajectories_have_one_order_under_all_arms(runs: Runs) -> None:
-    product = _product("trajectories", runs)
-    assert product.data["seed"].unique().tolist() == [0]
-    for _, rows in product.data.groupby("arm"):
-        # Both are all correct at the first sampling; b is the harder one on average.
-        assert dict(zip(rows["prompt"], rows["row"], strict=True)) == {"b": 0, "a": 1}
-        assert rows[rows["prompt"] == "b"]["p"].tolist() == [1, 0.5, 1]
-
-
-def test_a_prompt_that_the_panel_holds_twice_has_two_lines(mcpo_home: Path) -> None:
-    plan = _one_seed(0)
-    for cell in plan.cells:
-        _write(cell.spec, cell.arm)
-        path = mcpo_home / "runs" / cell.spec.run_id / "attempt_1" / "rerolls"
-        for file in path.glob("*.jsonl"):
-            file.write_text(file.read_text().replace('"prompt": "b"', '"prompt": "a"'))
-        seal(path.parent)
-    data = _of(_product("trajectories", Runs(plan)).data, arm="MCPO")
-    assert data.pivot(index="row", columns="step", values="p").to_numpy().tolist() == [[1, 0.5, 1], [1, 1, 1]]
-
-
 def test_transitions_pool_the_pairs_of_all_seeds(runs: Runs) -> None:
     product = _product("transitions", runs)
     rows = _of(product.data, arm="MCPO", before="mastered", after="mastered")
@@ -191,126 +160,11 @@ def test_survival_pools_the_prompts_of_all_seeds(runs: Runs) -> None:
     assert rows[["low", "high"]].isna().to_numpy().all()
 
 
-def test_survival_of_one_seed_is_the_probes_own(runs: Runs) -> None:
-    alone = Runs(_one_seed(1))
-    data = _of(_product("survival", alone).data, arm="MCPO").iloc[1:]
-    (cell,) = [cell for cell in alone.cells if cell.arm == "MCPO"]
-    table = pd.DataFrame(alone.finding("transitions", cell).tables["survival"])
-    theirs = ["steps", "at_risk", "lost", "survival", "chance_at_least"]
-    mine = ["steps", "at_risk", "lost", "survival", "chance"]
-    assert data[mine].to_numpy() == pytest.approx(table.reindex(columns=theirs).to_numpy(), nan_ok=True)
-
-
-@pytest.mark.slow
-def test_the_band_of_survival_covers_where_seeds_differ() -> None:
-    """200 figures of 5 seeds with own loss rates x 20 prompts: 95 % nominal; Greenwood's covers far less."""
-    rng, covered, greenwood = np.random.default_rng(0), [], []
-    rates = stats.beta(2, 6)
-    true = float(rates.expect(lambda rate: (1 - rate) ** 3))
-    for _ in range(200):
-        rows = []
-        for seed in range(5):
-            lost_at = rng.geometric(rates.rvs(random_state=rng), size=20)
-            at_risk = [(lost_at >= step).sum() for step in (1, 2, 3)]
-            lost = [(lost_at == step).sum() for step in (1, 2, 3)]
-            rows.append(pd.DataFrame({"run_id": str(seed), "steps": [1, 2, 3], "at_risk": at_risk, "lost": lost}))
-        table = pd.concat(rows)
-        last = [*prompts.pooled_survival(table[table["at_risk"] > 0], pd.Series([0.1]), 1)][-1]
-        covered.append(last["low"] <= true <= last["high"])
-        assert 0 <= last["low"] <= last["survival"] <= last["high"] <= 1
-        curve = curves.survival(*prompts.spells(table[table["at_risk"] > 0]))
-        greenwood.append(curve.low_T[-1] <= true <= curve.high_T[-1])
-    assert abs(np.mean(covered) - 0.95) <= 3 * np.sqrt(0.05 * 0.95 / 200)
-    assert np.mean(greenwood) < 0.8
-
-
 def test_hard_prompts_gain_from_the_second_roll_on(runs: Runs) -> None:
     product = _product("hard-prompts", runs)
     hard = _of(product.data, arm="MCPO", group="at most 25% at the first roll")
     assert hard["accuracy"].tolist() == pytest.approx([0.125, 0.5, 0.75])
     assert _of(product.data, arm="MCPO", group="never right at the first roll")["accuracy"].tolist() == [0, 1, 1]
-
-
-@pytest.mark.parametrize(("steps", "ticks"), [([1], [1]), ([1, 2], [1, 2]), ([0, 10, 20], [0, 5, 10, 15, 20])])
-def test_an_axis_of_steps_has_integers_alone(steps: list[int], ticks: list[int]) -> None:
-    data = pd.DataFrame([{"model": "toy-s", "arm": "a", "seed": 0, "base_seed": 0, "step": x, "y": 0.5} for x in steps])
-    figure = base.grid(data, "arm", lines("y", "y"))
-    figure.canvas.draw()
-    (low, high), axis = figure.axes[0].get_xlim(), figure.axes[0].xaxis
-    assert [place for place in axis.get_majorticklocs() if low <= place <= high] == ticks
-    assert {label.get_text() for label in axis.get_majorticklabels()} >= {str(tick) for tick in ticks}
-
-
-def test_many_panels_are_broken_into_rows_and_every_column_names_its_axis() -> None:
-    arms = [f"arm {i}" for i in range(5)]
-    data = pd.DataFrame([{"model": "toy-s", "arm": arm, "y": 1.0} for arm in arms])
-    figure = base.grid(data, "arm", lambda axes, here: axes.set(xlabel="step", ylabel="y"))
-    assert [axes.get_title() for axes in figure.axes] == arms
-    assert [axes.get_xlabel() for axes in figure.axes] == ["", "", "step", "step", "step"]
-    assert [axes.get_ylabel() for axes in figure.axes] == ["y", "", "", "y", ""]
-
-
-def _curves_of(arms: int, **columns: object) -> pd.DataFrame:
-    rows = [
-        {"model": "toy-s", "arm": f"arm {arm}", "base_seed": 0, "seed": seed, "step": step, "y": float(seed), **columns}
-        for arm in range(arms)
-        for seed in (0, 1)
-        for step in (0, 1)
-    ]
-    return pd.DataFrame(rows)
-
-
-@pytest.mark.parametrize("by", ["", "tier"])
-@pytest.mark.parametrize("arms", [4, 6, 9])
-def test_a_panel_has_at_most_four_arms_and_each_arm_one_look(arms: int, by: str) -> None:
-    data, draw = _curves_of(arms, tier="k2-3"), lines("y", "y")
-    figure = base.grid(data, by, draw) if by else base.panels(data, draw)
-    drawn = [{str(line.get_label()): line.get_color() for line in axes.get_lines()} for axes in figure.axes]
-    assert set().union(*drawn) == set(data["arm"])
-    assert max(map(len, drawn)) <= 4
-    assert all("arm 0" in shown for shown in drawn)
-    looks = {(arm, color) for shown in drawn for arm, color in shown.items()}
-    assert len(looks) == arms
-
-
-def test_the_parts_of_a_panel_stand_side_by_side_with_one_y_axis() -> None:
-    data = pd.concat([_curves_of(6, tier=tier).eval(f"y = y * {high}") for tier, high in (("k2", 1), ("k5", 2))])
-    figure = base.grid(data, "tier", lines("y", "y"), sharey=False)
-    titles = [[axes.get_title() for axes in figure.axes[row : row + 2]] for row in (0, 2)]
-    assert titles == [["k2 (1 of 2)", "k2 (2 of 2)"], ["k5 (1 of 2)", "k5 (2 of 2)"]]
-    first, second, third, fourth = (axes.get_ylim() for axes in figure.axes)
-    assert (first, third) == (second, fourth)
-    assert first != third
-    assert [text.get_text() for text in figure.legends[0].get_texts()][-1] == base.BAND
-    panels = base.panels(data, lines("y", "y")).axes
-    assert [axes.get_title() for axes in panels] == ["toy-s (1 of 2)", "toy-s (2 of 2)"]
-
-
-def test_the_legend_says_what_a_band_is_and_only_where_there_is_one() -> None:
-    for seeds, words in ((2, ["arm 0", base.BAND]), (1, ["arm 0"])):
-        data = _curves_of(1)
-        figure = base.panels(data[data["seed"] < seeds], lines("y", "y"))
-        assert [text.get_text() for text in figure.legends[0].get_texts()] == words
-
-
-def test_only_measured_points_have_a_marker() -> None:
-    data = _curves_of(1)
-    figure = base.panels(data.assign(measured=data["step"] == 1), lines("y", "y"))
-    (line,) = figure.axes[0].get_lines()
-    assert (line.get_marker(), line.get_markevery()) == ("P", [1])
-
-
-def test_a_figure_fits_a_page_of_a_paper_and_its_letters_can_be_read() -> None:
-    with base.drawing():
-        axes = base.panels(_curves_of(6), lines("y", "y")).axes[0]
-        assert axes.figure.get_figwidth() == 5.5
-        assert {label.get_fontsize() for label in axes.get_xticklabels()} == {7}
-
-
-def test_a_panel_without_rows_says_so() -> None:
-    data = pd.DataFrame([{"model": "a", "arm": "x"}, {"model": "a", "arm": "y"}, {"model": "b", "arm": "x"}])
-    figure = base.grid(data, "arm", lambda axes, here: None)
-    assert [[text.get_text() for text in axes.texts] for axes in figure.axes] == [[], [], [], ["not recorded"]]
 
 
 def test_arms_look_different_however_many_there_are() -> None:

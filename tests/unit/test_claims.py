@@ -125,18 +125,6 @@ def test_one_part_contradicts_a_claim_of_every_part_after_correction() -> None:
     assert found.p == pytest.approx(3 * scipy_stats.ttest_1samp(down, 0).pvalue)
 
 
-@pytest.mark.parametrize("true", [(0.0, 0.0, 0.0), (0.05, 0.05, 0.0)])
-def test_a_claim_of_every_part_is_wrong_at_no_more_than_the_nominal_rate(true: tuple[float, ...]) -> None:
-    """600 repeats of 5 seeds x 3 parts that share their seeds; no part has a negative effect, and one has none."""
-    rng, found = np.random.default_rng(3), []
-    for _ in range(600):
-        shared = 0.02 * rng.normal(size=5)
-        values = {str(i): (mean + shared + 0.02 * rng.normal(size=5)).tolist() for i, mean in enumerate(true)}
-        found.append(of_parts(GREATER, values).verdict)
-    for wrong in ("supported", "contradicted"):
-        assert found.count(wrong) / 600 <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / 600)
-
-
 VALUES = st.lists(st.floats(-1, 1), min_size=3, max_size=8).filter(lambda values: np.std(values) > 1e-6)
 
 
@@ -179,20 +167,6 @@ def test_without_an_effect_verdicts_are_wrong_at_the_nominal_rate(seeds: int) ->
     assert abs(np.mean(single) - 0.05) <= 3 * math.sqrt(0.05 * 0.95 / 200)
 
 
-@pytest.mark.parametrize(("claim", "true"), [(GREATER, 0.03), (LESS, 0.03), (WITHIN, 0.035), (WITHIN, 0.0)])
-def test_planted_effects_are_found_with_the_seeds_that_they_need(claim: Claim, true: float) -> None:
-    """200 repeats: the right verdict with a chance of .8, never another; less where two bounds must be rejected."""
-    rng, sd = np.random.default_rng(1), 0.02
-    bound = abs(true - claim.margin) if claim is WITHIN else true
-    seeds = power.seeds_needed(bound, sd)
-    assert seeds is not None
-    found = [verdict(claim, rng.normal(true, sd, size=seeds)) for _ in range(200)]
-    right = "contradicted" if claim is LESS or (claim is WITHIN and true > claim.margin) else "supported"
-    assert set(found) <= {right, "unresolved"}
-    low = 0.5 if true == 0 else 0.7
-    assert low <= found.count(right) / 200 <= 0.92
-
-
 def test_what_the_seeds_can_find_depends_on_their_spread_and_not_on_the_effect() -> None:
     noisy = [0.05, -0.02, 0.04, 0.01]
     found, shifted = outcome(GREATER, noisy), outcome(GREATER, [value + 0.1 for value in noisy])
@@ -224,17 +198,6 @@ def test_an_interaction_is_a_difference_of_differences(mcpo_home: Path, monkeypa
 
 def table1(*overrides: str) -> Plan:
     return from_suite("table1", ["scale=smoke", "model=toy-s", *overrides], "mcpo reproduce table1")
-
-
-def test_an_effect_planted_in_journals_is_found(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, lift = table1("seed=0,1,2,3,4,5", "eval.problems=25"), 0.12
-    for arm, by in (("DAPO", 0.0), ("MCPO", lift)):
-        monkeypatch.setattr(fakes, "TIERS", {tier: p + by for tier, p in TIERS.items()})
-        write_runs(Plan("", "", tuple(cell for cell in plan.cells if cell.arm == arm)))
-    claim = dataclasses.replace(GREATER, statistic="scores.pass@1 by tier")
-    (found,) = verdicts.outcomes([claim], {"table1": Runs(plan)})
-    assert (found.verdict, list(found.parts)) == ("supported", list(TIERS))
-    assert [effect.mean for effect in found.parts.values()] == pytest.approx([lift] * len(TIERS), abs=0.06)
 
 
 def test_the_artifact_says_what_it_tested_on_what(mcpo_home: Path) -> None:

@@ -1,11 +1,9 @@
 """The tasks of docs/write-a-task.md, saved as described, keep the contract like shipped ones; broken ones fail."""
 
-import json
 import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from mcpo_cli import tasks
 from mcpo_cli.commands import components
@@ -47,23 +45,6 @@ BROKEN = {
 }
 
 
-def test_the_page_tells_of_two_tasks_and_of_every_check() -> None:
-    assert sorted(told()) == ["letters", "reverse"]
-    page = (PAGES / "write-a-task.md").read_text(encoding="utf-8")
-    assert [name for name in TASK_CHECKS if f"| {name.replace('held out', 'held-out')} |" not in page] == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", told())
-def test_a_task_saved_as_told_passes(name: str, plugin_folder: Path) -> None:
-    (plugin_folder / f"{name}.py").write_text(told()[name], encoding="utf-8")
-    done = CliRunner().invoke(components.task_app, ["check", name, "--json"])
-    assert done.exit_code == 0, done.output
-    outcomes = json.loads(done.stdout)["checks"]
-    assert [outcome["name"] for outcome in outcomes] == [*TASK_CHECKS]
-    assert all(outcome["passed"] for outcome in outcomes)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["arithmetic", "countdown", "palindrome", "sums", "word_problems"])
 def test_shipped_tasks_pass(name: str) -> None:
@@ -97,9 +78,9 @@ def test_a_small_task_has_one_message_a_cause_and_fixes_that_work(
     (plugin_folder / "letters.py").write_text(source, encoding="utf-8")
     forget_plugins()
     with pytest.raises(Findings) as raised:
-        components.check_task("letters")
+        components.check(kind="task", name="letters", as_json=False, debug=False)
     fixes = re.findall(r"fix: (\S+=\d+)", capsys.readouterr().out)
     assert [fix.partition("=")[0] for fix in fixes] == ["train.prompts", "eval.problems"]
     outcomes = {one["name"]: one for one in raised.value.data["checks"]}
     assert sum(not one["passed"] and one["checked"] for one in outcomes.values()) == 2
-    components.check_task("letters", fixes)
+    components.check(kind="task", name="letters", options=fixes, as_json=False, debug=False)

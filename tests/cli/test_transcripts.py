@@ -1,0 +1,67 @@
+"""What verbs print, command by command: `make messages` writes `tests/transcripts.snap` again.
+
+Its diff shows what users will read; other tests assert documents (`--json`) and files, not wording or layout. The runs
+are made up, so that nothing is trained and every number is the same on every machine.
+"""
+
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import InProcess
+from tests.store_runs import begin, spec, train
+
+SNAPSHOT = Path(__file__).resolve().parents[1] / "transcripts.snap"
+DATE = re.compile(r"20\d\d-\d\d-\d\d( \d\d:\d\d)?")
+
+
+def sections() -> list[str]:
+    """Each command with its output. To add one, add a line `$ mcpo ...` and run `make messages`."""
+    return re.findall(r"^\$ mcpo .*?(?=^\$ mcpo |\Z)", SNAPSHOT.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def rollouts(step: int, prompt: str, **responses: int) -> list[dict[str, Any]]:
+    """Rollouts of one group; `right_a=2` means two correct responses `a`."""
+    return [
+        {"step": step, "prompt": prompt, "gold": "7", "response": name[6:], "correct": name.startswith("right_")}
+        for name, count in responses.items()
+        for _ in range(count)
+    ]
+
+
+@pytest.fixture
+def runs(here: InProcess) -> InProcess:
+    """A run with rollouts and a warning, and one without either."""
+    attempt = begin(spec())
+    train(attempt, range(1, 3), **{"sanity/truncated": 0.1})
+    train(attempt, range(3, 5), **{"sanity/truncated": 0.6})
+    groups = [*rollouts(2, "3 + 4", right_seven=1, wrong_eight=3), *rollouts(2, "Numbers:\n5 + 2", wrong_9=1)]
+    groups[-1]["response"] = "so\n\n8\n"
+    attempt.journal.rows("samples", 2, groups)
+    attempt.journal.rows("samples", 4, [*rollouts(4, "1 + 6", right_seven=4), *rollouts(4, "0 + 7", right_7=2)])
+    attempt.end("done")
+    other = begin(spec(1))
+    train(other, range(1, 5), **{"sanity/truncated": 0.1})
+    other.end("done")
+    return here
+
+
+def shown(here: InProcess, command: str) -> str:
+    result = here(*shlex.split(command))
+    assert result.returncode == 0, result.stderr
+    text = DATE.sub("DATE", (result.stdout + result.stderr).replace(str(here.home), "HOME"))
+    return re.sub(r" +$", "", f"$ mcpo {command}\n{text}", flags=re.MULTILINE)
+
+
+def test_transcripts(runs: InProcess) -> None:
+    """In order: a later command sees what an earlier one changed."""
+    expected = sections()
+    printed = [shown(runs, text.splitlines()[0].removeprefix("$ mcpo ")) for text in expected]
+    if os.environ.get("REWRITE_MESSAGES"):
+        SNAPSHOT.write_text("\n".join(text.strip() + "\n" for text in printed), encoding="utf-8")
+        return
+    assert [text.strip() for text in printed] == [text.strip() for text in expected], "if it is meant: make messages"

@@ -183,7 +183,9 @@ def _cases(asked: Sequence[_Asked], margin: float | None) -> pd.DataFrame:
 
 def _columns(pair: Row, claim: Claim) -> dict[str, Any]:
     return {
-        **{"benchmark": pair.benchmark, "model": pair.model, "against": pair.against or claim.names[1]},
+        "benchmark": pair.benchmark,
+        "model": pair.model,
+        "against": pair.against or claim.names[1],
         **{name: getattr(pair, name) for name in ("metric", "problems", "paired")},
         **{side: getattr(pair, side).value for side in "ab"},
         "difference": pair.a.value - pair.b.value,

@@ -64,13 +64,3 @@ def test_workflows_call_what_there_is_at_pinned_versions() -> None:
     checkouts = [step for step in steps if step.get("uses", "").startswith("actions/checkout@")]
     assert checkouts
     assert all(step.get("with", {}).get("persist-credentials") is False for step in checkouts)
-
-
-def test_the_index_of_findings_lists_each_and_its_status() -> None:
-    folder = ROOT / "experiments" / "log"
-    rows = re.findall(
-        r"^\| \[(\d{3})\]\((\1-[\w-]+\.md)\) \| \d\d-\d\d \| ", (folder / "README.md").read_text(), re.MULTILINE
-    )
-    names = sorted((path.name for path in folder.glob("0*.md")), reverse=True)
-    assert [name for _, name in rows] == names
-    assert len({name[:3] for name in names}) == len(names)

@@ -1,7 +1,6 @@
 """`mcpo doctor` reports correctly what a machine has or lacks, and the fix of each gap."""
 
 import json
-import resource
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -62,15 +61,6 @@ def test_a_home_that_can_be_none_fails_with_the_other_checks_shown(here: InProce
 
 
 @pytest.mark.slow
-def test_a_store_that_cannot_be_used(here: InProcess) -> None:
-    result = here("doctor", "--json", MLFLOW_TRACKING_URI="http://127.0.0.1:1")
-    assert result.returncode == 1
-    line = lines(json.loads(result.stdout))["local", "MLflow store"]
-    assert line["state"] == "wrong"
-    assert "mcpo runs sync" in line["fix"]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("status", "state"), [(200, "ok"), (503, "wrong"), (None, "missing")])
 def test_the_hub_that_is_asked(
     here: InProcess, status: int | None, state: str, monkeypatch: pytest.MonkeyPatch
@@ -86,17 +76,6 @@ def test_the_hub_that_is_asked(
         line = lines(json.loads(here("doctor", "--json").stdout))["hub", "hub"]
     assert line["state"] == state
     assert endpoint in line["found"] if status else "model.path=FOLDER" in line["fix"]
-
-
-@pytest.mark.slow
-def test_limits_of_the_shell(here: InProcess) -> None:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (512, before[1]))
-    done = here("doctor", "--json")
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
-    line = lines(json.loads(done.stdout))["verl", "limit of open files"]
-    assert (line["state"], line["found"]) == ("wrong", "512; wanted: 65536")
-    assert line["fix"] == "ulimit -n 65536"
 
 
 def stack(monkeypatch: pytest.MonkeyPatch, versions: Mapping[str, str], gpus: list[Gpu]) -> dict[str, Line]:
@@ -121,14 +100,6 @@ def test_versions_are_held_against_verls_pins(monkeypatch: pytest.MonkeyPatch, h
     assert not home.exists()
 
 
-def test_pins_for_gpus_are_not_asked_of_a_machine_without(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    found = stack(monkeypatch, {"vllm": "0.27.1", "verl": "0.9.1"}, [])
-    assert found["verl"].state == "ok"
-    assert found["GPUs"].state == "missing"
-    assert not {"torch", "vllm", "flash-attn"} & found.keys()
-    assert not home.exists()
-
-
 @pytest.fixture
 def on_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Line]]:
     """The lines about verl on a machine with one GPU, and with driver and torch as `make setup-gpu` wants them."""
@@ -138,14 +109,6 @@ def on_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Line]]:
     monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: True)
     monkeypatch.setattr(machine, "driver", lambda: "580.65.06")
     return lambda **more: stack(monkeypatch, {"torch": "2.11.0", **more}, H200)
-
-
-@pytest.mark.usefixtures("home")
-def test_a_driver_that_is_too_old(on_gpus: Callable[..., dict[str, Line]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "driver", lambda: "535.104.05")
-    line = on_gpus()["driver"]
-    assert (line.state, line.found) == ("wrong", "535.104.05; wanted: >=580")
-    assert "nvidia-driver-580" in line.fix
 
 
 def refuse() -> None:
@@ -217,33 +180,3 @@ def test_whether_flash_attn_was_built_for_this_torch(
     assert (line.state, line.found) == (state, found)
     assert fix in line.fix
     assert everything["flash-attn"].state == "ok"
-
-
-@pytest.mark.usefixtures("home")
-def test_a_flash_attn_that_is_not_there(on_gpus: Callable[..., dict[str, Line]]) -> None:
-    found = on_gpus()
-    assert (found["flash-attn"].state, found["flash-attn"].found) == ("missing", "not installed; wanted: >=2.8.3,<2.9")
-    assert "make setup-gpu" in found["flash-attn"].fix
-    assert "flash-attn kernels" not in found
-
-
-@pytest.mark.slow
-def test_plug_ins_and_what_is_wrong_with_them(here: InProcess, plugin_folder: Path) -> None:
-    folder = plugin_folder
-    (folder / "suites").mkdir()
-    (folder / "suites" / "arms.yaml").write_text("arms: {A: [method=grpo]}\n")
-    (folder / "broken.py").write_text("import nothing_of_that_name\n")
-    (folder / "softer.py").write_text(
-        "from mcpo_cli.methods.grpo import Grpo\n\n\nclass Softer(Grpo):\n    name = 'softer'\n"
-    )
-    result = here("doctor", "--json")
-    assert result.returncode == 0, "mcpo itself can train"
-    found = [line for line in json.loads(result.stdout)["lines"] if line["needed_by"] == "plug-in"]
-    assert [(line["name"], line["state"], line["found"].partition(", sha256")[0]) for line in found[:3]] == [
-        ("broken.py", "wrong", "declares nothing"),
-        ("softer.py", "ok", "method softer"),
-        ("suites/arms.yaml", "ok", found[2]["found"]),
-    ]
-    (problem,) = found[3:]
-    assert problem["found"].startswith(f"plug-in {folder / 'broken.py'}:1: ModuleNotFoundError")
-    assert result.stderr.count(str(folder / "broken.py")) == 1

@@ -100,7 +100,7 @@ SETTINGS = [
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.usefixtures("planted")
 def test_a_secret_cannot_be_a_setting(here: InProcess, setting: str) -> None:
-    for verb in (("train", "--json"), ("train", "--debug"), ("plan", "table1", "seed=0")):
+    for verb in (("train", "--json"), ("train", "--debug"), ("train", "--dry-run", "table1", "seed=0")):
         result = here(*verb, setting)
         assert result.returncode == 2
         assert [secret for secret in SECRETS if secret in result.stdout + result.stderr] == []
@@ -212,16 +212,10 @@ def test_code_stays_code() -> None:
 
 
 SLOW = {
-    "addresses": "://a:" * 100_000,
     "an address of 1 MB": "://a:" + "b" * 1_000_000,
-    "names of planted ones": "password: " * 50_000,
-    "names without values": "token" * 100_000,
-    "beginnings of web tokens": "eyJaaaaaaaa." * 50_000,
     "beginnings of keys": "-----BEGIN " * 50_000,
     "an open quote": 'token="planted' + "a" * 1_000_000,
-    "users": "a:" * 200_000,
     "hosts": "a." * 300_000,
-    "lines of password files": "a:12:" * 100_000,
     "options": "--a-" * 100_000,
 }
 

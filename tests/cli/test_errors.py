@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcpo_cli.compare import regrade
 from mcpo_cli.config import load, presets
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.evaluation import regrade
 from tests.cli.conftest import Cli, InProcess
 
 

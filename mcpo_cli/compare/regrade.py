@@ -8,7 +8,7 @@ verdicts of a grader to it. A comparison counts a sample without a response or a
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,6 +28,7 @@ NO_RESPONSE, NO_GOLD, FAILED = "no response", "no gold", "infra_error"
 LEFT_OUT = (NO_RESPONSE, NO_GOLD, FAILED)
 """Reasons why a sample was not graded again."""
 KEYS = ["benchmark", "metric", "arm"]
+VERDICT = [field.name for field in fields(Verdict)]
 
 
 def read(path: Path) -> pd.DataFrame:
@@ -58,7 +59,7 @@ def read(path: Path) -> pd.DataFrame:
 
 
 def judged(samples: pd.DataFrame, pool: Pool, advance: Callable[[], None] = lambda: None) -> pd.DataFrame:
-    """The samples with the grader's `status`, `answer` and `detail`; equal ones are graded once.
+    """The samples with the fields of the grader's verdicts (VERDICT) as columns; equal ones are graded once.
 
     advance: called after each sample.
     """
@@ -69,7 +70,7 @@ def judged(samples: pd.DataFrame, pool: Pool, advance: Callable[[], None] = lamb
     for key in keys:
         verdicts.append(futures[key].result())
         advance()
-    columns = {name: [getattr(verdict, name) for verdict in verdicts] for name in ("status", "answer", "detail")}
+    columns = {name: [getattr(verdict, name) for verdict in verdicts] for name in VERDICT}
     return samples.assign(**{name: pd.Series(cells, samples.index, object) for name, cells in columns.items()})
 
 
@@ -82,7 +83,7 @@ def check(samples: pd.DataFrame) -> None:
 
 def lines(samples: pd.DataFrame) -> list[dict[str, Any]]:
     """The `judged` samples of a file with their verdicts, as plain data."""
-    return cast(list[dict[str, Any]], plain_rows(samples[["name", "gold", "status", "answer", "detail"]]))
+    return cast(list[dict[str, Any]], plain_rows(samples[["name", "gold", *VERDICT]]))
 
 
 def agreement(ours: pd.DataFrame, theirs: pd.DataFrame, version: str) -> dict[str, Any]:

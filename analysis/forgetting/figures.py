@@ -76,7 +76,7 @@ def build_selection(data: Mapping[str, Runs]) -> Product:
 
 
 def _share(values: "pd.Series[float]") -> str:
-    """`0.820 [.700, .910]`: mean over seeds, with its interval if there are several."""
+    """`.820 [.700, .910]`: mean over seeds, with its interval if there are several."""
     share_S = values.dropna().clip(upper=1).to_numpy()
     if not share_S.size:
         return "not measured"

@@ -12,7 +12,7 @@ from mcpo_cli import measures
 from mcpo_cli.analysis import branching as branch_tables
 from mcpo_cli.analysis import forking as fork_tables
 from mcpo_cli.commands import console
-from mcpo_cli.commands.publish import publish_artifacts, run_pages
+from mcpo_cli.commands.publish import publish_artifacts
 from mcpo_cli.commands.reply import Part, Reply
 from mcpo_cli.config import forking, load, plan, presets
 from mcpo_cli.config.branching import Study, Trunk
@@ -73,7 +73,7 @@ def report(overrides: Sequence[str], suites: Sequence[Mapping[str, Any]] = ()) -
     command, names = "mcpo reproduce all", _of_suites_that_take(overrides)
     made = builder(plans(names, overrides, command), overrides)
     console.talk(f"building {len(names)} tables and figures")
-    content = report_files.gather(made, names, run_pages(made.plans.values()))
+    content = report_files.gather(made, names)
     files = report_files.write(content, made.folder)
     document = {"suites": suites, "report": {**content.to_json(), "files": [str(path) for path in files]}}
     publish(made.plans, {piece.name: piece.built for piece in content.pieces if piece.built}, files)

@@ -24,7 +24,8 @@ BOUGHT = ("problems", "seeds", "samples")
 
 def title(found: Comparison) -> str:
     """`new against base`."""
-    return f"{_listed([name for name in found.names if name != found.baseline])} against {found.baseline}"
+    others = _listed([name for name in found.names if name != found.baseline])
+    return f"{others} against {found.baseline}" if others else found.baseline
 
 
 def page(found: Comparison, name: str = "") -> Page:

@@ -1,7 +1,7 @@
 """Branch studies: forks of one global step from saved states of a trunk run, all of them on the same batch.
 
 A study is a YAML file in the folder `branches` of a plug-in or of one of its studies, or a file of the user's. `mcpo
-branch` reads it.
+fork` reads it.
 """
 
 import math
@@ -113,8 +113,8 @@ def read(name: str) -> Study:
     known = studies()
     if not presets.is_file(name) and name not in known:
         raise ConfigError(
-            f"unknown branch study '{name}': {nearest(name, known)}",
-            fix=mend("mcpo branch {}", name, known),
+            f"there is no run and no branch study '{name}': {nearest(name, known)}",
+            fix=mend("mcpo fork {}", name, known, "mcpo runs list"),
             code="unknown_name",
         )
     path = known.get(name) or paths.named(name)

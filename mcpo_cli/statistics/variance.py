@@ -17,14 +17,6 @@ from numpy.typing import ArrayLike
 
 from mcpo_cli.statistics.stats import Floats
 
-ADVICE = {
-    "base": "base policies (base_seed)",
-    "seed": "seeds (seed)",
-    "problem": "problems (eval.problems)",
-    "rest": "samples a problem (eval.samples), or seeds",
-}
-"""The quantity to increase, by the part of the variance that it divides."""
-
 
 @dataclass(frozen=True)
 class Components:
@@ -41,11 +33,6 @@ class Components:
     rest: float
     parts: dict[str, float]
     """Variance of the mean difference that each known term contributes."""
-
-    @property
-    def largest(self) -> str:
-        """The term that contributes most."""
-        return max(self.parts, key=lambda name: self.parts[name])
 
 
 def components(diff_RQ: Floats, base_R: ArrayLike) -> Components:

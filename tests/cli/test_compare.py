@@ -46,7 +46,7 @@ def test_a_suite_of_ones_own_through_all_verbs(here: InProcess, warm_home: Path,
     settings = ("scale=smoke", "eval.problems=6")
     trained = here("ablate", "mine", *settings)
     assert trained.returncode == 0, trained.stderr
-    assert "Change from plain in best@8, mean over tiers" in trained.stdout
+    assert "hinged against plain in best@8" in trained.stdout
 
     (one,) = here.json("compare", "mine", *settings)["comparisons"]
     headline = [row for row in one["differences"] if row["family"] == "headline"]

@@ -87,7 +87,7 @@ def test_the_shipped_studies_are_valid() -> None:
 def test_an_unknown_study_names_the_nearest() -> None:
     with refused("unknown_name", "toyy") as caught:
         branching.read("toyy")
-    assert caught.value.fix == "mcpo branch toy"
+    assert caught.value.fix == "mcpo fork toy"
 
 
 def rows() -> pd.DataFrame:

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from mcpo_cli.analysis.frames import Runs
@@ -156,15 +154,6 @@ def test_scores_stand_beside_what_they_cost(mcpo_home: Path) -> None:
         rows = [row for row in runs.journal(cell).eval() if (row["step"], row["tier"]) == (2, "k5-6")]
         mean = sum(row["c"] / row["n"] for row in rows) / len(rows)
         assert here.loc[here["tier"] == "k5-6", "pass@1"].item() == pytest.approx(mean)
-
-
-@given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.floats(0, 1))
-def test_a_score_between_two_evaluations_lies_between_theirs(score_E: list[float], share: float) -> None:
-    cost_E = [10.0 * e for e in range(len(score_E))]
-    where = share * cost_E[-1]
-    low = min(int(where // 10), len(score_E) - 2)
-    around = score_E[low : low + 2]
-    assert min(around) - 1e-12 <= at_cost(cost_E, score_E, where) <= max(around) + 1e-12
 
 
 def test_a_score_at_a_cost_by_hand() -> None:

@@ -139,8 +139,7 @@ def build_branches(
     rows = [row for trunk in trunks for row in branches.rows(trunk, run_dir(trunk.spec.run_id))]
     builder = ArtifactBuilder({}, home() / "reports", scale, overrides)
     path = _write_rows(builder.folder, name, pd.DataFrame(rows))
-    built, _ = (builder.make(one, command) for one in branch_tables.artifacts(name, content, path))
-    return built
+    return builder.make(branch_tables.artifact(name, content, path), command)
 
 
 def build_forks(chosen: Plan, overrides: Sequence[str]) -> BuiltArtifact:

@@ -49,14 +49,3 @@ def test_the_filter_leaves_what_has_every_word(browser: Browser, address: str) -
     expect(page.locator("#found")).to_have_text("4 of 20")
     expect(page.locator(".flip:visible")).to_have_count(4)
     page.close()
-
-
-def test_it_reads_without_javascript(browser: Browser, address: str) -> None:
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto(address)
-    expect(page.get_by_role("searchbox")).to_have_count(0)
-    expect(page.locator(".flip")).to_have_count(20)
-    page.locator(".flip summary").first.click()
-    expect(page.locator(".flip pre").first).to_be_visible()
-    context.close()

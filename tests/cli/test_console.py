@@ -11,7 +11,7 @@ from mcpo_cli.commands import console
 from mcpo_cli.config import plan
 from mcpo_cli.records import State
 from mcpo_cli.scheduling import display as module
-from mcpo_cli.scheduling.display import LineDisplay, LiveDisplay, details, header
+from mcpo_cli.scheduling.display import LineDisplay, LiveDisplay
 from mcpo_cli.scheduling.progress import Progress, RunView, View
 
 CELLS = plan.from_overrides(["seed=0,1,2"]).cells
@@ -30,17 +30,6 @@ def view(*states: State, progress: Progress = STEP, error: str | None = None) ->
         for cell, state in zip(CELLS, states, strict=True)
     ]
     return View("table1", cells, elapsed=61.0, seconds_left=3723.0, stopping=False)
-
-
-def test_header_counts_and_estimates() -> None:
-    text = header(view("done", "running", "planned"))
-    assert text == "table1: 1 of 3 runs done, 1:01 elapsed, about 1:02:03 left"
-
-
-def test_details_hold_phase_metrics_and_time() -> None:
-    (_, running, _) = view("done", "running", "planned").cells
-    assert details(running) == "step 13 of 40, accuracy 0.432, mastered 0.110, eval pass@1 0.250, 1:05 left"
-    assert details(RunView(CELLS[0], "running", Progress())) == "starting"
 
 
 def after_the_time(line: str) -> str:
@@ -101,24 +90,7 @@ def test_the_live_display_fits_the_terminal(width: int) -> None:
     assert "a word" in screen.getvalue()
 
 
-@pytest.mark.parametrize("width", [80, 100])
-def test_a_terminal_of_usual_width_shows_a_bar_and_the_time_left(width: int) -> None:
-    screen = io.StringIO()
-    with LiveDisplay(Console(file=screen, force_terminal=True, width=width, color_system=None)) as display:
-        display.update(view("done", "running", "running"))
-    row = next(line for line in screen.getvalue().splitlines() if CELLS[1].spec.run_id in line)
-    assert "1:05 left" in row
-    assert "━" in row
-    assert "step 13" in row
-
-
 def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
     console.print_json({"metrics": {"a": float("nan"), "b": 0.5}})
     printed = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert printed == {"schema_version": 1, "metrics": {"a": "nan", "b": 0.5}}
-
-
-def test_tables_cut_nothing_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    name = CELLS[0].spec.run_id
-    console.print_table(["run", "note"], [[name, "[bold]as it is[/bold]"]])
-    assert capsys.readouterr().out.split("\n")[1].split("  ")[0] == name

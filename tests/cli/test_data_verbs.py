@@ -58,18 +58,6 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("hub")
-def test_an_audit_of_a_clean_file(here: InProcess, tmp_path: Path) -> None:
-    path = write(tmp_path / "aime24.jsonl", AIME)
-    result = here("components", "check", "data", path)
-    assert result.returncode == 0, result.stderr
-    assert "AIME 2024, benchmark" in result.stdout
-    assert "30 (published: 30)" in result.stdout
-    assert "no problems found" in result.stdout
-    assert Hub.asked == [], "nothing is downloaded for a comparison that nobody asked for"
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("hub")
 def test_an_audit_that_finds_copies_and_overlap(here: InProcess, tmp_path: Path) -> None:
     copies = write(tmp_path / "copies.jsonl", AIME * 32)
     training = write(tmp_path / "dapo_math_17k.jsonl", AIME[:2])

@@ -1,13 +1,10 @@
 """`mcpo evaluate` and `mcpo grade` as users meet them, with a tiny untrained model and our own problems."""
 
-import gzip
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from mlflow.tracking import MlflowClient
 
@@ -15,7 +12,6 @@ from mcpo_cli.config.load import load
 from tests import models
 from tests.cli.conftest import InProcess
 
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 QUICK = ("n=2", "max_tokens=8", "seed=3", "grading.workers=1")
 
 
@@ -116,22 +112,6 @@ def test_a_task_is_asked_as_in_training_and_says_how(here: InProcess, wordy: str
     assert "graded by integer" in done.stderr
 
 
-@pytest.mark.slow
-def test_engines_agree_on_a_task(here: InProcess, wordy: str) -> None:
-    tasks = ("evaluate", wordy, "--benchmarks", "sums,word_problems", "--limit", "2", "compute.tracking_uri=offline")
-    samples = []
-    for engine in ("hf", "local"):
-        results = here.json(*tasks, *QUICK, "task_max_tokens=20", f"engine={engine}")
-        assert results["label"].endswith("at most 8 tokens, sums at most 8, word_problems at most 8")
-        assert len(results["benchmarks"]) == 7
-        folder = here.home / "evals" / results["eval_id"] / "samples"
-        drawn = [json.loads(gzip.decompress(path.read_bytes())) for path in sorted(folder.glob("*/*"))]
-        assert {one.pop("engine").split()[0] for one in drawn} == {"mcpo" if engine == "local" else "transformers"}
-        samples.append(drawn)
-    assert len(samples[0]) == 14
-    assert samples[0] == samples[1]
-
-
 def test_the_policy_of_an_existing_model_is_asked_as_it_was_trained(here: InProcess, tmp_path: Path) -> None:
     policy = models.wordy(tmp_path / "attempt_1" / "policy")
     task = ("task=sums", "task.sorts=[1+1]", "task.examples=1", "train.max_response=6", "train.overlong_cache=0")
@@ -158,38 +138,6 @@ def test_a_gold_that_no_grader_reads_is_not_scored_0(here: InProcess, model: str
     assert "6 of 6 answers could not be graded" in done.stderr
     assert "pass@1" not in done.stdout
     assert len(list((here.home / "evals").glob("*/samples/math500/*.json.gz"))) == 3
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("stored")
-def test_the_competitions_run_from_their_files(here: InProcess, model: str, tmp_path: Path) -> None:
-    """With the real files if they are available, else with files of the same form and size."""
-    folder, parquet = SHARED / "benchmarks", SHARED / "verl_schema" / "dapo_aime-2024.original.parquet"
-    if not folder.is_dir():
-        folder, parquet = made_competitions(tmp_path / "made")
-    quick = ("n=1", *QUICK[1:])
-    results = here.json("evaluate", model, f"data.path={folder}", *quick)
-    sizes = {name: one["problems"] for name, one in results["benchmarks"].items()}
-    assert sizes == {"aime24": 30, "aime25": 30, "amc23": 40}
-    assert all(one["metrics"]["pass_at_1"] == 0 for one in results["benchmarks"].values())
-    copies = here("evaluate", model, "--benchmarks", "aime24", f"data.path={parquet}", *quick, "--json")
-    assert json.loads(copies.stdout)["benchmarks"]["aime24"]["problems"] == 30
-    assert "960 rows hold 30 different problems; each is used once" in copies.stderr
-
-
-def made_competitions(folder: Path) -> tuple[Path, Path]:
-    """A folder with 30, 30 and 40 problems, and a parquet file in verl's schema with 32 copies of 30 problems."""
-    folder.mkdir()
-    for name, size in (("aime24", 30), ("aime25", 30), ("amc23", 40)):
-        rows = [{"problem": f"What is {i} + {size} ?", "answer": str(i + size)} for i in range(size)]
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    rows = [
-        {"prompt": [{"role": "user", "content": f"What is {i} ?"}], "reward_model": {"ground_truth": str(i)}}
-        for i in range(30)
-    ]
-    parquet = folder / "copies.parquet"
-    pq.write_table(pa.Table.from_pylist(rows * 32), parquet)
-    return folder, parquet
 
 
 def mlflow_runs(home: Path) -> list[Any]:

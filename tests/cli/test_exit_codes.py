@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,6 @@ from tests.cli.conftest import InProcess
 from tests.fakes import write_run
 from tests.web import Answers, serving
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "command-line.md"
 ROW = re.compile(r"^\| (`\w+`|anything else) +\| (\d+) ", re.MULTILINE)
 OFFLINE = "compute.tracking_uri=offline"
 
@@ -31,12 +29,6 @@ def table() -> dict[str, int]:
 def test_the_table_is_that_of_the_classes() -> None:
     classes = {kind.__name__: kind.exit_code for kind in McpoError.__subclasses__()}
     assert table() == {**classes, "anything else": UNEXPECTED}
-
-
-def test_the_documentation_has_every_code() -> None:
-    rows = re.findall(r"^\| (\d+) \| \w", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert {int(code) for code in rows} == {0, *table().values()}
-    assert len(rows) == len(set(rows))
 
 
 def ends(result: "subprocess.CompletedProcess[str]", kind: str, said: str) -> None:
@@ -60,19 +52,6 @@ def test_run_failed(here: InProcess) -> None:
     # A second run of that base policy does not train it again.
     again = here(*words, "base_seed=0", "seed=1")
     ends(again, "RunFailed", "it was tried before, as ")
-
-
-@pytest.mark.slow
-def test_findings(here: InProcess, tmp_path: Path) -> None:
-    path = tmp_path / "twice.jsonl"
-    rows = [{"problem": "What is 1 + 1?", "answer": gold} for gold in ("2", "3")]
-    path.write_text("\n".join(map(json.dumps, rows)))
-    ends(here("components", "check", "data", str(path), "--json"), "Findings", "would be wrong: copies, conflicts")
-
-
-@pytest.mark.slow
-def test_missing_cells(here: InProcess) -> None:
-    ends(here("compare", "table1", "scale=smoke", "seed=0", OFFLINE), "MissingCells", "mcpo ablate table1")
 
 
 class Dying(Answers):

@@ -1,16 +1,12 @@
 """Words that people type by habit are accepted, or found; tests/messages.snap has the answers to others."""
 
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from mcpo_cli import __version__
-from mcpo_cli.analysis.verdicts import TESTED
-from mcpo_cli.config import reference
 from mcpo_cli.config.plan import expanded, from_overrides
 from mcpo_cli.errors import mend, nearest, similar
-from mcpo_cli.statistics.words import Word
 from tests.cli.conftest import InProcess
 from tests.cli.test_arms import SMALL, done
 
@@ -37,30 +33,6 @@ def test_a_file_of_settings_and_a_method_s_name_are_overrides(tmp_path: Path, mo
     assert expanded(["table1", "seed=1"]) == ["table1", "seed=1"]
 
 
-@pytest.mark.parametrize(("word", "key"), [("kl", "method.hinge"), ("clip", "method.clip_high"), ("grpo", "method")])
-def test_help_finds_a_word_in_what_settings_mean(word: str, key: str) -> None:
-    assert key in {entry.key for entry in reference.look_up(word)[0]}
-
-
-@pytest.mark.parametrize(
-    ("text", "word"), [("mastered", "mastered"), ("rollout", "rollout group"), ("Chen", "pass@k"), ("task", "task")]
-)
-def test_help_finds_words_of_the_glossary(here: InProcess, text: str, word: str) -> None:
-    assert word in {found["word"] for found in here.json("help", text)["words"]}
-    assert f"{word}: " in here("help", text).stdout
-
-
-def test_help_says_whose_an_option_is_where_others_have_another_of_that_name(here: InProcess) -> None:
-    text = here("help", "clip").stdout
-    assert "(dppo" not in text
-    assert "(gspo" in text
-    assert "1.0      Largest norm of the gradient of a mini-batch" in text  # of all runs, so of no method
-
-
-def test_help_of_a_setting_is_about_it_alone(here: InProcess) -> None:
-    assert here.json("help", "train.lr")["words"] == []
-
-
 def test_settings_that_cannot_be_meant_are_warned_of(here: InProcess) -> None:
     assert "warning: train.lr=1:" in here("train", "train.lr=1", "--dry-run").stderr
     long = here("train", "table1", "seed=0,1,2,3,4,5", "train.steps=9000", "--dry-run").stderr
@@ -85,8 +57,3 @@ def test_a_name_is_offered_only_where_it_is_similar(wanted: str, known: list[str
 def test_names_that_are_equally_near_are_all_offered() -> None:
     assert nearest("dappo", ["dppo", "mcpo", "dapo"]) == "did you mean 'dapo' or 'dppo'?"
     assert nearest("tabel1", ["table1", "table2"]) == "did you mean 'table1'?"
-
-
-@pytest.mark.parametrize("word", [*get_args(Word), *TESTED])
-def test_help_finds_the_words_of_verdicts(here: InProcess, word: str) -> None:
-    assert here.json("help", word)["words"]

@@ -64,14 +64,6 @@ def test_a_worker_has_a_process_an_exit_code_and_a_log_of_its_own(server: ForkSe
         assert str(tmp_path / "runs" / name) in (tmp_path / f"{name}.log").read_text()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("server", ["no.such.module"], indirect=True)
-def test_a_module_that_cannot_be_loaded_is_for_the_worker_to_report(server: ForkServer, tmp_path: Path) -> None:
-    worker = server.start("one", tmp_path / "log")
-    assert end(worker) == 1
-    assert "no.such.module" not in (tmp_path / "log").read_text()
-
-
 def test_a_worker_that_is_not_born_yet_can_be_killed(server: ForkServer, tmp_path: Path) -> None:
     worker = server.start("one", tmp_path / "log")
     assert worker.pid == 0

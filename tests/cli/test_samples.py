@@ -1,8 +1,6 @@
 """`mcpo runs samples`: the recorded rollouts that are shown, and their form."""
 
-import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,16 +72,3 @@ def test_a_tier_has_the_prompts_that_are_like_its_problems(here: InProcess) -> N
 def test_a_run_that_kept_none_names_the_setting_that_keeps_them(here: InProcess) -> None:
     begin(replace(spec(), compute=Compute(sample_groups=0))).end("done")
     assert here.refused("bad_input", "runs", "samples", RUN).partition("fix: compute.sample_groups=2")[1]
-
-
-def test_a_run_that_has_none_yet_says_so(here: InProcess) -> None:
-    begin(spec())
-    assert RUN in here.refused("bad_input", "runs", "samples", RUN)
-
-
-@pytest.mark.slow
-def test_the_example_of_the_page_shows_answers_of_the_run_that_it_trains(here: InProcess, warm_home: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
-    train, samples = (re.findall(rf"`mcpo ({words}[^`]*)`", page)[0] for words in ("train", "runs samples"))
-    (run,) = here.json(*train.split())["runs"]
-    assert here.json(*samples.replace("RUN_ID", run["run_id"]).split())["groups"]

@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli.config import load
 from mcpo_cli.config import plan as plans
-from mcpo_cli.config.cost import LOADING_SECONDS, START_SECONDS
+from mcpo_cli.config.cost import START_SECONDS
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import owned
-from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.runs.journal import Journal
 from mcpo_cli.scheduling import scheduler
-from mcpo_cli.scheduling.forecast import forecast, makespan, until_the_end
+from mcpo_cli.scheduling.forecast import forecast, makespan
 from mcpo_cli.scheduling.outcome import Outcome
 from mcpo_cli.scheduling.progress import View
 from mcpo_cli.scheduling.worker import BUSY
@@ -81,17 +80,6 @@ def test_all_arms_of_a_seed_start_before_the_next_seed(home: Path, monkeypatch: 
     _, recorder = run(plan)
     running = [run.cell.spec for view in recorder.views for run in view.cells if run.state == "running"]
     assert [spec.seed for spec in {spec.run_id: spec for spec in running}.values()] == [0, 0, 1, 1]
-
-
-@pytest.mark.slow
-def test_writes_what_the_worker_and_the_store_need(home: Path) -> None:
-    plan = make("seed=7")
-    run(plan)
-    folder = home / "runs" / plan.cells[0].spec.run_id
-    assert load.from_dict(read_json(folder / "spec.json")) == plan.cells[0].spec
-    assert read_json(folder / "origin.json") == {"suite": "train", "arm": "mcpo", "command": plan.command}
-    run(plans.from_overrides([*OFFLINE, "seed=7,8"]))
-    assert read_json(folder / "origin.json")["command"] == plan.command
 
 
 def test_a_failed_cell_stops_no_other_and_continues_later(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,13 +250,6 @@ def test_makespan_takes_runs_in_order() -> None:
     assert makespan([], 2) == 0
 
 
-def test_libraries_load_once_for_all_runs_of_a_plan() -> None:
-    assert until_the_end([4, 3, 2, 1], 2) == LOADING_SECONDS + 5
-    assert until_the_end([4, 3, 2, 1], 2, elapsed=LOADING_SECONDS - 1) == 1 + 5
-    assert until_the_end([4], 2, elapsed=100) == 4
-    assert until_the_end([0, 0], 2) == 0
-
-
 def test_estimates_follow_the_runs_that_are_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make("seed=0,1", "compute.shipped_base=false")
     first, second = (cell.spec for cell in plan.cells)
@@ -277,25 +258,11 @@ def test_estimates_follow_the_runs_that_are_there(home: Path, monkeypatch: pytes
     run(make("seed=0"))
     expected = forecast(plan)
     waiting, counted = expected.runs[second.run_id], set[str]()
-    with_base, alone = (expected.seconds_left(waiting, 0, counted) for _ in range(2))
+    with_base, alone = (expected.speeds.seconds_left(second, 0, counted) for _ in range(2))
     assert alone < with_base == waiting.seconds_left
     # Three steps, of which the journal times the last two.
     begin, _, end = Journal(run_dir(first.run_id)).steps()
     assert alone - START_SECONDS == pytest.approx((end["time"] - begin["time"]) * 3 / 2)
-    later = expected.seconds_left(waiting, 1, counted) - START_SECONDS
+    later = expected.speeds.seconds_left(second, 1, counted) - START_SECONDS
     assert later == pytest.approx((alone - START_SECONDS) * 2 / 3)
-    assert expected.basis == "from the steps that 1 run(s) have done here"
-
-
-@pytest.mark.slow
-def test_waiting_runs_are_estimated_by_the_steps_of_a_running_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_SECONDS", "0.2")
-    monkeypatch.setattr(scheduler, "ESTIMATE_SECONDS", 0.0)
-    one_at_a_time = (*OFFLINE[:-1], "compute.parallel=1", "warmup.target_accuracy=0")
-    plan = plans.from_overrides([*one_at_a_time, "seed=0,1", "train.steps=8"])
-    waiting = START_SECONDS + 8 * 0.2
-    assert forecast(plan).runs[plan.cells[1].spec.run_id].seconds_left < waiting
-    _, recorder = run(plan)
-    late = [view for view in recorder.views if view.cells[1].state == "planned" and view.cells[0].progress.step > 4]
-    assert late
-    assert all(view.seconds_left > waiting for view in late)
+    assert expected.basis == "from the cost model and the steps that 1 run(s) have done here"

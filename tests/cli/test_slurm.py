@@ -128,14 +128,6 @@ def test_ctrl_c_reaches_the_job(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(journal(home, plan).attempts()) == 2
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("local")
-def test_the_reason_of_a_failure_is_the_workers(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_FAIL", "0")
-    with refused("run_failed", "the learning rate exploded"):
-        scheduler.run(forecast(make()), Recorder(), WORKER)
-
-
 def test_what_is_submitted(cluster: Path, home: Path) -> None:
     plan = make("seed=5", *SETTINGS)
     with refused("run_failed", "17", "NODE_FAIL"):

@@ -8,7 +8,6 @@ import subprocess
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from mcpo_cli.config import plan
@@ -88,16 +87,6 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_continues(cli: Cli, here: InP
     (run,) = here.json("train", *LONG)["runs"]
     assert run["state"] == "done"
     assert len(journal(cli.home).attempts()) == 2
-
-
-@pytest.mark.slow
-def test_a_killed_scheduler_leaves_no_worker_behind(cli: Cli, here: InProcess) -> None:
-    process = start(cli, *LONG)
-    (worker,) = psutil.Process(process.pid).children()
-    process.kill()
-    process.communicate()
-    worker.wait(timeout=600)
-    assert here.json("runs", "list")["runs"][0]["state"] == "interrupted"
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Existing models train like models from scratch, to the same bits, also after a kill; with LoRA; by any method."""
 
-import json
 import math
 import shutil
 import signal
@@ -15,7 +14,6 @@ from mcpo_cli.backends.local import BACKEND
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.methods import AdvancedMethod, get, registry
-from mcpo_cli.records import SOURCES
 from mcpo_cli.runs import bases
 from mcpo_cli.runs.attempts import Attempt, state
 from mcpo_cli.runs.journal import Journal
@@ -25,7 +23,6 @@ from tests.engine import PROBES as ALL_PROBES
 from tests.models import existing
 
 pytestmark = pytest.mark.slow
-SIZES = "hidden=64 layers=2 heads=2 kv_heads=2 head_dim=32 mlp=192 vocabulary={} tied=true rope_theta=100"
 
 
 @pytest.fixture(scope="module")
@@ -147,25 +144,6 @@ def test_every_way_of_asking_trains(words: str, folder: Path, home: Path, tmp_pa
     BACKEND.export(spec, home / "runs" / spec.run_id, 2, exported)
     names = AutoModelForCausalLM.from_pretrained(exported).state_dict().keys()
     assert not [name for name in names if "lora" in name]
-
-
-def test_a_file_of_problems_of_ones_own_trains(home: Path, folder: Path, tmp_path: Path) -> None:
-    for name in ("train", "held_out"):
-        rows = [{"problem": f"{name}: {a} + 1?", "answer": str(a + 1)} for a in range(12)]
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    files = f"task.data={tmp_path}/train.jsonl task.benchmarks=[{tmp_path}/held_out.jsonl]"
-    words = f"method=grpo task=math task.prompt=plain task.style=plain {files} model.path={folder}"
-    spec, steps = trained(home, *words.split())
-    assert len(steps) == 2
-    sources = json.loads((home / "runs" / spec.run_id / SOURCES).read_text())
-    assert [source["problems"] for source in sources.values()] == [12, 12]
-
-
-def test_every_family_trains(home: Path, tmp_path: Path) -> None:
-    for family in ("qwen2", "qwen3", "mistral"):
-        path = existing(tmp_path / family, family, rows=300, sliding_window=None)
-        _, steps = trained(home, "method=mcpo", "task=sums", f"model.path={path}")
-        assert len(steps) == 2
 
 
 def test_weights_that_nothing_trains_stay_under_lora(home: Path, folder: Path) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import state
 from mcpo_cli.runs.journal import Journal
 from tests.engine import METHODS, NO_PROBES, PROBES, records, spec_of, work
@@ -98,22 +97,4 @@ def test_killed_and_started_again(
     assert work(tmp_path, spec) == 0
     assert state(folder, spec) == "done"
     assert len(Journal(folder).attempts()) == 2
-    assert records(tmp_path, spec) == expected
-
-
-def test_a_damaged_checkpoint_is_passed_over(uninterrupted: Undisturbed, tmp_path: Path) -> None:
-    """With one flipped bit in the newest checkpoint, the one before it is used, and the result is the same."""
-    _, expected = uninterrupted["dapo"]
-    spec = spec_of("dapo")
-    # It dies during the evaluation after the last step: the checkpoints of steps 0 and 2 exist.
-    assert work(tmp_path, spec, "evaluation", 8) == -signal.SIGKILL
-    folder = tmp_path / "runs" / spec.run_id
-    older, newest = folders.checkpoints(folder)
-    assert [folders.step_of(older), folders.step_of(newest)] == [0, 2]
-    damaged = newest / "policy.safetensors"
-    data = bytearray(damaged.read_bytes())
-    data[-1] ^= 1
-    damaged.write_bytes(data)
-    assert folders.checkpoints(folder) == [older]
-    assert work(tmp_path, spec) == 0
     assert records(tmp_path, spec) == expected

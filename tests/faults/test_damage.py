@@ -19,7 +19,6 @@ from pyarrow import parquet
 from mcpo_cli import data
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config import plan as plans
-from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import McpoError
@@ -144,16 +143,6 @@ def test_damaged_documents_are_named(name: str, what: str, plan: Plan) -> None:
         # Readers that only watch do not stop.
         Tracker(folder, spec).read()
     assert "done" not in states
-
-
-def test_settings_of_another_run_are_refused(plan: Plan) -> None:
-    """Complete and readable, but they do not give the folder's name: a copy in the wrong place."""
-    spec = plan.cells[0].spec
-    (other,) = load(["scale=smoke", "seed=1"])
-    write_run(other)
-    shutil.copy(run_dir(other.run_id) / "attempt_1" / "spec.json", run_dir(spec.run_id) / "spec.json")
-    with refused("damaged", other.run_id):
-        catalog.find(run_dir(spec.run_id).parents[1], spec.run_id)
 
 
 def test_a_line_in_the_middle_of_a_running_journal_is_named(tmp_path: Path) -> None:

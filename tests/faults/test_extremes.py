@@ -120,14 +120,6 @@ def backwards() -> float:
     return 1.7e9 - 600.0 * next(READINGS)
 
 
-def of_the_first_day() -> float:
-    return 0.001 * next(READINGS)
-
-
-def of_another_century() -> float:
-    return 1e10 + 86400.0 * next(READINGS)
-
-
 def standing() -> float:
     return 1.7e9
 
@@ -136,7 +128,7 @@ def of_the_last_year() -> float:
     return 253_402_300_000.0
 
 
-CLOCKS = [backwards, of_the_first_day, of_another_century, standing, of_the_last_year]
+CLOCKS = [backwards, standing, of_the_last_year]
 COMMANDS = (
     "runs list",
     "runs show {0}",

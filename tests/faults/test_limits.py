@@ -68,13 +68,6 @@ def test_a_sick_worker_is_ended(
     assert (lost, wrong) == (0, 0)
 
 
-@pytest.mark.slow
-def test_a_run_that_keeps_to_its_limits_is_left_alone(mcpo_home: Path) -> None:
-    limits_of_all = ("compute.time_limit=10", "compute.stall_limit=10", "compute.memory_limit=64")
-    (outcome,) = scheduler.run(forecast(make(*limits_of_all)), Silent(), WORKER)
-    assert outcome.state == "done"
-
-
 def test_a_phase_or_a_step_is_a_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The first reading is the start of the watch.
     clock = iter([0.0, 0.0, 50.0, 100.0, 150.0, 161.0])

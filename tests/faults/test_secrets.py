@@ -212,16 +212,10 @@ def test_code_stays_code() -> None:
 
 
 SLOW = {
-    "addresses": "://a:" * 100_000,
     "an address of 1 MB": "://a:" + "b" * 1_000_000,
-    "names of planted ones": "password: " * 50_000,
-    "names without values": "token" * 100_000,
-    "beginnings of web tokens": "eyJaaaaaaaa." * 50_000,
     "beginnings of keys": "-----BEGIN " * 50_000,
     "an open quote": 'token="planted' + "a" * 1_000_000,
-    "users": "a:" * 200_000,
     "hosts": "a." * 300_000,
-    "lines of password files": "a:12:" * 100_000,
     "options": "--a-" * 100_000,
 }
 

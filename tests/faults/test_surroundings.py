@@ -20,7 +20,6 @@ from mcpo_cli.config.plan import from_suite
 from mcpo_cli.runs import catalog
 from tests.cli.conftest import MCPO, InProcess
 from tests.fakes import write_runs
-from tests.store_runs import complete, differences, plan, spec
 
 PLAN, LIST = ["plan", "scale=smoke", "--json"], ["runs", "list", "--json"]
 WRONG = ["plan", "nope=1"]
@@ -165,20 +164,6 @@ def test_a_planted_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(OSError, match="File exists"), launch._ray(found, paths):
         pass
     assert (precious / "file").exists()
-
-
-@pytest.mark.slow
-def test_commands_at_once_over_one_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three syncs and a list: the store has each point once."""
-    monkeypatch.setenv("MCPO_HOME", str(tmp_path))
-    for seed in range(3):
-        complete(spec(seed))
-    words = [["runs", "sync"]] * 3 + [LIST]
-    running = [subprocess.Popen([*MCPO, *one], env=environment(tmp_path), stdout=subprocess.PIPE) for one in words]
-    ended = [one.communicate(timeout=600)[0] for one in running]
-    assert [one.returncode for one in running] == [0] * 4
-    assert len(json.loads(ended[-1])["runs"]) == 3
-    assert differences(tmp_path, plan(*map(spec, range(3))), tmp_path / "mlflow.db") == (0, 0)
 
 
 REPORTED = ["scale=smoke", "model=toy-s", "seed=0,1", "compute.tracking_uri=offline"]

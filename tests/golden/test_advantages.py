@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpo_cli.methods import get, query_weight
-from tests.errors import refused
 
 G = 16
 METHODS = ["dapo", "grpo", "mcpo", "mcpo_extended", "reweighted"]
@@ -120,31 +119,3 @@ def test_equal_rewards_give_zero_also_where_floats_do_not_add_up(name: str) -> N
     reward_PG = torch.full((1, 10), 0.1, dtype=torch.float64)
     mixed_PG = torch.tensor([[1.0] * 5 + [0.0] * 5])
     assert not get(name).advantages(reward_PG, mixed_PG).any()
-
-
-def test_bool_correctness_and_float32_rewards_are_taken() -> None:
-    advantage_PG = get("mcpo").advantages(group(15).float(), group(15).bool())
-    assert float(advantage_PG[0, -1]) == pytest.approx(-8.0, abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "code", "named"),
-    [
-        ("mcpoo", {}, "unknown_name", "'mcpo'"),
-        ("mcpo", {"detla": 0.1}, "unknown_key", "'method.delta'"),
-        ("mcpo", {"beta": -1.0}, "out_of_bounds", "method.beta=-1.0"),
-        ("mcpo", {"anchor": "rolout"}, "out_of_bounds", "'rollout'"),
-        ("dapo", {"clip_low": "a"}, "bad_input", "method.clip_low=a"),
-    ],
-)
-def test_bad_options_are_named(name: str, options: dict[str, object], code: str, named: str) -> None:
-    with refused(code, named):
-        get(name, **options)
-
-
-def test_labels_name_the_ablations() -> None:
-    assert [get("mcpo", hinge=h, reweight=r).label for h, r in ((True, True), (False, True), (True, False))] == [
-        "mcpo",
-        "mcpo-wo-hinge",
-        "mcpo-wo-reweight",
-    ]

@@ -1,6 +1,5 @@
 """Corrections for an inexact sampler: weights and masks by hand and by TRL's function, and a run with one."""
 
-import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -94,14 +93,6 @@ def test_a_loss_without_the_weighted_term_is_refused() -> None:
 def test_what_would_have_no_effect_is_refused(words: list[str], name: str) -> None:
     with refused("contradiction", name):
         load(words)
-
-
-def test_settings_of_corrections_are_in_run_ids_only_where_they_are_used() -> None:
-    (plain,), (rounded,) = load([]), load(["train.sampler_rounding=0.1", "train.correction=token-mask"])
-    assert not {"correction", "sampler_rounding"} & plain.identity()["train"].keys()
-    assert rounded.identity()["train"]["correction"] == "token-mask"
-    assert rounded.run_id != plain.run_id
-    assert dataclasses.replace(rounded, train=dataclasses.replace(plain.train)).run_id == plain.run_id
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpo_cli.methods import Method, get, query_weight
-from tests.errors import refused
 
 G = 16
 OPTIONS = st.fixed_dictionaries(
@@ -65,11 +64,6 @@ def test_renormalised_batch_by_hand() -> None:
     assert pair(method, 15, 8) == pytest.approx((8 / 15 * factor, -8 * factor), abs=1e-12)
     # The reweight does not change this batch, so there is nothing to renormalise.
     assert pair(method, 8, 4, 16, 0) == pytest.approx((1, -1), abs=1e-12)
-
-
-def test_a_batch_without_an_advantage_stays_without() -> None:
-    batch_PG = groups(0, G)
-    assert not get("reweighted", renormalise=True).advantages(batch_PG, batch_PG).any()
 
 
 def test_its_defaults_are_mcpo() -> None:
@@ -134,16 +128,3 @@ def test_the_analytic_weight_takes_floats_arrays_and_tensors() -> None:
     assert expected == pytest.approx([0, 3 / 16 * (1 + 1 / math.sqrt(3)), 0.5, 3 / 8, 0])
     assert query_weight(method, np.array(points)).tolist() == expected
     assert query_weight(method, torch.tensor(points, dtype=torch.float64)).tolist() == pytest.approx(expected)
-
-
-def test_labels_tell_the_arms_apart() -> None:
-    assert get("reweighted").label == "reweighted"
-    assert get("reweighted", hinge=False, clip_advantage=2.0).label == "reweighted-wo-hinge-clip2"
-    assert get("reweighted", reweight=False, majority_weight=0.5).label == "reweighted-wo-reweight-majority0.5"
-    assert get("reweighted", majority_weight=2.0, renormalise=True).label == "reweighted-majority2-renormalised"
-
-
-@pytest.mark.parametrize("options", [{"majority_weight": 0.0}, {"clip_advantage": -1.0}])
-def test_values_out_of_range_are_refused(options: dict[str, float]) -> None:
-    with refused("out_of_bounds", *(f"method.{name}={value}" for name, value in options.items())):
-        get("reweighted", **options)

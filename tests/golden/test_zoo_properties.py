@@ -57,32 +57,6 @@ def test_constants_between_methods() -> None:
 WITH_CURVE = sorted(name for name in registry() if not np.isnan(query_weight(name, 0.3)))
 
 
-@pytest.mark.parametrize("name", [name for name in registry() if hasattr(get(name), "clip_high")])
-def test_a_ratio_may_be_cut_wherever_it_rises(name: str) -> None:
-    assert get(name, clip_high=0).clip_high == 0
-    with refused("out_of_bounds", "method.clip_high=-0.1"):
-        get(name, clip_high=-0.1)
-
-
-def test_methods_that_look_at_the_batch_have_no_curve() -> None:
-    without = {
-        "lite_ppo",
-        "gpg",
-        "reinforce_pp",
-        "bnpo",
-        "spo",
-        "dcpo",
-        "copo",
-        "unlikeliness",
-        "gfpo",
-        "sharpen",
-        "grpo_lambda",
-        "gdpo",
-        "otb",
-    }
-    assert without | {"disco", "drpo", "top_entropy", "entropy_bonus"} == set(registry()) - set(WITH_CURVE)
-
-
 VARIANTS = [
     *((name, {}) for name in WITH_CURVE),
     ("mc_grpo", {"scale_by": "none"}),

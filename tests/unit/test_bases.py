@@ -67,14 +67,6 @@ def test_a_damaged_one_is_made_here(comes: tuple[RunSpec, Path], capsys: pytest.
     assert "is damaged: its checksum does not match; the base policy is trained here instead" in capsys.readouterr().err
 
 
-def test_it_can_be_declined(comes: tuple[RunSpec, Path]) -> None:
-    spec, shipped = comes
-    (shipped / "model.safetensors").unlink()
-    (declined,) = load([*SMALL, "compute.shipped_base=false"])
-    assert (declined.base_id, declined.run_id) == (spec.base_id, spec.run_id)
-    assert (base(declined) / "model.safetensors").exists()
-
-
 def test_a_run_that_takes_it_is_expected_to_end_sooner(comes: tuple[RunSpec, Path]) -> None:
     spec, _ = comes
     (declined,) = load([*SMALL, "compute.shipped_base=false"])
@@ -107,8 +99,3 @@ def test_no_seed_of_scale_smoke_has_a_warm_up(words: str, base: int, mcpo_home: 
     (spec,) = load(["scale=smoke", *words.split(",")])
     assert spec.seed_of_base == base
     assert bases.has_base(mcpo_home, spec)
-
-
-def test_a_seed_of_the_base_policy_is_chosen_as_before() -> None:
-    (spec,) = load(["scale=smoke", "seed=7", "base_seed=5"])
-    assert (spec.seed_of_base, bases.shipped_base(spec)) == (5, None)

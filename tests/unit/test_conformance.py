@@ -196,12 +196,3 @@ def test_patching_detach_leaves_torch_as_it_was() -> None:
 def test_whether_a_rollout_is_compared_with_its_own_group_alone(method: Clipped) -> None:
     """Every shipped method declares correctly if groups of different sizes fit it."""
     assert method.uneven_groups is not bool(needs_even_groups(method)), needs_even_groups(method)
-
-
-def test_reasons_for_even_groups() -> None:
-    assert "other groups" in needs_even_groups(get("bnpo"))
-    assert "state" in needs_even_groups(get("spo"))
-    assert "even" in needs_even_groups(get("mc_grpo"))
-    assert needs_even_groups(get("reweighted")) == ""
-    assert get("mcpo_placebo", held="all").uneven_groups
-    assert not get("reweighted", renormalise=True).uneven_groups

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from mcpo_cli.analysis.frames import Runs
@@ -158,15 +156,6 @@ def test_scores_stand_beside_what_they_cost(mcpo_home: Path) -> None:
         assert here.loc[here["tier"] == "k5-6", "pass@1"].item() == pytest.approx(mean)
 
 
-@given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.floats(0, 1))
-def test_a_score_between_two_evaluations_lies_between_theirs(score_E: list[float], share: float) -> None:
-    cost_E = [10.0 * e for e in range(len(score_E))]
-    where = share * cost_E[-1]
-    low = min(int(where // 10), len(score_E) - 2)
-    around = score_E[low : low + 2]
-    assert min(around) - 1e-12 <= at_cost(cost_E, score_E, where) <= max(around) + 1e-12
-
-
 def test_a_score_at_a_cost_by_hand() -> None:
     assert at_cost([0, 100, 300], [0.2, 0.4, 0.8], 100) == 0.4
     assert at_cost([0, 100, 300], [0.2, 0.4, 0.8], 150) == pytest.approx(0.5)
@@ -176,20 +165,3 @@ def test_a_score_at_a_cost_by_hand() -> None:
         at_cost([0, 0], [0.2, 0.4], 0)
     with pytest.raises(ValueError, match="needs a score"):
         at_cost([0, 1], [0.2], 0)
-
-
-def test_a_batch_lasts_as_long_as_its_longest_response_alone() -> None:
-    """Batches so small that throughput does not matter: all eight GPUs wait for one response of full length."""
-    words = [
-        "scale=paper",
-        "method=grpo",
-        "model=qwen3-8b",
-        "train.prompts=2",
-        "train.mini_batch=2",
-        "train.rollouts=8",
-    ]
-    (spec,) = load([*words, "eval.every=1000", "probe.every=0", "probe.panel_every=0"])
-    alone = cost.FAST_ALONE * cost.BANDWIDTH * spec.cluster.tensor_parallel / (2 * cost.parameters(spec))
-    seconds = spec.train.steps * spec.train.max_response / alone
-    # The rest is training.
-    assert 8 * seconds < cost.gpu_cost(spec).least < 1.3 * 8 * seconds

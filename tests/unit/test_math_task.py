@@ -78,12 +78,6 @@ def test_worked_examples_are_correct_answers(prompt: str) -> None:
         assert not any(stop in response for stop in math(prompt=prompt, style="plain").stops)
 
 
-def test_settings_of_how_it_asks_change_runs_but_not_those_without_them() -> None:
-    ids = {load(["task=math", *more])[0].run_id for more in ([], ["task.style=chat"], ["task.examples=1"])}
-    assert len(ids) == 3
-    assert "style" not in load(["task=math"])[0].identity()["task"]
-
-
 # GSM8K
 
 
@@ -154,10 +148,3 @@ def test_own_files_that_cannot_be_used(files: tuple[Path, Path]) -> None:
     held_out.write_text('{"text": "1?", "answer": 1}\n')
     with refused("bad_data"):
         load(of(files))
-
-
-def test_a_template_replaces_the_prompt() -> None:
-    with refused("contradiction", "task.prompt=boxed", "task.template"):
-        load(["task=math", "task.prompt=boxed", "task.template='{question}!'"])
-    with refused("contradiction", "task=math"):
-        load(["task=math", "task.examples=5"])

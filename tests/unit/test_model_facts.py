@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from mcpo_cli.model_facts import resolve, tokenizer
 from tests.errors import refused
-from tests.models import encoded, untrained
+from tests.models import untrained
 
 
 @pytest.fixture(scope="module")
@@ -86,19 +86,6 @@ def test_the_number_format_is_the_configs_or_else_the_weights(folder: Path) -> N
     assert resolve(str(folder)).dtype == "bfloat16"
 
 
-def test_prompts_as_they_stand_or_as_a_turn(folder: Path) -> None:
-    plain = resolve(str(folder))
-    ids = encoded(plain, "3 + 4")
-    assert tokenizer(plain).decode(ids) == "3 + 4"
-
-    template = "{% for m in messages %}A {{ m.content }} {% endfor %}{% if add_generation_prompt %}={% endif %}"
-    (folder / "chat_template.jinja").write_text(template)
-    chat = resolve(str(folder))
-    assert chat.chat_template
-    assert chat.digest != plain.digest
-    assert tokenizer(chat).decode(encoded(chat, "3 + 4", chat=True)) == "A 3 + 4 ="
-
-
 def split(folder: Path) -> None:
     index = {"weight_map": {"a": "model-1-of-2.safetensors", "b": "model-2-of-2.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
@@ -139,12 +126,3 @@ def test_folders_that_no_engine_can_load(folder: Path, damage: Damage, code: str
     damage(folder)
     with refused(code, named):
         resolve(str(folder))
-
-
-def test_folders_that_are_not_there(folder: Path) -> None:
-    with refused("not_found"):
-        resolve(str(folder.parent / "tony"))
-    with refused("not_found"):
-        resolve(str(folder.parent / "nowhere" / "toy"))
-    with refused("contradiction", "revision=main"):
-        resolve(str(folder), "main")

@@ -11,7 +11,7 @@ from mcpo_cli import grading
 from mcpo_cli.backends.verl import data as verl_data
 from mcpo_cli.backends.verl import reward
 from mcpo_cli.config import plan
-from mcpo_cli.config.load import from_dict, load
+from mcpo_cli.config.load import from_dict
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.words import spelled_out
 from mcpo_cli.data.base import Problem
@@ -123,13 +123,6 @@ def test_a_function_that_hangs_or_leaves_is_asked_once(name: str, timeout: float
     assert all(one is first for one in others)
 
 
-def test_one_failure_ends_a_run(mine: Path) -> None:
-    reference = f"{mine}:raises"
-    asked = [(functions.question(reference, "What?", "5"), text) for text in ["5"] * 400 + ["five"]]
-    with refused("bad_function", "line 15"):
-        grading.verdicts(reference, asked, apart=False)
-
-
 @pytest.mark.parametrize(
     ("reference", "content", "code"),
     [
@@ -157,12 +150,6 @@ def test_functions_that_take_three_arguments(signature: str, tmp_path: Path) -> 
     functions.check("train.reward", f"{tmp_path}/one.py:one")
 
 
-@pytest.mark.parametrize("value", ["foo", "mine.py", "verdicts"])
-def test_other_values_of_the_reward(value: str) -> None:
-    with refused("contradiction", "train.reward"):
-        load([f"train.reward={value}"])
-
-
 def test_short_words() -> None:
     assert spelled_out(["reward=a.py:f", "seed=1"]) == ["train.reward=a.py:f", "seed=1"]
     held_out = "task.benchmarks=[held_out]"
@@ -188,12 +175,6 @@ def test_one_in_eight_problems_of_a_file_is_held_out(problems: Path) -> None:
     problems.write_text(problems.read_text() + '{"problem": "More?", "answer": 1}\n')
     with refused("changed", "problems.jsonl"):
         again.task.check()
-
-
-def test_a_file_without_held_out_problems_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "few.jsonl").write_text('{"problem": "What is 1 + 1?", "answer": 2}\n')
-    with refused("no_room", "few.jsonl"):
-        planned(f"data={tmp_path}/few.jsonl", *SIZES)
 
 
 def test_a_function_grades_files_and_published_sets_keep_their_graders(mine: Path, problems: Path) -> None:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -16,9 +15,7 @@ from mcpo_cli.config import load, plan, presets
 from mcpo_cli.grading import Pool, Verdict
 from mcpo_cli.plugins import Plugin
 from mcpo_cli.report import artifacts
-from mcpo_cli.report.artifacts import ArtifactBuilder
 from mcpo_cli.runs import provenance
-from tests import fakes
 from tests.conftest import forget_plugins
 from tests.errors import refused
 
@@ -55,10 +52,6 @@ arms:
 sweep:
   seed: [0, 1]
 """
-CLAIMS = """\
-claims:
-  - {id: b, claim: B is better, suite: mine, statistic: scores.pass@1, arm: B, baseline: A, relation: greater}
-"""
 
 
 def write(path: Path, text: str) -> Path:
@@ -83,19 +76,6 @@ def test_what_a_folder_declares_is_found(plugin_folder: Path) -> None:
     assert methods.registry().plugins == {"soft": Plugin("soft.py", "", sha256(soft))}
     assert measures.registry().plugins == {"length": Plugin("length.py", "", sha256(probe))}
     assert tasks.registry().plugins == data.registry().plugins == grading.registry().plugins == {}
-
-
-def test_nothing_of_mcpo_itself_is_a_plug_in() -> None:
-    found = [
-        methods.registry(),
-        tasks.registry(),
-        data.registry(),
-        grading.registry(),
-        measures.registry(),
-        artifacts.declared(),
-    ]
-    assert all(found)
-    assert [one.plugins for one in found] == [{}] * len(found)
 
 
 @pytest.mark.parametrize(
@@ -255,17 +235,6 @@ def test_provenance_lists_all_plug_ins(plugin_folder: Path, tmp_path: Path) -> N
     assert record["environment"]["MCPO_PLUGINS"] == str(plugin_folder)
 
 
-def test_relative_folders_reach_processes_in_other_folders(tmp_path: Path) -> None:
-    write(tmp_path / "mine" / "soft.py", SOFT)
-    inner = "import os; os.chdir('/'); from mcpo_cli.methods import registry; print('soft' in registry())"
-    code = f"import subprocess, sys, mcpo_cli.plugins; subprocess.run([sys.executable, '-c', {inner!r}], check=True)"
-    env = {**os.environ, "MCPO_PLUGINS": "mine"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "True\n"
-
-
 def test_a_suite_by_name_and_by_path(plugin_folder: Path, tmp_path: Path) -> None:
     write(plugin_folder / "suites" / "mine.yaml", MINE)
     path = write(tmp_path / "yours.yaml", MINE)
@@ -296,37 +265,6 @@ def test_a_preset_by_name_and_by_path(plugin_folder: Path, tmp_path: Path) -> No
     with refused("duplicate_name", "drift.yaml") as error:
         presets.groups()
     assert str(clash) in error.value.message
-
-
-def test_a_suite_of_ones_own_stands_for_everything_that_is_made_of_it(plugin_folder: Path, tmp_path: Path) -> None:
-    write(plugin_folder / "arms.py", FIGURE)
-    suite = write(plugin_folder / "suites" / "mine.yaml", MINE)
-    write(plugin_folder / "suites" / "wide.yaml", f"{MINE}  train.lr: [1, 2]\n")
-    write(plugin_folder / "claims" / "verdicts.yaml", CLAIMS)
-    assert set(artifacts.names("mine")) == {"mine", "arms", "verdicts"}
-    assert {"mine", "arms", "verdicts"} <= set(artifacts.names("all"))
-    assert "wide" not in artifacts.registry(), "a table has no place for learning rates"
-    assert artifacts.names(str(suite)) == [str(suite)]
-    assert artifacts.names("forgetting") == ["forgetting"]
-    assert artifacts.names("table1") == ["table1"]
-    with refused("bad_input"):
-        artifacts.names("min")
-
-
-def test_claims_by_path(plugin_folder: Path, tmp_path: Path, mcpo_home: Path) -> None:
-    write(plugin_folder / "suites" / "mine.yaml", MINE)
-    path = str(write(tmp_path / "verdicts.yaml", CLAIMS))
-    planned = plan.from_suite("mine", ["scale=smoke"], "")
-    fakes.write_runs(planned)
-    shop = ArtifactBuilder({"mine": planned}, mcpo_home / "reports", "smoke")
-    first = shop.build(path)
-    assert first.record["title"].startswith("Claims of verdicts.yaml")
-    assert [row["claim"] for row in first.to_json()["rows"] if row["block"] == "test"] == ["b"]
-    assert shop.build(path).fresh
-    write(Path(path), CLAIMS.replace("greater", "less"))
-    again = shop.build(path)
-    assert not again.fresh
-    assert again.to_json()["rows"][0]["value"] == first.to_json()["rows"][0]["value"]
 
 
 def test_a_grader_of_a_folder_grades_in_its_own_processes(plugin_folder: Path) -> None:

@@ -14,13 +14,12 @@ from transformers import AutoModelForCausalLM
 from mcpo_cli import architecture, pretrained
 from mcpo_cli.config import model_settings as existing_settings
 from mcpo_cli.config.load import from_dict, load, preset_model
-from mcpo_cli.config.presets import groups
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation import scope
 from mcpo_cli.model_files import fingerprint
 from tests.errors import refused
-from tests.models import existing, untrained
+from tests.models import existing
 
 FAMILIES = ["llama", "qwen2", "qwen3", "mistral"]
 
@@ -121,18 +120,6 @@ def test_a_hub_model_that_cannot_be_asked_for_its_sizes(monkeypatch: pytest.Monk
     assert str(caught.value.fix).startswith("hf download A/B; or set model.hidden=... model.layers=...")
 
 
-def test_files_that_no_engine_reads_are_no_part_of_a_model(folder: Path) -> None:
-    first = of(folder)
-    (folder / "README.md").write_text("# A model")
-    assert of(folder).run_id == first.run_id
-
-
-@pytest.mark.parametrize("name", ["toy-s", "toy-m", "qwen3-8b"])
-def test_presets_without_a_folder_have_the_run_ids_that_they_had(name: str) -> None:
-    (spec,) = load([f"model={name}", "backend=verl"])
-    assert not {"file", "sha256", "quantization", "wheel_sha256", "digest"} & spec.identity()["model"].keys()
-
-
 def test_more_rows_than_tokens_are_padding_and_fewer_are_an_error(tmp_path: Path) -> None:
     padded = existing(tmp_path / "padded", "qwen2", rows=320)
     assert checked(of(padded).model, 64).padded_ids == 57
@@ -192,24 +179,8 @@ def test_chat_without_a_template(tmp_path: Path) -> None:
     assert "its tokenizer has none" in complaint(model)
 
 
-def test_a_folder_of_ours_is_an_existing_model(tmp_path: Path) -> None:
-    model = of(untrained(tmp_path / "toy")).model
-    assert (model.hidden, model.rope_theta) == (64, 100.0)
-    checked(model, 32)
-
-
 def test_a_model_from_scratch_has_no_folder() -> None:
     with refused("contradiction"):
         pretrained.folder(preset_model("toy-s"))
     with refused("contradiction"):
         scope.subject("toy-s", "")
-
-
-def test_presets_of_existing_models_name_all_sizes() -> None:
-    for name in groups()["model"]:
-        model = preset_model(name)
-        if model.path:
-            assert model.vocabulary
-            assert model.kv_heads
-            assert model.parameters > 1e8
-    assert abs(preset_model("smollm2-135m").parameters - 134_515_008) < 1e5

@@ -1,12 +1,6 @@
 """`mcpo help` knows every setting that an override may name, and its meaning."""
 
-import json
-
-import pytest
-from typer.testing import CliRunner
-
 from mcpo_cli.config import presets, reference
-from mcpo_cli.main import app
 from tests.errors import refused
 
 
@@ -32,12 +26,3 @@ def test_a_group_stands_for_its_keys() -> None:
     with refused("unknown_key", "train.lr") as raised:
         reference.look_up("trian.lr")
     assert raised.value.fix == "mcpo help train.lr"
-
-
-@pytest.mark.slow
-def test_the_verb_prints_one_document_or_an_explanation() -> None:
-    one = CliRunner().invoke(app, ["help", "train.lr"])
-    assert one.exit_code == 0
-    assert "default    0.0007" in one.stdout
-    document = json.loads(CliRunner().invoke(app, ["help", "--json"]).stdout)
-    assert [entry["key"] for entry in document["settings"]] == [entry.key for entry in reference.entries()]

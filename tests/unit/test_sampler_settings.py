@@ -1,13 +1,12 @@
 """The settings that choose a sampler: ids, spellings, contradictions, arms and forks."""
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 
 from mcpo_cli import methods
 from mcpo_cli.backends.verl import checks
-from mcpo_cli.config import arm_names, plan
+from mcpo_cli.config import arm_names
 from mcpo_cli.config.load import changed, from_dict, load
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.samplers import Refill, Uniform
@@ -44,15 +43,6 @@ def test_old_ids_stay(words: str) -> None:
 @pytest.mark.parametrize("words", SPELLINGS)
 def test_two_spellings_are_one_spec(words: str) -> None:
     assert load(words.split()) == load(SPELLINGS[words].split())
-
-
-def test_another_sampler_is_another_run() -> None:
-    plain, review, other = load(["sampler=uniform"]) + load(["sampler=review", "sampler.share=0.25,0.5"])
-    assert len({plain.run_id, review.run_id, other.run_id}) == 3
-    assert review.identity()["sampler"] == {"name": "review", "share": 0.25, "interval": 4, "window": 4}
-    assert review.base_id == plain.base_id, "it changes nothing about where RL starts"
-    for spec in (plain, review, other):
-        assert from_dict(spec.to_dict()) == spec
 
 
 def test_the_method_follows_the_sampler() -> None:
@@ -128,14 +118,6 @@ def test_arms_are_named_by_their_samplers() -> None:
     # As before samplers had names.
     specs = load(["method=dapo", "sampler=uniform,refill"])
     assert arm_names.names([None, None], specs) == ["dapo dynamic_sampling=false", "dapo dynamic_sampling=true"]
-
-
-def test_a_suite_may_have_samplers_as_arms(tmp_path: Path) -> None:
-    file = tmp_path / "kept.yaml"
-    file.write_text("arms: {plain: [method=grpo], review: [method=grpo, sampler=review, sampler.interval=2]}\n")
-    plain, review = plan.from_suite(str(file), [], "mcpo train").cells
-    assert (plain.arm, plain.spec.sampler) == ("plain", Uniform())
-    assert (review.arm, review.spec.sampler) == ("review", Review(interval=2))
 
 
 def test_forks_keep_what_is_not_changed() -> None:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
-import torch
 
-from mcpo_cli import methods, tasks
+from mcpo_cli import tasks
 from mcpo_cli.backends.drawing import TrainingStream
 from mcpo_cli.config.schema import Train
 from mcpo_cli.samplers import Draw, Finished, Group, Refill, Request, Sampler, State, Uniform
@@ -83,14 +82,6 @@ def test_review_on_its_schedule() -> None:
     assert dict(zip(state["number"], state["due"], strict=True)) == {100: 7, 103: 9}
 
 
-def test_regressed_prompts_come_before_mastered_ones_that_are_due_as_long() -> None:
-    review = Review(share=0.25, interval=1)
-    state = done(review, {}, 1, {100: 1.0, 101: 1.0})
-    state = done(review, state, 2, {101: 0.5})
-    state = done(review, state, 2, {100: 1.0})
-    assert ask(review, state, step=3, cursor=8).positions == (1, 8, 9, 10)
-
-
 def test_fresh_prompts_that_are_reviewed_in_the_same_batch_are_passed_over() -> None:
     """A pool of 6: its second epoch begins with problem 100, which is being reviewed."""
     review = Review(share=0.25, interval=1)
@@ -129,19 +120,6 @@ def test_pairing_takes_as_many_seldom_right_as_seldom_wrong() -> None:
     # 104 is now mastered and 105 seldom correct: there is no prompt to pair it with.
     state = done(pairing, state, 2, {104: 1.0, 105: 0.125}, rollouts=8)
     assert ask(pairing, state, cursor=10) == Draw((10, 11, 12, 13), 14)
-
-
-def test_rewards_of_weighted_grpo_leave_the_advantages_of_grpo() -> None:
-    """1 for a correct answer and -lambda for an incorrect one, normalised in the group, is GRPO."""
-    correct_PG = torch.tensor([[1, 0, 0, 0], [1, 1, 1, 0]], dtype=torch.bool)
-
-    def advantage(reward_PG: torch.Tensor) -> torch.Tensor:
-        step = methods.Step(reward_PG, correct_PG, torch.ones(2, 4, dtype=torch.int64), torch.arange(2), 8)
-        return methods.get("grpo").signals(step, {})[0].advantage
-
-    for penalty in (0.5, 1.0, 4.0):
-        weighted_PG = torch.where(correct_PG, 1.0, -penalty).double()
-        assert torch.allclose(advantage(weighted_PG), advantage(correct_PG.double()), atol=1e-12)
 
 
 def test_pools_draw_by_their_weights() -> None:

@@ -1,6 +1,5 @@
 """The base policy depends only on `base_seed`, and the draws of RL only on `seed`."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,17 +48,6 @@ def test_a_base_policy_belongs_to_its_seed() -> None:
     assert [(one.about["base_seed"], one.about["seed"]) for one in specs] == [(0, 3), (0, 4), (1, 3), (1, 4)]
     assert [specs[3].seeds, load(["seed=3", "base_seed=3"])[0].seeds] == ["base seed 1, seed 4", "seed 3"]
     assert "-toy-s-b1-s4-" in specs[3].run_id
-
-
-def test_base_seeds_are_an_axis_of_tables() -> None:
-    plan = from_suite("headline", [], "mcpo ablate headline")
-    check_axes(plan)
-    assert len(plan.cells) == 6 * 2 * 6
-    swept = from_suite("headline", ["base_seed=0", "seed=0", "train.lr=1e-3,2e-3"], "mcpo ablate headline")
-    check_axes(swept)
-    mixed = replace(swept, cells=tuple(replace(cell, arm="MCPO") for cell in swept.cells))
-    with refused("bad_input", "base seed 0, seed 0"):
-        check_axes(mixed)
 
 
 def test_regimes_are_told_apart_only_by_artifacts_that_say_so() -> None:

@@ -96,15 +96,6 @@ def test_streams_do_not_depend_on_how_they_are_read_and_a_pool_comes_back_in_ano
     assert first != second
 
 
-def test_options_that_are_wrong() -> None:
-    with refused("unknown_name"):
-        tasks.get("arithmetics")
-    with refused("unknown_key", "task.skill", "task.skills"):
-        tasks.get("arithmetic", skill=3)
-    with refused("out_of_bounds", "task.max_ops=9"):
-        tasks.get("arithmetic", max_ops=9)
-
-
 def test_only_a_task_with_a_vocabulary_can_be_trained_from_scratch() -> None:
     assert tasks.closed(tasks.get("arithmetic")).vocabulary[:2] == ("<eos>", "_")
     with refused("contradiction", "task=math"):
@@ -118,24 +109,6 @@ def test_what_a_preset_changes_of_a_task_is_an_option_of_it(path: Path) -> None:
         assert changed != tasks.get(name)
         (spec,) = load.load([f"{path.parent.name}={path.stem}", f"task={name}"])
         assert spec.task == changed
-
-
-def test_what_a_preset_changes_of_another_task_says_nothing() -> None:
-    (spec,) = load.load(["regime=skills-drift", "task=math"])
-    assert spec.task == tasks.get("math")
-    (spec,) = load.load(["regime=skills-drift", "task.max_ops=4"])
-    assert spec.task == tasks.get("arithmetic", skills=3, max_ops=4, pool=1024)
-
-
-def test_sizes_and_lengths() -> None:
-    arithmetic, skilled = tasks.get("arithmetic"), tasks.get("arithmetic", skills=3, max_ops=6)
-    assert arithmetic.tier_sizes(200) == {"k2-3": 200, "k5-6": 200, "k7-8": 200}
-    assert skilled.tier_sizes(5) == {"skill-A": 5, "skill-B": 5, "skill-C": 5}
-    assert tasks.get("math").tier_sizes(5) == {"aime24": 30, "aime25": 30, "amc23": 40}
-    # x0 and eight operators with operands, an equals sign; a right answer to k operators has 2k tokens.
-    assert arithmetic.expected_tokens(20) == (18, 9)
-    assert skilled.expected_tokens(20) == (19, 7)
-    assert tasks.get("math").expected_tokens(20480) == (200, 5120)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import math
 import re
-import shlex
 from collections import Counter
 
 import pytest
@@ -15,9 +14,8 @@ from mcpo_cli.data.base import Problem
 from mcpo_cli.grading.simple import ANSWER, INTEGER
 from mcpo_cli.tasks import drawn
 from mcpo_cli.tasks.base import Messages
-from mcpo_cli.tasks.sums import WORKED, Sums
+from mcpo_cli.tasks.sums import WORKED
 from mcpo_cli.tasks.text import DrawnTextTask, fitting, unescaped
-from mcpo_cli.tasks.word_problems import TEMPLATES, WordProblems
 from tests.errors import refused
 
 NAMES = [name for name, kind in tasks.registry().items() if issubclass(kind, DrawnTextTask)]
@@ -187,15 +185,6 @@ def expected(text: str) -> float:
     return rule(*numbers)
 
 
-@pytest.mark.slow
-def test_word_problems_are_many_and_of_every_template() -> None:
-    one = task("word_problems")
-    assert one.tier_names == ("steps-1", "steps-2", "steps-3")
-    assert Counter(template.steps for template in TEMPLATES) == {1: 8, 2: 4, 3: 4}
-    assert {len(problems) for problems in one.tiers(2000).values()} == {2000}
-    assert len({problem.text for problem in one.training(0, 0, 3000)}) > 2700
-
-
 # graders
 
 
@@ -229,13 +218,6 @@ def test_prompts_must_fit() -> None:
         )
 
 
-def test_the_fix_of_a_template_without_the_question_can_be_pasted_into_a_shell() -> None:
-    with refused("contradiction") as raised:
-        load(["task=sums", "task.template=Sum"])
-    (spec,) = load(["task=sums", *shlex.split(raised.value.fix or "")])
-    assert vars(spec.task)["template"] == "Sum {question}"
-
-
 @pytest.mark.parametrize(
     ("lengths", "fix"),
     [
@@ -251,13 +233,3 @@ def test_too_few_problems_that_fit_name_what_suffices(lengths: list[int], fix: s
     with refused("no_room") as raised:
         fitting(task("sums"), "mine", problems, spec.train, lambda messages: lengths[int(messages[0]["content"][-3])])
     assert raised.value.fix == fix
-
-
-def test_estimates_of_lengths() -> None:
-    """SmolLM2's tokenizer has 23 and 216 tokens for these prompts, and 5 to 8 and 27 to 38 for a question alone."""
-    assert Sums().expected_tokens(8) == (21, 3.5)
-    assert 5 < Sums().question_tokens() < 8
-    prompt, response = WordProblems().expected_tokens(100)
-    assert 180 < prompt < 240
-    assert 16 < response < 37
-    assert 27 < WordProblems().question_tokens() < 38

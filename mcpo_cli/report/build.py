@@ -112,7 +112,7 @@ def build(made: ArtifactBuilder, names: Sequence[str], *, suites: Sequence[Mappi
         _publish(made.plans, built)
         return Build(built, {"suites": suites, "artifacts": {name: one.to_json() for name, one in built.items()}})
     talk(f"building {len(names)} tables and figures")
-    content = report_files.gather(made, names, publish.pages(_store(made.plans)))
+    content = report_files.gather(made, names)
     files = report_files.write(content, made.folder)
     built = {piece.name: piece.built for piece in content.pieces if piece.built}
     _publish(made.plans, built, files)
@@ -181,8 +181,7 @@ def build_branches(
     rows = [row for trunk in trunks for row in branches.rows(trunk, run_dir(trunk.spec.run_id))]
     made = ArtifactBuilder({}, home() / "reports", scale, overrides)
     path = _write_rows(made.folder, name, pd.DataFrame(rows))
-    built, _ = (made.make(one, command) for one in branch_tables.artifacts(name, content, path))
-    return built
+    return made.make(branch_tables.artifact(name, content, path), command)
 
 
 def build_forks(chosen: Plan, overrides: Sequence[str]) -> BuiltArtifact:

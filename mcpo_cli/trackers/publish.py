@@ -57,12 +57,3 @@ def publish_probe(
             talk(f"not in the MLflow store: {', '.join(unknown)}; to copy runs there: mcpo runs sync")
 
     publish(setting, send, talk)
-
-
-def pages(setting: str) -> dict[str, str]:
-    """The address of each run's page in the store that `setting` names, by run id; empty without a store."""
-    uri = resolve(setting)
-    try:
-        return connected(uri).pages() if uri else {}
-    except McpoError:
-        return {}  # later uploads to the store warn of it

@@ -258,11 +258,11 @@ def test_estimates_follow_the_runs_that_are_there(home: Path, monkeypatch: pytes
     run(make("seed=0"))
     expected = forecast(plan)
     waiting, counted = expected.runs[second.run_id], set[str]()
-    with_base, alone = (expected.seconds_left(waiting, 0, counted) for _ in range(2))
+    with_base, alone = (expected.speeds.seconds_left(second, 0, counted) for _ in range(2))
     assert alone < with_base == waiting.seconds_left
     # Three steps, of which the journal times the last two.
     begin, _, end = Journal(run_dir(first.run_id)).steps()
     assert alone - START_SECONDS == pytest.approx((end["time"] - begin["time"]) * 3 / 2)
-    later = expected.seconds_left(waiting, 1, counted) - START_SECONDS
+    later = expected.speeds.seconds_left(second, 1, counted) - START_SECONDS
     assert later == pytest.approx((alone - START_SECONDS) * 2 / 3)
-    assert expected.basis == "from the steps that 1 run(s) have done here"
+    assert expected.basis == "from the cost model and the steps that 1 run(s) have done here"

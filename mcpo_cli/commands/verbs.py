@@ -35,7 +35,6 @@ OLD = {
     "eval": "evaluate",
     "report": "reproduce all --built",
     "branch": "fork",
-    "schema": "help",
     **{kind: f"components list {kind}" for kind in ("method", "sampler", "task", "data", "model")},
 }
 """Verbs of other tools and of earlier versions, and the words that do the same today."""

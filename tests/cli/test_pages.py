@@ -121,4 +121,4 @@ def test_the_example_in_python_runs(logs: Path) -> None:
     exec(example, names)
     found = names["found"]
     assert isinstance(found, api.Comparison)
-    assert str(found).startswith("new against base: better on sums (+.072)")
+    assert "new against base: better on sums (+0.072)" in str(found)

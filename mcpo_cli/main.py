@@ -55,7 +55,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # importing rich would take most of the time of --help
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-EXAMPLES = training.EXAMPLES | results.EXAMPLES | fork.EXAMPLES | probe.EXAMPLES
+EXAMPLES = training.EXAMPLES | results.EXAMPLES | probe.EXAMPLES
 for verb in (training.train, training.ablate, results.reproduce):
     app.command(cls=OverridesCommand, epilog=EXAMPLES[verb.__name__])(verb)
 app.command(epilog=EXAMPLES["compare"])(results.compare)
@@ -65,8 +65,7 @@ app.add_typer(runs.app, name="runs")
 app.command(epilog=models.EVALUATE_SETTINGS)(models.evaluate)
 app.command()(models.grade)
 app.command()(ui)
-app.command(epilog=EXAMPLES["fork"])(fork.fork)
-app.command(epilog=EXAMPLES["branch"])(fork.branch)
+app.command(epilog=fork.EXAMPLES)(fork.fork)
 app.command(epilog=verify.EXAMPLES)(verify.verify)
 app.command()(models.export)
 app.add_typer(components.app, name="components")

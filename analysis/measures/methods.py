@@ -1,4 +1,4 @@
-"""The measure of the league of methods and of the claims of their papers."""
+"""The measure of the claims of papers about their methods."""
 
 import numpy as np
 
@@ -24,19 +24,14 @@ def _measure(spec: RunSpec, journal: Journal) -> Finding:
     if tiers := by_tier(journal, spec.train.steps, 1):
         scores = get("scores").measure(spec, journal).values
         values |= {"hardest pass@1": [*tiers.values()][-1], "best@8 over pass@1": scores["best@8"] - scores["pass@1"]}
-    norms = [row["sums"].get("train/grad_norm") for row in journal.mini_batches()]
-    norm_M = np.array([sums[0] for sums in norms if sums])
-    if norm_M.size:
-        values["early_norm"] = float(np.median(norm_M[: max(1, len(norm_M) // 5)]))
-        values["cut"] = float((norm_M > spec.train.grad_clip).mean())
     return Finding(values)
 
 
 MEASURE = Measure(
     name="methods",
-    question="By what do methods differ: prompts without a gradient, clipping, norms of the gradient?",
+    question="By what do methods differ: prompts without a gradient, clipping?",
     needs=("steps",),
-    also=("eval", "mini_batches"),
+    also=("eval",),
     values={
         "zero_variance": "share of sampled prompts with p = 0 or p = 1, mean over steps",
         "least_zero_variance": "the same at the step where it is least",
@@ -45,9 +40,7 @@ MEASURE = Measure(
         "gradient by clipping, mean over steps",
         "hardest pass@1": "pass@1 after the last step, last tier",
         "best@8 over pass@1": "best@8 minus pass@1 after the last step, mean over the tiers",
-        "early_norm": "norm of the gradient before it is cut, median over the first fifth of the gradient steps",
-        "cut": "share of the gradient steps whose norm is above train.grad_clip",
     },
-    shows=("zero_variance", "clipped", "early_norm", "cut"),
+    shows=("zero_variance", "clipped"),
     measure=_measure,
 )

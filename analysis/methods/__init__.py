@@ -1,14 +1,10 @@
-"""The league of methods, and verdicts on the claims of their papers."""
+"""Verdicts on the claims of other papers about their methods."""
 
 from mcpo_cli.analysis.tables.claims import claims_table
 
 from .. import EXPERIMENTS
-from . import league
 
-ARTIFACTS = (
-    league.ARTIFACT,
+ARTIFACT = claims_table(
     # Built only by name: it needs three times as many runs as the paper's claims.
-    claims_table(
-        EXPERIMENTS / "methods" / "method-claims.yaml", "Claims of other papers about their methods", "diagnostic"
-    ),
-)
+    EXPERIMENTS / "methods" / "method-claims.yaml", "Claims of other papers about their methods", "diagnostic"
+)  # fmt: skip

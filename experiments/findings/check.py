@@ -56,9 +56,9 @@ class Query:
     statistic: Literal["value", "mean", "difference", "effect", "points", "below_base", "branch", "predicted"] = "value"
     where: Mapping[str, Any] = field(default_factory=dict)
     """Value of each column, or its range: `{from: 0.1, below: 0.2}`. Of `branch` and `predicted` it selects a row of
-    the tables that `mcpo branch` makes: `{arm: NAME}` or `{claim: ID}`; of `effect` and `points` points of a design, or
-    else pairs of base policy and seed. Points also have `control`, the baseline's pass@1; those of a design have
-    `drift`, the learning rate times the mini-batches but the first."""
+    the tables that `mcpo fork` makes of a branch study: `{arm: NAME}` or `{claim: ID}`; of `effect` and `points` points
+    of a design, or else pairs of base policy and seed. Points also have `control`, the baseline's pass@1; those of a
+    design have `drift`, the learning rate times the mini-batches but the first."""
     arm: str = ""
     baseline: str = ""
 

@@ -1,15 +1,12 @@
 """`mcpo claim`: what a published pair of numbers can support, without the logs behind it."""
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcpo_cli.commands.reply import Reply, verb
+from mcpo_cli.commands.reply import Part, Reply, table, verb
 from mcpo_cli.paths import named
 
 if TYPE_CHECKING:
@@ -23,11 +20,7 @@ Examples:
   mcpo claim "54.2 vs 51.7, n=500, 3 seeds, sd 1.2 vs 0.9" with the standard deviation over runs
   mcpo claim "66.7 vs 60.0 pass@8, n=30" --json            another metric: avg@k, pass@k, best@k, maj@k
   mcpo claim claims.yaml                                   several benchmarks, and assumptions of your own"""
-SCOPE_WORDS = {
-    "answers": "other answers to the same problems",
-    "problems": "and other problems of the kind",
-    "trainings": "and other training runs",
-}
+SCOPE_WORDS = ("other answers to the same problems", "and other problems of the kind", "and other training runs")
 What = Annotated[
     str,
     typer.Argument(metavar="'A vs B, n=...'|FILE.yaml", help="Two published numbers, or a file of rows of them."),
@@ -45,130 +38,84 @@ def claim(what: What, csv: Csv = None) -> Reply:
     asked = read(what)
     found = support(asked)
     if csv:
-        write_atomic(named(csv), found.cases.to_csv(index=False, lineterminator="\n", float_format="%.10g"))
-    return Reply(_document(asked, found), [partial(_show, asked, found)])
-
-
-def _document(asked: "Claim", found: "Support") -> dict[str, Any]:
-    return {
+        cases = found.cases.drop(columns="row", errors="ignore")
+        write_atomic(named(csv), cases.to_csv(index=False, lineterminator="\n", float_format="%.10g"))
+    document = {
         "title": asked.title,
         "names": asked.names,
         "margin": asked.margin,
-        "assumed": asdict(asked.assumed),
-        **{
-            name: [{key: value for key, value in row.items() if _is_known(value)} for row in frame.to_dict("records")]
-            for name, frame in (("rows", found.rows), ("cases", found.cases))
-        },
+        "assumed": vars(asked.assume),
+        "rows": found.rows,
+        "cases": found.cases.to_dict("records"),
         "notes": found.notes,
     }
+    return Reply(document, _page(asked, found))
 
 
-def _is_known(value: Any) -> bool:
-    return not (value is None or (isinstance(value, float) and math.isnan(value)))
-
-
-def _show(asked: "Claim", found: "Support") -> None:
-    from mcpo_cli.commands import console
-
-    rows = found.rows.to_dict("records")
-    if len(rows) == 1:
-        _show_one(asked, found, rows[0])
+def _page(asked: "Claim", found: "Support") -> Iterator[Part]:
+    if len(found.rows) == 1:
+        yield from _one(asked, found)
     else:
-        _show_rows(asked, found, rows)
-    for note in found.notes:
-        console.print_text(f"\nnote: {note}")
-    console.print_text("\n" + _assumptions(asked))
+        yield from _several(asked, found)
+    yield from (f"\nnote: {note}" for note in found.notes)
+    spread, correlation, run_sd = (
+        f"{low:g} to {high:g} (plausible {middle:g})" for low, middle, high in vars(asked.assume).values()
+    )
+    yield (
+        f"\nassumed: problems account for {spread} of the variance of a sample; the correlation of both over problems "
+        f"is {correlation}; training runs of one recipe differ by a standard deviation of {run_sd}"
+    )
 
 
-def _show_one(asked: "Claim", found: "Support", row: Mapping[Any, Any]) -> None:
-    from mcpo_cli.commands import console
-
+def _one(asked: "Claim", found: "Support") -> Iterator[Part]:
+    """The page of a single pair: its intervals for each scope and case, and what would decide."""
+    (row,) = found.rows
     counts = " x ".join(
-        f"{row[name]} {word}{'s' if row[name] > 1 else ''}"
+        f"{row[name]} {word}{'s' * (row[name] > 1)}"
         for name, word in (("problems", "problem"), ("samples", "sample"), ("seeds", "run"))
     )
-    console.print_text(
-        f"{_share(asked, row['a'])} vs {_share(asked, row['b'])}: {_points(asked, row['difference'])} "
-        f"({row['metric']} of {counts} each, "
-        f"{'the same problems' if row['paired'] else 'other problems'})"
-    )
-    if not len(found.cases):
+    a, b = (f"{row[side] * 100:.4g} %" if asked.percent else f"{row[side]:.4g}" for side in "ab")
+    problems = "the same problems" if row["paired"] else "other problems"
+    yield f"{a} vs {b}: {_points(asked, row['difference'])} ({row['metric']} of {counts} each, {problems})"
+    if found.cases.empty:
         return
-    table = []
-    for scope, words in SCOPE_WORDS.items():
-        own = found.cases[found.cases["scope"] == scope].to_dict("records")
-        table.append([words, *(f"{_interval(asked, one)} {one['verdict']}" for one in own)])
-    console.print_text("\n95 % interval of the difference, if what is not published is")
-    console.print_table(["about", "best", "plausible", "worst"], table)
-    console.print_text(f"\nverdict: {row['verdict']}{_without(row)}")
+    yield "\n95 % interval of the difference, if what is not published is"
+    cases = [f"{_interval(asked, case)} {case['verdict']}" for case in found.cases.to_dict("records")]
+    lines = [[words, *cases[3 * at : 3 * at + 3]] for at, words in enumerate(SCOPE_WORDS)]
+    yield table(["about", "best", "plausible", "worst"], lines)
+    lacking = _listed(row["without"].split("; "))
+    why = f"; it cannot be decided without {lacking}" if lacking else ", whatever is assumed"
+    yield f"\nverdict: {row['verdict']}{why}"
     reach = _points(asked, row["detectable"]).removeprefix("+")
-    console.print_text(f"the smallest difference that such a design finds with a chance of .8, plausible case: {reach}")
-    if row["verdict"] == "undecided" and (row["difference"] or asked.margin):
-        console.print_text(f"what would find {_points(asked, asked.margin or abs(row['difference']))}: {_needed(row)}")
+    yield f"the smallest difference that such a design finds with a chance of .8, plausible case: {reach}"
+    if row["verdict"] == "undecided" and row["problems_needed"]:
+        ways = [f"{number} with {seeds}" for seeds, number in row["problems_needed"].items() if number]
+        effect = _points(asked, asked.margin or abs(row["difference"]))
+        yield f"problems that would find {effect}: {_listed(ways) + ' seeds' if ways else 'no number'}"
 
 
-def _show_rows(asked: "Claim", found: "Support", rows: list[dict[Any, Any]]) -> None:
-    from mcpo_cli.commands import console
-
+def _several(asked: "Claim", found: "Support") -> Iterator[Part]:
+    """The page of a file of rows: a line for each."""
     if asked.title:
-        console.print_text(f"{asked.title}\n")
-    columns = ["benchmark", "model", "against", "metric", "difference"]
-    columns += ["answers: best to worst", "trainings: plausible", "trainings: worst", "verdict"]
-    table = []
-    for row in rows:
-        own = found.cases
-        for name in ("benchmark", "model", "against", "metric"):
-            own = own[own[name] == row[name]]
-        by = {(one["scope"], one["case"]): one for one in own.to_dict("records")}
+        yield f"{asked.title}\n"
+    by = {(case["row"], case["scope"], case["case"]): case for case in found.cases.to_dict("records")}
+    names = ["benchmark", "model", "against", "metric"]
+    lines = []
+    for at, row in enumerate(found.rows):
         shown = ["-"] * 3
-        if by:
-            z = " to ".join(f"{by['answers', case]['z']:.1f}" for case in ("best", "worst"))
-            shown = [f"z {z}", *(_interval(asked, by["trainings", case]) for case in ("plausible", "worst"))]
-        label = [str(row[name]) or "-" for name in columns[:4]]
-        table.append([*label, _points(asked, row["difference"]), *shown, str(row["verdict"])])
-    console.print_table(columns, table)
-    if lacking := dict.fromkeys(str(row["without"]) for row in rows if row["without"]):
-        console.print_text("\nwhat would decide: " + "; ".join(lacking))
-
-
-def _without(row: Mapping[Any, Any]) -> str:
-    if not row["without"]:
-        return ", whatever is assumed" if row["verdict"] != "not testable" else ""
-    return f"; it cannot be decided without {_listed(row['without'].split('; '))}"
+        if row["verdict"] != "not testable":
+            z = " to ".join(f"{by[at, 'answers', case]['z']:.1f}" for case in ("best", "worst"))
+            shown = [f"z {z}", *(_interval(asked, by[at, "trainings", case]) for case in ("plausible", "worst"))]
+        label = [row[name] or "-" for name in names]
+        lines.append([*label, _points(asked, row["difference"]), *shown, row["verdict"]])
+    columns = ["answers: best to worst", "trainings: plausible", "trainings: worst"]
+    yield table([*names, "difference", *columns, "verdict"], lines)
+    if lacking := dict.fromkeys(row["without"] for row in found.rows if row["without"]):
+        yield "\nwhat would decide: " + "; ".join(lacking)
 
 
 def _listed(words: Sequence[str]) -> str:
     return ", ".join(words[:-1]) + (" and " if len(words) > 1 else "") + words[-1]
-
-
-def _needed(row: Mapping[Any, Any]) -> str:
-    """Numbers of problems, seeds or samples that would each find the difference, and of problems with more runs."""
-    alone = [
-        f"{row[f'needed_{name}']:.0f} {name}"
-        for name in ("problems", "seeds", "samples")
-        if _is_known(row[f"needed_{name}"])
-    ]
-    designs = {int(name.split("_")[2]): value for name, value in row.items() if str(name).startswith("problems_with")}
-    both = [
-        f"{value:.0f} with {seeds}" for seeds, value in designs.items() if _is_known(value) and seeds > row["seeds"]
-    ]
-    first = f"{' or '.join(alone)}, all else equal" if alone else "neither problems, seeds nor samples alone"
-    return first + (f"; problems with more training runs: {_listed(both)} seeds" if both else "")
-
-
-def _assumptions(asked: "Claim") -> str:
-    spread, correlation, run_sd = (
-        f"{low:g} to {high:g} (plausible {middle:g})"
-        for low, middle, high in (asked.assumed.spread, asked.assumed.correlation, asked.assumed.run_sd)
-    )
-    return (
-        f"assumed: problems account for {spread} of the variance of a sample; the correlation of both over problems is "
-        f"{correlation}; training runs of one recipe differ by a standard deviation of {run_sd}"
-    )
-
-
-def _share(asked: "Claim", value: float) -> str:
-    return f"{value * 100:.4g} %" if asked.percent else f"{value:.4g}"
 
 
 def _points(asked: "Claim", value: float) -> str:
@@ -176,5 +123,5 @@ def _points(asked: "Claim", value: float) -> str:
 
 
 def _interval(asked: "Claim", case: Mapping[Any, Any]) -> str:
-    low, high = case["low"], case["high"]
-    return f"{low * 100:+.1f} to {high * 100:+.1f}" if asked.percent else f"{low:+.3f} to {high:+.3f}"
+    scale, digits = (100, 1) if asked.percent else (1, 3)
+    return f"{case['low'] * scale:+.{digits}f} to {case['high'] * scale:+.{digits}f}"

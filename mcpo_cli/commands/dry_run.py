@@ -9,6 +9,7 @@ from mcpo_cli import backends
 from mcpo_cli.backends import feasible, local
 from mcpo_cli.commands import console
 from mcpo_cli.commands.reply import Part, Reply, table
+from mcpo_cli.config import cost
 from mcpo_cli.machine import GIB
 from mcpo_cli.scheduling.forecast import Expected, Forecast
 
@@ -37,7 +38,7 @@ def show_plan(expected: Forecast, *, verbose: bool) -> Reply:
 def _page(expected: Forecast, previews: Mapping[str, Any], *, verbose: bool) -> Iterator[Part]:
     runs = expected.in_table
     yield from _runs(expected, runs)
-    for caution in expected.cautions:
+    for caution in expected.plan.equal_arms:
         yield partial(console.talk, f"warning: {caution}")
     yield from _needs(runs)
     yield from _costs(runs)
@@ -67,9 +68,10 @@ def _runs(expected: Forecast, runs: list[Expected]) -> Iterator[Part]:
 
 def _needs(runs: list[Expected]) -> Iterator[str]:
     """The memory and disk that runs of existing models on the local engine need, and what is free on this machine."""
-    memory, disk = (max(getattr(run.cost, name) or 0.0 for run in runs) / GIB for name in ("memory", "disk"))
-    if not memory:
+    specs = [run.cell.spec for run in runs if cost.existing_on_local(run.cell.spec)]
+    if not specs:
         return
+    memory, disk = max(map(cost.memory, specs)) / GIB, max(map(cost.disk, specs)) / GIB
     free = local.free()
     yield (
         f"a run needs about {memory:.1f} GiB of memory ({free.memory / GIB:.1f} GiB are free) and about "
@@ -78,19 +80,17 @@ def _needs(runs: list[Expected]) -> Iterator[str]:
 
 
 def _costs(runs: list[Expected]) -> Iterator[Part]:
-    """The estimated GPU-hours, tokens and disk space of runs on GPUs, and how they were estimated."""
-    costs = {run.cell.spec.run_id: run.cost.gpus for run in runs if run.cost.gpus}
+    """The estimated GPU-hours, tokens and disk space of runs on GPUs."""
+    costs = {run.cell.spec.run_id: run.gpus for run in runs if run.gpus}
     if not costs:
         return
     rows = []
-    for run_id, cost in costs.items():
-        least, most = (f"{seconds / 3600:,.0f}" for seconds in (cost.least, cost.most))
-        tokens = [f"{count / 1e9:.2f} G" for count in (cost.sampled, cost.trained)]
-        sizes = [f"{size / GIB:.0f} GiB" for size in (cost.checkpoint, cost.disk)]
-        rows.append([run_id, least if least == most else f"{least} to {most}", *tokens, *sizes])
+    for run_id, gpus in costs.items():
+        tokens = [f"{count / 1e9:.2f} G" for count in (gpus.sampled, gpus.trained)]
+        sizes = [f"{size / GIB:.0f} GiB" for size in (gpus.checkpoint, gpus.disk)]
+        rows.append([run_id, f"about {gpus.seconds / 3600:,.0f}", *tokens, *sizes])
     yield ""
     yield table(["run_id", "GPU-hours", "tokens sampled", "trained", "per checkpoint", "disk"], rows)
-    yield "\n" + "\n".join(dict.fromkeys(line for cost in costs.values() for line in cost.basis))
 
 
 def preview_text(preview: Mapping[str, Any]) -> str:

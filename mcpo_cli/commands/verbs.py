@@ -17,7 +17,7 @@ PANELS = {
     "Train": ("train", "ablate", "reproduce"),
     "Compare": ("compare", "claim", "probe"),
     "Look": ("runs", "evaluate", "grade", "ui"),
-    "Keep and hand on": ("fork", "branch", "verify", "export"),
+    "Keep and hand on": ("fork", "verify", "export"),
     "Extend, and get help": ("components", "doctor", "help"),
 }
 """Every verb, by what a person does with it: the headings of `mcpo --help`."""
@@ -38,6 +38,7 @@ REFUSED = {
     "eval": ("the verb is evaluate", "mcpo evaluate --help"),
     "run": ("the verb is train", "mcpo train --help"),
     "report": ("reproduce makes the report, too", "mcpo reproduce all --built"),
+    "branch": ("fork takes branch studies, too", "mcpo fork STUDY"),
     "schema": ("JSON schemas are gone; help explains every setting", "mcpo help"),
 }
 """Verbs of other tools without a counterpart: the explanation and its fix."""

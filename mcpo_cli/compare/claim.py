@@ -1,137 +1,118 @@
 """Reads a published pair of numbers from a line, or several from a file of rows (`support.py` answers them)."""
 
-import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
-from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.errors import ConfigError
 from mcpo_cli.paths import named
 from mcpo_cli.statistics.published import Assumed
 
 EXAMPLE = 'mcpo claim "54.2 vs 51.7, n=30, 32 samples"'
-KINDS = ("avg", "pass", "best", "maj")
-METRIC = re.compile(rf"({'|'.join(KINDS)})@(\d+)")
-NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
-PAIR = rf"{NUMBER}\s*%?(?:\s*(?:vs\.?|and|against)\s*{NUMBER}\s*%?)?"
-CLAUSES = {
-    "numbers": re.compile(rf"{NUMBER}\s*%?\s*(?:vs\.?|against)\s*{NUMBER}\s*%?"),
-    "problems": re.compile(r"n\s*=\s*(\d+)|(\d+)\s+(?:problems|questions)"),
-    "samples": re.compile(r"(\d+)\s+samples?"),
-    "seeds": re.compile(r"(\d+)\s+(?:seeds?|runs?)"),
-    "sd": re.compile(rf"sd\s+{PAIR}"),
-    "se": re.compile(rf"se\s+{PAIR}"),
-    "margin": re.compile(rf"margin\s+{NUMBER}\s*%?"),
-    "metric": METRIC,
-    "paired": re.compile(r"(un)?paired"),
-}
-"""The forms of the clauses of a line, which are separated by commas."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One published pair, as a file gives it; the keys of the file replace fields that it leaves out."""
-
-    a: Any
-    """A number, or a mapping: avg@8, pass@8, ... to numbers (the first is compared), sd, se, seeds, samples."""
-    b: Any
-    benchmark: str = ""
-    model: str = ""
-    against: str = ""
-    """Name of b, if rows differ in it; rows against the same b, in the same metric, are averaged."""
-    metric: str = ""
-    problems: int | None = field(default=None, metadata={"ge": 2})
-    samples: int | None = field(default=None, metadata={"ge": 1})
-    """Number of samples per problem and run."""
-    seeds: int | None = field(default=None, metadata={"ge": 1})
-    """Number of training runs behind each number."""
-    paired: bool | None = None
-    """True if both answered the same problems, which is the default."""
-
-
-@dataclass(frozen=True)
-class Document:
-    """A file of rows; `mcpo claim FILE.yaml`."""
-
-    rows: tuple[Row, ...]
-    title: str = ""
-    names: tuple[str, str] = ("a", "b")
-    metric: str = ""
-    problems: int | None = field(default=None, metadata={"ge": 2})
-    samples: int | None = field(default=None, metadata={"ge": 1})
-    seeds: int | None = field(default=None, metadata={"ge": 1})
-    paired: bool | None = None
-    margin: float | None = field(default=None, metadata={"gt": 0})
-    """The largest difference that does not matter, in the unit of the numbers."""
-    percent: bool | None = None
-    """True if numbers are in percent; by default they are if one is above 1."""
-    digits: int | None = field(default=None, metadata={"ge": 0})
-    """Printed decimals of the numbers; by default those of the number with the most."""
-    assume: Assumed = field(default_factory=Assumed)
-
-
-@dataclass(frozen=True)
-class Metric:
-    """avg@k, the mean over all samples, or pass@k, best@k (drawn with replacement) or maj@k."""
-
-    kind: str
-    k: int
-
-    @property
-    def of_samples(self) -> bool:
-        """True if it is the mean over all samples."""
-        return self.kind == "avg" or self.k == 1
-
-    def sets(self, samples: int) -> float:
-        """Number of its values from the samples of a problem: one per sample, or per disjoint set of k."""
-        return samples if self.of_samples else max(1.0, samples / self.k)
-
-    def __str__(self) -> str:
-        return f"{self.kind}@{self.k}"
+METRIC = re.compile(r"(avg|pass|best|maj)@([1-9]\d*)")
+"""avg@k, the mean over all samples, or pass@k, best@k (drawn with replacement) or maj@k."""
+NUMBER, AND = r"(?:\d+(?:\.\d*)?|\.\d+)", r"\s*%?\s*(?:vs\.?|and|against)\s*"
+CLAUSES = (
+    rf"(?P<a>{NUMBER}){AND}(?P<b>{NUMBER})\s*%?",
+    r"n\s*=\s*(?P<problems>\d+)",
+    r"(?P<samples>\d+)\s+samples?",
+    r"(?P<seeds>\d+)\s+(?:seeds?|runs?)",
+    rf"sd\s+(?P<sd>{NUMBER})(?:{AND}(?P<sd_b>{NUMBER}))?\s*%?",
+    rf"se\s+(?P<se>{NUMBER})(?:{AND}(?P<se_b>{NUMBER}))?\s*%?",
+    rf"margin\s+(?P<margin>{NUMBER})\s*%?",
+    r"(?P<metric>\w+@\d+)",
+    r"(?P<paired>(?:un)?paired)",
+)
+"""The forms of the clauses of a line, which are separated by commas; a metric may also follow a space."""
+ROW_KEYS = ("metric", "problems", "samples", "seeds", "paired")
+"""Keys of a file that stand for those of rows without them."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """A published number with the facts stated on it; all in shares."""
+    """A published number: of so many samples per problem and run, and training runs (seeds).
+
+    second: another metric of the same samples, `second_metric`. sd: standard deviation over the runs. se: standard
+    error over the problems.
+    """
 
     value: float
-    second: tuple[Metric, float] | None
-    """Another metric of the same samples."""
-    sd: float | None
-    se: float | None
-    samples: int
-    seeds: int
+    samples: int = field(metadata={"ge": 1})
+    seeds: int = field(default=1, metadata={"ge": 1})
+    second: float | None = None
+    second_metric: str = ""
+    sd: float | None = field(default=None, metadata={"gt": 0})
+    se: float | None = field(default=None, metadata={"gt": 0})
+
+    def __post_init__(self) -> None:
+        if self.sd is not None and self.seeds < 2:
+            fix = "give the number of seeds behind the scores, or leave sd out"
+            raise ConfigError("sd is over seeds, and there must be at least 2", fix=fix, code="contradiction")
 
 
 @dataclass(frozen=True)
-class Pair:
-    """One published pair of numbers, complete."""
+class Row:
+    """One published pair; rows against the same b (`against`), in the same metric, are averaged."""
 
     a: Number
     b: Number
-    metric: Metric
-    problems: int
-    paired: bool
-    benchmark: str
-    model: str
-    against: str
+    metric: str
+    problems: int = field(default=0, metadata={"ge": 2})
+    benchmark: str = ""
+    model: str = ""
+    against: str = ""
+    paired: bool = True
+    """True if both answered the same problems."""
+
+    def __post_init__(self) -> None:
+        if not self.problems:
+            fix = "add the number of problems behind the scores: n=NUMBER, or problems: NUMBER in a file"
+            raise ConfigError("the number of problems is missing", fix=fix)
+        if self.k > (samples := min(self.a.samples, self.b.samples)):
+            fix = "give the number of samples behind the scores, or leave the metric out"
+            why = f"{self.metric} needs {self.k} samples per problem, not {samples}"
+            raise ConfigError(why, fix=fix, code="contradiction")
+
+    @property
+    def k(self) -> int:
+        """Number of samples behind a value of the metric, of which avg@k has all."""
+        return int(self.metric.partition("@")[2])
+
+    @property
+    def of_samples(self) -> bool:
+        """True if the metric is the mean over all samples."""
+        return self.metric.startswith("avg") or self.k == 1
 
 
 @dataclass(frozen=True)
 class Claim:
-    """All published numbers and all assumptions."""
+    """All published numbers and all assumptions.
 
-    title: str
-    names: tuple[str, str]
-    pairs: tuple[Pair, ...]
-    unit: float
-    """The last printed digit of the numbers, in shares."""
-    percent: bool
-    """True if the numbers were in percent."""
-    margin: float | None
-    assumed: Assumed
+    margin: the largest difference that does not matter. percent: the numbers were in percent, by default if one was
+    above 1. digits: printed decimals of the numbers, by default those of the number with the most.
+    """
+
+    rows: tuple[Row, ...]
+    title: str = ""
+    names: tuple[str, str] = ("a", "b")
+    margin: float | None = field(default=None, metadata={"gt": 0})
+    percent: bool | None = None
+    digits: int | None = field(default=None, metadata={"ge": 0})
+    assume: Assumed = field(default_factory=Assumed)
+
+    @property
+    def unit(self) -> float:
+        """The last printed digit of the numbers, in shares."""
+        return (0.01 if self.percent else 1.0) * 10.0 ** -(self.digits or 0)
+
+    def __post_init__(self) -> None:
+        for name, bounds in vars(self.assume).items():
+            if list(bounds) != sorted(bounds) or bounds[0] < 0 or bounds[2] > 1:
+                why = f"assume.{name}={list(bounds)}: must be three numbers in 0..1 that grow"
+                raise ConfigError(why, fix=f"leave assume.{name} out", code="out_of_bounds")
 
 
 def read(what: str) -> Claim:
@@ -140,182 +121,74 @@ def read(what: str) -> Claim:
     Raises:
         ConfigError: a clause or key is not known, a number is missing, or two of them contradict each other.
     """
-    if what.endswith((".yaml", ".yml")):
-        path = named(what)
-        if not path.is_file():
-            raise ConfigError(f"there is no file {path}", fix=f"ls {path.parent}", code="not_found")
-        from mcpo_cli.config.reading import read_yaml
-
-        return claim(_stated(read_yaml(path), what), what)
-    return claim(_document(what), "the claim")
-
-
-def _document(line: str) -> Document:
-    """The document equivalent to a line."""
-    said: dict[str, Any] = {}
-    for clause in filter(None, (part.strip() for part in line.split(","))):
-        for name, value in _clauses(clause):
-            if name in said:
-                raise ConfigError(f"'{clause}': {name} is said twice", fix=EXAMPLE)
-            said[name] = value
-    if "numbers" not in said:
-        raise ConfigError(f"'{line}': two numbers are needed, as in 54.2 vs 51.7", fix=EXAMPLE)
-    sides = [{"": number} for number in said.pop("numbers")]
-    for name in ("sd", "se"):
-        if values := said.pop(name, None):
-            for side, value in zip(sides, (values[0], values[1] or values[0]), strict=True):
-                side[name] = value
-    a, b = ({name or "value": float(number) for name, number in side.items()} for side in sides)
-    digits = max(len(side[""].partition(".")[2]) for side in sides)
-    percent = True if "%" in line else None
-    rest = {name: float(value) if name == "margin" else value for name, value in said.items()}
-    return _stated({"rows": [{"a": a, "b": b}], "digits": digits, "percent": percent, **rest}, f"'{line}'")
-
-
-def _stated(said: Mapping[str, Any], where: str) -> Document:
-    """The document of the statements in `said`; its numbers are facts, so errors suggest no other number."""
+    said = read_yaml(named(what)) if what.endswith((".yaml", ".yml")) else _line(what)
+    shared = {key: said.pop(key) for key in ROW_KEYS if key in said}
+    if not (isinstance(rows := said.get("rows"), list) and rows and all(isinstance(row, Mapping) for row in rows)):
+        raise ConfigError(f"{what}: rows are missing", fix="rows: [{problems: 30, samples: 32, a: 54.2, b: 51.7}]")
     try:
-        return convert(Document, said, "")
+        return _in_shares(convert(Claim, said | {"rows": [_row(shared | row) for row in rows]}, ""))
     except ConfigError as error:
-        if error.code != "out_of_bounds":
-            raise
-        raise ConfigError(
-            f"{where}: {error.message}", fix="give the number behind the scores", code=error.code
-        ) from error
+        # The numbers are facts, so that no other number is suggested.
+        fix = "give the number behind the scores" if error.code == "out_of_bounds" else error.fix
+        raise ConfigError(f"{what}: {error.message}", fix=fix, code=error.code) from error
 
 
-def _clauses(clause: str) -> Iterator[tuple[str, Any]]:
-    """The statements of a clause in order: `54.2 vs 51.7 pass@8` has two."""
-    rest = clause
-    while rest:
-        name, found = next(((name, hit) for name, form in CLAUSES.items() if (hit := form.match(rest))), ("", None))
-        if found is None:
-            known = ", ".join(name for name in CLAUSES if name != "numbers")
-            why = f"'{rest}' is not understood: write two scores as A vs B, and clauses of {known}"
-            raise ConfigError(why, fix=EXAMPLE)
-        groups = found.groups()
-        match name:
-            case "paired":
-                yield name, groups[0] is None
-            case "metric":
-                yield name, found[0]
-            case "numbers" | "sd" | "se":
-                yield name, groups
-            case "margin":
-                yield name, groups[0]
-            case _:
-                yield name, int(next(filter(None, groups)))
-        rest = rest[found.end() :].strip()
+def _line(line: str) -> dict[str, Any]:
+    """The keys of a file that says what a line says."""
+    texts: dict[str, str] = {}
+    clauses = re.split(r",|\s(?=\w+@)", re.sub(r"(\d+)\s+(?:problems|questions)", r"n=\1", line))
+    for clause in filter(None, map(str.strip, clauses)):
+        hit = next(filter(None, (re.fullmatch(form, clause) for form in CLAUSES)), None)
+        stated = {name: text for name, text in hit.groupdict().items() if text} if hit else {}
+        if not stated or stated.keys() & texts.keys():
+            known = "two scores as A vs B, and clauses of n, samples, seeds, sd, se, margin, metric, paired"
+            raise ConfigError(f"'{clause}' is not understood or repeated: write {known}", fix=EXAMPLE)
+        texts |= stated
+    if "a" not in texts:
+        raise ConfigError(f"'{line}': two numbers are needed, as in 54.2 vs 51.7", fix=EXAMPLE)
+    said: dict[str, Any] = {key: float(text) if "." in text else text for key, text in texts.items()}
+    said |= {key: int(text) for key, text in texts.items() if text.isdecimal()}
+    a, b = ({"value": said.pop(side)} for side in "ab")
+    for name in said.keys() & {"sd", "se"}:
+        a[name] = said.pop(name)
+        b[name] = said.pop(f"{name}_b", a[name])
+    digits = max(len(texts[side].partition(".")[2]) for side in "ab")
+    said |= {"rows": [{"a": a, "b": b}], "digits": digits, "paired": texts.get("paired") != "unpaired"}
+    return said | ({"percent": True} if "%" in line else {})
 
 
-def claim(document: Document, where: str) -> Claim:
-    """The claim of a document, in shares. where: names it in messages.
-
-    Raises:
-        ConfigError: a number is missing or invalid, or two of them contradict each other.
-    """
-    if not document.rows:
-        raise ConfigError(f"{where}: rows is empty", fix="rows: [{problems: 30, samples: 32, a: 54.2, b: 51.7}]")
-    _check_assumed(document.assume)
-    scores = [list(_scores(side)) for row in document.rows for side in (row.a, row.b)]
-    values = [value for side in scores for _, value in side]
-    percent = document.percent if document.percent is not None else max(values, default=0.0) > 1
-    scale = 0.01 if percent else 1.0
-    digits = document.digits if document.digits is not None else max(map(_decimals, values), default=0)
-    pairs = tuple(
-        _pair(row, document, scale, f"{where}, row {at}" if len(document.rows) > 1 else where)
-        for at, row in enumerate(document.rows, 1)
-    )
-    margin = None if document.margin is None else document.margin * scale
-    return Claim(document.title, document.names, pairs, scale * 10.0**-digits, percent, margin, document.assume)
+def _row(said: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of `Row`, from those of a row of a file: a side is a number, or a mapping of metrics and facts."""
+    sides = [dict(side) if isinstance(side := said.get(name), Mapping) else {"value": side} for name in "ab"]
+    of_a = filter(METRIC.fullmatch, map(str, sides[0]))
+    metric = said.get("metric") or next(of_a, f"avg@{said.get('samples', 1)}")
+    if not METRIC.fullmatch(str(metric)):
+        raise ConfigError(f"metric={metric}: write avg@8, pass@8, best@8 or maj@8", fix="metric: avg@8")
+    facts = {"samples": int(metric.partition("@")[2])} | {key: said[key] for key in ("samples", "seeds") if key in said}
+    for at, side in enumerate(sides):
+        scores = {key: side.pop(key) for key in [*side] if METRIC.fullmatch(str(key))}
+        values = {"value": scores.pop(metric)} if metric in scores else {}
+        if not values and side.get("value") is None:
+            raise ConfigError(f"{metric} is missing", fix=f"a: {{{metric}: 54.2}}")
+        seconds = dict(zip(("second_metric", "second"), next(iter(scores.items()), ()), strict=False))
+        sides[at] = facts | side | values | seconds
+    rest = {key: said[key] for key in said if key not in ("a", "b", *facts)}
+    return rest | {"a": sides[0], "b": sides[1], "metric": metric}
 
 
-def _check_assumed(assumed: Assumed) -> None:
-    for one in fields(assumed):
-        bounds = getattr(assumed, one.name)
-        if list(bounds) != sorted(bounds) or bounds[0] < 0 or bounds[2] > 1:
-            raise ConfigError(
-                f"assume.{one.name}={list(bounds)}: must be three numbers in 0..1 that grow",
-                fix=f"assume: {{{one.name}: {list(getattr(Assumed(), one.name))}}}",
-                code="out_of_bounds",
-            )
+def _in_shares(claim: Claim) -> Claim:
+    sides = [side for row in claim.rows for side in (row.a, row.b)]
+    values = [value for side in sides for value in (side.value, side.second) if value is not None]
+    percent = max(values) > 1 if claim.percent is None else claim.percent
+    digits = max(len(f"{value:.10f}".rstrip("0").partition(".")[2]) for value in values)
 
+    def scaled(of: Number | Claim, *names: str) -> dict[str, Any]:
+        known = {name: value for name in names if (value := getattr(of, name)) is not None}
+        return {name: value * (0.01 if percent else 1.0) for name, value in known.items()}
 
-def _scores(side: Any) -> Iterator[tuple[str, float]]:
-    """The metrics of a side with their numbers; the metric of a plain number, or of `value`, is empty."""
-    if isinstance(side, Mapping):
-        for name, value in side.items():
-            if name == "value" or METRIC.fullmatch(str(name)):
-                yield "" if name == "value" else str(name), _real(value, str(name))
-    else:
-        yield "", _real(side, "a number")
+    def number(of: Number) -> Number:
+        return replace(of, **scaled(of, "value", "second", "sd", "se"))
 
-
-def _real(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ConfigError(f"{name}: {value!r} is not a number", fix=EXAMPLE)
-    return float(value)
-
-
-def _decimals(value: float) -> int:
-    return len(f"{value:.10f}".rstrip("0").partition(".")[2])
-
-
-def _pair(row: Row, document: Document, scale: float, where: str) -> Pair:
-    said = {name: getattr(row, name) for name in ("metric", "problems", "samples", "seeds", "paired")}
-    said = {name: value if value not in (None, "") else getattr(document, name) for name, value in said.items()}
-    named = [name for name, _ in _scores(row.a) if name]
-    name = said["metric"] or (named[0] if named else f"avg@{said['samples'] or 1}")
-    metric = _metric(name)
-    if said["problems"] is None:
-        raise ConfigError(
-            f"{where}: the number of problems is missing",
-            fix="add the number of problems behind the scores: n=NUMBER, or problems: NUMBER in a file",
-        )
-    samples = said["samples"] or metric.k
-    a, b = (_number(side, metric, samples, said["seeds"] or 1, scale, where) for side in (row.a, row.b))
-    against = row.against or document.names[1]
-    return Pair(a, b, metric, said["problems"], said["paired"] is not False, row.benchmark, row.model, against)
-
-
-def _metric(name: str) -> Metric:
-    found = METRIC.fullmatch(name)
-    if not found or not int(found[2]):
-        known = [f"{kind}@8" for kind in KINDS]
-        raise ConfigError(f"metric={name}: {nearest(name, known)}", code="out_of_bounds")
-    return Metric(found[1], int(found[2]))
-
-
-def _number(side: Any, metric: Metric, samples: int, seeds: int, scale: float, where: str) -> Number:
-    scores = {name or str(metric): value * scale for name, value in _scores(side)}
-    rest = side if isinstance(side, Mapping) else {}
-    more = convert(_More, {key: rest[key] for key in rest if key != "value" and key not in scores}, where)
-    if str(metric) not in scores:
-        raise ConfigError(f"{where}: {metric} is missing", fix=f"a: {{{metric}: 54.2}}")
-    value = scores.pop(str(metric))
-    second = next(((_metric(name), other) for name, other in scores.items()), None)
-    sd, se = (None if one is None else one * scale for one in (more.sd, more.se))
-    found = Number(value, second, sd, se, more.samples or samples, more.seeds or seeds)
-    if found.sd is not None and found.seeds < 2:
-        raise ConfigError(
-            f"{where}: sd is over seeds, and there must be at least 2, not {found.seeds}",
-            fix="give the number of seeds behind the scores, or leave sd out",
-            code="contradiction",
-        )
-    if metric.k > found.samples:
-        raise ConfigError(
-            f"{where}: {metric} needs {metric.k} samples per problem, not {found.samples}",
-            fix="give the number of samples behind the scores, or leave the metric out",
-            code="contradiction",
-        )
-    return found
-
-
-@dataclass(frozen=True)
-class _More:
-    """Keys that a side may have besides its numbers."""
-
-    sd: float | None = field(default=None, metadata={"gt": 0})
-    se: float | None = field(default=None, metadata={"gt": 0})
-    samples: int | None = field(default=None, metadata={"ge": 1})
-    seeds: int | None = field(default=None, metadata={"ge": 1})
+    rows = tuple(replace(row, a=number(row.a), b=number(row.b)) for row in claim.rows)
+    digits = digits if claim.digits is None else claim.digits
+    return replace(claim, rows=rows, percent=percent, digits=digits, **scaled(claim, "margin"))

@@ -2,13 +2,12 @@
 
 The numbers for GPUs are not measured. A token costs 2 operations per weight forward and 4 backward (Kaplan et al.,
 arXiv 2001.08361), plus 4 x layers x heads x head_dim for each token it attends to. Time is operations divided by an
-H100's peak throughput times the utilisations below. That of sampling is the least certain, so time is a range.
-Times are corrected by the steps that were measured in a home (`scheduling.speeds`), so what few runs do beside all of
-this, such as ReMax's greedy rollouts and gradients of single prompts, is left to that correction.
+H100's peak throughput times the utilisations below; the speed of sampling is the least certain part. Times are
+corrected by the steps that were measured in a home (`scheduling.speeds`). To that correction is left what is a few per
+cent or rare: prompts that probes sample again, ReMax's greedy rollouts, gradients of single prompts.
 """
 
-import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 from mcpo_cli.config.eval_schedule import eval_problems, eval_steps
@@ -20,18 +19,8 @@ KEPT_CHECKPOINTS = 2
 
 PEAK = 989e12
 """Dense bfloat16 operations per second of one H100 or H200 SXM (NVIDIA's data sheet)."""
-SLOW_SAMPLING, FAST_SAMPLING = 0.042, 0.068
-"""Least and largest share of PEAK that sampling is expected to reach: it is bound by memory bandwidth.
-
-At the paper's shape these are 2,500 and 4,000 tokens per second and GPU of Qwen3-8B.
-"""
-BANDWIDTH = 3.35e12
-"""Bytes per second that one H100 SXM reads from its memory (NVIDIA's data sheet)."""
-SLOW_ALONE, FAST_ALONE = 0.29, 0.49
-"""Least and largest share of BANDWIDTH at which weights are read for each token of a sequence that is sampled alone.
-
-These are 60 and 100 tokens per second of Qwen3-8B: the last response of a batch, at full length, takes minutes.
-"""
+SAMPLING_UTILISATION = 0.052
+"""Share of PEAK that sampling reaches: 3,100 tokens per second and GPU of Qwen3-8B at the paper's lengths."""
 TRAINING_UTILISATION = 0.35
 """Share of PEAK that training reaches."""
 SAMPLING_ROUNDS = 3
@@ -45,14 +34,8 @@ EPYC with two cores. Rollouts of a group share prefixes, so a token costs less t
 OPERATIONS_PER_CORE = 6e10
 """Operations per second of one core in float32, in products of an existing model's sizes (an AMD EPYC with AVX-512: 5
 to 6; what rollouts of a group share is computed once)."""
-LOADING_SECONDS = 5.0
-"""Time in which torch and transformers are loaded on an AMD EPYC with two cores, once for all runs of a plan."""
 START_SECONDS = 1.0
 """Time of a worker besides its global steps: it loads its policy, and checks and closes its records."""
-LEAST_STEP_SECONDS = 0.15
-"""Least time of a global step: records, evaluation and checkpoint (`scale=smoke` next to other work on that machine:
-0.16 to 0.25). Without it, smoke's steps would make the machine seem slow, and estimates of its warm-ups would be five
-times too long."""
 WARMUP_STEPS, WARMUP_PASSES = 450, 11
 """Typical number of steps until a warm-up reaches its target accuracy; and the cost of such a step, which is in double
 precision and shares no prefixes, relative to sampling its tokens."""
@@ -83,88 +66,41 @@ CACHE_BYTES = 4 * GIB
 class GpuCost:
     """Estimated cost of one run on GPUs."""
 
-    least: float
-    """GPU-seconds, if sampling reaches FAST_SAMPLING."""
-    most: float
-    """GPU-seconds, if sampling reaches SLOW_SAMPLING."""
+    seconds: float
+    """GPU-seconds of all global steps and evaluations."""
     sampled: float
     """Tokens sampled."""
     trained: float
     """Tokens trained on."""
     checkpoint: int
     """Bytes of one checkpoint."""
-    basis: tuple[str, ...] = field(compare=False)
-    """The basis of the estimate, in sentences; several runs may share one."""
-
-    @property
-    def gpu_seconds(self) -> float:
-        """The middle of the range."""
-        return (self.least + self.most) / 2
 
     @property
     def disk(self) -> int:
         """Bytes of the checkpoints that are kept and of the one being written."""
         return (KEPT_CHECKPOINTS + 1) * self.checkpoint
 
-    def measured(self, factor: float, basis: str) -> "GpuCost":
-        """The cost if training takes `factor` times `gpu_seconds`, as it was measured; `basis` names the source."""
-        seconds = factor * self.gpu_seconds
-        return replace(self, least=seconds, most=seconds, basis=(*self.basis, basis))
-
     def to_json(self) -> dict[str, Any]:
         """The fields that `--dry-run --json` prints."""
-        hours = {"gpu_hours": self.gpu_seconds, "gpu_hours_low": self.least, "gpu_hours_high": self.most}
         return {
-            **{name: round(seconds / 3600, 1) for name, seconds in hours.items()},
+            "gpu_hours": round(self.seconds / 3600, 1),
             "tokens_sampled": round(self.sampled),
             "tokens_trained": round(self.trained),
             "checkpoint_bytes": self.checkpoint,
             "disk_bytes": self.disk,
-            "basis": "; ".join(self.basis),
         }
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What a run costs, all of it, as modelled."""
-
-    training: float
-    """Seconds of all global steps, resampling and evaluations."""
-    warmup: float
-    """Seconds of training the base policy on prompts and their answers."""
-    memory: float | None
-    """Peak bytes of memory of a run of an existing model on the local engine; None for other runs."""
-    disk: float | None
-    """Bytes that such a run has on the disk at a time; None for other runs."""
-    gpus: GpuCost | None
-    """Of a run on GPUs; None for other runs."""
-
-
-def of(spec: RunSpec) -> Cost:
-    """The cost of `spec`."""
-    existing = _existing_on_local(spec)
-    return Cost(
-        training=training_seconds(spec),
-        warmup=warmup_seconds(spec),
-        memory=memory(spec) if existing else None,
-        disk=disk(spec) if existing else None,
-        gpus=gpu_cost(spec) if _on_gpus(spec) else None,
-    )
-
-
-def _on_gpus(spec: RunSpec) -> bool:
-    return spec.backend == "verl" and spec.compute.device != "cpu"
-
-
-def _existing_on_local(spec: RunSpec) -> bool:
+def existing_on_local(spec: RunSpec) -> bool:
+    """Whether the local engine trains an existing model, whose `memory` and `disk` matter."""
     return bool(spec.model.path) and spec.backend == "local"
 
 
 def training_seconds(spec: RunSpec) -> float:
-    """Modelled seconds of all global steps, resampling and evaluations."""
-    if _on_gpus(spec):
-        return gpu_cost(spec).gpu_seconds / (spec.cluster.nodes * spec.cluster.gpus)
-    train, existing = spec.train, _existing_on_local(spec)
+    """Modelled seconds of all global steps and evaluations."""
+    if gpus := gpu_cost(spec):
+        return gpus.seconds / (spec.cluster.nodes * spec.cluster.gpus)
+    train, existing = spec.train, existing_on_local(spec)
     _, response = spec.task.expected_tokens(train.max_response)
     # A question is computed once per group. For a small model, the measured time per token includes its prompts.
     question = spec.task.question_tokens() if existing else 0.0
@@ -174,11 +110,11 @@ def training_seconds(spec: RunSpec) -> float:
     passes = (3 if group <= spec.compute.micro_batch_tokens else 4) if existing else UPDATE
     all_groups = spec.method.dynamic_sampling or "reference_policy" in spec.method.needs
     trained = group * (1.0 if all_groups else GRADIENT_SHARE) * (passes + policies_kept(spec))
-    evaluated = _evaluations(spec) * eval_problems(spec) * (question + spec.eval.samples * response)
-    tokens = train.steps * train.prompts * (sampled + trained) + resampled_prompts(spec) * group + evaluated
+    evaluated = len(eval_steps(spec)) * eval_problems(spec) * (question + spec.eval.samples * response)
+    tokens = train.steps * train.prompts * (sampled + trained) + evaluated
     if existing:
         return tokens * 2.0 * parameters(spec) / (OPERATIONS_PER_CORE * spec.compute.threads)
-    return max(_seconds_per_token(spec) * tokens, train.steps * LEAST_STEP_SECONDS)
+    return _seconds_per_token(spec) * tokens
 
 
 def warmup_seconds(spec: RunSpec) -> float:
@@ -194,37 +130,25 @@ def _seconds_per_token(spec: RunSpec) -> float:
     return SECONDS_PER_TOKEN + SECONDS_PER_TOKEN_AND_PARAMETER * parameters(spec)
 
 
-def gpu_cost(spec: RunSpec) -> GpuCost:
-    """The cost of all global steps, resampling and evaluations of `spec` on GPUs."""
-    train, cluster = spec.train, spec.cluster
+def gpu_cost(spec: RunSpec) -> GpuCost | None:
+    """The cost of all global steps and evaluations of `spec` on GPUs; None if it does not train on GPUs."""
+    if spec.backend != "verl" or spec.compute.device == "cpu":
+        return None
+    train = spec.train
     prompt, response = spec.task.expected_tokens(train.max_response)
     batch = train.steps * train.prompts * train.rollouts
-    evaluated = _evaluations(spec) * eval_problems(spec) * spec.eval.samples
-    resampled = resampled_prompts(spec) * train.rollouts
-    sampled, trained = (batch * _rounds(spec) + evaluated + resampled) * response, batch * (prompt + response)
-    sampling = operations(spec, sampled, 0) / PEAK
+    evaluated = len(eval_steps(spec)) * eval_problems(spec) * spec.eval.samples
+    sampled, trained = (batch * _rounds(spec) + evaluated) * response, batch * (prompt + response)
+    sampling = operations(spec, sampled, 0) / PEAK / SAMPLING_UTILISATION
     training = operations(spec, 0, trained) / PEAK / TRAINING_UTILISATION
-    # A batch ends with its longest response, for which all GPUs wait.
-    gpus, read = cluster.nodes * cluster.gpus, BYTES_SAMPLED * parameters(spec) / cluster.tensor_parallel / BANDWIDTH
-    tails = train.steps * _rounds(spec) * train.max_response * read * gpus
-    least, most = (
-        max(sampling / share, tails / alone) + training
-        for share, alone in ((FAST_SAMPLING, FAST_ALONE), (SLOW_SAMPLING, SLOW_ALONE))
-    )
+    return GpuCost(sampling + training, sampled, trained, checkpoint(spec))
+
+
+def checkpoint(spec: RunSpec) -> int:
+    """Bytes of one checkpoint of verl."""
     # A policy besides the trained one is in float32.
-    checkpoint = (BYTES_SAVED + FLOAT * policies_kept(spec)) * trained_parameters(spec)
-    checkpoint += BYTES_FROZEN * _frozen_parameters(spec)
-    slow, fast = (share * PEAK / operations(spec, 1, 0) for share in (SLOW_SAMPLING, FAST_SAMPLING))
-    basis = (
-        f"estimated, not measured: responses of {response:,.0f} tokens on average (assumed); "
-        f"{SAMPLING_ROUNDS} batches sampled per training batch under dynamic sampling; {resampled_prompts(spec):,} "
-        "prompts sampled again by probes, if every cohort is full (probe.prompts); operations per weight and token: 2 "
-        f"to sample, {2 * _passes(spec)} to train; an H100 with {PEAK / 1e12:.0f} TFLOP/s, used to "
-        f"{TRAINING_UTILISATION:.0%} while training and to {FAST_SAMPLING:.1%} (fewest GPU-hours) or "
-        f"{SLOW_SAMPLING:.1%} (most) while sampling; each batch lasts as long as one response of full length alone",
-        f"{spec.model.name} then samples {fast:,.0f} or {slow:,.0f} tokens per second and GPU",
-    )
-    return GpuCost(least, most, sampled, trained, checkpoint, basis)
+    saved = BYTES_SAVED + FLOAT * policies_kept(spec)
+    return saved * trained_parameters(spec) + BYTES_FROZEN * _frozen_parameters(spec)
 
 
 def memory(spec: RunSpec) -> float:
@@ -279,29 +203,12 @@ def gpu_bytes(spec: RunSpec) -> dict[str, float]:
 
 def operations(spec: RunSpec, sampled: float, trained: float) -> float:
     """Floating-point operations of sampling and of training on these numbers of tokens, at the expected context."""
-    prompt, response = spec.task.expected_tokens(spec.train.max_response)
-    return _operations(spec, context=prompt + response / 2) * (sampled + _passes(spec) * trained)
-
-
-def sdpa_factor(spec: RunSpec) -> float:
-    """The factor by which `cluster.attention=sdpa` multiplies the operations of training, if every pass is full.
-
-    A token then attends to every token of its pass instead of those before it in its own sequence.
-    """
-    prompt, response = spec.task.expected_tokens(spec.train.max_response)
-    full, alone = spec.cluster.max_tokens_per_gpu, prompt + response / 2
-    return _operations(spec, context=full) / _operations(spec, context=alone)
-
-
-def _operations(spec: RunSpec, context: float) -> float:
-    """Floating-point operations of one token's forward pass; the embedding look-up costs none."""
     model = spec.model
-    embedding = 0 if model.tied else model.hidden * vocabulary(spec)
-    return 2 * (parameters(spec) - embedding) + 4 * model.layers * model.heads * model.head_dim * context
-
-
-def _passes(spec: RunSpec) -> int:
-    return (LORA_PASSES if spec.model.lora_rank else TRAINING_PASSES) + policies_kept(spec)
+    prompt, response = spec.task.expected_tokens(spec.train.max_response)
+    embedding = 0 if model.tied else model.hidden * vocabulary(spec)  # Looking it up costs none.
+    attention = 4 * model.layers * model.heads * model.head_dim * (prompt + response / 2)
+    passes = (LORA_PASSES if model.lora_rank else TRAINING_PASSES) + policies_kept(spec)
+    return (2 * (parameters(spec) - embedding) + attention) * (sampled + passes * trained)
 
 
 def policies_kept(spec: RunSpec) -> int:
@@ -312,21 +219,6 @@ def policies_kept(spec: RunSpec) -> int:
 def _rounds(spec: RunSpec) -> int:
     """Batches that one global step samples."""
     return SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
-
-
-def _evaluations(spec: RunSpec) -> int:
-    """Number of evaluations, if every global step samples `_rounds` batches."""
-    train = spec.train
-    rollouts = train.prompts * train.rollouts * _rounds(spec)
-    return len(eval_steps(spec, {step: step * rollouts for step in range(1, train.steps + 1)}))
-
-
-def resampled_prompts(spec: RunSpec) -> int:
-    """Number of prompts that probes sample again, one group of rollouts each, if every cohort is full."""
-    probe, steps = spec.probe, spec.train.steps
-    cohorts = sum(max(0, steps - lag) // probe.every for lag in probe.lags) if probe.every else 0
-    panels = math.ceil(steps / probe.panel_every) if probe.panel_every else 0
-    return cohorts * min(probe.prompts, spec.train.prompts) + panels * probe.panel
 
 
 def parameters(spec: RunSpec) -> int:

@@ -11,7 +11,7 @@ import platform
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -107,8 +107,6 @@ class Content:
     provenance: Sequence[Grid]
     """Runs, artifacts and software versions."""
     run_ids: Sequence[str]
-    links: Mapping[str, str] = field(default_factory=dict)
-    """The address of a run's page in MLflow by run id, for the runs that the store has."""
 
     @property
     def title(self) -> str:
@@ -147,10 +145,10 @@ class Content:
         }
 
 
-def gather(builder: ArtifactBuilder, names: Sequence[str], links: Mapping[str, str] | None = None) -> Content:
+def gather(builder: ArtifactBuilder, names: Sequence[str]) -> Content:
     """Build the artifacts `names` as far as possible and collect the content of the report.
 
-    Diagnostic artifacts whose runs are not done are left out, because they are optional. links: see `Content`.
+    Diagnostic artifacts whose runs are not done are left out, because they are optional.
     """
     pieces = list(_pieces_of(builder, names))
     plans = {suite: builder.plans[suite] for piece in pieces for suite in piece.artifact.needs}
@@ -172,7 +170,6 @@ def gather(builder: ArtifactBuilder, names: Sequence[str], links: Mapping[str, s
         software=software,
         provenance=[_runs(runs), _pieces(pieces), _versions(software)],
         run_ids=sorted(cells),
-        links=links or {},
     )
 
 

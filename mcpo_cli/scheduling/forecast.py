@@ -2,29 +2,22 @@
 
 import heapq
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mcpo_cli import machine
 from mcpo_cli.config import cost
-from mcpo_cli.config.cost import Cost
+from mcpo_cli.config.cost import GpuCost
 from mcpo_cli.config.plan import Plan, PlannedRun
-from mcpo_cli.config.schema import RunSpec, Train
+from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
 from mcpo_cli.records import State
 from mcpo_cli.runs import attempts
-from mcpo_cli.runs.bases import makes_base
-from mcpo_cli.scheduling.display import duration
 from mcpo_cli.scheduling.progress import Tracker
 from mcpo_cli.scheduling.speeds import Speeds
-
-WILD = 0.05
-"""The least learning rate that gets a warning."""
-LONG = 6 * 3600.0
-"""A plan that takes more seconds than this gets a warning."""
 
 
 @dataclass(frozen=True)
@@ -36,20 +29,20 @@ class Expected:
     state: State
     step: int
     """The global steps that are done."""
-    cost: Cost
-    """As modelled; on GPUs as measured, where steps were."""
+    gpus: GpuCost | None
+    """The cost of a run on GPUs, as measured where steps were; None for other runs."""
     seconds_left: float
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--dry-run --json` prints for the run."""
-        spec, cost = self.cell.spec, self.cost
+        spec = self.cell.spec
         about: dict[str, Any] = {"run_id": spec.run_id, "arm": self.cell.arm, **spec.about}
         about |= {"state": self.state, "seconds_left": round(self.seconds_left, 1)}
-        if cost.memory is not None and cost.disk is not None:
-            about |= {"memory_bytes": round(cost.memory), "disk_bytes": round(cost.disk)}
+        if cost.existing_on_local(spec):
+            about |= {"memory_bytes": round(cost.memory(spec)), "disk_bytes": round(cost.disk(spec))}
         about["spec"] = spec.to_dict()
-        if cost.gpus:
-            about["cost"] = cost.gpus.to_json()
+        if self.gpus:
+            about["cost"] = self.gpus.to_json()
         return about
 
 
@@ -81,34 +74,12 @@ class Forecast:
     @property
     def seconds(self) -> float:
         """Seconds until the last run ends."""
-        return until_the_end([run.seconds_left for run in self.runs.values()], self.parallel)
+        return makespan([run.seconds_left for run in self.runs.values()], self.parallel)
 
     @property
     def basis(self) -> str:
         """The source of the estimated seconds."""
         return self.speeds.basis(cell.spec for cell in self.plan.cells)
-
-    @property
-    def cautions(self) -> Iterator[str]:
-        """Warnings about settings that are allowed but probably not meant."""
-        yield from self.plan.equal_arms
-        if wild := sorted({cell.spec.train.lr for cell in self.plan.cells if cell.spec.train.lr >= WILD}):
-            yield (
-                f"train.lr={wild[-1]:g}: AdamW changes every weight by about that much in a gradient step, which "
-                f"destroys a policy; the default is {Train.lr:g}"
-            )
-        if self.seconds > LONG:
-            yield (
-                f"about {duration(self.seconds)} left for {len(self.plan.cells)} runs, {self.parallel} at a time; "
-                "Ctrl-C stops them, and the same command continues"
-            )
-
-    def seconds_left(self, run: Expected, done_steps: int, bases: set[str]) -> float:
-        """Seconds until `run` ends after `done_steps`, with those of making its base policy, if that has to be made.
-
-        bases: ids of the base policies that the estimates of other runs have counted; that of `run` is added.
-        """
-        return _seconds_left(run.cell, run.cost, done_steps, self.home, self.speeds, bases)
 
     def within(self, seconds: float) -> Plan:
         """The first runs that are expected to end within `seconds`, those that are done included.
@@ -121,7 +92,7 @@ class Forecast:
         taken, left = list[PlannedRun](), list[float]()
         for group in self.plan.groups:
             more = [self.runs[cell.spec.run_id].seconds_left for cell in group]
-            if (needed := until_the_end([*left, *more], self.parallel)) > seconds:
+            if (needed := makespan([*left, *more], self.parallel)) > seconds:
                 if not taken:
                     first = f"the first {len(group)} runs take" if len(group) > 1 else "the first run takes"
                     why = f"--budget of {seconds:.0f} s: {first} about {math.ceil(needed)} s"
@@ -140,25 +111,15 @@ def forecast(plan: Plan) -> Forecast:
 
 
 def _expected(cell: PlannedRun, home: Path, speeds: Speeds, bases: set[str]) -> Expected:
-    """bases: the base policies counted so far, see `Forecast.seconds_left`."""
+    """bases: the base policies counted so far, see `Speeds.seconds_left`."""
     spec, folder = cell.spec, home / "runs" / cell.spec.run_id
-    state, modelled, step, left = attempts.state(folder, spec), cost.of(spec), 0, 0.0
+    state, step, left = attempts.state(folder, spec), 0, 0.0
     if state != "done":
         step = Tracker(folder, spec).read().step
-        left = _seconds_left(cell, modelled, step, home, speeds, bases)
-    if modelled.gpus and (factor := speeds.factor(spec)):
-        how = f"{factor:.2f} times the middle of that range, {speeds.basis([spec])}"
-        gpus = modelled.gpus.measured(factor, f"GPU-hours of {spec.run_id}: {how}")
-        return Expected(cell, folder, state, step, replace(modelled, gpus=gpus), left)
-    return Expected(cell, folder, state, step, modelled, left)
-
-
-def _seconds_left(
-    cell: PlannedRun, modelled: Cost, done_steps: int, home: Path, speeds: Speeds, bases: set[str]
-) -> float:
-    warmup = modelled.warmup if makes_base(home, cell.spec, bases) else 0.0
-    training = modelled.training * (1 - done_steps / cell.spec.train.steps)
-    return cost.START_SECONDS + (speeds.factor(cell.spec) or 1.0) * (training + warmup)
+        left = speeds.seconds_left(spec, step, bases)
+    if gpus := cost.gpu_cost(spec):
+        gpus = replace(gpus, seconds=gpus.seconds * (speeds.factor(spec) or 1.0))
+    return Expected(cell, folder, state, step, gpus, left)
 
 
 def _slots(plan: Plan) -> int:
@@ -180,9 +141,3 @@ def makespan(seconds: Sequence[float], parallel: int) -> float:
     for run in seconds:
         heapq.heapreplace(workers, workers[0] + run)
     return max(workers)
-
-
-def until_the_end(seconds: Sequence[float], parallel: int, elapsed: float = 0.0) -> float:
-    """`makespan` of runs that load their libraries once, when the first of them starts, `elapsed` seconds ago."""
-    loading = max(0.0, cost.LOADING_SECONDS - elapsed) if any(seconds) else 0.0
-    return loading + makespan(seconds, parallel)

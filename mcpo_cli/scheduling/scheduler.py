@@ -17,7 +17,7 @@ from mcpo_cli.runs import attempts, sanity
 from mcpo_cli.runs.journal import write_json
 from mcpo_cli.scheduling import outcome
 from mcpo_cli.scheduling.display import Display
-from mcpo_cli.scheduling.forecast import Expected, Forecast, until_the_end
+from mcpo_cli.scheduling.forecast import Expected, Forecast, makespan
 from mcpo_cli.scheduling.limits import Watch, check_limits
 from mcpo_cli.scheduling.outcome import Outcome
 from mcpo_cli.scheduling.process import ForkServer, LocalWorker, Worker
@@ -254,7 +254,7 @@ class _Scheduler:
                 self.expected.speeds.learn(job.run.folder, job.spec)
         bases = set[str]()
         self.estimates = {
-            job.spec.run_id: self.expected.seconds_left(job.run, job.progress.step or job.run.step, bases)
+            job.spec.run_id: self.expected.speeds.seconds_left(job.spec, job.progress.step or job.run.step, bases)
             for job in self.jobs
             if job.waits or job.process
         }
@@ -272,7 +272,7 @@ class _Scheduler:
             for job in self.jobs
         ]
         elapsed = time.monotonic() - self.began
-        seconds = until_the_end([*left.values()], self.expected.parallel, elapsed)
+        seconds = makespan([*left.values()], self.expected.parallel)
         return View(self.expected.plan.suite, cells, elapsed, seconds, stopping=self.stops > 0)
 
     def _seconds_left(self, job: _Job) -> float:

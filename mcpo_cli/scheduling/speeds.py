@@ -1,33 +1,29 @@
-"""How much faster or slower than modelled this home's machine is, from the steps that were done in it."""
+"""How much faster or slower than modelled a home's machine is, from the steps that were done in it."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from mcpo_cli.config import cost
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs import catalog
+from mcpo_cli.runs.bases import makes_base
 from mcpo_cli.runs.journal import Journal, last_row, lines_from
 
 Kind = tuple[str, str]
 """Scale and model: estimates for runs of one kind have similar errors."""
 
 
-class Measured(NamedTuple):
-    """The measured and the modelled seconds of the steps of one run."""
-
-    taken: float
-    modelled: float
-
-
 class Speeds:
     """The measured speed of each kind of run in a home, all of whose runs it reads."""
 
     def __init__(self, home: Path) -> None:
-        self._measured: dict[Kind, dict[str, Measured]] = defaultdict(dict)
+        self._home = home
+        self._measured: dict[Kind, dict[str, tuple[float, float]]] = defaultdict(dict)
+        """By kind and run: the measured and the modelled seconds of its steps."""
         for run in catalog.runs(home):
             self.learn(run.folder, run.spec)
 
@@ -44,23 +40,29 @@ class Speeds:
                 steps += last["step"] - first["step"]
         if steps:
             modelled = steps / spec.train.steps * cost.training_seconds(spec)
-            self._measured[_kind(spec)][spec.run_id] = Measured(taken, modelled)
+            self._measured[_kind(spec)][spec.run_id] = taken, modelled
 
     def factor(self, spec: RunSpec) -> float | None:
         """Measured over modelled seconds: of the run's own steps, or else of runs of its kind; None without any."""
         kind = self._measured.get(_kind(spec), {})
         measured = [kind[spec.run_id]] if spec.run_id in kind else kind.values()
-        modelled = sum(run.modelled for run in measured)
-        return sum(run.taken for run in measured) / modelled if modelled else None
+        modelled = sum(seconds for _, seconds in measured)
+        return sum(seconds for seconds, _ in measured) / modelled if modelled else None
+
+    def seconds_left(self, spec: RunSpec, done_steps: int, bases: set[str]) -> float:
+        """Seconds until a run ends after `done_steps`, with those of making its base policy, if that has to be made.
+
+        bases: ids of the base policies that the estimates of other runs have counted; that of `spec` is added.
+        """
+        warmup = cost.warmup_seconds(spec) if makes_base(self._home, spec, bases) else 0.0
+        training = cost.training_seconds(spec) * (1 - done_steps / spec.train.steps)
+        return cost.START_SECONDS + warmup + (self.factor(spec) or 1.0) * training
 
     def basis(self, specs: Iterable[RunSpec]) -> str:
         """The source of the estimated seconds of `specs`, in words."""
-        kinds = {_kind(spec) for spec in specs}
-        measured = kinds & self._measured.keys()
-        if not measured:
-            return "from the cost model"
-        basis = f"from the steps that {sum(len(self._measured[kind]) for kind in measured)} run(s) have done here"
-        return basis if measured == kinds else f"{basis}, and from the cost model for other models"
+        kinds = {_kind(spec) for spec in specs} & self._measured.keys()
+        runs = sum(len(self._measured[kind]) for kind in kinds)
+        return f"from the cost model and the steps that {runs} run(s) have done here" if runs else "from the cost model"
 
 
 def _timed(run_dir: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:

@@ -1,4 +1,4 @@
-"""`mcpo branch`: from a study's file to its table, and again."""
+"""`mcpo fork STUDY`: from a study's file to its table, and again."""
 
 from pathlib import Path
 
@@ -25,22 +25,28 @@ def mine(tmp_path: Path) -> str:
 
 
 def test_a_dry_run_shows_the_trunk_runs(here: InProcess) -> None:
-    document = here.json("branch", "toy", "seed=0", "base_seed=0,1", "--dry-run")
+    document = here.json("fork", "toy", "seed=0", "base_seed=0,1", "--dry-run")
     assert [run["arm"] for run in document["runs"]] == ["trunk", "trunk"]
-    assert document["command"] == "mcpo branch toy seed=0 base_seed=0,1"
+    assert document["command"] == "mcpo fork toy seed=0 base_seed=0,1"
     assert here.untouched()
+
+
+def test_a_run_needs_the_step_of_its_forks(here: InProcess) -> None:
+    spec = here.home / "runs" / "dapo-toy-s-s0-abc" / "spec.json"
+    spec.parent.mkdir(parents=True)
+    spec.touch()
+    assert "--at STEP" in here.refused("bad_input", "fork", "dapo-toy-s")
 
 
 @pytest.mark.slow
 def test_a_study_from_its_file_to_its_table(here: InProcess, warm_home: Path, mine: str) -> None:
-    words = ("branch", mine, "seed=0,1", "compute.tracking_uri=offline")
+    words = ("fork", mine, "seed=0,1", "compute.tracking_uri=offline")
     done = here(*words)
     assert done.returncode == 0, done.stderr
     assert "A global step of trunk takes" in done.stdout
     assert "4 branch points of 2 trunk runs" in done.stdout
     files = {path.name for path in (warm_home / "reports" / "toy").glob("branch-mine*")}
     made = {f"branch-mine.{kind}" for kind in ("csv", "json", "md", "pdf", "png", "tex")}
-    made |= {f"branch-mine-trade-off.{kind}" for kind in ("csv", "json", "pdf", "png")}
     assert files == {*made, "branch-mine-rows.csv"}
     rows = pd.read_csv(warm_home / "reports" / "toy" / "branch-mine-rows.csv")
     assert rows.groupby(["run_id", "step", "arm"]).ngroups == 2 * 2 * 3

@@ -39,7 +39,7 @@ VERBS = {
     "plan": ["plan", "{}.yaml"],
     "a preset": ["plan", "scale={}.yaml"],
     "train a model": ["plan", "scale=laptop", "model.path={}"],
-    "branch": ["branch", "{}.yaml"],
+    "fork": ["fork", "{}.yaml"],
     "compare": ["compare", "{}.yaml"],
     "compare logs": ["compare", "{}/*.jsonl", "ours.jsonl"],
     "compare into": ["compare", "a.jsonl", "b.jsonl", "--out", "{}"],

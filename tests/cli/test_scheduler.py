@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli.config import plan as plans
-from mcpo_cli.config.cost import LOADING_SECONDS, START_SECONDS
+from mcpo_cli.config.cost import START_SECONDS
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import owned
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.scheduling import scheduler
-from mcpo_cli.scheduling.forecast import forecast, makespan, until_the_end
+from mcpo_cli.scheduling.forecast import forecast, makespan
 from mcpo_cli.scheduling.outcome import Outcome
 from mcpo_cli.scheduling.progress import View
 from mcpo_cli.scheduling.worker import BUSY
@@ -250,13 +250,6 @@ def test_makespan_takes_runs_in_order() -> None:
     assert makespan([], 2) == 0
 
 
-def test_libraries_load_once_for_all_runs_of_a_plan() -> None:
-    assert until_the_end([4, 3, 2, 1], 2) == LOADING_SECONDS + 5
-    assert until_the_end([4, 3, 2, 1], 2, elapsed=LOADING_SECONDS - 1) == 1 + 5
-    assert until_the_end([4], 2, elapsed=100) == 4
-    assert until_the_end([0, 0], 2) == 0
-
-
 def test_estimates_follow_the_runs_that_are_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make("seed=0,1", "compute.shipped_base=false")
     first, second = (cell.spec for cell in plan.cells)
@@ -265,11 +258,11 @@ def test_estimates_follow_the_runs_that_are_there(home: Path, monkeypatch: pytes
     run(make("seed=0"))
     expected = forecast(plan)
     waiting, counted = expected.runs[second.run_id], set[str]()
-    with_base, alone = (expected.seconds_left(waiting, 0, counted) for _ in range(2))
+    with_base, alone = (expected.speeds.seconds_left(second, 0, counted) for _ in range(2))
     assert alone < with_base == waiting.seconds_left
     # Three steps, of which the journal times the last two.
     begin, _, end = Journal(run_dir(first.run_id)).steps()
     assert alone - START_SECONDS == pytest.approx((end["time"] - begin["time"]) * 3 / 2)
-    later = expected.seconds_left(waiting, 1, counted) - START_SECONDS
+    later = expected.speeds.seconds_left(second, 1, counted) - START_SECONDS
     assert later == pytest.approx((alone - START_SECONDS) * 2 / 3)
-    assert expected.basis == "from the steps that 1 run(s) have done here"
+    assert expected.basis == "from the cost model and the steps that 1 run(s) have done here"

@@ -47,15 +47,14 @@ def test_a_plan_says_what_gpus_disk_and_tokens_it_needs(here: InProcess) -> None
     assert document["estimate"]["parallel"] == 1
     for run in document["runs"]:
         (spec,) = load(["scale=paper", f"method={run['method']}", f"model={run['model']}"])
-        assert run["cost"] == cost.gpu_cost(spec).to_json()
-        assert run["cost"]["gpu_hours_low"] < run["cost"]["gpu_hours"] < run["cost"]["gpu_hours_high"]
+        expected = cost.gpu_cost(spec)
+        assert expected
+        assert run["cost"] == expected.to_json()
     for text in (
         here("plan", "table1", "scale=paper").stdout,
         here("ablate", "table1", "scale=paper", "--dry-run").stdout,
     ):
-        assert "457 to 604" in text
-        assert text.count("estimated, not measured") == 1
-        assert "qwen3-14b then samples 2,224 or 1,374 tokens per second and GPU" in text
+        assert "about 516 " in text
     assert here.untouched()
 
 

@@ -1,11 +1,8 @@
 """The committed rows of the atlas are what the code gives, and its table and figure show them."""
 
-import io
-
 import pandas as pd
 import pytest
 from mcpo_study.analysis import EXPERIMENTS
-from mcpo_study.analysis.atlas import __main__ as script
 from mcpo_study.analysis.atlas import conditions as atlas
 from mcpo_study.analysis.atlas import tables
 
@@ -65,29 +62,3 @@ def test_the_table_has_the_numbers_of_the_rows() -> None:
     )
     row = tables.at(ROWS[ROWS["arm"] == "passk"], 16, 0, atlas.ROUNDING, "sequence-truncate").iloc[0]
     assert line["sequence TIS"] == f"{row['cosine_mean']:.2f}"
-
-
-def test_the_figure_has_every_arm_and_at_most_four_series_a_panel() -> None:
-    figure = tables.figure(ROWS)
-    assert [label.get_text() for label in figure.axes[0].get_yticklabels()][-1] == (
-        tables.at(ROWS, 16, 0).sort_values("cosine")["arm"].iloc[-1]
-    )
-    for axes in figure.axes:
-        assert len([line for line in axes.get_lines() if not line.get_label().startswith("_")]) == 4
-    assert figure.get_figwidth() <= 5.5
-
-
-def test_arms_without_groups_of_that_size_are_said_to_have_none() -> None:
-    small = ROWS[(ROWS["arm"] == "grpo") & (ROWS["rollouts"] == 2)]
-    assert tables.product("Atlas", small).sentence == "No arm has groups of G = 16."
-
-
-def test_the_script_prints_the_rows_of_the_arms_of_settings(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(atlas, "conditions", lambda: [atlas.Condition(4, 4)])
-    words = ["atlas", "rows", "method=grpo,mc_grpo", "seed=0,1", "train.overlong_cache=0", "train.rollouts=17"]
-    monkeypatch.setattr("sys.argv", words)
-    script.main()
-    rows = pd.read_csv(io.StringIO(capsys.readouterr().out))
-    assert sorted(zip(rows["arm"], rows["size"], strict=True)) == [("grpo", 4), ("mc_grpo", 5)]

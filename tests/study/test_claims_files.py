@@ -46,13 +46,6 @@ def test_a_bad_claim_is_an_error_with_the_nearest_name(tmp_path: Path, change: d
     assert caught.value.fix
 
 
-def test_an_id_cannot_be_taken_twice(tmp_path: Path) -> None:
-    path = tmp_path / "claims.yaml"
-    path.write_text(yaml.safe_dump({"claims": [ENTRY, ENTRY]}))
-    with refused("bad_input", "claim 2"):
-        claims.read(path)
-
-
 def test_the_claims_of_the_paper_are_complete() -> None:
     found = claims.read(EXPERIMENTS / "paper-claims" / "claims.yaml")
     places = " ".join(one.where for one in found)

@@ -3,7 +3,6 @@
 import functools
 import json
 import math
-import re
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean
@@ -95,19 +94,6 @@ def test_a_figure_shows_all_of_its_data_or_says_that_there_is_none(name: str, se
             drawn = np.asarray(line.get_ydata(), dtype=float)
             drawn = drawn[np.isfinite(drawn)]
             assert ((drawn >= low - room) & (drawn <= high + room)).all(), f"cut: {line.get_label()}"
-
-
-@pytest.mark.parametrize("name", [name for name in FIGURES if artifacts.registry()[name].needs])
-def test_a_run_without_the_rows_of_a_figure_is_named_and_not_counted(name: str) -> None:
-    with_rows = _product(name, (0,))
-    if with_rows.data.empty or not _product(name, BARE).data.empty:
-        return
-    both = _product(name, (0, 7))
-    lacking = [match for note in both.notes if (match := re.match(r"(\d+) of (\d+) runs have no ", note))]
-    assert lacking
-    # At least half of the runs: those of seed 7.
-    assert all(2 * int(match[1]) >= int(match[2]) for match in lacking)
-    assert len(both.data) == len(with_rows.data)
 
 
 METRICS = {

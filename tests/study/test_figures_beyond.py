@@ -8,17 +8,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.figures.declare import Quantity, caption, spread
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Product
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import run_dir
-from mcpo_cli.methods.mcpo import drift_names
 from mcpo_cli.report import artifacts
 from mcpo_cli.runs.attempts import Attempt
-from tests.fakes import has_hinge
 from tests.rows import evaluation, group, reroll
 
 N = 8
@@ -45,28 +42,12 @@ def _write(spec: RunSpec, arm: str) -> None:
         journal.rows("eval", step, evaluation(step, counts, N))
     for step in (1, 2, 3):
         journal.rows("groups", step, [group(step, 0.5, "k2-3 0" if arm == "DAPO" else "fresh")])
-        metrics = {"train/grad_norm": 1.0 + step, "weight/effective_sample": 10.0 * step + spec.seed}
-        if has_hinge(spec):
-            metrics |= {"hinge/prompts_felt": 0.5, "hinge/tokens_active": 0.2}
-        journal.rows("mini_batches", step, [_mini_batch(spec, step, number) for number in (1, 2)])
         if arm != "DAPO":
             rolls = [reroll(step, prompt, counts[step - 1], n=4) for prompt, counts in PANEL[spec.seed % 2].items()]
             controls = [reroll(1, f"control {i}", c, origin=1, n=4) for i, c in enumerate(CONTROL[spec.seed % 2])]
             journal.rows("rerolls", step, [*rolls, *(controls if step == 1 else [])])
-        journal.step({"step": step, "time": 0.0, "metrics": metrics})
-    if arm != "DAPO":
-        norms = [(0.25, 1.0 + i + spec.seed) for i in range(5)] + [(1.0, 0.5)]
-        journal.rows("gradients", 1, [{"step": 1, "prompt": "", "p": p, "norm": norm} for p, norm in norms])
+        journal.step({"step": step, "time": 0.0, "metrics": {}})
     attempt.end("done")
-
-
-def _mini_batch(spec: RunSpec, step: int, number: int) -> dict[str, Any]:
-    sums = {"train/policy_loss": [(0.1, 0.3)[number - 1], 1]}
-    if has_hinge(spec):
-        later = number - 1
-        sums |= {"train/hinge_loss": [0.5 * later, 1], "hinge/prompts_felt": [later, 2]}
-        sums |= {"hinge/tokens_active": [4 * later, 20]} | {name: [20, 0] for name in drift_names()}
-    return {"step": step, "mini_batch": number, "sums": sums}
 
 
 @pytest.fixture(scope="module")
@@ -86,13 +67,6 @@ def _of(data: pd.DataFrame, **where: Any) -> pd.DataFrame:
     return data
 
 
-def test_learning_curves_are_means_over_problems(runs: Runs) -> None:
-    product = _product("learning-curves", runs)
-    mine = _of(product.data, arm="MCPO", seed=0)
-    assert _of(mine, tier="k2-3")["pass_at_1"].tolist() == pytest.approx([27 / 48, 27 / 48, 0.5])
-    assert mine["problems"].unique().tolist() == [6]
-
-
 def test_pass_at_k_is_unbiased_and_best_at_k_a_note(runs: Runs) -> None:
     product = _product("pass-at-k", runs)
     rows = _of(product.data, arm="DAPO", seed=0, tier="k7-8").set_index("k")
@@ -101,39 +75,6 @@ def test_pass_at_k_is_unbiased_and_best_at_k_a_note(runs: Runs) -> None:
     assert rows["best_at_k"].tolist() == pytest.approx([1 - 0.5**k for k in range(1, 9)])
     # Means of 1 - 1/256 and 1.
     assert any("0.998" in note and "1.000" in note for note in product.notes)
-
-
-def test_difficulty_has_a_problem_in_each_bin(runs: Runs) -> None:
-    product = _product("difficulty", runs)
-    before = _of(product.data, arm="DAPO", seed=0, tier="k2-3", policy="base policy")
-    assert before["solved"].tolist() == ["never", "up to 25%", "up to 50%", "up to 75%", "below 100%", "always"]
-    assert before["share"].tolist() == pytest.approx([1 / 6] * 6)
-    after = _of(product.data, arm="DAPO", tier="k2-3", policy="trained", solved="always")
-    assert after["share"].tolist() == [0, 1]
-    assert any(note.startswith("1 of 18 held-out problems") for note in product.notes)
-
-
-def test_hinge_by_step_and_by_mini_batch(runs: Runs) -> None:
-    product = _product("hinge", runs)
-    assert product.data["arm"].unique().tolist() == ["MCPO", "w/o ReWeight"]
-    mine = _of(product.data, arm="MCPO", seed=1)
-    for over, quantity, shares in (
-        ("global step", "prompts", [0.5] * 3),
-        ("global step", "tokens", [0.2] * 3),
-        ("mini-batch", "prompts", [0, 0.5]),
-        ("mini-batch", "tokens", [0, 0.2]),
-    ):
-        assert _of(mine, over=over, quantity=quantity)["share"].tolist() == pytest.approx(shares)
-    assert any("inactive in the first mini-batch of a step" in note for note in product.notes)
-
-
-def test_gradient_norms_by_step_and_class(runs: Runs) -> None:
-    product = _product("gradients", runs)
-    assert _of(product.data, arm="DAPO", seed=0)["norm"].tolist() == [2, 3, 4]
-    minority = _of(product.data, arm="MCPO", seed=1, prompt_class="minority").iloc[0]
-    names = ("decile_1", "quartile_1", "median", "quartile_3", "decile_9", "prompts")
-    assert [minority[name] for name in names] == pytest.approx([2.4, 3, 4, 5, 5.6, 5])
-    assert any("50 minority, 10 mastered" in note for note in product.notes)
 
 
 def test_transitions_pool_the_pairs_of_all_seeds(runs: Runs) -> None:
@@ -158,20 +99,6 @@ def test_survival_pools_the_prompts_of_all_seeds(runs: Runs) -> None:
     assert rows["chance"].tolist() == pytest.approx([1, (3 / 4 + 1 / 2) / 2, (9 / 16 + 1 / 4) / 2])
     # Two seeds are too few for an interval.
     assert rows[["low", "high"]].isna().to_numpy().all()
-
-
-def test_hard_prompts_gain_from_the_second_roll_on(runs: Runs) -> None:
-    product = _product("hard-prompts", runs)
-    hard = _of(product.data, arm="MCPO", group="at most 25% at the first roll")
-    assert hard["accuracy"].tolist() == pytest.approx([0.125, 0.5, 0.75])
-    assert _of(product.data, arm="MCPO", group="never right at the first roll")["accuracy"].tolist() == [0, 1, 1]
-
-
-def test_arms_look_different_however_many_there_are() -> None:
-    arms = [*base.LOOKS, *(f"arm {i}" for i in range(12))]
-    found = base.looks(["MCPO", "DAPO", "GRPO", *arms[-12:]])
-    assert len(set(found.values())) == 15
-    assert base.looks(["MCPO", "arm 0"])["MCPO"] == found["MCPO"]
 
 
 def test_spread_of_seeds() -> None:

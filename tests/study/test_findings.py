@@ -100,13 +100,6 @@ def test_a_value_is_written_as_the_page_does(shown: str, value: float, expected:
     assert written_like(shown, value) == expected
 
 
-def test_numbers_of_a_quote() -> None:
-    text = "from 31 % (pass@1, toy-s, 5e-4) to .571: -.086 ± .013 after 17,920 rollouts, 2-3 of 6."
-    assert [number + percent for number, percent in NUMBER.findall(text)] == [
-        *("31 %", ".571", "-.086", ".013", "17,920", "2", "6")
-    ]
-
-
 # Queries
 
 

@@ -1,7 +1,5 @@
 """The study of maps: its points and intervals are those of the committed rows, and planted responses are found."""
 
-from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +8,6 @@ import pytest
 import yaml
 from mcpo_study.analysis import EXPERIMENTS
 from mcpo_study.analysis.maps import design, response
-from mcpo_study.analysis.maps.design import Design, Factor
 from mcpo_study.analysis.maps.surface import Surface, calibration, sensitivity
 from scipy.stats import qmc
 
@@ -19,8 +16,6 @@ from mcpo_cli.statistics.stats import Floats
 from tests.errors import refused
 
 SPACES, RESULTS = EXPERIMENTS / "map" / "spaces", EXPERIMENTS / "map" / "results"
-LEVELS = Factor(levels=(64, 32, 16, 8))
-RATIOS = Factor(low=2e-4, high=2e-3, log=True)
 N, F, NOISE = 128, 4, 0.02
 
 
@@ -75,43 +70,6 @@ def test_a_suite_trains_every_arm_at_every_point_with_the_settings_that_concern_
     (tmp_path / "space.yaml").write_text(yaml.safe_dump(content))
     with refused("bad_input", "space.yaml", "train.lr"):
         design.read(tmp_path / "space.yaml")
-
-
-def test_a_range_is_crossed_by_ratios_or_by_differences_and_levels_equally_often() -> None:
-    assert [RATIOS.at(share) for share in (0, 0.5, 1)] == [2e-4, 6.32e-4, 2e-3]
-    assert [Factor(low=0, high=10).at(share) for share in (0, 0.25, 1)] == [0, 2.5, 10]
-    drawn = [point["mb"] for point in Design(64, {"mb": LEVELS, "lr": RATIOS}).settings()]
-    for points in (4, 16, 64):
-        assert {level: drawn[:points].count(level) for level in LEVELS.levels} == dict.fromkeys(
-            LEVELS.levels, points // 4
-        )
-
-
-@pytest.mark.parametrize("sizes", [[2, 2], [8, 3]])
-def test_no_block_goes_along_with_a_factor_or_another_block(sizes: list[int]) -> None:
-    factors = {"levels": LEVELS, "ratios": RATIOS, "range": Factor(low=0, high=1)}
-    blocks = {f"block {i}": tuple(range(size)) for i, size in enumerate(sizes)}
-    space = Design(12 * max(sizes), factors, blocks, seed=3)
-    points = space.settings()
-    assert max(_confounding(space)) < 0.2
-    assert max(_confounding(replace(space, assignment="cyclic"))) > max(_confounding(space))
-    for key, values in blocks.items():
-        for start in range(0, len(points) - len(values) + 1, len(values)):
-            assert {point[key] for point in points[start : start + len(values)]} == set(values)
-    together = [tuple(point[key] for key in blocks) for point in points]
-    counts = [together.count(pair) for pair in product(*blocks.values())]
-    assert max(counts) - min(counts) <= 3
-
-
-def _confounding(space: Design) -> list[float]:
-    """eta^2 of each factor's place by each block: the share of its variance between the block's values."""
-    settings = space.settings()
-    place_PF, found = space.positions(settings), []
-    for block, values in space.blocks.items():
-        value_P = np.array([values.index(point[block]) for point in settings])
-        means_PF = np.array([place_PF[value_P == value].mean(axis=0) for value in value_P])
-        found += (means_PF.var(axis=0) / place_PF.var(axis=0)).tolist()
-    return found
 
 
 @pytest.fixture(scope="module")

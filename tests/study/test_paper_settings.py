@@ -1,14 +1,10 @@
 """Settings of runs against the paper's: all lines of the paper are present, and deviations are marked."""
 
 from collections.abc import Mapping
-from types import SimpleNamespace
 
 import pytest
-import torch
 from mcpo_study.analysis.paper import settings
 
-from mcpo_cli.backends.local.update import Updater
-from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Plan, from_suite
 
 ROWS = Mapping[str, tuple[str, str, str]]
@@ -67,19 +63,3 @@ def test_a_stand_in_deviates_where_it_does(toy: ROWS) -> None:
     assert toy["learning rate schedule"][0] == "constant, 5 global steps of warm-up"
     assert toy["hinge delta"] == ("0.01", "0.01", "")
     assert toy["evaluation, seeds"][0] == "0, 1, 2"
-
-
-def test_one_deviating_suite_is_named() -> None:
-    plans = {"table1": from_suite("table1", [], ""), "mastery": from_suite("mastery", ["train.rollouts=8"], "")}
-    assert rows(plans)["rollouts per prompt"] == ("16 (table1); 8 (mastery)", "16", "deviates")
-
-
-def test_a_setting_that_no_run_has_deviates_from_nothing() -> None:
-    assert rows({"mastery": from_suite("mastery", [], "")})["hinge beta"] == ("-", "1", "")
-
-
-def test_the_optimizer_is_the_one_that_the_local_backend_builds(toy: ROWS) -> None:
-    (spec,) = load(["scale=smoke"])
-    policy = SimpleNamespace(parameters=lambda: [torch.nn.Parameter(torch.zeros(1))])
-    optimizer = Updater(policy, spec.method, spec.train, spec.compute, spec.seed).optimizer
-    assert toy["optimizer"] == (type(optimizer).__name__, "AdamW", "")

@@ -79,9 +79,3 @@ def test_each_arm_shows_groups_with_right_and_wrong_responses_of_its_first_run_t
     assert row[:6] == ["DAPO", "toy-s", "1", "3", "mixed", "7"]
     assert row[6:] == ["1 x seven", "2 x eight\n1 x nine\n1 x 6\nand 1 more"]
     assert product.data["verdict"].tolist() == ["right", *["wrong"] * 5]
-
-
-def test_runs_without_rollouts_say_so(plan: Plan) -> None:
-    product = artifacts.registry()["rollouts"].build({"table1": Runs(plan)})
-    assert product.sentence == "No run kept rollouts of a prompt with correct and with incorrect responses."
-    assert not product.grids

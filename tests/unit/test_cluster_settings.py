@@ -92,11 +92,8 @@ def test_memory_and_disk_hold_gradients_and_moments_of_the_matrices_alone() -> N
     weights = cost.parameters(full)
     assert cost.trained_parameters(spec) == matrices == 43_646_976
     assert cost.trained_parameters(full) == weights
-    assert cost.gpu_cost(spec).checkpoint == 4 * weights + 12 * matrices
-    assert (
-        cost.gpu_cost(paper("model.lora_rank=16", "method.anchor=previous_step")).checkpoint
-        == 4 * weights + 16 * matrices
-    )
+    assert cost.checkpoint(spec) == 4 * weights + 12 * matrices
+    assert cost.checkpoint(paper("model.lora_rank=16", "method.anchor=previous_step")) == 4 * weights + 16 * matrices
     saved = cost.gpu_bytes(full)["trains"] - cost.gpu_bytes(spec)["trains"]
     assert saved == (12 * weights - 16 * matrices) / 8
     # The rollout engine has the matrices in addition to the weights.

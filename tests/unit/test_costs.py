@@ -165,20 +165,3 @@ def test_a_score_at_a_cost_by_hand() -> None:
         at_cost([0, 0], [0.2, 0.4], 0)
     with pytest.raises(ValueError, match="needs a score"):
         at_cost([0, 1], [0.2], 0)
-
-
-def test_a_batch_lasts_as_long_as_its_longest_response_alone() -> None:
-    """Batches so small that throughput does not matter: all eight GPUs wait for one response of full length."""
-    words = [
-        "scale=paper",
-        "method=grpo",
-        "model=qwen3-8b",
-        "train.prompts=2",
-        "train.mini_batch=2",
-        "train.rollouts=8",
-    ]
-    (spec,) = load([*words, "eval.every=1000", "probe.every=0", "probe.panel_every=0"])
-    alone = cost.FAST_ALONE * cost.BANDWIDTH * spec.cluster.tensor_parallel / (2 * cost.parameters(spec))
-    seconds = spec.train.steps * spec.train.max_response / alone
-    # The rest is training.
-    assert 8 * seconds < cost.gpu_cost(spec).least < 1.3 * 8 * seconds

@@ -135,8 +135,6 @@ def test_numbers_by_hand(mcpo_home: Path) -> None:
         "methods.clipped": 0.3,
         "methods.hardest pass@1": 1 / 8,
         "methods.best@8 over pass@1": (1 + middle + hard) / 3 - 11 / 24,
-        "methods.early_norm": 0.5,
-        "methods.cut": 0,
     }
     found = {name: numbers.of_run(runs, cell, name)[numbers.WHOLE] for name in expected}
     assert found == pytest.approx(expected)

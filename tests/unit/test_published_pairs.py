@@ -11,7 +11,7 @@ from scipy import special
 from scipy import stats as scipy_stats
 
 from mcpo_cli.statistics import published, stats
-from mcpo_cli.statistics.published import Assumed, Mean, Parts, assumed_spread
+from mcpo_cli.statistics.published import Arm, Assumed, Parts
 from mcpo_cli.statistics.stats import Floats
 
 
@@ -20,27 +20,29 @@ def exactly(spread: float = 0.0, correlation: float = 1.0, run_sd: float = 0.0) 
     return Assumed((spread,) * 3, (correlation,) * 3, (run_sd,) * 3)
 
 
-def mean(value: float, assumed: Assumed, problems: int = 30, sets: float = 8, seeds: int = 1, **more: float) -> Mean:
-    return Mean(value, problems, sets, seeds, assumed_spread(value, assumed.spread), **more)
+def arm(value: float, assumed: Assumed, problems: int = 30, sets: float = 8, seeds: int = 1, **more: float) -> Arm:
+    problem_M, answer_M, plausible = published.assumed_spread(value, assumed.spread)
+    return Arm(problem_M / problems, answer_M / (problems * sets * seeds), plausible, seeds, **more)
 
 
-def test_problems_of_one_difficulty_have_the_error_of_two_binomials() -> None:
-    assumed = exactly()
-    found = published.parts(mean(0.6, assumed), mean(0.5, assumed), assumed, "answers", "plausible", paired=True)
+def test_terms_are_those_of_binomials_by_hand() -> None:
+    alike, apart = exactly(), exactly(spread=1.0)
+    found = published.parts(arm(0.6, alike), arm(0.5, alike), alike, "answers", "plausible", paired=True)
     assert found.error == pytest.approx(math.sqrt(0.6 * 0.4 / 240 + 0.5 * 0.5 / 240))
-
-
-def test_unpaired_problems_that_are_always_or_never_solved_are_two_binomials_over_problems() -> None:
-    assumed = exactly(spread=1.0)
-    sides = mean(0.6, assumed, 30), mean(0.5, assumed, 50)
-    assert published.parts(*sides, assumed, "answers", "plausible", paired=False).error == 0
-    found = published.parts(*sides, assumed, "problems", "plausible", paired=False)
+    sides = arm(0.6, apart, 30), arm(0.5, apart, 50)
+    assert published.parts(*sides, apart, "answers", "plausible", paired=False).error == 0
+    found = published.parts(*sides, apart, "problems", "plausible", paired=False)
     assert found.error == pytest.approx(math.sqrt(0.6 * 0.4 / 30 + 0.5 * 0.5 / 50))
+    assumed = exactly(spread=0.5, correlation=0.8, run_sd=0.02)
+    sides = arm(0.5, assumed, 100, 4, 2), arm(0.5, assumed, 100, 4, 2)
+    found = published.parts(*sides, assumed, "trainings", "plausible", paired=True)
+    by_hand = 2 * 0.125 / 800, 2 * 0.125 * 0.2 / 100, 2 * 0.0004 / 2
+    assert (found.answers, found.problems, found.runs) == pytest.approx(by_hand)
 
 
 def test_reported_deviations_over_runs_are_welchs_test() -> None:
     assumed = exactly()
-    sides = mean(0.6, assumed, seeds=5, run_sd=0.03), mean(0.5, assumed, seeds=3, run_sd=0.05)
+    sides = arm(0.6, assumed, seeds=5, run_sd=0.03), arm(0.5, assumed, seeds=3, run_sd=0.05)
     found = published.parts(*sides, assumed, "trainings", "plausible", paired=True)
     welch = scipy_stats.ttest_ind_from_stats(0.6, 0.03, 5, 0.5, 0.05, 3, equal_var=False)
     statistic = 0.1 / found.error
@@ -48,19 +50,10 @@ def test_reported_deviations_over_runs_are_welchs_test() -> None:
     assert 2 * special.stdtr(found.df, -statistic) == pytest.approx(welch.pvalue)
 
 
-def test_terms_add_up_by_hand() -> None:
-    assumed = exactly(spread=0.5, correlation=0.8, run_sd=0.02)
-    sides = mean(0.5, assumed, 100, 4, 2), mean(0.5, assumed, 100, 4, 2)
-    found = published.parts(*sides, assumed, "trainings", "plausible", paired=True)
-    assert (found.answers, found.problems, found.runs) == pytest.approx(
-        (2 * 0.125 / 800, 2 * 0.125 * 0.2 / 100, 2 * 0.0004 / 2)
-    )
-
-
 @given(st.floats(0.05, 0.95), st.floats(0.05, 0.95), st.booleans(), st.sampled_from(published.SCOPES))
 def test_best_is_at_most_plausible_and_worst_at_least(a: float, b: float, paired: bool, scope: published.Scope) -> None:
     assumed = Assumed()
-    sides = mean(a, assumed), mean(b, assumed)
+    sides = arm(a, assumed), arm(b, assumed)
     errors = [published.parts(*sides, assumed, scope, case, paired=paired).error for case in published.CASES]
     assert errors == sorted(errors)
 
@@ -68,7 +61,7 @@ def test_best_is_at_most_plausible_and_worst_at_least(a: float, b: float, paired
 def test_an_error_over_problems_has_one_spread_behind_it() -> None:
     problem, answer, problems, sets = 0.09, 0.15, 50, 4
     found = published.spread_of_error(0.6, math.sqrt((problem + answer / sets) / problems), problems, sets)
-    assert (found.problem_M[0], found.answer_M[0]) == pytest.approx((problem, answer))
+    assert [found[0][0], found[1][0]] == pytest.approx([problem, answer])
 
 
 @pytest.mark.parametrize("kind", ["pass", "best"])
@@ -94,19 +87,15 @@ def test_spreads_of_counts_are_without_bias() -> None:
         chance_P = rng.beta(0.6, 0.8, problems)
         share_P = rng.binomial(samples, chance_P) / samples
         square = float(np.mean(share_P**2))
-        found.append(
-            published.spread_of_squares(float(share_P.mean()), (square, square), problems, samples, (0.3, 0.6, 0.8))
-        )
+        mean = float(share_P.mean())
+        spread = published.spread_of_squares(mean, (square, square), problems, samples, (0.3, 0.6, 0.8))
+        found.append([spread[0][0], spread[1][0]])
     whole = 0.6 / 1.4 * 0.8 / 1.4
-    problem, answer = (np.mean([getattr(one, name)[0] for one in found]) for name in ("problem_M", "answer_M"))
-    assert (problem, answer) == pytest.approx((whole / 2.4, whole * 1.4 / 2.4), rel=0.02)
-
-
-def test_equal_counts_leave_nothing_to_problems() -> None:
-    """Every problem has half of its samples correct: the estimate would be below 0."""
-    found = published.spread_of_squares(0.5, (0.25, 0.25), 10, 4, (0.3, 0.6, 0.8))
-    assert (found.problem_M == 0).all()
-    assert found.answer_M == pytest.approx(1 / 3)
+    assert np.mean(found, axis=0) == pytest.approx([whole / 2.4, whole * 1.4 / 2.4], rel=0.02)
+    # Every problem has half of its samples correct: the estimate would be below 0.
+    problem_M, answer_M, _ = published.spread_of_squares(0.5, (0.25, 0.25), 10, 4, (0.3, 0.6, 0.8))
+    assert (problem_M == 0).all()
+    assert answer_M == pytest.approx(1 / 3)
 
 
 def test_what_rows_share_adds_up_in_the_worst_case() -> None:
@@ -116,43 +105,22 @@ def test_what_rows_share_adds_up_in_the_worst_case() -> None:
     assert (best.answers, best.problems, best.runs) == pytest.approx((0.01 / 4, 0.04 / 4, 0.09 / 4))
     # Two groups of two, of which each adds its standard deviations: 2 (2 s)^2 / 16.
     assert (worst.answers, worst.problems, worst.runs) == pytest.approx((0.01 / 4, 0.04 / 2, 0.09 / 2))
-
-
-def test_degrees_of_freedom_of_rows_that_share_nothing_add_up() -> None:
-    """Satterthwaite: (4 v)^2 / (4 v^2 / 3) for four rows of equal variance v."""
+    # Satterthwaite: (4 v)^2 / (4 v^2 / 3) for four rows of equal variance v.
     rows = [Parts(0.01, 0.04, 0.09, df=3.0)] * 4
     assert published.pooled(rows, "wxyz", "klmn", "best").df == pytest.approx(12)
-    assert published.pooled([Parts(0.01, 0.04, 0.09)] * 4, "wxyz", "klmn", "best").df == math.inf
 
 
-def test_what_is_needed_is_the_least_that_finds_the_effect() -> None:
-    now = Parts(0.001, 0.0004, 0.0002)
-    needed = published.needed(0.1, now, problems=50, seeds=2, sets=4)
-    for name, start, keeps in (("problems", 50, 0.0002), ("seeds", 2, 0.0004), ("samples", 4, 0.0006)):
-        number = needed[name]
-        assert number is not None
-        reach = [math.sqrt(keeps + (0.0016 - keeps) * start / n) * 2.8016 for n in (number, number - 1)]
-        assert reach[0] <= 0.1 < reach[1]
-    assert published.needed(0.03, now, 50, 2, 4) == {"problems": None, "seeds": None, "samples": None}
-    assert published.needed(1.0, now, 50, 2, 4) == {"problems": 50, "seeds": 2, "samples": 4}
-    designs = published.designs(0.05, now, 50, 2, 4)
-    assert designs[1] is None
-    assert designs[10] == published.needed(0.05, Parts(0.0002, 0.0004, 0.00004), 50, 10, 4)["problems"]
+def test_problems_needed_are_the_fewest_that_find_the_effect() -> None:
+    number = published.problems_needed(0.06, Parts(0.001, 0.0004, 0.0002), 50, share=0.5)
+    assert number is not None
+    reach = [math.sqrt(0.0001 + 0.0009 * 50 / n) * 2.8016 for n in (number, number - 1)]
+    assert reach[0] <= 0.06 < reach[1]
+    assert published.problems_needed(0.03, Parts(0.001, 0.0004, 0.0002), 50) is None
 
 
-@pytest.mark.parametrize(
-    ("value", "of", "unit", "m"),
-    [
-        (0.4041, 240, 1e-4, 97),
-        (0.4042, 240, 1e-4, 97),
-        (0.4014, 240, 1e-4, None),
-        (0.667, 30, 1e-3, 20),
-        (0.5, 7, 0.1, 4),
-        (0.02, 70, 0.01, 2),
-    ],
-)
-def test_multiples_are_printed_rounded_or_truncated(value: float, of: int, unit: float, m: int | None) -> None:
-    assert published.multiple(value, of, unit) == m
+def test_multiples_are_printed_rounded_or_truncated() -> None:
+    assert [published.multiple(value, 240, 1e-4) for value in (0.4041, 0.4042, 0.4014)] == [97, 97, None]
+    assert [published.multiple(*given) for given in ((0.667, 30, 1e-3), (0.5, 7, 0.1), (0.02, 70, 0.01))] == [20, 4, 2]
 
 
 def published_pair(
@@ -180,7 +148,7 @@ def test_plausible_intervals_cover_where_their_assumptions_hold(
     covered = 0
     for _ in range(trials):
         shown = published_pair(rng, problems, samples, seeds, assumed, value)
-        sides = [mean(float(one), assumed, problems, samples, seeds) for one in np.clip(shown, 0.02, 0.98)]
+        sides = [arm(float(one), assumed, problems, samples, seeds) for one in np.clip(shown, 0.02, 0.98)]
         error = published.parts(sides[0], sides[1], assumed, "trainings", "plausible", paired=True).error
         covered += abs(shown[0] - shown[1]) <= 1.959964 * error
     assert 0.93 <= covered / trials <= 0.97

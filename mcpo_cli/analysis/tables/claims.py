@@ -11,11 +11,11 @@ from typing import Any
 import pandas as pd
 
 from mcpo_cli.analysis import claims, numbers, render
-from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product, Row, Section
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.analysis.verdicts import TESTED, Outcome, outcomes
+from mcpo_cli.config.claims import Claim
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.statistics.power import ALPHA, POWER
 from mcpo_cli.statistics.stats import LEAST

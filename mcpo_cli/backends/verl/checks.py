@@ -205,8 +205,8 @@ def _versions(spec: RunSpec) -> Iterator[Problem]:
     for package, versions in wanted.items():
         version = installed(package)
         if version is None:
-            slower = f"{cost.sdpa_factor(spec):.1f} times the operations of training"
-            hint = f", or cluster.attention=sdpa  ({slower})" if package == "flash-attn" else ""
+            slower = ", or cluster.attention=sdpa  (1.6 to 2 times the operations of training)"
+            hint = slower if package == "flash-attn" else ""
             yield f"backend=verl needs {package} {versions}, which is not installed", fix + hint
         elif not fits(version, versions):
             yield f"backend=verl needs {package} {versions}; {package} {version} is installed", fix
@@ -295,13 +295,13 @@ def _slots(spec: RunSpec) -> Iterator[Problem]:
 
 def _room(spec: RunSpec) -> Iterator[Problem]:
     """Main memory for offloaded weights and moments; disk for the checkpoints."""
-    needed, total = cost.gpu_cost(spec).checkpoint / spec.cluster.nodes, psutil.virtual_memory().total
+    needed, total = cost.checkpoint(spec) / spec.cluster.nodes, psutil.virtual_memory().total
     if _here(spec) and spec.cluster.offload and needed > total:
         yield (
             f"cluster.offload=true keeps {needed / GIB:.0f} GiB in memory; this machine has {total / GIB:.0f} GiB",
             "cluster.offload=false",
         )
-    folder, needed = home.home(), cost.gpu_cost(spec).disk
+    folder, needed = home.home(), (KEPT_CHECKPOINTS + 1) * cost.checkpoint(spec)
     free = shutil.disk_usage(folder).free
     if needed > free:
         yield (

@@ -89,6 +89,7 @@ def test_a_sweep_is_compared_by_its_words_by_its_ids_and_in_python(here: InProce
     assert set(api.frames(*ids).scores()["arm"]) == {"mcpo delta=0.01", "mcpo delta=0.05"}
 
 
+@pytest.mark.slow
 def test_every_verb_names_the_arms_of_a_sweep(here: InProcess) -> None:
     ids = done(from_overrides(SWEEP))
     expected = {"mcpo delta=0.01", "mcpo delta=0.05"}
@@ -106,6 +107,7 @@ def test_runs_of_several_commands_are_named_from_what_differs(here: InProcess) -
     assert [run["arm"] for run in one["runs"]] == ["mcpo delta=0.01", "mcpo delta=0.05", "DAPO"]
 
 
+@pytest.mark.slow
 def test_runs_that_do_not_pair_are_refused_with_those_that_do(here: InProcess) -> None:
     dapo = done(from_overrides(["method=dapo", "seed=0,1,2", *SMALL]))
     mcpo = done(from_overrides(["method=mcpo", "seed=0,1", *SMALL]))
@@ -123,6 +125,7 @@ def test_a_run_s_settings_cannot_be_changed_and_the_fix_can_be_typed(here: InPro
     )
 
 
+@pytest.mark.slow
 def test_tables_and_figures_are_about_a_suite_s_own_arms(here: InProcess) -> None:
     words = ("table1", "scale=smoke", "train.lr=1e-3,2e-3")
     for what in (words, ("all", "--built", *words[1:])):

@@ -89,6 +89,7 @@ def test_a_sweep_is_compared_by_its_words_by_its_ids_and_in_python(here: InProce
     assert set(api.frames(*ids).scores()["arm"]) == {"mcpo delta=0.01", "mcpo delta=0.05"}
 
 
+@pytest.mark.slow
 def test_runs_that_do_not_pair_are_refused_with_those_that_do(here: InProcess) -> None:
     dapo = done(from_overrides(["method=dapo", "seed=0,1,2", *SMALL]))
     mcpo = done(from_overrides(["method=mcpo", "seed=0,1", *SMALL]))

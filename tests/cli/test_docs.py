@@ -64,3 +64,14 @@ def test_workflows_call_what_there_is_at_pinned_versions() -> None:
     checkouts = [step for step in steps if step.get("uses", "").startswith("actions/checkout@")]
     assert checkouts
     assert all(step.get("with", {}).get("persist-credentials") is False for step in checkouts)
+
+
+def test_the_table_of_studies_lists_each_folder_and_its_entries() -> None:
+    folder = ROOT / "experiments"
+    listed = re.findall(r"^\| \[[\w-]+\]\(([\w-]+)/README\.md\) \|", (folder / "README.md").read_text(), re.MULTILINE)
+    studies = {path.parent.name for path in folder.glob("*/README.md")}
+    assert set(listed) >= studies - {"findings", "notes"}
+    assert set(listed) <= studies
+    entries = list(folder.glob("*/[0-9][0-9][0-9]-*.md"))
+    assert entries
+    assert [path for path in entries if path.name not in (path.parent / "README.md").read_text()] == []

@@ -262,6 +262,7 @@ def test_runs_of_changed_or_unknown_code_are_marked(mcpo_home: Path) -> None:
     assert "3 of 6 runs were trained from a working tree with changes that nothing recorded." in text
 
 
+@pytest.mark.slow
 def test_fewer_samples_than_eight_give_a_smaller_k_and_say_so(mcpo_home: Path) -> None:
     built = _built(mcpo_home, "table1", "model=toy-s", "eval.samples=4")
     assert list(dict.fromkeys(row["metric"] for row in built.to_json()["rows"]))[:3] == ["pass@1", "best@4", "pass@4"]

@@ -43,6 +43,11 @@ def metric_part(name: str) -> str:
     return re.sub(r"[^\w.-]+", "_", name.replace("@", "_at_"))
 
 
+def headline_name(row: Mapping[Any, Any]) -> str:
+    """The metric of a headline difference: `difference/<metric>/<equal>/<model>/<arm>`."""
+    return "/".join(["difference", *(metric_part(row[key]) for key in ("metric", "at", "model", "arm"))])
+
+
 def plan_note(plan: Plan, charts: str, results: str = "") -> str:
     """The description of a plan's parent run: results if they are known, purpose, and command.
 

@@ -60,8 +60,6 @@ class Claim:
     """The rule of the verdict: the registered one, if there is one. A file may set it for all of its claims."""
     requires: Precondition | None = None
     """Where this condition is not met, the claim is not testable here."""
-    beside: str = ""
-    """A statistic of `arm` shown with the result."""
     reads: str = ""
     """How the claim is interpreted where the paper's words leave it open."""
     untested: str = ""
@@ -75,9 +73,9 @@ class Claim:
 
     @property
     def statistics(self) -> list[str]:
-        """The statistic tested, and those that go with it."""
+        """The statistic tested, and that of `requires`."""
         needed = self.requires.statistic if self.requires else ""
-        return [name for name in (self.statistic, self.beside, needed) if name]
+        return [name for name in (self.statistic, needed) if name]
 
     @property
     def arms(self) -> list[str]:
@@ -121,20 +119,6 @@ def read(path: Path) -> list[Claim]:
             raise ConfigError(f"{where}: {error.message}", fix=error.fix or f"edit {path}") from error
         claims.append(claim)
     return claims
-
-
-def results(path: Path) -> list[Path]:
-    """The files of committed verdicts on the claims of the file `path`: its own, then those of further files.
-
-    Its key `further` names these, without `.yaml`: files in the same folder with claims of the same ids on other runs.
-
-    Raises:
-        ConfigError: `further` is not a list of names.
-    """
-    further = read_yaml(path).get("further", [])
-    if not isinstance(further, list) or not all(isinstance(name, str) for name in further):
-        raise ConfigError(f"{path}: further must be a list of names of files of claims", fix=f"edit {path}")
-    return [path.parent / "results" / f"{name}.csv" for name in (path.stem, *further)]
 
 
 def _claim(entry: Mapping[str, Any]) -> Claim:

@@ -32,7 +32,7 @@ def convert(cls: type[T], data: Mapping[str, Any], path: str, **ready: Any) -> T
     A field's metadata holds its bounds as `ge`, `gt`, `le` and `lt`.
 
     Raises:
-        ConfigError: unknown key, wrong type, or a value out of bounds or not among the choices.
+        ConfigError: unknown key, wrong type, a value out of bounds or not among the choices, or a key is missing.
     """
     fields = {field.name: field for field in dataclasses.fields(cast(Any, cls))}
     hints = typing.get_type_hints(cls)
@@ -47,7 +47,10 @@ def convert(cls: type[T], data: Mapping[str, Any], path: str, **ready: Any) -> T
             _check_bounds(values[key], fields[key].metadata, where)
         except ConfigError as error:
             raise ConfigError(error.message, fix=error.fix or _default(fields[key], where), code=error.code) from error
-    return cls(**values, **ready)
+    given = values | ready
+    if missing := [name for name, field in fields.items() if name not in given and _is_required(field)]:
+        raise ConfigError(f"{', '.join(f'{path}.{name}' if path else name for name in missing)} must be given")
+    return cls(**given)
 
 
 def choose(kinds: Mapping[str, type[T]], what: str, name: str, options: Mapping[str, Any], fix: str | None = None) -> T:
@@ -62,6 +65,10 @@ def choose(kinds: Mapping[str, type[T]], what: str, name: str, options: Mapping[
     if name not in kinds:
         raise ConfigError(f"unknown {what} '{name}': {nearest(name, kinds)}", fix=fix, code="unknown_name")
     return convert(kinds[name], options, what)
+
+
+def _is_required(field: "dataclasses.Field[Any]") -> bool:
+    return field.init and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _typed(hint: Any, value: Any, path: str) -> Any:

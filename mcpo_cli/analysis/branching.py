@@ -1,29 +1,27 @@
-"""The tables and figures of a branch study, from its rows (`mcpo_cli.scheduling.branches.rows`).
+"""The tables and the figure of a branch study, from its rows (`mcpo_cli.scheduling.branches.rows`).
 
 The unit is the trunk run: measurements are first averaged over its points, because these share its history.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mcpo_cli.analysis import render, verdicts
-from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.product import Artifact, Product, from_csv
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.analysis.tables import claims as claims_table
-from mcpo_cli.config.branching import Hypothesis, Study
+from mcpo_cli.config.branching import Study
+from mcpo_cli.config.claims import Claim
 from mcpo_cli.statistics import stats
 from mcpo_cli.statistics.stats import Effect, Floats
-from mcpo_cli.statistics.step_size import difference_from_curve
 
 NOTES = (
     "lost: accuracy of the batch's mastered prompts before the step minus after it. Both are taken from rollouts that "
@@ -53,12 +51,9 @@ class Outcome:
     """Mean |difference of log p| per token of mastered prompts' responses, nats."""
 
 
-def artifacts(name: str, study: Study, rows: Path) -> tuple[Artifact, Artifact]:
-    """The tables of a study with their figure, and the figure of the trade-off; built from the CSV file of its rows."""
-
-    title = study.title or name
-    tables = from_csv(name, title, rows, lambda data: product(study, data))
-    return tables, from_csv(f"{name}-trade-off", title, rows, lambda data: trade_off(study, data))
+def artifact(name: str, study: Study, rows: Path) -> Artifact:
+    """The tables of a study with their figure, built from the CSV file of its rows."""
+    return from_csv(name, study.title or name, rows, lambda data: product(study, data))
 
 
 def outcomes(rows: pd.DataFrame) -> list[Outcome]:
@@ -117,16 +112,6 @@ def product(study: Study, rows: pd.DataFrame) -> Product:
     return Product(f"{study.title} ({sizes})", sentence, data, grids, notes, _forest(data, runs))
 
 
-def trade_off(study: Study, rows: pd.DataFrame) -> Product:
-    """The figure of loss against gain; its numbers are those of `product`."""
-    data = numbers(study.curve, rows)
-    sentence = (
-        "An arm below the grey curve keeps more of mastered prompts than a step of another size that gains as much; "
-        "bars are 95 % intervals over trunk runs, not of the distance from the curve."
-    )
-    return Product(f"{study.title} ({_sizes(rows)})", sentence, data, figure=_plane(data, study.curve))
-
-
 def numbers(curve: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
     """The table's numbers: one row per arm, with mean, half-width of the 95 % interval, p and number of trunk runs."""
     found = outcomes(rows)
@@ -134,7 +119,7 @@ def numbers(curve: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([_numbers(one, found[0], steps) for one in found])
 
 
-def tested(hypotheses: Sequence[Hypothesis], rows: pd.DataFrame, curve: Sequence[str]) -> list[verdicts.Outcome]:
+def tested(hypotheses: Sequence[Claim], rows: pd.DataFrame, curve: Sequence[str]) -> list[verdicts.Outcome]:
     """The hypotheses' tests as one family; the unit is the trunk run."""
     by_arm = {one.arm: one for one in outcomes(rows)}
     steps = _curve(curve, list(by_arm.values()))
@@ -153,9 +138,9 @@ def tested(hypotheses: Sequence[Hypothesis], rows: pd.DataFrame, curve: Sequence
         }[statistic]
         return np.full(1, np.nan) if values is None else values
 
-    def test(one: Hypothesis) -> verdicts.Outcome:
+    def test(one: Claim) -> verdicts.Outcome:
         value_S = number(one.statistic, one.arm) - (number(one.statistic, one.baseline) if one.baseline else 0)
-        return verdicts.outcome(Claim(suite="", **vars(one)), model, "-", {"": value_S.tolist()})
+        return verdicts.outcome(one, model, "-", {"": value_S.tolist()})
 
     return verdicts.decided([test(one) for one in hypotheses])
 
@@ -188,6 +173,47 @@ def _from_curve(one: Outcome, steps: Sequence[Outcome], equal: str, other: str) 
     x_S, y_S = getattr(one, equal), getattr(one, other)
     kept = ~np.isnan(np.column_stack([x_S, y_S, x_SC, y_SC])).any(1)
     return difference_from_curve(x_S[kept], y_S[kept], x_SC[kept], y_SC[kept]) if kept.sum() > 1 else None
+
+
+def difference_from_curve(x_S: Floats, y_S: Floats, x_SC: Floats, y_SC: Floats) -> Floats | None:
+    """The arm's mean y minus that of the curve where its mean x is the arm's, as one pseudo-value per run.
+
+    With x what an arm gains and y what it loses, this is the loss at equal gain; the other way round it is the gain at
+    equal loss. The curve joins the origin (no step, no change) and the means of arms that differ in the step size
+    alone, by straight lines. Its points and the arm's place on it have a joint uncertainty, so the values are those of
+    a jackknife over runs (Efron and Tibshirani 1993, chapter 11): their mean estimates the difference, and a t-test of
+    them is a test of it.
+
+    Args:
+        x_S, y_S: the arm's, per run.
+        x_SC, y_SC: of the C arms of the curve, in the order of their step sizes.
+
+    Returns:
+        The values. None if the arm's mean x is outside the curve's or the curve's x do not increase, for all runs or
+        without one of them: nothing is extrapolated.
+
+    Raises:
+        ValueError: there are fewer than two runs.
+    """
+    S = len(x_S)
+    if S < 2:
+        raise ValueError("the jackknife needs at least two runs")
+    everyone = np.arange(S)
+    values = [
+        _difference(x_S[kept].mean(), y_S[kept].mean(), x_SC[kept].mean(0), y_SC[kept].mean(0))
+        for kept in (everyone, *(np.delete(everyone, run) for run in range(S)))
+    ]
+    if np.isnan(values).any():
+        return None
+    whole, without_S = values[0], np.array(values[1:])
+    return S * whole - (S - 1) * without_S
+
+
+def _difference(x: float, y: float, x_C: Floats, y_C: Floats) -> float:
+    curve_x, curve_y = np.concatenate([[0.0], x_C]), np.concatenate([[0.0], y_C])
+    if (np.diff(curve_x) <= 0).any() or not curve_x[0] <= x <= curve_x[-1]:
+        return float("nan")
+    return float(y - np.interp(x, curve_x, curve_y))
 
 
 def _paired(value_S: Floats | None) -> Effect | None:
@@ -258,45 +284,3 @@ def _forest(data: pd.DataFrame, runs: Mapping[str, Mapping[str, Floats]]) -> Fig
         axes[0].plot([], [], "D-", color="black", markersize=3, linewidth=0.9, label="mean with 95 % interval")
         base.legend(figure)
     return figure
-
-
-def _plane(data: pd.DataFrame, curve: Sequence[str]) -> Figure:
-    """Loss of mastered prompts against gain of held-out problems, with the curve of the step size in each panel.
-
-    Args:
-        data: as for `_forest`.
-        curve: the arms that differ in the step size alone, from the smallest step.
-    """
-    line = data.set_index("arm").reindex([arm for arm in curve if arm in set(data["arm"])])
-    others = data[~data["arm"].isin(line.index)]
-    others = others.assign(kind=[_beyond_step(arm, line.index) for arm in others["arm"]])
-    count = math.ceil(len(others) / base.SERIES) or 1
-    with base.drawing(others["kind"].tolist()):
-        width = base.COLUMN if count == 1 else base.PAGE
-        figure, axes = base.canvas(1, count, width=width, height=3.2, sharex=True, sharey=True)
-        for panel, chosen in zip(axes, np.array_split(range(len(others)), count), strict=True):
-            _draw_arms(panel, others.iloc[chosen], line)
-            panel.set_xlabel(LABELS["gained"])
-            panel.legend(loc="upper center", bbox_to_anchor=(0.45, -0.22))
-        axes[0].set_ylabel(LABELS["lost"])
-    return figure
-
-
-def _beyond_step(arm: str, steps: Iterable[str]) -> str:
-    """The changes of an arm besides the step size, which give it one look: `hinge` of `full step, hinge`."""
-    return next((arm.removeprefix(f"{step}, ") for step in steps if arm.startswith(f"{step}, ")), arm)
-
-
-def _draw_arms(panel: Axes, arms: pd.DataFrame, line: pd.DataFrame) -> None:
-    """The arms of one panel with their 95 % intervals, and the curve from no step at all to the largest one."""
-    panel.axhline(0, color=base.GREY, linewidth=0.5)
-    if len(line):
-        label = f"step size alone: {', '.join(line.index)}"
-        panel.plot([0.0, *line["gained"]], [0.0, *line["lost"]], ".-", color=base.GREY, label=label, zorder=1)
-    look = base.looks(arms["kind"].tolist())
-    for _, row in arms.iterrows():
-        panel.errorbar(
-            row["gained"], row["lost"], yerr=row["lost_half_width"], xerr=row["gained_half_width"],
-            color=look[row["kind"]].color, marker=look[row["kind"]].marker, linestyle="none", elinewidth=0.6,
-            label=row["arm"],
-        )  # fmt: skip

@@ -12,7 +12,7 @@ from mcpo_cli import measures
 from mcpo_cli.analysis import branching as branch_tables
 from mcpo_cli.analysis import forking as fork_tables
 from mcpo_cli.commands import console
-from mcpo_cli.commands.publish import publish_artifacts, run_pages
+from mcpo_cli.commands.publish import publish_artifacts
 from mcpo_cli.commands.reply import Part, Reply
 from mcpo_cli.config import forking, load, plan, presets
 from mcpo_cli.config.branching import Study, Trunk
@@ -73,7 +73,7 @@ def report(overrides: Sequence[str], suites: Sequence[Mapping[str, Any]] = ()) -
     command, names = "mcpo reproduce all", _of_suites_that_take(overrides)
     made = builder(plans(names, overrides, command), overrides)
     console.talk(f"building {len(names)} tables and figures")
-    content = report_files.gather(made, names, run_pages(made.plans.values()))
+    content = report_files.gather(made, names)
     files = report_files.write(content, made.folder)
     document = {"suites": suites, "report": {**content.to_json(), "files": [str(path) for path in files]}}
     publish(made.plans, {piece.name: piece.built for piece in content.pieces if piece.built}, files)
@@ -139,8 +139,7 @@ def build_branches(
     rows = [row for trunk in trunks for row in branches.rows(trunk, run_dir(trunk.spec.run_id))]
     builder = ArtifactBuilder({}, home() / "reports", scale, overrides)
     path = _write_rows(builder.folder, name, pd.DataFrame(rows))
-    built, _ = (builder.make(one, command) for one in branch_tables.artifacts(name, content, path))
-    return built
+    return builder.make(branch_tables.artifact(name, content, path), command)
 
 
 def build_forks(chosen: Plan, overrides: Sequence[str]) -> BuiltArtifact:

@@ -4,7 +4,7 @@ A failing store only causes a warning, because the disk has all files and record
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,15 +43,6 @@ def publish_artifacts(built: "Sequence[tuple[Plan, Sequence[BuiltArtifact]]]", r
             log_artifacts(store, plan, [*report, *files], headlines, _results(table) if table else "")
     except McpoError as error:
         console.talk(f"warning: {error}")
-
-
-def run_pages(plans: "Iterable[Plan]") -> dict[str, str]:
-    """The address of each run's page in the store that the first plan names, by run id; empty without a store."""
-    uri = resolve(next((plan.cells[0].spec.compute.tracking_uri for plan in plans), ""))
-    try:
-        return _connected(uri).pages() if uri else {}
-    except McpoError:
-        return {}  # later uploads to the store warn of it
 
 
 def publish_comparison(answer: "Answer", key: str, files: Sequence[Path]) -> None:

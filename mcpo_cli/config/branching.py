@@ -8,10 +8,11 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from mcpo_cli import paths
 from mcpo_cli.config import forking, load, presets
+from mcpo_cli.config.claims import Claim
 from mcpo_cli.config.forking import STEP_SETTINGS
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of, read_yaml
@@ -19,6 +20,14 @@ from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.samplers import is_of_option
+
+STATISTICS = ("lost", "gained", "lost at equal gain", "gained at equal loss", "selection minus step")
+"""What a hypothesis can be about: columns of the table; or the part of the raw drop of mastered prompts that is
+selection, minus the part that the step took."""
+DEFAULTS = {"suite": "", "decide": "holm"}
+"""Of hypotheses: they are judged as one family."""
+NO_TRUNKS = ("suite", "beyond", "requires")
+"""Parts of a claim that a hypothesis cannot have."""
 
 
 @dataclass(frozen=True)
@@ -29,31 +38,6 @@ class Sizes:
     """Rollouts per mastered prompt, sampled from the policy before the step."""
     held_out: int = field(default=8, metadata={"ge": 0})
     """Rollouts per held-out problem, sampled likewise; 0 leaves held-out problems out."""
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """An expectation of a study and its test: one number per trunk run is compared with a reference."""
-
-    id: str
-    """Its name in tables."""
-    claim: str
-    """The expectation, in a sentence."""
-    statistic: Literal["lost", "gained", "lost at equal gain", "gained at equal loss", "selection minus step"]
-    """The number. `selection minus step`: the part of the raw drop of mastered prompts that is selection, minus the
-    part that the step took. The others are columns of the table."""
-    arm: str
-    """The arm tested."""
-    relation: Literal["greater", "less", "within"]
-    """The expected relation of the number to `reference`: greater, less, or within `margin` of it."""
-    baseline: str = ""
-    """The arm whose number in the same trunk run is subtracted."""
-    reference: float = 0.0
-    """The number that it is compared with."""
-    margin: float = 0.0
-    """The distance from `reference` that does not matter."""
-    decide: Literal["nominal", "holm"] = "holm"
-    """The rule of the verdict: p, or p after Holm's method over all hypotheses of the study."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +53,8 @@ class Study:
     curve: tuple[str, ...] = ()
     """Arms that differ only in the step size, from the smallest: others are compared with them at equal gain, and at
     equal loss."""
-    hypotheses: tuple[Hypothesis, ...] = ()
-    """The hypotheses that are tested, as one family."""
+    hypotheses: tuple[Claim, ...] = ()
+    """The hypotheses that are tested, as one family: one number per trunk run, see STATISTICS."""
     title: str = ""
     """Title: the comparison in a few words."""
     question: str = ""
@@ -119,6 +103,8 @@ def read(name: str) -> Study:
         )
     path = known.get(name) or paths.named(name)
     data = read_yaml(path)
+    if isinstance(entries := data.get("hypotheses"), list):
+        data |= {"hypotheses": [DEFAULTS | entry if isinstance(entry, dict) else entry for entry in entries]}
     try:
         study = convert(Study, data, "")
         _check(study)
@@ -135,13 +121,23 @@ def _check(study: Study) -> None:
     for arm in study.curve:
         if arm not in study.arms:
             raise ConfigError(f"curve: unknown arm '{arm}': {nearest(arm, study.arms)}", fix="curve: [ARM, ARM]")
-    for one in study.hypotheses:
-        for arm in filter(None, (one.arm, one.baseline)):
-            if arm not in study.arms:
-                raise ConfigError(
-                    f"hypotheses, {one.id}: unknown arm '{arm}': {nearest(arm, study.arms)}",
-                    fix=mend("arm: {}", arm, study.arms),
-                )
+    for hypothesis in study.hypotheses:
+        _check_hypothesis(hypothesis, study.arms)
+
+
+def _check_hypothesis(hypothesis: Claim, arms: Collection[str]) -> None:
+    where = f"hypotheses, {hypothesis.id}"
+    if foreign := next((name for name in NO_TRUNKS if getattr(hypothesis, name)), None):
+        raise ConfigError(f"{where}: a branch study has no {foreign}", fix=f"leave {foreign} out")
+    for kind, name, known in (
+        ("statistic", hypothesis.statistic, STATISTICS),
+        ("arm", hypothesis.arm, arms),
+        ("arm", hypothesis.baseline or hypothesis.arm, arms),
+    ):
+        if name not in known:
+            raise ConfigError(
+                f"{where}: unknown {kind} '{name}': {nearest(name, known)}", fix=mend(kind + ": {}", name, known)
+            )
 
 
 def trunks(study: Study, overrides: Sequence[str]) -> list[Trunk]:

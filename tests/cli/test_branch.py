@@ -47,7 +47,6 @@ def test_a_study_from_its_file_to_its_table(here: InProcess, warm_home: Path, mi
     assert "4 branch points of 2 trunk runs" in done.stdout
     files = {path.name for path in (warm_home / "reports" / "toy").glob("branch-mine*")}
     made = {f"branch-mine.{kind}" for kind in ("csv", "json", "md", "pdf", "png", "tex")}
-    made |= {f"branch-mine-trade-off.{kind}" for kind in ("csv", "json", "pdf", "png")}
     assert files == {*made, "branch-mine-rows.csv"}
     rows = pd.read_csv(warm_home / "reports" / "toy" / "branch-mine-rows.csv")
     assert rows.groupby(["run_id", "step", "arm"]).ngroups == 2 * 2 * 3

@@ -23,7 +23,7 @@ def test_a_report_without_runs_is_written_and_says_what_is_missing(
     assert result.returncode == 0
     command = " ".join(SMALL)
     for name, artifact in artifacts.registry().items():
-        if artifact.section == "diagnostic":
+        if artifact.section == "Diagnostics":
             assert f"{name}:" not in result.stdout + result.stderr
         elif artifact.needs:
             runs = [len(from_suite(suite, SMALL, "").cells) for suite in artifact.needs]

@@ -178,7 +178,7 @@ def build(data):
     return Product("Their accuracy", f"{len(frame)} global steps.", frame, figure=base.panels(frame, draw))
 
 
-ARTIFACT = Artifact("their-figure", "Their accuracy", "beyond", ("theirs",), build)
+ARTIFACT = Artifact("their-figure", "Their accuracy", "Their figures", ("theirs",), build)
 ''',
     "their_rl/experiments/suites/theirs.yaml": """\
 title: Halved against plain

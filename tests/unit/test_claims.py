@@ -143,6 +143,7 @@ def test_with_a_margin_p_is_that_of_two_one_sided_tests(values: list[float], mar
     assert found.p_equal == pytest.approx(inside, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_an_interaction_is_a_difference_of_differences(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hinge lifts by .1 alone and by .25 with the reweight, which alone lifts by .05: .15 more than a sum."""
     plan = from_suite("table2", ["scale=smoke", "model=toy-s", "seed=0,1,2,3,4,5", "eval.problems=50"], "")

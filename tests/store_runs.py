@@ -86,12 +86,6 @@ def complete(spec: RunSpec) -> None:
     attempt.end("done")
 
 
-def origin(spec: RunSpec) -> None:
-    """Record the command that started the run, as the scheduler does."""
-    document = {"suite": "train", "arm": spec.method.label, "command": "mcpo train"}
-    write_atomic(run_dir(spec.run_id) / "origin.json", json.dumps(document))
-
-
 def made_up(plan: Plan, dirty: bool | None = False, *, probed: bool = False) -> None:
     """Write a done run for every cell, as `write_runs` does, with the scheduler's files next to its journal."""
     write_runs(plan, dirty, probed=probed)

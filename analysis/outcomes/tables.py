@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from mcpo_cli.analysis import numbers
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import Artifact, Product, Row
+from mcpo_cli.analysis.product import DIAGNOSTICS, Artifact, Product, Row
 
 
 @dataclass(frozen=True)
@@ -114,5 +114,5 @@ def build(data: Mapping[str, Runs]) -> Product:
 
 
 ARTIFACTS = tuple(
-    Artifact(one.artifact, one.title, "diagnostic", (suite,), build, by_regime=True) for suite, one in SUITES.items()
+    Artifact(one.artifact, one.title, DIAGNOSTICS, (suite,), build, by_regime=True) for suite, one in SUITES.items()
 )

@@ -218,6 +218,17 @@ def number(value: float, form: str = ".3f") -> str:
     return "-" if math.isnan(value) else f"{value:{form}}"
 
 
+def share(value: float, low: float = math.nan, high: float = math.nan) -> str:
+    """`.412 [.381, .443]`, or `.412` without an interval; `-` if it is not known."""
+    texts = [number(one).replace("0.", ".", 1) for one in (value, low, high)]
+    return texts[0] if math.isnan(low) else f"{texts[0]} [{texts[1]}, {texts[2]}]"
+
+
+def signed(value: float) -> str:
+    """`+.022`; `-` if it is not known."""
+    return number(value, "+.3f").replace("0.", ".", 1)
+
+
 def p_value(value: float) -> str:
     """`0.0312`, or `-` without a test."""
     return number(value, ".4f")
@@ -243,11 +254,3 @@ def bounded(name: str, form: str = ".3f") -> Callable[[Mapping[str, Any]], str]:
         return f"{value:{form}}" + ("" if math.isnan(low) else f" [{low:{form}}, {high:{form}}]")
 
     return text
-
-
-def share(value: float, low: float, high: float) -> str:
-    """`0.412 [.381, .443]`, or the value alone with too few seeds for an interval; `-` if it is NaN."""
-    if math.isnan(low):
-        return number(value)
-    bounds = ", ".join(f"{bound:.3f}".replace("0.", ".", 1) for bound in (low, high))
-    return f"{value:.3f} [{bounds}]"

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,8 +13,11 @@ from mcpo_cli import paths
 from mcpo_cli.commands.completion import completing
 from mcpo_cli.commands.reply import Reply, verb
 from mcpo_cli.commands.verbs import DryRun, RunId
-from mcpo_cli.errors import ConfigError, Interrupted, RunFailed
+from mcpo_cli.errors import ConfigError, Interrupted, RunFailed, mend, nearest
 from mcpo_cli.home import home, location
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 EVALUATE_SETTINGS = """\
 Settings, key=value: engine=hf|local|vllm n=8 temperature=0.7 top_p=1 max_tokens=20480 seed=0 prompt=dapo|boxed|plain
@@ -55,11 +58,10 @@ def evaluate(
 ) -> Reply:
     """Sample a model on benchmarks, grade, and report with intervals. Rerunning samples only what is missing."""
     from mcpo_cli.commands import console, print_evaluation
-    from mcpo_cli.commands.publish import evaluation_publisher
     from mcpo_cli.compare import evaluation_page
     from mcpo_cli.config import load
     from mcpo_cli.config.evaluation import Evaluation
-    from mcpo_cli.evaluation import asking, protocol, run, scope
+    from mcpo_cli.evaluation import asking, protocol, publish, run, scope
 
     chosen = load.settings(Evaluation, settings or [])
     subject = scope.subject(model, chosen.revision)
@@ -77,14 +79,14 @@ def evaluate(
         ]
         document = {"eval_id": plan.eval_id, "protocol": plan.document(), **about}
         return Reply(document, f"{plan.eval_id}: {plan.label}; to be sampled: {', '.join(lacking)}")
-    publish = evaluation_publisher(chosen.compute.tracking_uri, console.talk)
+    send = publish.publisher(chosen.compute.tracking_uri, console.talk)
     try:
         with _terminable():
             results = run.evaluate(plan, loaded, console.progress)
     except KeyboardInterrupt as error:
         raise Interrupted("stopped; all samples so far are kept", fix="the same command continues") from error
     written = evaluation_page.write(run.folder(plan.eval_id), results)
-    publish(run.folder(plan.eval_id))
+    send(run.folder(plan.eval_id))
     console.talk(f"metrics and samples: {written}")
     return Reply({**results}, print_evaluation.page(results))
 
@@ -137,39 +139,47 @@ def grade(
     """Grade the answers in a file, or regrade an evaluation; its old grading is kept."""
     from mcpo_cli import grading
     from mcpo_cli.commands import console, print_evaluation
-    from mcpo_cli.commands.publish import evaluation_publisher
-    from mcpo_cli.compare import evaluation_page
+    from mcpo_cli.compare import evaluation_page, regrade
+    from mcpo_cli.compare.readers.mcpo import samples_of
     from mcpo_cli.config.evaluation import Grading
-    from mcpo_cli.evaluation import regrade
+    from mcpo_cli.evaluation import gradings, publish, run
     from mcpo_cli.evaluation.gradings import Graders
 
     others = [name.strip() for name in compare.split(",") if name.strip()]
-    regrade.check_graders([*([grader] if grader else []), *others])
+    for name in [*([grader] if grader else []), *others]:
+        if name not in grading.registry():
+            known = grading.registry()
+            fix = mend("--grader {}", name, known, "mcpo components list grader")
+            raise ConfigError(f"unknown grader '{name}': {nearest(name, known)}", fix=fix, code="unknown_name")
     file = paths.named(target)
-    folder = None if file.is_file() else regrade.evaluation(target)
-    drawn = regrade.stored(folder) if folder else {}
-    answers = regrade.answers(drawn) if folder else regrade.read(file)
-    document: dict[str, Any] = {"target": target, "answers": len(answers)}
-    with Graders(Grading(timeout=timeout, workers=workers)) as pools:
+    folder = None if file.is_file() else gradings.find(target)
+    document: dict[str, Any] = {"target": target}
+    with Graders(Grading(timeout=timeout, workers=workers)) as graders:
+
+        def judged(name: str, samples: "pd.DataFrame") -> "pd.DataFrame":
+            with console.progress(name, len(samples), "answers") as advance:
+                return regrade.judged(samples, graders.pool(name), advance)
+
         if folder:
-            publish = evaluation_publisher("", console.talk)
-            document["results"] = regrade.grade_again(folder, drawn, grader, pools, console.progress)
-            verdicts = regrade.verdicts(folder, document["results"])
-            evaluation_page.write(folder, document["results"])
-            publish(folder)
+            send = publish.publisher("", console.talk)
+            results = run.grade_again(folder, grader, graders, console.progress)
+            evaluation_page.write(folder, results)
+            send(folder)
+            samples = samples_of(folder, results)
+            samples["name"] = [f"{row.benchmark}/{row.problem}/{row.sample}" for row in samples.itertuples()]
+            document |= {"answers": len(samples), "results": results}
         else:
-            with console.progress(grader or "math_verify", len(answers), "answers") as advance:
-                document["grader"], verdicts = regrade.grade_answers(pools, grader or "math_verify", answers, advance)
-            document["lines"] = regrade.lines(answers, verdicts)
-        document["totals"] = Counter(verdict.status for verdict in verdicts)
-        document["comparisons"] = {}
-        for other in others:
-            with console.progress(other, len(answers), "answers") as advance:
-                version, theirs = regrade.grade_answers(pools, other, answers, advance)
-            document["comparisons"][other] = regrade.comparison(answers, verdicts, version, theirs)
+            used = grader or "math_verify"
+            samples = judged(used, regrade.read(file))
+            about = {"answers": len(samples), "grader": graders.pool(used).version}
+            document |= {**about, "lines": regrade.lines(samples)}
+        document["totals"] = Counter(samples["status"])
+        document["comparisons"] = {
+            other: regrade.agreement(samples, judged(other, samples), graders.pool(other).version) for other in others
+        }
     error = None
     try:
-        grading.check(verdicts)
+        regrade.check(samples)
     except RunFailed as failed:
         error = failed
     return Reply(document, print_evaluation.grading_page(document), error)

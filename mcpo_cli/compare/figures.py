@@ -1,8 +1,7 @@
 """The pictures of a comparison: differences with intervals, and pass@k against k, or learning curves of runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +11,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from mcpo_cli.analysis.equal_cost import AVERAGE, UNITS
 from mcpo_cli.analysis.figures import base
+from mcpo_cli.analysis.product import Row
 from mcpo_cli.compare.comparison import Comparison, records
 from mcpo_cli.compare.training import Training
 
@@ -31,16 +31,15 @@ MOST_PANELS = 12
 """Most benchmarks whose curves are drawn: the first ones."""
 
 
-def forest(found: Comparison) -> Figure | None:
+def forest(found: Comparison, rows: Sequence[Row]) -> Figure | None:
     """One line per difference: its value, interval and verdict; a band for the margin. None without differences."""
-    rows, margin = found.differences[found.differences["metric"] == found.metric], found.margin
-    if rows.empty:
+    if not rows:
         return None
-    arms = list(rows["arm"].unique())
+    arms, margin = list(dict.fromkeys(row["arm"] for row in rows)), found.margin
     looks = _looks([found.baseline, *arms])
     with base.drawing():
         figure, (axes,) = base.canvas(width=WIDE, height=0.75 + ROW * len(rows))
-        for index, row in enumerate(rows.to_dict("records")):
+        for index, row in enumerate(rows):
             look, error = looks[row["arm"]], [[row["difference"] - row["low"]], [row["high"] - row["difference"]]]
             axes.errorbar(
                 row["difference"], index, xerr=error, fmt=look.marker, color=look.color, markersize=4, capsize=2
@@ -51,19 +50,22 @@ def forest(found: Comparison) -> Figure | None:
         axes.axvline(0, color=base.GREY, linewidth=0.8)
         if margin:
             axes.axvspan(-margin, margin, color=base.GREY, alpha=0.15, linewidth=0)
-        labels = [_label(row, several=len(arms) > 1) for row in records(rows)]
+        labels = [_label(row, several=len(arms) > 1) for row in rows]
         axes.set_yticks(range(len(rows)), [_short(label) for label in labels])
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.grid(visible=False, axis="y")
-        base.points(axes, "x")
-        about = f"; grey: the margin of {100 * margin:g} points" if margin else ""
-        axes.set_xlabel(
-            f"minus {_short(found.baseline)}, percentage points, with {100 * (1 - found.level):.3g}% interval{about}"
-        )
+        axes.xaxis.set_major_formatter(lambda value, _: _plain(value))
+        about = f"; grey: the margin of {_plain(margin)}" if margin else ""
+        axes.set_xlabel(f"minus {_short(found.baseline)}, with {100 * (1 - found.level):.3g}% interval{about}")
     return figure
 
 
-def _label(row: Mapping[str, Any], *, several: bool) -> str:
+def _plain(value: float) -> str:
+    """`-.05`, as tables have it."""
+    return f"{round(value, 6):g}".replace("0.", ".", 1)
+
+
+def _label(row: Row, *, several: bool) -> str:
     benchmark = "mean" if row["benchmark"] == AVERAGE else row["benchmark"]
     at = f"equal {row['at'].replace('_', ' ')}" if row["at"] else ""
     return ", ".join(filter(None, (benchmark, row["arm"] if several else "", row["model"], at)))

@@ -27,6 +27,9 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Characters that begin formulas of spreadsheets (https://owasp.org/www-community/attacks/CSV_Injection)."""
 MOST = 300
 """Most problems that are shown with their texts."""
+LEARNING = (
+    "Mean over tiers of each arm at each cost; in the last row the share of runs and tiers that score above a level"
+)
 KINDS = {"better": "good", "worse": "bad", "equivalent": "good", "not worse": "good"}
 """CSS class of a verdict; others are open."""
 
@@ -55,7 +58,7 @@ def _files(answer: Answer, command: str) -> Iterator[tuple[str, str | bytes]]:
     yield f"{STEM}.md", render.markdown(whole)
     yield f"{STEM}.tex", render.tex(whole)
     yield f"{STEM}.json", json.dumps(finite(document(answer)), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    pictures = {"forest": figures.forest(found), "curves": figures.curves(found)}
+    pictures = {"forest": figures.forest(found, page.main_rows(found)), "curves": figures.curves(found)}
     drawn = {name: base.save(figure) for name, figure in pictures.items() if figure is not None}
     for name, kinds in drawn.items():
         for kind, content in kinds.items():
@@ -106,7 +109,7 @@ def html(answer: Answer, pictures: Mapping[str, bytes], command: str) -> str:
     """The page. pictures: PNG files by their subject; command: the command that makes the page again."""
     found = answer.found
     environment = render.templates(Path(__file__).parent, html=True)
-    environment.filters |= {"share": page.share, "kind": lambda word: KINDS.get(word, "")}
+    environment.filters |= {"share": render.share, "kind": lambda word: KINDS.get(word, "")}
     return environment.get_template("comparison.html.jinja").render(
         title=answer.title,
         sentences=page.sentences(found),
@@ -114,11 +117,13 @@ def html(answer: Answer, pictures: Mapping[str, bytes], command: str) -> str:
         remarks=page.remarks(found),
         warnings=found.warnings,
         grid=page.main_grid(found),
-        grids=[grid for grid in page.detail_grids(found) if grid.rows],
+        grids=page.detail_grids(found),
         details=page.details(found),
         sides=[_facts(side) for side in answer.sides],
         flips=flips(found),
+        changes=page.flips_grid(found),
         curves="Learning curves" if found.training else "pass@k",
+        caption=LEARNING if found.training else "",
         panels=figures.MOST_PANELS,
         benchmarks=found.curves["benchmark"].nunique() if len(found.curves) else 2,
         changed=len(found.flips),

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, get_args
 
 import pandas as pd
 
-from mcpo_cli.analysis import render
 from mcpo_cli.analysis.equal_cost import AVERAGE
-from mcpo_cli.analysis.render import Columns, Grid, Page
+from mcpo_cli.analysis.product import Row
+from mcpo_cli.analysis.render import Columns, Grid, Page, share, signed
 from mcpo_cli.compare import training_page
 from mcpo_cli.compare.comparison import Comparison, largest_flips, records
 from mcpo_cli.statistics.power import ALPHA
@@ -18,7 +19,6 @@ MOST_FLIPS = 20
 """Most problems in the table of those that changed most."""
 MOST_NAMED = 8
 """Most names that a sentence lists."""
-Row = Mapping[str, Any]
 BOUGHT = ("problems", "seeds", "samples")
 
 
@@ -37,14 +37,14 @@ def page(found: Comparison, name: str = "") -> Page:
 
 def sentences(found: Comparison) -> list[str]:
     """The verdict on each arm; of runs also what it is measured against, and how many ended badly."""
-    shown = _distinct(_shown(found))
+    shown = _distinct(main_rows(found))
     arms = dict.fromkeys(row["arm"] for row in shown)
     said = [_sentence(arm, [row for row in shown if row["arm"] == arm], found) for arm in arms]
     return [*said, *(training_page.sentences(found) if found.training else ())]
 
 
-def _shown(found: Comparison) -> list[dict[str, Any]]:
-    """The differences of the first table and of the verdict: of runs the headline's, of logs all in its metric."""
+def main_rows(found: Comparison) -> list[Row]:
+    """The differences of the verdict and of the picture: of runs the headline's, of logs all in its metric."""
     if found.training:
         return [row for at in found.shown_axes for row in records(found.headline, at=at)]
     return records(found.differences, metric=found.metric)
@@ -79,7 +79,7 @@ def main_grid(found: Comparison) -> Grid:
     """The differences that the verdict is about; the scores, if there is one arm."""
     if found.differences.empty:
         return scores_grid(found, found.models[0])
-    rows = _shown(found) if found.training else found.differences.to_dict("records")
+    rows = main_rows(found) if found.training else records(found.differences)
     metric = f" in {found.metric}, mean over tiers" if found.training else ""
     return _differences(found, f"Change from {found.baseline}{metric}", rows, is_detail=False)
 
@@ -96,7 +96,7 @@ def _differences(found: Comparison, title: str, rows: Sequence[Any], *, is_detai
     if "model" in several:
         labels["model"] = "model"
     if not found.training or is_detail:
-        labels["benchmark"] = lambda row: "mean" if row["benchmark"] == AVERAGE else row["benchmark"]
+        labels["benchmark"] = _benchmark
     if "arm" in several or not labels:
         labels["arm"] = "arm"
     if "metric" in several or not (found.training or found.metric == "pass@1"):
@@ -114,20 +114,14 @@ def _differences(found: Comparison, title: str, rows: Sequence[Any], *, is_detai
     return Grid.of(title, rows, columns, len(labels), is_detail=is_detail)
 
 
+def _benchmark(row: Row) -> str:
+    return "mean" if row["benchmark"] == AVERAGE else str(row["benchmark"])
+
+
 def deciding(row: Row) -> float:
     """The adjusted p-value of the test that gives the verdict."""
     names = {"equivalent": "p_equivalent_adjusted", "not worse": "p_not_worse_adjusted"}
     return float(row[names.get(row["verdict"], "p_adjusted")])
-
-
-def share(value: float) -> str:
-    """`.512`; `-` if it is not known."""
-    return render.number(value).replace("0.", ".", 1)
-
-
-def signed(value: float) -> str:
-    """`+.022`."""
-    return f"{value:+.3f}".replace("0.", ".", 1)
 
 
 def _interval(row: Row) -> str:
@@ -166,7 +160,7 @@ def legend(found: Comparison) -> list[str]:
 
 def details(found: Comparison) -> list[str]:
     """What to know of the tables of details."""
-    known = [] if found.aggregates.empty else [
+    known = [] if not _aggregates(found).rows else [
         "IQM: mean of the middle half of all scores; its interval covers 90 % with 3 seeds and 92 % with 5. P(better): "
         "probability that a run of the arm beats one of the baseline, a tie counts half (Agarwal et al. 2021)."
     ]  # fmt: skip
@@ -211,7 +205,7 @@ def _count(number: float, what: str) -> str:
 
 def settle(found: Comparison) -> list[str]:
     """Problems, seeds or samples that would settle undecided differences; reasons why others cannot be tested."""
-    return [line for row in _distinct(_shown(found)) for line in _settled(row, found)]
+    return [line for row in _distinct(main_rows(found)) for line in _settled(row, found)]
 
 
 def _settled(row: Row, found: Comparison) -> Iterator[str]:
@@ -238,10 +232,9 @@ def detail_grids(found: Comparison) -> list[Grid]:
     if found.training and others:
         title = f"All other changes from {found.baseline}, at equal {equal(found, found.axes[0])}"
         grids.append(_differences(found, title, others, is_detail=True))
-    if not found.aggregates.empty:
-        grids.append(_aggregates(found))
-    grids.append(sources_grid(found))
-    return [*grids, *(training_page.grids(found) if found.training else ())]
+    grids += [_aggregates(found), sources_grid(found)]
+    grids += [training_page.gains_grid(found), training_page.runs_grid(found)] if found.training else []
+    return [grid for grid in grids if grid.rows]
 
 
 def scores_grid(found: Comparison, model: str) -> Grid:
@@ -250,9 +243,11 @@ def scores_grid(found: Comparison, model: str) -> Grid:
     before = records(found.training.before, model=model) if found.training else []
     benchmarks = list(dict.fromkeys(row["benchmark"] for row in rows))
     cells = {(row["metric"], row["arm"], row["benchmark"]): row for row in (*before, *rows)}
+    metrics, arms = (list(dict.fromkeys(row[name] for row in (*before, *rows))) for name in ("metric", "arm"))
     lines = [
         [metric, arm, *(_bounded(cells.get((metric, arm, benchmark))) for benchmark in benchmarks)]
-        for metric, arm in dict.fromkeys((row["metric"], row["arm"]) for row in (*before, *rows))
+        for metric, arm in product(metrics, arms)
+        if any((metric, arm, benchmark) in cells for benchmark in benchmarks)
     ]
     where = training_page.where(found, model) if found.training else ""
     header = ["metric", "arm", *("mean" if name == AVERAGE else name for name in benchmarks)]
@@ -261,32 +256,30 @@ def scores_grid(found: Comparison, model: str) -> Grid:
 
 
 def _bounded(row: Row | None, name: str = "mean", low: str = "low", high: str = "high") -> str:
-    return "-" if row is None else render.share(row[name], row[low], row[high])
+    return "-" if row is None else share(row[name], row[low], row[high])
 
 
 def _aggregates(found: Comparison) -> Grid:
+    """IQM and P(better) of arms with enough seeds for an interval."""
     columns: Columns = {
-        "equal": lambda row: row["at"].replace("_", " ") or "-",
+        **({"equal": lambda row: row["at"].replace("_", " ")} if any(found.axes) else {}),
         "metric": "metric",
         "arm": "arm",
         "IQM": lambda row: _bounded(row, "iqm", "iqm_low", "iqm_high"),
         "P(better)": lambda row: _bounded(row, "better", "better_low", "better_high"),
-        "change": lambda row: _known(row["difference_mean"]),
+        "change": lambda row: signed(row["difference_mean"]),
         "interval": lambda row: _interval({"low": row["difference_low"], "high": row["difference_high"]}),
     }
     title = f"Over all benchmarks, against {found.baseline}; change and interval: over seeds"
-    return Grid.of(title, found.aggregates.to_dict("records"), columns, labels=3, is_detail=True)
-
-
-def _known(value: float) -> str:
-    return "-" if math.isnan(value) else signed(value)
+    rows = [row for row in records(found.aggregates) if not math.isnan(row["iqm_low"])]
+    return Grid.of(title, rows, columns, labels=len(columns) - 4, is_detail=True)
 
 
 def sources_grid(found: Comparison) -> Grid:
     """Sources of the variance of each difference."""
     columns: Columns = {
         **({"model": "model"} if found.training else {}),
-        "benchmark": "benchmark",
+        "benchmark": _benchmark,
         "arm": "arm",
         "source": "source",
         "sd": lambda row: share(row["sd"]),

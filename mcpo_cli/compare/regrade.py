@@ -1,28 +1,109 @@
-"""Grades both sides again with one grader, to measure the grader's part in their difference.
+"""Grades stored responses again: those of a file, of an evaluation, or of both sides of a comparison.
 
-Grades the responses in the logs against the golds in the logs. A sample without a response or a gold, or on which the
-grader fails (`infra_error`), is left out both before and after, and counted; so the two comparisons differ only in the
-grader.
+A frame of samples has `gold`, `response` and, where a response is the bare answer, `extracted`; `judged` adds the
+verdicts of a grader to it. A comparison counts a sample without a response or a gold, or on which the grader fails
+(`infra_error`), neither before nor after, and says so: the two comparisons differ only in the grader.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, cast
 
 import pandas as pd
 
 from mcpo_cli import grading
+from mcpo_cli.analysis.render import signed
 from mcpo_cli.compare.comparison import Comparison, Question
 from mcpo_cli.compare.log import Log, Side, plain_rows
 from mcpo_cli.compare.logs import of_logs
-from mcpo_cli.compare.page import signed
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.data.files import objects
+from mcpo_cli.errors import ConfigError, bad_data
 from mcpo_cli.grading import Pool, Verdict
 
+FORM = 'one JSON object per line: {"gold": "42", "response": "... \\\\boxed{42}"} or {"gold": "42", "prediction": "42"}'
 NO_RESPONSE, NO_GOLD, FAILED = "no response", "no gold", "infra_error"
 LEFT_OUT = (NO_RESPONSE, NO_GOLD, FAILED)
 """Reasons why a sample was not graded again."""
 KEYS = ["benchmark", "metric", "arm"]
+VERDICT = [field.name for field in fields(Verdict)]
+
+
+def read(path: Path) -> pd.DataFrame:
+    """The samples of a JSON lines file, with a `name`: the `id` of a line, or else its number.
+
+    A line has `gold`, and `response` or `prediction`.
+
+    Raises:
+        ConfigError: the file cannot be read, is empty, or a line has another form.
+    """
+    samples = []
+    for number, row in objects(path):
+        texts = "" if {"response", "prediction"} & set(row) else "'response' or 'prediction'"
+        if missing := texts if "gold" in row else "'gold'":
+            raise bad_data(f"{path}, line {number}: no {missing}; it has {', '.join(row) or 'nothing'}", fix=FORM)
+        kind = "response" if "response" in row else "prediction"
+        for key in ("gold", kind):
+            value = row[key]
+            if not isinstance(value, str | int | float) or isinstance(value, bool):
+                raise bad_data(f"{path}, line {number}: {key} is {type(value).__name__}, not text", fix=FORM)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise bad_data(f"{path}, line {number}: {key} is {value}, which is not an answer", fix=FORM)
+        name = str(row.get("id", f"line {number}"))
+        samples.append((name, str(row["gold"]), str(row[kind]), kind == "prediction"))
+    if not samples:
+        raise bad_data(f"{path} is empty", fix=FORM)
+    return pd.DataFrame(samples, columns=["name", "gold", "response", "extracted"], dtype=object)
+
+
+def judged(samples: pd.DataFrame, pool: Pool, advance: Callable[[], None] = lambda: None) -> pd.DataFrame:
+    """The samples with the fields of the grader's verdicts (VERDICT) as columns; equal ones are graded once.
+
+    advance: called after each sample.
+    """
+    extracted = samples["extracted"] if "extracted" in samples else [False] * len(samples)
+    keys = list(zip(samples["gold"].astype(str), samples["response"].astype(str), extracted, strict=True))
+    futures = {key: pool.submit(key[0], key[1], extracted=key[2]) for key in dict.fromkeys(keys)}
+    verdicts = []
+    for key in keys:
+        verdicts.append(futures[key].result())
+        advance()
+    columns = {name: [getattr(verdict, name) for verdict in verdicts] for name in VERDICT}
+    return samples.assign(**{name: pd.Series(cells, samples.index, object) for name, cells in columns.items()})
+
+
+def check(samples: pd.DataFrame) -> None:
+    """Raise RunFailed if the grader failed on too many of the `judged` samples."""
+    grading.check(
+        [Verdict(status, detail=detail) for status, detail in zip(samples["status"], samples["detail"], strict=True)]
+    )
+
+
+def lines(samples: pd.DataFrame) -> list[dict[str, Any]]:
+    """The `judged` samples of a file with their verdicts, as plain data."""
+    return cast(list[dict[str, Any]], plain_rows(samples[["name", "gold", *VERDICT]]))
+
+
+def agreement(ours: pd.DataFrame, theirs: pd.DataFrame, version: str) -> dict[str, Any]:
+    """Counts of agreement of two graders, and every sample on whose correctness they disagree.
+
+    ours, theirs: the same samples, `judged` by each of both. version: name and version of the other grader.
+    """
+    pairs = Counter(zip(ours["status"], theirs["status"], strict=True))
+    both = ours.assign(other_status=theirs["status"], other_answer=theirs["answer"])
+    differ = both[(both["status"] == "correct") != (both["other_status"] == "correct")]
+    return {
+        "grader": version,
+        "agree": len(ours) - len(differ),
+        "disagree": len(differ),
+        "correct": int((theirs["status"] == "correct").sum()),
+        "statuses": [{"ours": a, "theirs": b, "count": count} for (a, b), count in sorted(pairs.items())],
+        "disagreements": plain_rows(
+            differ[["name", "gold", "status", "answer", "detail", "other_status", "other_answer"]]
+        ),
+    }
 
 
 @dataclass(frozen=True)
@@ -45,13 +126,14 @@ class Regraded:
 
         after: the comparison of `sides` that answers `question`.
         """
-        one, other = (
-            found.differences[[*KEYS, "difference", "verdict"]] for found in (of_logs(self.before, question), after)
+        logged, again = (
+            compared.differences[[*KEYS, "difference", "verdict"]]
+            for compared in (of_logs(self.before, question), after)
         )
-        found = one.merge(other, on=KEYS, suffixes=("_before", "_after"))
-        found = found.rename(columns={"difference_before": "before", "difference_after": "after"})
-        by_grader = found["before"] - found["after"]
-        return found.assign(by_grader=by_grader, share=(by_grader / found["before"]).where(found["before"] != 0))
+        both = logged.merge(again, on=KEYS, suffixes=("_before", "_after"))
+        both = both.rename(columns={"difference_before": "before", "difference_after": "after"})
+        by_grader = both["before"] - both["after"]
+        return both.assign(by_grader=by_grader, share=(by_grader / both["before"]).where(both["before"] != 0))
 
     def to_json(self, question: Question, after: Comparison) -> dict[str, Any]:
         """The output of `mcpo compare --regrade --json`: one object per row of the frames; after: see `shares`."""
@@ -93,13 +175,12 @@ def regrade(sides: Sequence[Side], grader: str, *, workers: int = 0) -> Regraded
         [samples.assign(side=side.name) for side, logs in zip(sides, done, strict=True) for samples in logs],
         ignore_index=True,
     )
-    verdicts = whole[whole["why"].isin(("", FAILED))]
-    grading.check(
-        [Verdict(status, detail=detail) for status, detail in zip(verdicts["status"], verdicts["detail"], strict=True)]
+    check(whole[whole["why"].isin(("", FAILED))])
+    after, before = (
+        tuple(_side(side, logs, facts) for side, logs in zip(sides, done, strict=True))
+        for facts in ({"grader": name}, None)
     )
-    after = [_side(side, logs, name) for side, logs in zip(sides, done, strict=True)]
-    before = [_side(side, logs, "") for side, logs in zip(sides, done, strict=True)]
-    return Regraded(name, tuple(after), tuple(before), _changes(whole), _counts(whole))
+    return Regraded(name, after, before, _changes(whole), _counts(whole))
 
 
 def _why(samples: pd.DataFrame) -> pd.Series:
@@ -112,40 +193,31 @@ def _why(samples: pd.DataFrame) -> pd.Series:
 
 
 def _regraded(log: Log, pool: Pool) -> pd.DataFrame:
-    """The samples with `after`, `status`, `answer`, `detail` of the grader, and `why` if they have no score."""
-    samples, why = log.samples.reset_index(drop=True), _why(log.samples).reset_index(drop=True)
-    own = samples[why == ""]
-    pairs = list(
-        zip(own.get("gold", pd.Series()).astype(str), own.get("response", pd.Series()).astype(str), strict=True)
-    )
-    known = dict(zip(dict.fromkeys(pairs), pool.grade(dict.fromkeys(pairs)), strict=True))
-    verdicts = pd.Series([known[pair] for pair in pairs], index=own.index, dtype=object).reindex(samples.index)
-    status = verdicts.map(lambda one: one.status if isinstance(one, Verdict) else "")
+    """The `judged` samples with the scores `before` and `after`, and `why` if they have no new one."""
+    samples = log.samples.reset_index(drop=True)
+    why = _why(samples)
+    complete = samples[why == ""]
+    verdicts = judged(complete, pool) if len(complete) else complete.assign(status="", answer=None, detail="")
+    samples = samples.assign(**{name: verdicts[name] for name in ("status", "answer", "detail")})
     return samples.assign(
         before=samples["correct"],
-        after=(status == "correct").astype(float),
-        status=status,
-        answer=verdicts.map(lambda one: one.answer if isinstance(one, Verdict) else None),
-        detail=verdicts.map(lambda one: one.detail if isinstance(one, Verdict) else ""),
-        why=why.mask(status == "infra_error", FAILED),
+        after=(samples["status"] == "correct").astype(float),
+        why=why.mask(samples["status"] == "infra_error", FAILED),
     )
 
 
-def _side(side: Side, logs: Sequence[pd.DataFrame], grader: str) -> Side:
-    """The side with only the graded samples: with the scores of `grader`, or those of its logs if that is empty."""
+def _side(side: Side, logs: Sequence[pd.DataFrame], graded: Mapping[str, str] | None) -> Side:
+    """The side with only the graded samples: with their new scores and `graded` as a fact, or those of its logs."""
     made = []
     for log, samples in zip(side.logs, logs, strict=True):
         kept = samples[samples["why"] == ""]
         if kept.empty:
             continue
-        if not grader:
+        if graded is None:
             made.append(replace(log, samples=log.samples.reset_index(drop=True).loc[kept.index]))
             continue
         columns = [*dict.fromkeys([*log.samples.columns, "answer"])]
-        facts = {
-            benchmark: {**log.facts.get(benchmark, {}), "grader": grader}
-            for benchmark in map(str, kept["benchmark"].unique())
-        }
+        facts = {name: {**log.facts.get(name, {}), **graded} for name in map(str, kept["benchmark"].unique())}
         made.append(replace(log, samples=kept.assign(correct=kept["after"])[columns], facts=facts))
     return Side(side.name, tuple(made))
 
@@ -158,17 +230,17 @@ def _changes(whole: pd.DataFrame) -> pd.DataFrame:
 
 def _counts(whole: pd.DataFrame) -> pd.DataFrame:
     rows = []
-    for (side, benchmark), own in whole.groupby(["side", "benchmark"], sort=False, observed=True):
-        kept = own[own["why"] == ""]
+    for (side, benchmark), samples in whole.groupby(["side", "benchmark"], sort=False, observed=True):
+        kept = samples[samples["why"] == ""]
         rows.append(
             {
                 "side": side,
                 "benchmark": benchmark,
-                "samples": len(own),
+                "samples": len(samples),
                 "regraded": len(kept),
                 "up": int((kept["after"] > kept["before"]).sum()),
                 "down": int((kept["after"] < kept["before"]).sum()),
-                **{why: int((own["why"] == why).sum()) for why in LEFT_OUT},
+                **{why: int((samples["why"] == why).sum()) for why in LEFT_OUT},
             }
         )
     return pd.DataFrame(rows)

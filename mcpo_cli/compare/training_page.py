@@ -1,12 +1,12 @@
 """What a comparison of runs says of their training: costs, scores before it, and runs that failed or collapsed."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
-from mcpo_cli.analysis import render
 from mcpo_cli.analysis.equal_cost import AVERAGE, COLLAPSED, UNITS
 from mcpo_cli.analysis.product import Row
-from mcpo_cli.analysis.render import Columns, Grid
+from mcpo_cli.analysis.render import Columns, Grid, share, signed
 from mcpo_cli.compare.comparison import Comparison, records
 from mcpo_cli.compare.training import Training
 from mcpo_cli.measures.scores import K
@@ -19,7 +19,7 @@ def sentences(found: Comparison) -> Iterator[str]:
         start = records(training.before, model=model, benchmark=AVERAGE, metric=found.metric)
         gains = records(training.gains, at=found.axes[0], model=model, metric=found.metric)
         below = [f"{row['arm']} ({_change(row)})" for row in gains if row["mark"]]
-        began = f"Before training {found.metric} is {start[0]['mean']:.3f}"
+        began = f"Before training {found.metric} is {share(start[0]['mean'])}"
         began = began if len(start) == 1 else "Arms start from several policies"
         ends = "end" if len(below) > 1 else "ends"
         yield f"{began} ({model}); {', '.join(below) or 'no arm'} {ends} below that."
@@ -30,7 +30,9 @@ def sentences(found: Comparison) -> Iterator[str]:
 
 
 def _change(row: Row) -> str:
-    return render.change(row["mean"], row["half_width"])
+    """`-.030 ± .075`, or the change alone if it has no interval."""
+    half_width = row["half_width"]
+    return signed(row["mean"]) + ("" if math.isnan(half_width) else f" ± {share(half_width)}")
 
 
 def where(found: Comparison, model: str) -> str:
@@ -90,27 +92,31 @@ def details(found: Comparison) -> Iterator[str]:
     )
 
 
-def grids(found: Comparison) -> Iterator[Grid]:
-    """The arms' distances from the policies before training with the outcomes of their runs, and all runs."""
+def gains_grid(found: Comparison) -> Grid:
+    """The arms' distances from the policies before training, and how their runs ended."""
     training = found.trained
     columns: Columns = {
         "equal": lambda row: row["at"].replace("_", " "),
         "model": "model",
         "arm": "arm",
-        "before": lambda row: f"{row['before']:.3f}",
+        "before": lambda row: share(row["before"]),
         "end minus before": _change,
         "below": lambda row: row["mark"] or "-",
         **{name: _counted(training, name) for name in ("done", "collapsed", "failed")},
     }
     rows = records(training.gains, metric=found.metric)
     title = f"{found.metric} averaged over tiers, minus that before training, and how runs ended"
-    yield Grid.of(title, rows, columns, labels=3, is_detail=True)
-    names: Columns = {
+    return Grid.of(title, rows, columns, labels=3, is_detail=True)
+
+
+def runs_grid(found: Comparison) -> Grid:
+    """All runs, with their outcomes and the states of their working trees."""
+    columns: Columns = {
         "model": "model", "arm": "arm", "base": "base_seed", "seed": "seed", "run": "run_id", "ended": "outcome",
         "tree": "tree",
     }  # fmt: skip
     title = "Runs and the state of their working trees"
-    yield Grid.of(title, records(training.runs), names, labels=len(names), is_detail=True)
+    return Grid.of(title, records(found.trained.runs), columns, labels=len(columns), is_detail=True)
 
 
 def _counted(training: Training, outcome: str) -> Any:

@@ -10,14 +10,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from mcpo_cli import grading
+from mcpo_cli import grading, paths
 from mcpo_cli.config.evaluation import Grading
 from mcpo_cli.data.base import Problem
-from mcpo_cli.errors import ConfigError, RunFailed
+from mcpo_cli.errors import ConfigError, RunFailed, nearest
 from mcpo_cli.evaluation import metrics
 from mcpo_cli.evaluation.engines import Sample
 from mcpo_cli.grading import Pool, Verdict
-from mcpo_cli.home import is_plain
+from mcpo_cli.home import is_plain, location
 from mcpo_cli.records import GradeRow, Results
 from mcpo_cli.runs.journal import dumps, read_json, read_lines, write_atomic
 
@@ -170,6 +170,32 @@ def _results(path: Path, number: int) -> Results:
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ConfigError(f"{path} is not the record of that grading", code="damaged") from error
     return results
+
+
+def find(wanted: str) -> Path:
+    """The folder of the graded evaluation `wanted`: an id, the beginning of an id, or a path.
+
+    Raises:
+        ConfigError: there is no such evaluation, or it was never graded.
+    """
+    folders = {
+        path.parents[2].name: path.parents[2] for path in (location() / "evals").glob("*/gradings/*/results.json")
+    }
+    folder = paths.named(wanted)
+    if (folder / "protocol.json").is_file():
+        folders = {wanted: folder} if all_of(folder) else {}
+    matches = [name for name in folders if name == wanted] or [name for name in folders if name.startswith(wanted)]
+    if len(matches) == 1:
+        return folders[matches[0]]
+    if len(matches) > 1:
+        raise ConfigError(
+            f"'{wanted}' could be any of {len(matches)} evaluations: {', '.join(sorted(matches))}",
+            code="duplicate_name",
+        )
+    hint = nearest(wanted, folders) if folders else f"there are none in {location()}"
+    raise ConfigError(
+        f"no such file, and no graded evaluation '{wanted}': {hint}", fix="mcpo grade FILE.jsonl", code="not_found"
+    )
 
 
 def rows(folder: Path, grading: int, benchmark: str) -> list[GradeRow]:

@@ -105,6 +105,30 @@ def record(
     return results
 
 
+def grade_again(target: Path, grader: str | None, graders: Graders, progress: Progress) -> Results:
+    """Adds a grading of the samples that the newest one judged. grader: None means each benchmark's own.
+
+    Raises:
+        RunFailed: some samples are missing or damaged, another process runs this evaluation, or too many answers could
+            not be graded.
+    """
+    newest = gradings.all_of(target)[-1]
+    drawn = {
+        name: Samples(target / "samples" / name).read_all(
+            [row["problem"] for row in gradings.rows(target, newest["grading"], name)]
+        )
+        for name in newest["benchmarks"]
+    }
+    graded: dict[str, Graded] = {}
+    with owned(target):
+        for name, problems in drawn.items():
+            chosen = grader or newest["benchmarks"][name]["grader"].split()[0]
+            with progress(f"grading {name}", len(problems)) as advance:
+                graded[name] = graders.grade(chosen, problems, advance)
+        about = {name: dict(benchmark) for name, benchmark in newest["benchmarks"].items()}
+        return record(target, newest["label"], newest["deviations"], about, graded, drawn)
+
+
 def missing(protocol: Protocol, benchmarks: Sequence[Benchmark]) -> dict[str, int]:
     """Number of problems of each benchmark that still need samples."""
     target, n = location() / "evals" / protocol.eval_id, protocol.settings.n

@@ -15,6 +15,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
+from mcpo_cli.config.plan import about
 from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.home import home
 from mcpo_cli.redaction import redact
@@ -103,7 +104,7 @@ class Connection:
         """The id of a suite's experiment, which is created if it is missing.
 
         Raises:
-            StoreError: it was deleted in the store, or its files belong to a home that moved.
+            StoreError: it was deleted in the store.
         """
         if suite not in self._experiments:
             location = (self.home / "mlartifacts" / suite).as_uri()
@@ -118,17 +119,9 @@ class Connection:
                         if error.error_code != "RESOURCE_ALREADY_EXISTS":
                             raise
                     found = self.client().get_experiment_by_name(suite)
-                    note = descriptions.experiment_note(suite, found.experiment_id)
-                    self.client().set_experiment_tag(found.experiment_id, NOTE, note)
+                    self.client().set_experiment_tag(found.experiment_id, NOTE, " ".join(about(suite)).strip())
             if found.lifecycle_stage == "deleted":
                 raise StoreError(f"the experiment '{suite}' was deleted in {self.shown}", fix="restore it in mcpo ui")
-            is_ours = self.database is not None and self.database.parent.resolve() == self.home
-            place = found.artifact_location
-            if is_ours and place.startswith("file:") and place != location:
-                raise StoreError(
-                    f"{self.shown} has the files of '{suite}' in {place}: this home was moved",
-                    fix=f"rm {self.database}, then {SYNC}, which rebuilds the store from the journals",
-                )
             self._experiments[suite] = str(found.experiment_id)
         return self._experiments[suite]
 

@@ -1,13 +1,12 @@
-"""Texts for MLflow's UI: names and descriptions of experiments, plans and runs."""
+"""Texts for MLflow's UI: names and descriptions of plans and runs."""
 
 import re
 import textwrap
 from collections import defaultdict
-from collections.abc import Mapping
 from urllib.parse import quote
 
 from mcpo_cli.config import arm_names
-from mcpo_cli.config.plan import Plan, PlannedRun, about
+from mcpo_cli.config.plan import Plan, about
 from mcpo_cli.redaction import redact
 
 LONGEST = 120
@@ -16,22 +15,10 @@ SERIES = "series"
 """The tag shared by runs that differ only in the seed."""
 UI = "http://127.0.0.1:5000"
 """The address at which `mcpo ui` listens."""
-OTHERS = {
-    "train": "Runs started by `mcpo train`: one parent run per command.",
-    "evaluate": "Evaluations of finished policies: one run per grading, named by model and protocol.",
-}
-"""Descriptions of the experiments that are not suites."""
 MOST_NOTE = 8000
 """Most characters of a description: MLflow cuts longer ones. A table that makes it longer is only in the artifacts."""
 OURS = "<!-- mcpo writes this description; without this line it leaves it as it is -->"
 """The last line of a description that may be replaced by a newer one."""
-READING = """\
-- **Child runs** are the runs; they differ in the tags `arm`, `model`, `regime` and `seed`.
-- **Charts** are grouped by the part of a metric's name before its last slash: `accuracy` of rollouts and, as mean over
-  the tiers, of held-out problems; `eval/...` held-out problems, `train`
-  batches, `mastery` mastered and all-wrong prompts, `hinge` the prompts under MCPO's hinge, `probe/...` probe results,
-  `cost` what training has spent. To average over seeds, group the runs by the tag `series`.
-- **Artifacts**, folder `reports`: the tables, figures and the report built from these runs."""
 
 
 def plan_name(plan: Plan) -> str:
@@ -51,49 +38,21 @@ def series(plan: Plan) -> dict[str, str]:
     return {cell.spec.run_id: name for cell, name in zip(plan.cells, named, strict=True)}
 
 
-def experiment_note(suite: str, experiment: str) -> str:
-    """The description of a suite's experiment. experiment: its id, for a link to the charts of its runs."""
-    title, question = about(suite)
-    note = f"{title}. {question}" if title else OTHERS.get(suite, "")
-    return f"{note}\n\n[Charts of all runs]({address(experiment)})"
-
-
 def metric_part(name: str) -> str:
     """A name as one part of the name of a metric: `DAPO_w_o_filter`, `best_at_8`."""
     return re.sub(r"[^\w.-]+", "_", name.replace("@", "_at_"))
 
 
 def plan_note(plan: Plan, charts: str, results: str = "") -> str:
-    """The description of a plan's parent run: results if they are known, purpose, command, and how to read it.
+    """The description of a plan's parent run: results if they are known, purpose, and command.
 
     charts: the address of the charts of its runs, relative to the UI's, which may listen at any port.
     """
     _, question = about(plan.suite)
     link = f"[Charts of these runs]({charts})"
-    parts = [results, question, link, f"Start or continue it:\n\n```\n{redact(plan.command)}\n```", READING, OURS]
+    parts = [results, question, link, f"Start or continue it:\n\n```\n{redact(plan.command)}\n```", OURS]
     note = "\n\n".join(part for part in parts if part)
     return plan_note(plan, charts) if results and len(note) > MOST_NOTE else note
-
-
-def run_note(cell: PlannedRun, scores: Mapping[str, float], step: int, policy: str) -> str:
-    """The description of a run that has ended.
-
-    Args:
-        scores: the averages of its last evaluation (`contents.averages`), after global step `step`; possibly none.
-        policy: where the trained policy is below MCPO_HOME; empty if there is none.
-    """
-    spec = cell.spec
-    shown = ", ".join(
-        f"{name.rpartition('/')[2].replace('_at_', '@')} **{value:.3f}**" for name, value in scores.items()
-    )
-    run = f"{cell.arm} on {spec.model.name}, {spec.seeds} (scale {spec.scale}, regime {spec.regime}, {spec.task.name})"
-    parts = [
-        f"{run}: {shown} after {step} global steps, mean over the held-out tiers." if shown else f"{run}.",
-        f"Trained policy: `{policy}` in MCPO_HOME; to evaluate it: `mcpo evaluate {spec.run_id}`." if policy else "",
-        f"Its rollouts are under Artifacts; all that were kept: `mcpo runs samples {spec.run_id}`.",
-        OURS,
-    ]
-    return "\n\n".join(part for part in parts if part)
 
 
 def contrasts(plan: Plan) -> dict[str, str]:

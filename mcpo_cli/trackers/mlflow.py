@@ -26,7 +26,7 @@ from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.trackers import contents, descriptions
 from mcpo_cli.trackers.connection import SOURCE, STATUS, Connection, Point, milliseconds, reason
-from mcpo_cli.trackers.rows import AVERAGE, Row, Rows, averages
+from mcpo_cli.trackers.rows import AVERAGE, Row, Rows
 
 PARENT = "mlflow.parentRunId"
 RUN_ID, PLAN_ID = "mcpo.run_id", "mcpo.plan_id"
@@ -135,18 +135,6 @@ class Store(Connection):
     def link(self, plan: Plan) -> str:
         """The address of the charts of the plan's runs."""
         return f"{self.ui}/{descriptions.address(self.experiment(plan.suite), self.parent(plan))}"
-
-    def pages(self) -> dict[str, str]:
-        """The address of each run's page by run id; one of them for a run that several suites use.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        with self.answering():
-            return {
-                run.data.tags[RUN_ID]: f"{self.ui}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
-                for run in self.search(f"tags.`{RUN_ID}` != ''")
-            }
 
     def _forget(self) -> None:
         super()._forget()
@@ -262,11 +250,10 @@ class Store(Connection):
             # After a crash, points from the cursor on are sent again, and MLflow drops equal ones.
             self.log(child.mlflow_id, points, {STEP: child.rows.step, EVALUATED: child.rows.evaluated})
         if has_ended:
-            self.describe(child.mlflow_id, _run_note(cell, journal))
             with tempfile.TemporaryDirectory() as folder:
-                tags = contents.write_files(Path(folder), journal)
+                contents.write_files(Path(folder), journal)
                 self.client().log_artifacts(child.mlflow_id, folder)
-            self.log(child.mlflow_id, tags={**tags, "state": child.state, SETTLED: ending})
+            self.log(child.mlflow_id, tags={"state": child.state, SETTLED: ending})
             child.settled = ending
         self.set_status(child.mlflow_id, STATUS[child.state], updated)
         return len(points)
@@ -285,15 +272,6 @@ def _plan_status(states: Set[State]) -> str:
     """MLflow's status of a plan whose runs are in `states`."""
     worst = next((state for state in ("running", "failed") if state in states), "interrupted")
     return STATUS["done" if states == {"done"} else worst]
-
-
-def _run_note(cell: PlannedRun, journal: Journal) -> str:
-    """The description of a run that has ended: its last scores, and the places of its policy and its rollouts."""
-    step, path = max(journal.files("eval").items(), default=(0, None))
-    scores = averages(journal.read(path)) if path else {}
-    policy = journal.attempts()[-1] / "policy"
-    where = policy.relative_to(journal.run_dir.parents[1]).as_posix() if policy.is_dir() else ""
-    return descriptions.run_note(cell, scores, step, where)
 
 
 def _number(tag: str | None, default: int) -> int:

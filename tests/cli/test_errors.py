@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli.evaluation import regrade
+from mcpo_cli.compare import regrade
 from tests.cli.conftest import InProcess
 
 

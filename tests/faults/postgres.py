@@ -1,15 +1,12 @@
 """A separate PostgreSQL server on loopback for the tests: made, started, restarted and removed here."""
 
 import os
-import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-from sqlalchemy import create_engine
 
 from tests.store_runs import free_port
 
@@ -36,12 +33,6 @@ class Postgres:
     def uri(self, name: str) -> str:
         """The address of one of its two databases, `behind_a_server` and `direct`."""
         return f"postgresql://{USER}@127.0.0.1:{self.port}/{name}"
-
-    def sql(self, statements: str) -> None:
-        """Execute statements in the database `direct`."""
-        with create_engine(self.uri("direct"), isolation_level="AUTOCOMMIT").connect() as connection:
-            for statement in re.split(r"; (?!end)", statements.rstrip(";")):
-                connection.exec_driver_sql(statement)
 
     def stop(self) -> None:
         """Cut all connections at once, as a crash does."""

@@ -1,6 +1,5 @@
 """Stores that fail while runs go on: `mcpo runs sync` uploads the rest of the journals, each point once."""
 
-import os
 import shutil
 import signal
 import sqlite3
@@ -17,7 +16,6 @@ from sqlalchemy import Engine, event
 
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.scheduling import scheduler
 from mcpo_cli.scheduling.forecast import forecast
 from mcpo_cli.scheduling.progress import View
@@ -25,12 +23,10 @@ from mcpo_cli.trackers import follower
 from mcpo_cli.trackers.mlflow import Store
 from tests import store_runs
 from tests.faults.faulty_server import DOWN, FAULTS, PATIENCE, Proxy, mlflow_server
-from tests.faults.test_disk import REAL, mount, tmpfs
 from tests.store_runs import differences
 
 pytestmark = pytest.mark.slow
 MAKE = "import sys; from mcpo_cli.trackers.mlflow import Store; print('go', flush=True); Store(sys.argv[1]).check()"
-MCPO = (sys.executable, "-m", "mcpo_cli.main")
 LOCK = """
 import sqlite3, sys, time
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -109,12 +105,6 @@ def database(home: Path, empty_store: Path) -> Path:
     return home / "mlflow.db"
 
 
-def sync(uri: str) -> None:
-    env = os.environ | {"MLFLOW_TRACKING_URI": uri}
-    done = subprocess.run([*MCPO, "runs", "sync"], env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 @contextmanager
 def impatient() -> Iterator[None]:
     """SQLite waits for a lock for one second, not for the 20 that MLflow sets."""
@@ -147,25 +137,6 @@ def test_a_store_that_another_process_locks_until_the_plan_has_ended(database: P
     assert "mcpo runs sync" in notes[-1]
     Store(f"sqlite:///{database}").sync()
     assert differences(home, plan, database) == (0, 0)
-
-
-@pytest.mark.parametrize("_real", REAL)
-def test_a_store_that_is_read_only(_real: bool, home: Path, empty_store: Path, tmp_path: Path) -> None:
-    """It is reported before any run starts, with a fix; runs trained without it can be uploaded later."""
-    disk = tmp_path / "disk"
-    with tmpfs(disk, 64 << 20):
-        shutil.copy(empty_store, disk / "mlflow.db")
-        assert mount("-o", "remount,ro", str(disk))
-        uri = f"sqlite:///{disk}/mlflow.db"
-        with pytest.raises(ConfigError, match=r"compute\.tracking_uri=offline"):
-            train(uri, lambda: None)
-        assert not (home / "runs").exists()
-        plan, _ = train("offline", lambda: None)
-        with pytest.raises(StoreError):
-            Store(uri).sync()
-        assert mount("-o", "remount,rw", str(disk))
-        sync(uri)
-        assert differences(home, plan, disk / "mlflow.db") == (0, 0)
 
 
 def test_killed_while_the_store_is_made(home: Path) -> None:

@@ -68,7 +68,7 @@ def test_arms_are_measured_from_the_mean_of_what_they_evaluated_before_training(
     assert dapo["mark"] == "<"
     assert mcpo["mean"] == pytest.approx(0.10)
     assert mcpo["mark"] == ""
-    assert "DAPO (-0.030 ± 0.075)" in next(training_page.sentences(found))
+    assert "DAPO (-.030 ± .075)" in next(training_page.sentences(found))
 
 
 def test_an_interval_below_the_base_policy_gets_the_stronger_mark(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_a_run_that_ends_below_half_of_its_base_policy_collapsed_and_counts_like
     found = compared(runs, monkeypatch, start, {"DAPO": [0.4, 0.4, 0.4], "MCPO": [0.41, 0.19, 0.21]})
     assert [(run["arm"], run["seed"]) for run in records(found.trained.runs, outcome="collapsed")] == [("MCPO", 1)]
     assert found.headline["by_seed"].iloc[0] == pytest.approx((0.01, -0.21, -0.19))
-    done = {row[2]: row[-3:] for row in next(training_page.grids(found)).rows}
+    done = {row[2]: row[-3:] for row in training_page.gains_grid(found).rows}
     assert done == {"DAPO": ["3", "0", "0"], "MCPO": ["2", "1", "0"]}
 
 

@@ -178,6 +178,7 @@ def test_what_the_seeds_can_find_depends_on_their_spread_and_not_on_the_effect()
     assert low < sd < high
 
 
+@pytest.mark.slow
 def test_an_interaction_is_a_difference_of_differences(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hinge lifts by .1 alone and by .25 with the reweight, which alone lifts by .05: .15 more than a sum."""
     plan = from_suite("table2", ["scale=smoke", "model=toy-s", "seed=0,1,2,3,4,5", "eval.problems=50"], "")

@@ -9,10 +9,11 @@ from typing import Any, Literal, cast
 import pytest
 
 from mcpo_cli import tasks
+from mcpo_cli.compare import regrade
 from mcpo_cli.config.evaluation import Evaluation
 from mcpo_cli.config.load import settings
 from mcpo_cli.data.base import Problem
-from mcpo_cli.evaluation import asking, engines, gradings, metrics, protocol, regrade, scope
+from mcpo_cli.evaluation import asking, engines, gradings, metrics, protocol, scope
 from mcpo_cli.evaluation.asking import Benchmark
 from mcpo_cli.evaluation.engines import Sample
 from mcpo_cli.evaluation.gradings import Samples
@@ -206,10 +207,7 @@ def test_what_cannot_be_graded_is_named_with_its_line(tmp_path: Path, line: str,
 def test_answers_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
     path.write_text('{"id": "a", "gold": 27, "response": "27"}\n\n{"gold": "x", "prediction": "y"}\n')
-    assert regrade.read(path) == [
-        regrade.Answer("a", "27", "27", extracted=False),
-        regrade.Answer("line 3", "x", "y", extracted=True),
-    ]
+    assert regrade.read(path).to_numpy().tolist() == [["a", "27", "27", False], ["line 3", "x", "y", True]]
 
 
 def test_benchmarks_are_named_once_and_training_sets_are_none() -> None:

@@ -62,6 +62,7 @@ def test_composition(tmp_path: Path) -> None:
     assert found.values["majority_correct"] == pytest.approx(2 / 6)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, G)), min_size=1, max_size=12))
 def test_shares_sum_to_one(tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[int, int]]) -> None:

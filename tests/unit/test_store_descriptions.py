@@ -1,6 +1,5 @@
 """What MLflow's UI shows: names, notes, tags, averages, results."""
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -11,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mlflow import MlflowClient
 
-from mcpo_cli.commands.publish import publish_artifacts
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan, PlannedRun
+from mcpo_cli.report.build import publish_artifacts
 from mcpo_cli.trackers import descriptions
 from mcpo_cli.trackers.connection import NOTE
 from mcpo_cli.trackers.follower import following_plan
 from mcpo_cli.trackers.mlflow import Store
 from mcpo_cli.trackers.results import log_artifacts
 from mcpo_cli.trackers.rows import averages
-from tests.store_runs import begin, complete, free_port, plan, runs, spec
+from tests.store_runs import complete, free_port, plan, runs, spec
 
 BOTH = Plan("table1", "mcpo reproduce table1", (PlannedRun("DAPO", spec(0, "dapo")), PlannedRun("MCPO", spec(0))))
 
@@ -59,13 +58,6 @@ def test_averages_are_means_over_tiers_of_means_over_problems(problems: list[tup
         tiers = [[chance(row["n"], row["c"]) for row in rows if row["tier"] == tier] for tier in "abc"]
         means = [sum(tier) / len(tier) for tier in tiers if tier]
         assert found[f"eval/average/{name}"] == pytest.approx(sum(means) / len(means))
-
-
-def test_run_ids_lead_to_the_pages_of_their_runs(store: Store) -> None:
-    complete(spec(0))
-    store.ingest(plan(spec(0)))
-    run = runs(store)[spec(0).run_id].info
-    assert store.pages() == {spec(0).run_id: f"{descriptions.UI}/#/experiments/{run.experiment_id}/runs/{run.run_id}"}
 
 
 def test_several_runs_end_with_a_link_that_compares_them(store: Store, home: Path) -> None:
@@ -115,26 +107,3 @@ def test_results_are_published_without_a_store_too(
     (home / "table1.csv").write_text("1")
     publish_artifacts([(BOTH, [])], [home / "table1.csv"])
     assert ("warning: the MLflow store" in capsys.readouterr().err) == (uri != "offline")
-
-
-def test_kept_rollouts_are_a_table_of_the_run_newest_step_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    attempt = begin(spec())
-    for step in range(1, 11):
-        row = {"step": step, "prompt": f"p{step}", "gold": "x"}
-        rows = [{**row, "response": "y", "correct": False}, {**row, "response": "x", "correct": True}]
-        attempt.journal.rows("samples", step, rows)
-    attempt.end("done")
-    store.ingest(plan(spec()))
-    child = runs(store)[spec().run_id]
-    assert json.loads(child.data.tags["mlflow.loggedArtifacts"]) == [{"path": "rollouts.json", "type": "table"}]
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", store.uri)  # which `load_table` reads, whatever the client's is
-    table = MlflowClient(store.uri).load_table(child.info.experiment_id, "rollouts.json")
-    assert list(table["step"]) == [step for step in range(10, 2, -1) for _ in range(2)]
-    assert table.iloc[0].to_dict() == {
-        "step": 10,
-        "prompt": "p10",
-        "gold": "x",
-        "accuracy": 0.5,
-        "verdict": "right",
-        "response": "x",
-    }

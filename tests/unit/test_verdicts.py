@@ -122,6 +122,7 @@ def test_a_claim_about_what_does_not_occur_is_not_testable_here(mcpo_home: Path,
         assert found.effect.n == 4
 
 
+@pytest.mark.slow
 def test_committed_verdicts_stand_beside_those_of_a_readers_runs(mcpo_home: Path, tmp_path: Path) -> None:
     """Two runs give no verdict, six do; the rows per run have the numbers behind the verdict."""
     path = tmp_path / "mine.yaml"

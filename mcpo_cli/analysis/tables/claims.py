@@ -12,7 +12,7 @@ import pandas as pd
 
 from mcpo_cli.analysis import claims, numbers, render
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import Artifact, Product, Row, Section
+from mcpo_cli.analysis.product import CONCLUSIONS, Artifact, Product, Row
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.analysis.verdicts import TESTED, Outcome, outcomes
 from mcpo_cli.config.claims import Claim
@@ -45,7 +45,7 @@ Test = tuple[str, str, str]
 """A claim's id, model and regime."""
 
 
-def claims_table(path: Path, title: str = "", section: Section = "claims") -> Artifact:
+def claims_table(path: Path, title: str = "", section: str = CONCLUSIONS) -> Artifact:
     """The artifact of the claims in the file `path`: a row per test and one per run. title: by default the file's name.
 
     Results of more runs than a reader trains may be in `results/NAME.csv` next to `NAME.yaml`, as this artifact wrote

@@ -115,34 +115,42 @@ def _of_evaluation(folder: Path, options: Options) -> Log:
     if not results:
         raise bad_data(f"{folder}: it has no complete grading", fix="mcpo evaluate, with the same model and settings")
     newest = results[-1]
-    samples = pd.DataFrame(
-        row
-        for benchmark in newest["benchmarks"]
-        for graded in gradings.rows(folder, newest["grading"], benchmark)
-        for row in _samples(folder, benchmark, graded)
-    )
+    samples = samples_of(folder, newest)
+    samples = samples[samples["status"] != "infra_error"].drop(columns=["status", "detail"])
+    samples["answer"] = samples["answer"].fillna("")
     if options.benchmark and len(samples):
         samples = only(folder, samples, options.benchmark)
     facts = {name: stated(_protocol(newest, name)) for name in newest["benchmarks"]}
     return checked(folder, samples, facts, model=newest["protocol"].get("model_name", folder.name))
 
 
+def samples_of(folder: Path, results: Results) -> pd.DataFrame:
+    """All samples of a grading with the grader's `status` and `detail`; the response is None if its file is lost."""
+    return pd.DataFrame(
+        row
+        for benchmark in results["benchmarks"]
+        for graded in gradings.rows(folder, results["grading"], benchmark)
+        for row in _samples(folder, benchmark, graded)
+    )
+
+
 def _samples(folder: Path, benchmark: str, graded: GradeRow) -> Iterator[dict[str, Any]]:
-    """The graded samples of one problem; those whose grading failed are left out."""
+    """The graded samples of one problem."""
     drawn = Samples(folder / "samples" / benchmark).read(graded["problem"])
     for at, status in enumerate(graded["statuses"]):
-        if status != "infra_error":
-            yield {
-                "benchmark": benchmark,
-                "problem": graded["problem"],
-                "sample": at,
-                "correct": float(status == "correct"),
-                "answer": graded["answers"][at] or "",
-                "gold": graded["gold"],
-                "tokens": graded["tokens"][at],
-                "response": drawn.samples[at].text if drawn and at < len(drawn.samples) else None,
-                "prompt": drawn.problem.text if drawn else None,
-            }
+        yield {
+            "benchmark": benchmark,
+            "problem": graded["problem"],
+            "sample": at,
+            "correct": float(status == "correct"),
+            "answer": graded["answers"][at],
+            "gold": graded["gold"],
+            "tokens": graded["tokens"][at],
+            "response": drawn.samples[at].text if drawn and at < len(drawn.samples) else None,
+            "prompt": drawn.problem.text if drawn else None,
+            "status": status,
+            "detail": graded["details"][at],
+        }
 
 
 def _protocol(results: Results, benchmark: str) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 import re
 import textwrap
 from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import quote
 
 from mcpo_cli.config import arm_names

@@ -51,24 +51,6 @@ def axes(wanted: Sequence[str], scores: pd.DataFrame, plan: Plan) -> list[str]:
     return list(dict.fromkeys(wanted)) or [at for at in DEFAULT if at in recorded]
 
 
-def at_equal(scores: pd.DataFrame, column: str, metrics: Sequence[str]) -> pd.DataFrame:
-    """The scores of all runs at the largest cost that all runs of their model reach, linear between evaluations.
-
-    scores: `Runs.scores`. column: the one that counts the cost. Index: model, arm, base_seed, seed, tier (AVERAGE
-    included); one column per metric; `attrs["where"]` has that cost by model.
-    """
-    run = ["model", "arm", *PAIR]
-    most = scores.groupby(run, sort=False)[column].max()
-    where = {str(model): float(reached) for model, reached in most.groupby("model", sort=False).min().items()}
-    rows = []
-    for key, rising in _rising(scores, [*run, "tier"], column):
-        costs, end = rising[column].tolist(), where[str(key[0])]
-        rows.append([*key, *(at_cost(costs, rising[name].tolist(), end) for name in metrics)])
-    table = with_average(pd.DataFrame(rows, columns=[*run, "tier", *metrics]), run, metrics)
-    table.attrs["where"] = where
-    return table
-
-
 @dataclass(frozen=True)
 class Place:
     """Where a run reaches a cost: at an evaluation, or between two."""
@@ -120,7 +102,7 @@ def _rising(scores: pd.DataFrame, keys: Sequence[str], column: str) -> Iterator[
 
 
 def by_run(table: pd.DataFrame) -> Scores:
-    """The values of the runs by pair, for each model, arm, tier and metric. table: as `at_equal` returns it."""
+    """The values of the runs by pair, for each model, arm, tier and metric. table: as of `with_average`."""
     levels = ["model", "arm", "tier"]
     groups: Iterable[tuple[Any, Any]] = table.groupby(levels, sort=False)
     runs = [(model, arm, tier, rows.droplevel(levels)) for (model, arm, tier), rows in groups]
@@ -174,7 +156,7 @@ def base_policies(
 
     Returns:
         The name of the base policies of each model and arm: BEFORE, with the arms where others of the model start from
-        other policies. And the scores as of `at_equal`, with that name as the arm.
+        other policies. And their scores as of `with_average`, with that name as the arm.
     """
     used: dict[tuple[str, str], set[str]] = {}
     for cell in cells:

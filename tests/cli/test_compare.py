@@ -3,13 +3,10 @@
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import yaml
 
-from mcpo_cli.commands.completion import completing
 from mcpo_cli.config.plan import Plan, from_overrides, from_suite
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import write_json
@@ -149,19 +146,3 @@ def test_a_run_is_not_compared_with_itself(here: InProcess) -> None:
     spec = plan.cells[0].spec
     write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
     assert spec.run_id in here.refused("bad_input", "compare", spec.run_id, spec.run_id)
-
-
-@pytest.mark.parametrize(
-    ("kinds", "what", "begun", "offered"),
-    [
-        (["arm"], ["table2"], "w/o R", ["w/o ReWeight"]),
-        (["axis"], [], "r", ["rollouts"]),
-        (["suite", "override"], [], "tab", ["table1", "table2"]),
-        (["suite", "override"], ["table1"], "tab", []),
-        (["kind"], [], "sa", ["sampler"]),
-    ],
-)
-def test_words_complete(kinds: list[str], what: list[str], begun: str, offered: list[str]) -> None:
-    context: Any = SimpleNamespace(params={"what": what})
-    assert completing(*kinds)(context, begun) == offered
-    assert completing("grader", commas=True)(context, "exact,int") == ["exact,integer"]

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mcpo_cli import api
 from mcpo_cli.commands import console
 from mcpo_cli.compare import readers
 from mcpo_cli.compare.readers import Options
@@ -115,19 +114,6 @@ def test_seeds_of_arms_pair_by_name_and_each_k_is_a_row(here: InProcess, folder:
     assert "base: 3 logs, taken as training seeds: 0, 1, 2" in shown.stderr
 
 
-def test_a_file_of_several_models_has_a_side_for_each(here: InProcess, folder: Path) -> None:
-    pd.DataFrame(
-        [
-            {"model": model, "id": problem, "score": float(problem % (3 + place) == 0)}
-            for place, model in enumerate(("org/small", "org/large"))
-            for problem in range(40)
-        ]
-    ).to_csv("all.csv", index=False)
-    columns = ("--columns", "problem=id,correct=score", "--benchmark", "mine")
-    (row,) = compared(here, "all.csv", *columns)["differences"]
-    assert (row["arm"], row["benchmark"], row["problems"]) == ("large", "mine", 40)
-
-
 class Links(HTMLParser):
     """The addresses that a page would load, and its script elements."""
 
@@ -169,14 +155,6 @@ def test_what_is_written_parses_and_escapes_what_models_wrote(here: InProcess, f
     assert {name.rpartition(".")[2] for name in out} == {"csv", "md", "tex", "json", "png", "pdf", "html"}
 
 
-def test_flips_show_what_separates_the_sides(here: InProcess, folder: Path) -> None:
-    document = compared(here, "base.jsonl", "new.jsonl")
-    gained = next(row for row in document["flips"] if row["problem"] == "p60")
-    assert (gained["score"], gained["baseline_score"]) == (1, 0)
-    texts = ("response", "baseline_response", "answer", "baseline_answer", "gold", "prompt")
-    assert [gained[name] for name in texts] == ["fine", SCRIPT, "7", "<b>6</b>", "7", "=1+1"]
-
-
 def test_a_run_of_mcpo_is_compared_with_a_log_of_another_tool(here: InProcess, folder: Path) -> None:
     plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0"], "")
     write_runs(plan)
@@ -207,15 +185,6 @@ def test_a_comparison_is_logged_to_mlflow_once_and_another_question_beside_it(
     assert [run.data.metrics["difference/pass_at_1/results/new"] for run in runs] == pytest.approx([0.25, 0.25])
     for run in runs:
         assert "reports/comparison.html" in {one.path for one in client.list_artifacts(run.info.run_id, "reports")}
-
-
-def test_python_gets_frames_and_a_verdict_in_a_line(folder: Path) -> None:
-    found = api.compare(Path("base.jsonl"), Path("new.jsonl"), margin=0.02)
-    assert repr(found) == "new against base: better on results (+0.250)"
-    assert found.differences["difference"].tolist() == pytest.approx([0.25])
-    assert found.arms["mean"].tolist() == pytest.approx([0.5, 0.75])
-    by_glob = api.compare(arms={"b": "base.jsonl", "n": "new.jsonl"}, metric="pass@1")
-    assert by_glob.differences["p"].tolist() == found.differences["p"].tolist()
 
 
 def test_sides_whose_columns_differ(here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,6 @@ from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.statistics import effects
 from mcpo_cli.statistics.words import Word
 from tests import fakes
-from tests.fakes import build, write_runs
 from tests.scored import evaluated
 
 SEEDS = 3
@@ -106,26 +105,6 @@ def test_a_run_that_ends_below_half_of_its_base_policy_collapsed_and_counts_like
     assert found.headline["by_seed"].iloc[0] == pytest.approx((0.01, -0.21, -0.19))
     done = {row[2]: row[-3:] for row in training_page.gains_grid(found).rows}
     assert done == {"DAPO": ["3", "0", "0"], "MCPO": ["2", "1", "0"]}
-
-
-@pytest.mark.slow
-def test_the_printed_table_has_the_row_the_marks_and_the_counts(mcpo_home: object) -> None:
-    """The made-up runs gain: the row is in the table, and no arm has a mark."""
-    plan = from_suite("table2", ["scale=smoke", "model=toy-s"], "mcpo reproduce table2")
-    write_runs(plan)
-    built = build("table2", plan, mcpo_home)
-    scores = next(grid for grid in built.grids if "after 3 global steps" in grid.title)
-    assert [row[1] for row in scores.rows].count(BEFORE) == len(METRICS)
-    gains = next(grid for grid in built.grids if "minus that before training" in grid.title)
-    assert {row[2] for row in gains.rows} == {cell.arm for cell in plan.cells}
-    assert {tuple(row[-3:]) for row in gains.rows} == {("3", "0", "0")}
-    numbers = pd.read_csv(built.path(".csv"))
-    before = numbers[numbers["block"] == BEFORE]
-    raw = Runs(plan).eval(step="all")
-    start = raw[raw["step"] == 0]
-    by_tier = (start["c"] / start["n"]).groupby(start["tier"]).mean()
-    shown = before[(before["metric"] == "pass@1")].set_index("tier")["mean"]
-    assert shown.drop("average").to_dict() == pytest.approx(by_tier.to_dict())
 
 
 @pytest.mark.parametrize(

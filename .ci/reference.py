@@ -35,8 +35,8 @@ listed here; `mcpo help` has them.
 LONG = 100
 """Most settings in one table: with more, its page would be longer than 15 000 pixels on a phone."""
 VERB = re.compile(r"^## (?=`mcpo ([\w-]+)`$)", re.MULTILINE)
-OTHER_LINK = re.compile(r"\[([^\]]*)\]\((?!https?://|#)(?:[^)]*/[^)]*|[A-Z][^)]*)\)")
-"""A link of README.md to a file that is no page of the site."""
+LINK = re.compile(r"\]\((?!https?://|#)(docs/)?")
+"""The beginning of a link in README.md to a page of the site, or to another file."""
 LISTED = re.compile(r"^\* `([a-z]+)`: .*$", re.MULTILINE)
 """A verb in the list of all verbs, in which typer cuts the descriptions."""
 
@@ -158,9 +158,9 @@ def concepts() -> str:
 
 
 def start() -> str:
-    """README.md as the first page of the site: links to pages stay links, those to other files become text."""
+    """README.md as the first page of the site; its links are those of a file in `docs`."""
     text = (DOCS.parent / "README.md").read_text(encoding="utf-8")
-    return OTHER_LINK.sub(r"\1", text.replace("](docs/", "]("))
+    return LINK.sub(lambda link: "](" if link[1] else "](../", text)
 
 
 def pages() -> dict[str, str]:

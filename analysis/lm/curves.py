@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.figures.declare import averaged, band_note
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.product import DIAGNOSTICS, Artifact, Product
 from mcpo_cli.analysis.render import Grid
 
 SUITE = "lm"
@@ -115,4 +115,4 @@ def _sentence(points: pd.DataFrame) -> str:
     )
 
 
-ARTIFACT = Artifact(SUITE, TITLE, "diagnostic", (SUITE,), build)
+ARTIFACT = Artifact(SUITE, TITLE, DIAGNOSTICS, (SUITE,), build)

@@ -1,10 +1,11 @@
 """Verdicts on the claims of other papers about their methods."""
 
+from mcpo_cli.analysis.product import DIAGNOSTICS
 from mcpo_cli.analysis.tables.claims import claims_table
 
 from .. import EXPERIMENTS
 
 ARTIFACT = claims_table(
     # Built only by name: it needs three times as many runs as the paper's claims.
-    EXPERIMENTS / "methods" / "method-claims.yaml", "Claims of other papers about their methods", "diagnostic"
+    EXPERIMENTS / "methods" / "method-claims.yaml", "Claims of other papers about their methods", DIAGNOSTICS
 )  # fmt: skip

@@ -5,11 +5,11 @@ from .figures import curves, mastery, overview, prompts, weights
 
 ARTIFACTS = (
     *tables.ARTIFACTS,
-    rollouts.ARTIFACT,
     overview.ARTIFACT,
     settings.ARTIFACT,
     *curves.ARTIFACTS,
     *mastery.ARTIFACTS,
     *prompts.ARTIFACTS,
     *weights.ARTIFACTS,
+    rollouts.ARTIFACT,
 )

@@ -12,6 +12,8 @@ from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.runs import rollouts
 from mcpo_cli.runs.rollouts import Group
 
+from .sections import SAMPLES
+
 SUITE = "table1"
 TITLE = "Sampled rollouts"
 GROUPS = 2
@@ -72,4 +74,4 @@ def _side(responses: Sequence[str]) -> str:
     return "\n".join([*lines, f"and {len(counted) - MOST} more"] if len(counted) > MOST else lines)
 
 
-ARTIFACT = Artifact("rollouts", TITLE, "samples", (SUITE,), build)
+ARTIFACT = Artifact("rollouts", TITLE, SAMPLES, (SUITE,), build)

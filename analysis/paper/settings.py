@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.product import SUMMARY, Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
@@ -175,6 +175,6 @@ def _text(value: Any) -> str:
 
 
 ARTIFACT = Artifact(
-    "settings", "Settings of these runs and of the paper", "summary", ("table1", "table2", "mastery"), build,
+    "settings", "Settings of these runs and of the paper", SUMMARY, ("table1", "table2", "mastery"), build,
     failed_too=True,
 )  # fmt: skip

@@ -9,6 +9,7 @@ from mcpo_cli.compare.comparison import Comparison
 from mcpo_cli.report.comparison import Beside, comparison
 
 from .published import paper
+from .sections import PAPER
 
 PAPER_TABLES = {"table1": "Table 1", "table2": "Table 2"}
 """The paper's table of a suite."""
@@ -43,4 +44,4 @@ def published_rows(theirs: Mapping[str, Any], table: str) -> Iterator[tuple[str,
         yield row["model"], row["arm"], numbers
 
 
-ARTIFACTS = tuple(comparison(name, "paper", place, partial(published, name)) for name, place in PAPER_TABLES.items())
+ARTIFACTS = tuple(comparison(name, PAPER, place, partial(published, name)) for name, place in PAPER_TABLES.items())

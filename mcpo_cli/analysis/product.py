@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,8 +17,14 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 """One row of a product's data, by column."""
-Section = Literal["summary", "claims", "paper", "beyond", "samples", "diagnostic"]
-"""Section of the report; `summary` is its first screen, `diagnostic` artifacts are built only by name, not by `all`."""
+SUMMARY = "Summary"
+"""The section whose artifacts are the report's first screen."""
+CONCLUSIONS = "Verdicts on claims"
+"""The section whose sentences belong to the report's conclusion."""
+RESULTS = "Tables and figures"
+"""The section of artifacts that name no other."""
+DIAGNOSTICS = "Diagnostics"
+"""The section whose artifacts are built only by name, not by `all`."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +52,13 @@ class Artifact:
     name: str
     """Name for `mcpo reproduce NAME`."""
     title: str
-    section: Section
+    section: str
+    """Heading of its section in the report, free to choose; the four above have a meaning."""
     needs: tuple[str, ...]
     """Names of the suites whose runs `build` receives; empty if it needs no runs."""
     build: Callable[[Mapping[str, Runs]], Product]
     place: str = ""
-    """Its counterpart in the paper (`Figure 2a`); empty if there is none."""
+    """What the report shows before its title, such as its number in a paper (`Figure 2a`)."""
     by_regime: bool = False
     """True if it distinguishes regimes; else the runs of a suite must share one."""
     failed_too: bool = False
@@ -62,11 +68,11 @@ class Artifact:
     committed: Sequence[Path] = ()
     """Files of results to show next to those of its runs, if they exist; a change of one makes the artifact stale."""
 
-    def __post_init__(self) -> None:
-        if self.section not in get_args(Section):
-            raise ConfigError(
-                f"artifact '{self.name}', section='{self.section}': {nearest(self.section, get_args(Section))}"
-            )
+
+def in_report_order(sections: Iterable[str]) -> list[str]:
+    """The headings of the report, each once: summary and claims, then others as they come, then diagnostics."""
+    others = [heading for heading in sections if heading not in (SUMMARY, CONCLUSIONS, DIAGNOSTICS)]
+    return [SUMMARY, CONCLUSIONS, *dict.fromkeys(others), DIAGNOSTICS]
 
 
 def from_csv(name: str, title: str, path: Path, show: Callable[[pd.DataFrame], Product]) -> Artifact:
@@ -77,4 +83,4 @@ def from_csv(name: str, title: str, path: Path, show: Callable[[pd.DataFrame], P
 
         return show(pd.read_csv(path, keep_default_na=False, na_values=["nan"]))
 
-    return Artifact(name, title, "diagnostic", (), build, source=path)
+    return Artifact(name, title, DIAGNOSTICS, (), build, source=path)

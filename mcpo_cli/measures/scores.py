@@ -9,7 +9,7 @@ from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import stats
 
 K = 8
-"""Samples of best@k, the paper's pass@8."""
+"""Samples of best@k."""
 
 
 def by_tier(journal: Journal, step: int, k: int) -> dict[str, float]:
@@ -44,8 +44,8 @@ SCORES = Measure(
     values={
         "pass@1": "pass@1 after the last step, mean over the tiers",
         "pass@1 by tier, *": "pass@1 after the last step",
-        f"best@{K}": f"best@{K}, the paper's pass@{K}, after the last step, mean over the tiers",
-        f"best@{K} by tier, *": f"best@{K}, the paper's pass@{K}, after the last step",
+        f"best@{K}": f"best@{K} (best of {K} draws from the samples) after the last step, mean over the tiers",
+        f"best@{K} by tier, *": f"best@{K} (best of {K} draws from the samples) after the last step",
         "gained": "pass@1 after the last step minus the base policy's, mean over the tiers",
     },
     shows=("pass@1", f"best@{K}", "gained"),

@@ -17,7 +17,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import pandas as pd
 from loky import ProcessPoolExecutor
@@ -26,7 +26,7 @@ from mcpo_cli import measures, plugins
 from mcpo_cli.analysis import render
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Cache, Runs
-from mcpo_cli.analysis.product import Artifact, Product, Section
+from mcpo_cli.analysis.product import DIAGNOSTICS, Artifact, Product, in_report_order
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config import plan, presets
 from mcpo_cli.config.plan import Plan, PlannedRun
@@ -70,21 +70,23 @@ def registry() -> Found[Artifact]:
     """All artifacts by name. Raises ConfigError when two share a name."""
     found = Found[Artifact]()
     # A declared table replaces the usual one of its suite.
-    found.update(sorted({**user_artifacts.artifacts(), **declared()}.items(), key=_place_in_report))
+    known = {**user_artifacts.artifacts(), **declared()}
+    sections = in_report_order(artifact.section for artifact in (*declared().values(), *known.values()))
+    found.update(sorted(known.items(), key=partial(_place_in_report, sections)))
     found.plugins.update(declared().plugins)
     return found
 
 
-def _place_in_report(item: tuple[str, Artifact]) -> tuple[int, bool, str]:
+def _place_in_report(sections: Sequence[str], item: tuple[str, Artifact]) -> tuple[int, bool, str]:
     """Sort key: section, then tables before figures, then name."""
     name, artifact = item
-    return get_args(Section).index(artifact.section), ".figures." in artifact.build.__module__, name
+    return sections.index(artifact.section), ".figures." in artifact.build.__module__, name
 
 
 def names(wanted: str) -> list[str]:
     """Names of the artifacts that `wanted` selects: one name, a figure with its parts (`fig2`), `figures`, or `all`.
 
-    `all` leaves out the section `diagnostic`. A suite selects the artifacts made from its runs; the file of a suite or
+    `all` leaves out diagnostics. A suite selects the artifacts made from its runs; the file of a suite or
     of claims selects its table.
 
     Raises:
@@ -97,7 +99,7 @@ def names(wanted: str) -> list[str]:
     if wanted in known or presets.is_file(wanted):
         return [wanted]
     if wanted == ALL:
-        return [name for name, artifact in known.items() if artifact.section != "diagnostic"]
+        return [name for name, artifact in known.items() if artifact.section != DIAGNOSTICS]
     if wanted == "figures":
         return [name for name in names(ALL) if ".figures." in known[name].build.__module__]
     if parts := [name for name in known if name[:-1] == wanted and name.startswith("fig")]:
@@ -105,7 +107,7 @@ def names(wanted: str) -> list[str]:
     if wanted in plan.suites():
         return of_suite or [wanted]
     choices = [*known, *plan.suites(), ALL, "figures"]
-    fix = mend("mcpo reproduce {}", wanted, choices, "mcpo reproduce --help")
+    fix = mend("mcpo reproduce {}", wanted, choices, "mcpo components list artifact")
     raise ConfigError(f"unknown artifact '{wanted}': {nearest(wanted, choices)}", fix=fix)
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from mcpo_cli.analysis.equal_cost import AVERAGE, BEFORE
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import Artifact, Product, Row, Section
+from mcpo_cli.analysis.product import RESULTS, Artifact, Product, Row
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.compare import figures, page
 from mcpo_cli.compare.comparison import Comparison, Question, records
@@ -43,7 +43,7 @@ def nothing(found: Comparison) -> Beside:
 
 def comparison(
     suite: str,
-    section: Section = "beyond",
+    section: str = RESULTS,
     place: str = "",
     beside: Callable[[Comparison], Beside] = nothing,
 ) -> Artifact:

@@ -19,7 +19,7 @@ from typing import Any
 
 from mcpo_cli import __version__
 from mcpo_cli.analysis import frames, render
-from mcpo_cli.analysis.product import Artifact
+from mcpo_cli.analysis.product import CONCLUSIONS, DIAGNOSTICS, SUMMARY, Artifact, in_report_order
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.config.schema import digest
@@ -29,13 +29,6 @@ from mcpo_cli.report.artifacts import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.runs.journal import write_atomic
 from mcpo_cli.runs.provenance import code_name
 
-HEADINGS = {
-    "claims": "Verdicts on claims",
-    "paper": "Tables and figures of the paper",
-    "beyond": "Beyond the paper",
-    "samples": "Samples",
-    "diagnostic": "Diagnostics",
-}
 PACKAGES = ("torch", "transformers", "verl", "vllm", *artifacts.LIBRARIES)
 """Packages whose versions the report lists."""
 KINDS = {
@@ -80,7 +73,7 @@ class Piece:
 
     @property
     def heading(self) -> str:
-        """Its title, after its place in the paper if it has one: `Figure 5a: Mastered prompts`."""
+        """Its title, after its place if it has one: `Figure 5a: Mastered prompts`."""
         return ": ".join(filter(None, [self.artifact.place, self.artifact.title]))
 
     @property
@@ -116,7 +109,7 @@ class Content:
     @property
     def conclusion(self) -> list[str]:
         """The sentences to read first: the outcome, and which claims hold after correction."""
-        first = [*self.summary, *self.sections.get(HEADINGS["claims"], ())]
+        first = [*self.summary, *self.sections.get(CONCLUSIONS, ())]
         return [piece.built.page.sentence for piece in first if piece.built]
 
     @property
@@ -161,11 +154,11 @@ def gather(builder: ArtifactBuilder, names: Sequence[str]) -> Content:
         scale=builder.scale,
         facts=_facts(runs, pieces),
         marks=[*frames.code_marks(runs), *_marks(pieces)],
-        summary=[piece for piece in pieces if piece.artifact.section == "summary"],
+        summary=[piece for piece in pieces if piece.artifact.section == SUMMARY],
         sections={
             heading: here
-            for section, heading in HEADINGS.items()
-            if (here := [piece for piece in pieces if piece.artifact.section == section])
+            for heading in in_report_order(piece.artifact.section for piece in pieces)
+            if heading != SUMMARY and (here := [piece for piece in pieces if piece.artifact.section == heading])
         },
         software=software,
         provenance=[_runs(runs), _pieces(pieces), _versions(software)],
@@ -186,7 +179,7 @@ def _pieces_of(builder: ArtifactBuilder, names: Sequence[str]) -> Iterator[Piece
         elif built:
             # An artifact that fails does not stop the others.
             yield piece(errors=[built])
-        elif known[name].section != "diagnostic":
+        elif known[name].section != DIAGNOSTICS:
             yield piece(errors=missing[name])
 
 

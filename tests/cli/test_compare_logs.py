@@ -58,17 +58,6 @@ def verdict(document: Any, **where: Any) -> str:
     return str(row["verdict"])
 
 
-def test_two_files_give_a_verdict_first(here: InProcess, folder: Path) -> None:
-    result = here("compare", "base.jsonl", "new.jsonl")
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines()[0] == "new against base: better on results (+.250)."
-    # 25 more right of 100: 30 times 1, 5 times -1, 65 times 0, so the error is sqrt((35 - 6.25) / 99 / 100).
-    row = next(line for line in result.stdout.splitlines() if line.startswith("results"))
-    assert row.split() == ["results", ".500", ".750", "+.250", "[+.143,", "+.357]", "<.001", "better", ".152"]
-    assert "comparison.html" in result.stderr
-    assert "--full" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("sides", "options", "expected"),
     [

@@ -23,7 +23,7 @@ def test_a_report_without_runs_is_written_and_says_what_is_missing(
     assert result.returncode == 0
     command = " ".join(SMALL)
     for name, artifact in artifacts.registry().items():
-        if artifact.section == "diagnostic":
+        if artifact.section == "Diagnostics":
             assert f"{name}:" not in result.stdout + result.stderr
         elif artifact.needs:
             runs = [len(from_suite(suite, SMALL, "").cells) for suite in artifact.needs]
@@ -38,19 +38,6 @@ def test_a_report_without_runs_is_written_and_says_what_is_missing(
     report = json.loads(record)
     assert page.count("<strong>not built:</strong>") == len(report["not_built"])
     assert report["artifacts"].keys() | report["not_built"].keys() == set(artifacts.names("all"))
-
-
-@pytest.mark.slow
-def test_a_setting_that_a_suites_arms_differ_in_leaves_out_what_is_about_them_alone(
-    here: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(artifacts, "_helpers", ThisProcess)
-    result = here("reproduce", "all", "--built", *SMALL, "train.lr=1e-3")
-    assert result.returncode == 0, result.stderr
-    (said,) = (line for line in result.stderr.splitlines() if line.startswith("left out"))
-    names = "retention-outcomes, smollm2-runs-again-outcomes, smollm2-runs-outcomes, weights-outcomes"
-    assert said == f"left out, as their arms differ in what is set: {names}"
-    assert "table1: " in result.stderr
 
 
 @pytest.mark.slow

@@ -273,7 +273,7 @@ def test_nothing_in_a_name_is_markup(home: Path) -> None:
 @pytest.mark.usefixtures("content")
 def test_a_diagnostic_is_there_if_its_runs_are(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("fig5a", "fig2a"):
-        diagnostic = dataclasses.replace(artifacts.registry()[name], section="diagnostic")
+        diagnostic = dataclasses.replace(artifacts.registry()[name], section="Diagnostics")
         monkeypatch.setitem(artifacts.registry(), name, diagnostic)
     found = gathered(home, plans())
     shown = {heading: [piece.name for piece in pieces] for heading, pieces in found.sections.items()}

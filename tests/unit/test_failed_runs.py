@@ -73,6 +73,7 @@ def test_a_file_that_a_power_cut_tore_ends_with_its_last_whole_row(mcpo_home: ob
         assert path.read_bytes() == whole
 
 
+@pytest.mark.slow
 def test_an_unfinished_or_damaged_run_is_no_outcome(mcpo_home: object) -> None:
     plan = planned()
     folder = run_dir(plan.cells[0].spec.run_id)

@@ -41,7 +41,7 @@ import pandas as pd
 from mcpo_cli.analysis.product import Artifact, Product
 
 ARTIFACT = Artifact(
-    "arms", "Arms", "beyond", ("mine",), lambda runs: Product("Arms", "Here.", pd.DataFrame({"arm": ["A", "B"]}))
+    "arms", "Arms", "Ours", ("mine",), lambda runs: Product("Arms", "Here.", pd.DataFrame({"arm": ["A", "B"]}))
 )
 """
 MINE = """\
@@ -124,7 +124,6 @@ def test_ctrl_c_while_a_plug_in_is_imported_is_the_users(plugin_folder: Path) ->
         ("MEASURE = 3", "MEASURE must be a Measure, not int"),
         ("from .soft import Soft", "cannot import another"),
         ("import mcpo_cli.plugin_files.soft", "cannot import another"),
-        (FIGURE.replace('"beyond"', '"above"'), "section='above'"),
         (FIGURE.replace('"mine"', '"nothing"'), "needs suites that do not exist: nothing"),
     ],
 )

@@ -13,11 +13,12 @@ from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.figures.base import KEYS
 from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure, lines, per_run
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import Artifact, Section
+from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.measures.mastery import HARD
 from mcpo_cli.statistics import stats
 
 from .. import published
+from ..sections import BEYOND, PAPER, place
 
 LATE = 0.75
 """Start of the last quarter of training, by which arms have had time to diverge."""
@@ -31,7 +32,7 @@ def _metric(
     label: str,
     *,
     suite: str = "table1",
-    section: Section = "paper",
+    section: str = PAPER,
     short: str = "share",
     unit: str = "",
     digits: int = 3,
@@ -52,7 +53,7 @@ def _metric(
         if paper is not None:
             base.reference(axes, paper, f"paper: about {paper:g}")
 
-    @figure(name, title, suite, draw, what=what, section=section)
+    @figure(name, title, suite, draw, what=what, section=section, place=place(name))
     def artifact(runs: Runs) -> Content:
         rows = runs.steps().reindex(columns=[*KEYS, "run_id", "step", column]).rename(columns={column: short})
         rows = rows.dropna(subset=short).reset_index(drop=True)
@@ -68,7 +69,10 @@ def _draw_learning(axes: Axes, rows: pd.DataFrame) -> None:
     lines("value", "held-out pass@1", "x", UNITS[rows["at"].iloc[0]])(axes, rows)
 
 
-@figure("learning-curves", "Learning curves", "table2", _draw_learning, what="evaluations", by="panel", sharey=False)
+@figure(
+    "learning-curves", "Learning curves", "table2", _draw_learning,
+    what="evaluations", section=BEYOND, by="panel", sharey=False,
+)  # fmt: skip
 def learning_curves(runs: Runs) -> Content:
     """One row per run, tier and evaluation: the mean pass@1 of its problems, and the rollouts sampled by then."""
     sizes = runs.eval(step="all").groupby(["run_id", "tier", "step"], as_index=False).agg(problems=("n", "size"))
@@ -95,7 +99,7 @@ SCORES: dict[str, Callable[..., Any]] = {"pass_at_k": stats.pass_at_k, "best_at_
 
 @figure(
     "pass-at-k", "pass@k after training", "table2", lines("pass_at_k", "held-out pass@k", "k", "k (samples)"),
-    what="a graded sample of every held-out problem", by="tier", sharey=False,
+    what="a graded sample of every held-out problem", section=BEYOND, by="tier", sharey=False,
 )  # fmt: skip
 def pass_at_k(runs: Runs) -> Content:
     """One row per run, tier and k: means over problems of pass@k (unbiased) and best@k (which the paper reports)."""
@@ -125,7 +129,7 @@ GROUPS = {"hard": f"at most {HARD:.0%} at the first roll", "all_wrong": "never r
 
 @figure(
     "hard-prompts", "Learning of hard prompts", "table2", lines("accuracy", "rollout accuracy", zero=True),
-    what="samples of a panel with a hard prompt", by="group",
+    what="samples of a panel with a hard prompt", section=BEYOND, by="group",
 )  # fmt: skip
 def hard_prompts(runs: Runs) -> Content:
     """One row per run, group of the panel's prompts and sampling of the panel: their mean accuracy."""
@@ -164,7 +168,10 @@ def _draw_hinge(axes: Axes, rows: pd.DataFrame) -> None:
     lines("share", "outside the budget", "place", rows["over"].iloc[0], zero=True)(axes, points)
 
 
-@figure("hinge", "Activity of the hinge", "table2", _draw_hinge, what="activity of a hinge", by="panel", sharey=False)
+@figure(
+    "hinge", "Activity of the hinge", "table2", _draw_hinge,
+    what="activity of a hinge", section=BEYOND, by="panel", sharey=False,
+)  # fmt: skip
 def hinge(runs: Runs) -> Content:
     """One row per run, quantity and place: share of mastered prompts, or of their tokens, outside the drift budget.
 
@@ -216,7 +223,7 @@ ARTIFACTS = (
     ),
     _metric(
         "effective-sample", "Effective sample size", "weight/effective_sample", "the effective sample size",
-        "effective rollouts", suite="table2", section="beyond", short="rollouts", unit=" rollouts", digits=0,
+        "effective rollouts", suite="table2", section=BEYOND, short="rollouts", unit=" rollouts", digits=0,
         notes=(
             "Kish's effective number of rollouts: (sum |A|)^2 / sum A^2 over the advantages A of a global step. "
             "Rollouts with advantage 0 do not count.",

@@ -12,6 +12,7 @@ from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact
 
 from .. import published
+from ..sections import PAPER, place
 from .curves import LATE
 
 UNFILTERED = "DAPO w/o filter"
@@ -55,7 +56,10 @@ def _next_step(
             base.reference(axes, paper, f"paper: about {paper:g}")
         axes.set_ylabel("accuracy")
 
-    @figure(name, title, suite, draw, _draw_gap, what=RESAMPLED, section="paper", arms=arms, height=1.7)
+    @figure(
+        name, title, suite, draw, _draw_gap,
+        what=RESAMPLED, section=PAPER, place=place(name), arms=arms, height=1.7,
+    )  # fmt: skip
     def artifact(runs: Runs) -> Content:
         shown = [*KEYS, "run_id", "step", "prompts", SAME, NEXT, GAP, *([ESTIMATE] if estimate else [])]
         rows = runs.findings("mastery", "steps", partial=True).reindex(columns=shown).dropna(subset=SAME)
@@ -97,7 +101,7 @@ def _draw_accuracy(axes: Axes, rows: pd.DataFrame) -> None:
 
 @figure(
     "fig3a", "Rollout accuracy of training prompts", "mastery", _draw_accuracy,
-    what="prompt groups", section="paper", by="arm", band=False, height=2.1,
+    what="prompt groups", section=PAPER, place=place("fig3a"), by="arm", band=False, height=2.1,
 )  # fmt: skip
 def accuracy(runs: Runs) -> Content:
     """One row per run, part of training and accuracy p: the share of sampled prompts with that accuracy."""

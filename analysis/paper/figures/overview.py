@@ -8,7 +8,7 @@ from mcpo_cli.analysis import render
 from mcpo_cli.analysis.equal_cost import UNITS
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.product import SUMMARY, Artifact, Product
 from mcpo_cli.compare.comparison import Comparison, Question, records
 from mcpo_cli.compare.runs import of_runs
 
@@ -76,4 +76,4 @@ def _figure(compared: Comparison) -> Figure:
     return figure
 
 
-ARTIFACT = Artifact("overview", TITLE, "summary", (SUITE,), build, failed_too=True)
+ARTIFACT = Artifact("overview", TITLE, SUMMARY, (SUITE,), build, failed_too=True)

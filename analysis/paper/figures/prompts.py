@@ -21,6 +21,8 @@ from mcpo_cli.measures.base import CLASSES
 from mcpo_cli.statistics import curves, stats
 from mcpo_cli.statistics.stats import Floats
 
+from ..sections import BEYOND
+
 SPELLS = "prompts of a panel that were mastered before its last sampling"
 COLORS = "cividis"
 
@@ -81,7 +83,7 @@ def _draw_survival(axes: Axes, here: pd.DataFrame) -> None:
     axes.set(xlabel="global steps since first mastered", ylabel="still mastered", ylim=(0, 1.02))
 
 
-@figure("survival", "Survival of mastery", "table2", _draw_survival, what=SPELLS, band=False)
+@figure("survival", "Survival of mastery", "table2", _draw_survival, what=SPELLS, section=BEYOND, band=False)
 def survival(runs: Runs) -> Content:
     """One row per model, arm and duration: share of prompts, pooled over seeds, that stay mastered for longer."""
     table = runs.findings("transitions", "survival", partial=True)
@@ -146,7 +148,7 @@ def _draw_transitions(axes: Axes, here: pd.DataFrame) -> None:
 
 @figure(
     "transitions", "Transitions between the classes of prompts", "table2", _draw_transitions,
-    what="two samplings of a panel", by="arm", band=False, height=2.1, widest=1.9,
+    what="two samplings of a panel", section=BEYOND, by="arm", band=False, height=2.1, widest=1.9,
 )  # fmt: skip
 def transitions(runs: Runs) -> Content:
     """One row per run and pair of classes: `share` of the `pairs` of samplings that begin in class `before`."""
@@ -254,7 +256,7 @@ def _draw_difficulty(axes: Axes, here: pd.DataFrame) -> None:
 
 @figure(
     "difficulty", "Difficulty of the held-out problems", "table2", _draw_difficulty,
-    what="evaluations", by="tier", band=False, height=1.9, sharex=True, together=True,
+    what="evaluations", section=BEYOND, by="tier", band=False, height=1.9, sharex=True, together=True,
 )  # fmt: skip
 def difficulty(runs: Runs) -> Content:
     """One row per run, policy (base or trained), tier and bin: the share of the tier's `problems` in that bin."""
@@ -288,5 +290,5 @@ def difficulty(runs: Runs) -> Content:
 
 ARTIFACTS = (
     survival, transitions, difficulty,
-    Artifact("trajectories", "Trajectories of prompts", "beyond", ("table2",), build_trajectories),
+    Artifact("trajectories", "Trajectories of prompts", BEYOND, ("table2",), build_trajectories),
 )  # fmt: skip

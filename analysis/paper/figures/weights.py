@@ -23,6 +23,8 @@ from mcpo_cli.methods import Method, get, query_weight
 from mcpo_cli.methods.mcpo import Mcpo
 from mcpo_cli.statistics import clusters
 
+from ..sections import BEYOND, PAPER, place
+
 SCHEMATIC = "What DAPO and MCPO do with a prompt, by the accuracy of its rollouts"
 G = Train().rollouts
 METHODS = {"DAPO": get("dapo"), "MCPO": get("mcpo")}
@@ -148,8 +150,8 @@ def _weights(name: str, title: str, *, reweighted: bool) -> Artifact:
         return [cell for cell, W in curves if np.isfinite(W).all() and np.allclose(W, PLAIN) != reweighted]
 
     @figure(
-        name, title, "table2", partial(_draw_weights, reweighted=reweighted), section="paper", band=False, height=2.3,
-        what=GRADIENTS,
+        name, title, "table2", partial(_draw_weights, reweighted=reweighted), band=False, height=2.3,
+        what=GRADIENTS, section=PAPER, place=place(name),
         arms=lambda runs: list(dict.fromkeys(cell.arm for cell in cells(runs))),
     )  # fmt: skip
     def artifact(runs: Runs) -> Content:
@@ -249,7 +251,10 @@ def _draw_classes(axes: Axes, rows: pd.DataFrame) -> None:
     axes.grid(visible=False, axis="x")
 
 
-@figure("gradients", "Gradient norms", "table2", _draw_norms, what="gradient norm", by="panel", sharey=False)
+@figure(
+    "gradients", "Gradient norms", "table2", _draw_norms,
+    what="gradient norm", section=BEYOND, by="panel", sharey=False,
+)  # fmt: skip
 def gradients(runs: Runs) -> Content:
     """Rows of two kinds (`panel`): gradient norm of a run at a step; quantiles over a run's prompts of one class."""
     steps = runs.steps().reindex(columns=[*KEYS, "run_id", "step", "train/grad_norm"])
@@ -285,7 +290,7 @@ def gradients(runs: Runs) -> Content:
 
 
 ARTIFACTS = (
-    Artifact("fig1", SCHEMATIC, "paper", (), build_schematic, "Figure 1"),
+    Artifact("fig1", SCHEMATIC, PAPER, (), build_schematic, "Figure 1"),
     _weights("fig3b", "Query weight without reweighting", reweighted=False),
     _weights("fig4", "Query weight with reweighting", reweighted=True),
     gradients,

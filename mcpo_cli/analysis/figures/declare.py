@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.figures.base import KEYS, Draw
 from mcpo_cli.analysis.frames import PAIR, Runs
-from mcpo_cli.analysis.product import Artifact, Product, Section
+from mcpo_cli.analysis.product import RESULTS, Artifact, Product
 
 UNKNOWN = "not measured"
 
@@ -151,7 +151,8 @@ def figure(
     suite: str,
     *draws: Draw,
     what: str,
-    section: Section = "beyond",
+    section: str = RESULTS,
+    place: str = "",
     arms: Callable[[Runs], Sequence[str]] | Sequence[str] = (),
     by: str = "",
     band: bool = True,
@@ -162,6 +163,7 @@ def figure(
     Args:
         draws: one function per row of panels; a single one if there is `by`.
         what: the records without which a run is left out.
+        section, place: see `Artifact`.
         arms: the arms to show; empty for all.
         by: the column with one panel for each of its values; by default there is one panel per model.
         band: whether curves have bands.
@@ -182,7 +184,6 @@ def figure(
         return Product(base.titled(title, runs), sentence, rows, notes=notes, figure=picture)
 
     def declare(show: Callable[[Runs], Content]) -> Artifact:
-        place = f"Figure {name.removeprefix('fig')}" if section == "paper" else ""
         return Artifact(name, title, section, (suite,), lambda data: build(show, data), place, by_regime=by == "regime")
 
     return declare

@@ -100,7 +100,7 @@ SETTINGS = [
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.usefixtures("planted")
 def test_a_secret_cannot_be_a_setting(here: InProcess, setting: str) -> None:
-    for verb in (("train", "--json"), ("train", "--debug"), ("plan", "table1", "seed=0")):
+    for verb in (("train", "--json"), ("train", "--debug"), ("train", "--dry-run", "table1", "seed=0")):
         result = here(*verb, setting)
         assert result.returncode == 2
         assert [secret for secret in SECRETS if secret in result.stdout + result.stderr] == []

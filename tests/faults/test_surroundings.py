@@ -15,8 +15,8 @@ from mcpo_cli.config.load import load
 from mcpo_cli.runs import catalog
 from tests.cli.conftest import MCPO, InProcess
 
-PLAN, LIST = ["plan", "scale=smoke", "--json"], ["runs", "list", "--json"]
-WRONG = ["plan", "nope=1"]
+PLAN, LIST = ["train", "--dry-run", "scale=smoke", "--json"], ["runs", "list", "--json"]
+WRONG = ["train", "--dry-run", "nope=1"]
 
 
 def environment(home: Path) -> dict[str, str]:

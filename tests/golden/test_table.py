@@ -16,7 +16,7 @@ import pytest
 from rliable import metrics
 from scipy import stats as scipy_stats
 
-from mcpo_cli.commands import build_artifacts, console, reply
+from mcpo_cli.commands import artifact_page, console, reply
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.report import artifacts
 from tests.errors import refused
@@ -43,7 +43,7 @@ def _built(home: Path, name: str, *overrides: str) -> artifacts.BuiltArtifact:
 def shown(built: artifacts.BuiltArtifact, width: int = 100) -> str:
     """The output of `--full` in a terminal of `width` columns."""
     with redirect_stdout(io.StringIO()) as printed, mock.patch.object(console, "width", return_value=width):
-        reply.show(build_artifacts.page(built, full=True))
+        reply.show(artifact_page.page(built, full=True))
     return printed.getvalue()
 
 

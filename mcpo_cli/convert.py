@@ -41,7 +41,8 @@ def convert(cls: type[T], data: Mapping[str, Any], path: str, **ready: Any) -> T
         where = f"{path}.{key}" if path else key
         if key not in fields:
             known = [f"{path}.{name}" if path else name for name in fields]
-            raise ConfigError(f"unknown key '{where}': {nearest(where, known)}", code="unknown_key")
+            fix = mend("{} in its place", where, known, f"leave out {where}")
+            raise ConfigError(f"unknown key '{where}': {nearest(where, known)}", fix=fix, code="unknown_key")
         try:
             values[key] = _typed(hints[key], value, where)
             _check_bounds(values[key], fields[key].metadata, where)

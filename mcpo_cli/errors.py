@@ -178,6 +178,11 @@ def mend(form: str, wanted: str, known: Iterable[str], otherwise: str | None = N
     return form.replace("{}", meant) if meant else otherwise
 
 
+def one_line(text: str) -> str:
+    """Several lines of text as one."""
+    return "; ".join(line.strip() for line in text.splitlines())
+
+
 def first_line(error: BaseException) -> str:
     """The first line of a library's error; if its message is empty, that of its cause, or else its class name."""
     if text := str(error).strip():

@@ -51,7 +51,8 @@ def local_folder(model: str) -> Path | None:
         return path.resolve()
     # runs/NAME is a path if the folder runs exists, else a hub model.
     if not HUB_ID.fullmatch(model) or path.parent.is_dir():
-        raise ConfigError(f"{model}: there is no such folder; {_neighbour(path)}", code="not_found")
+        here = "the folder of a model, a model of the Hugging Face Hub (OWNER/NAME), or a run (mcpo runs list)"
+        raise ConfigError(f"{model}: there is no such folder; {_neighbour(path)}", fix=here, code="not_found")
     return None
 
 

@@ -11,6 +11,8 @@ from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import DIAGNOSTICS, Artifact, Product, Row
 
+from . import arms
+
 
 @dataclass(frozen=True)
 class Outcomes:
@@ -96,7 +98,7 @@ def build(data: Mapping[str, Runs]) -> Product:
     ((suite, runs),) = data.items()
     shown = SUITES[suite]
     of_runs = numbers.per_run(runs, shown.numbers)
-    rows = numbers.rows(of_runs, shown.numbers, shown.baseline)
+    rows = arms.rows(of_runs, shown.numbers, shown.baseline)
     notes = [
         "Means over seeds with 95% t-intervals; in brackets the difference, paired by base and seed, to "
         f"{shown.baseline}.",
@@ -110,7 +112,7 @@ def build(data: Mapping[str, Runs]) -> Product:
         f"({most['mean']:.3f}); means, not verdicts."
     )
     frame = pd.DataFrame([*rows, *of_runs])
-    return Product(base.titled(shown.title, runs), sentence, frame, numbers.grids(rows), notes, draw(rows, shown.drawn))
+    return Product(base.titled(shown.title, runs), sentence, frame, arms.grids(rows), notes, draw(rows, shown.drawn))
 
 
 ARTIFACTS = tuple(

@@ -35,20 +35,6 @@ def read(path: Path) -> list[Claim]:
     return claims
 
 
-def results(path: Path) -> list[Path]:
-    """The files of committed verdicts on the claims of the file `path`: its own, then those of further files.
-
-    Its key `further` names these, without `.yaml`: files in the same folder with claims of the same ids on other runs.
-
-    Raises:
-        ConfigError: `further` is not a list of names.
-    """
-    further = read_yaml(path).get("further", [])
-    if not isinstance(further, list) or not all(isinstance(name, str) for name in further):
-        raise ConfigError(f"{path}: further must be a list of names of files of claims", fix=f"edit {path}")
-    return [path.parent / "results" / f"{name}.csv" for name in (path.stem, *further)]
-
-
 def _claim(entry: Mapping[str, Any]) -> Claim:
     claim = convert(Claim, entry, "")
     arms = plan.read(claim.suite).arms

@@ -1,21 +1,15 @@
-"""Numbers of runs by name, `MEASURE.VALUE` of the registry `mcpo_cli.measures`; for claims and tables.
+"""Numbers of runs by name, `MEASURE.VALUE` of the registry `mcpo_cli.measures`; for claims and tables."""
 
-Tables have rows of them: per run, and per arm as means over seeds with paired differences to a baseline.
-"""
-
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import pandas as pd
 
 from mcpo_cli import measures
-from mcpo_cli.analysis import render
 from mcpo_cli.analysis.equal_cost import AVERAGE, AXES, at_equal
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Row
-from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.errors import ConfigError, mend, nearest
-from mcpo_cli.statistics import stats
 
 WHOLE = ""
 """Key of a number that describes the whole run."""
@@ -23,8 +17,6 @@ Numbers = Mapping[str, float]
 """Numbers of one run by part (tier, third of training, ...) or under WHOLE; undetermined ones are left out."""
 EQUAL = {f"scores.pass@1 at equal {axis}": axis for axis in AXES}
 """Numbers that depend on the other runs: pass@1 at the largest cost that all runs of the model reach."""
-DIGITS = 4
-"""Decimals in a grid of rows."""
 
 
 def meaning(name: str) -> str:
@@ -89,52 +81,3 @@ def per_run(runs: Runs, names: Mapping[str, str], arms: Collection[str] = ()) ->
             row |= {column if part == WHOLE else f"{column}, {part}": value for part, value in parts.items()}
         found.append(row)
     return found
-
-
-def rows(of_runs: Sequence[Row], names: Collection[str], baseline: str) -> list[Row]:
-    """One row per regime, model, arm and number, from rows of `per_run`.
-
-    Columns: `mean`, `low`, `high` over `seeds`; `difference` and its bounds, paired by base policy and seed with the
-    arm `baseline`. Runs without the number are left out.
-    """
-    values: dict[tuple[str, ...], dict[tuple[int, int], float]] = {}
-    for name in names:
-        for run in of_runs:
-            if name in run:
-                key = (run["regime"], run["model"], run["arm"], name)
-                values.setdefault(key, {})[run["base_seed"], run["seed"]] = run[name]
-    found = []
-    for (regime, model, arm, name), by_seed in values.items():
-        mean = stats.t_interval([*by_seed.values()])
-        row: Row = {"block": "measured", "regime": regime, "model": model, "arm": arm, "statistic": name}
-        row |= {"seeds": mean.n, "mean": mean.mean, "low": mean.low, "high": mean.high}
-        base = values.get((regime, model, baseline, name), {})
-        if arm != baseline and (paired := [by_seed[seed] - base[seed] for seed in by_seed if seed in base]):
-            difference = stats.t_interval(paired)
-            row |= render.columns("difference", difference.mean, difference.low, difference.high)
-        found.append(row)
-    return found
-
-
-def grids(found: Sequence[Row]) -> list[Grid]:
-    """A grid per regime and model: a line per arm, a column per statistic, differences in brackets."""
-    made = []
-    for regime, model in dict.fromkeys((row["regime"], row["model"]) for row in found):
-        here = {
-            (row["arm"], row["statistic"]): row for row in found if (row["regime"], row["model"]) == (regime, model)
-        }
-        names = [*dict.fromkeys(name for _, name in here)]
-        arms = dict.fromkeys(arm for arm, _ in here)
-        cells = [[arm, *(_shown(here.get((arm, name))) for name in names)] for arm in arms]
-        made.append(Grid(f"{regime}, {model}", ["arm", *names], cells, labels=1))
-    return made
-
-
-def _shown(row: Row | None) -> str:
-    if row is None:
-        return "-"
-    text = render.change(row["mean"], (row["high"] - row["low"]) / 2, DIGITS).removeprefix("+")
-    if "difference" not in row:
-        return text
-    half = (row["difference_high"] - row["difference_low"]) / 2
-    return f"{text} ({render.change(row['difference'], half, DIGITS)})"

@@ -17,7 +17,7 @@ import numpy as np
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.numbers import Numbers, of_run
 from mcpo_cli.config.claims import Claim
-from mcpo_cli.statistics import power, stats, words
+from mcpo_cli.statistics import stats, words
 from mcpo_cli.statistics.stats import Interval, Student
 from mcpo_cli.statistics.words import PValues, Word
 
@@ -40,8 +40,6 @@ class Outcome:
     """The part (tier, third, ...) that is least in favour of the claim; empty for the whole run."""
     effect: Interval = UNKNOWN
     """Mean over seeds and its t-interval, of that part; NaN if there are no numbers."""
-    sd: float = math.nan
-    """Standard deviation over the seeds of that part."""
     direction: int = 0
     """1 if the number is rather above the reference than below, -1 otherwise, over all parts."""
     p: float = math.nan
@@ -52,8 +50,6 @@ class Outcome:
     """The effect of every part."""
     why: str = ""
     """The reason why no test is possible."""
-    beside: float = math.nan
-    """Mean of the claim's companion statistic `beside`; NaN if it has none."""
     p_holm: float = math.nan
     """p adjusted over all tests."""
     p_equal_holm: float = math.nan
@@ -90,18 +86,6 @@ class Outcome:
         """True if the verdict also holds for all tests together."""
         return self._adjusted == self.word and self.verdict in TESTED[:-1]
 
-    @property
-    def detectable(self) -> tuple[float, float]:
-        """Distance from the reference (or its margin) that as many seeds detect with `power.POWER`; NaN if unknown.
-
-        It does not depend on the effect seen, but on the standard deviation, which few seeds know badly: the distances
-        belong to both ends of `power.sd_bounds`.
-        """
-        if self.effect.n < stats.LEAST or not self.sd > stats.ROUNDING:
-            return math.nan, math.nan
-        low, high = power.sd_bounds(self.sd, self.effect.n)
-        return power.detectable_effect(low, self.effect.n), power.detectable_effect(high, self.effect.n)
-
 
 def outcomes(claims: Sequence[Claim], data: Mapping[str, Runs]) -> list[Outcome]:
     """Test every claim on every model of its suite, in order. data: the runs by suite."""
@@ -118,7 +102,6 @@ def decided(tests: Sequence[Outcome]) -> list[Outcome]:
 
 def _tests(claim: Claim, runs: Runs) -> Iterator[Outcome]:
     by_arm = {arm: _numbers(claim.statistic, runs, arm) for arm in claim.weights}
-    beside = _numbers(claim.beside, runs, claim.arm) if claim.beside else {}
     for model, regime in dict.fromkeys((cell.spec.model.name, cell.spec.regime) for cell in runs.cells):
         pairs = [pair for pair in by_arm[claim.arm] if pair[:2] == (model, regime)]
         values: dict[str, list[float]] = {}
@@ -128,9 +111,7 @@ def _tests(claim: Claim, runs: Runs) -> Iterator[Outcome]:
                 if all(part in own for own in numbers.values()):
                     contrast = sum(weight * numbers[arm][part] for arm, weight in claim.weights.items())
                     values.setdefault(part, []).append(contrast)
-        shown = [value for pair in pairs for value in beside.get(pair, {}).values()]
-        test = outcome(claim, model, regime, values, _unmet(claim, runs, model, regime))
-        yield replace(test, beside=float(np.mean(shown))) if shown else test
+        yield outcome(claim, model, regime, values, _unmet(claim, runs, model, regime))
 
 
 Pair = tuple[str, str, int, int]
@@ -201,7 +182,6 @@ def outcome(
         shown,
         part=worst,
         effect=parts[worst],
-        sd=found[worst].error * math.sqrt(found[worst].n),
         direction=1 if above else -1,
         p=min(1.0, 2 * min(p_for, p_against)),
         # NaN, where one part's values are all equal, stays NaN.

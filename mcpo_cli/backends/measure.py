@@ -164,7 +164,7 @@ def global_step(
 def sampled(graded: Graded, entropy: float) -> dict[str, float]:
     """Metrics of all sampled groups: shares, and lengths in tokens. entropy: mean over tokens, in nats.
 
-    Accuracy and `mastery/...` are means over groups, reward, length and truncation over rollouts.
+    Accuracy and `mastery/...` are means over groups, reward and length over rollouts.
     """
     p_P, mastered_P, wrong_P = graded.p_P, graded.mastered_P, ~graded.correct_PG.any(-1)
     wrong_N = graded.length_PG[~graded.correct_PG.bool() & graded.drawn_PG].double()
@@ -173,7 +173,6 @@ def sampled(graded: Graded, entropy: float) -> dict[str, float]:
         "train/reward": graded.mean(graded.reward_PG),
         "train/accuracy": float(p_P.mean()),
         "train/response_length": graded.mean(graded.length_PG),
-        "train/truncated": graded.mean(graded.truncated_PG),
         "train/entropy": entropy,
         "mastery/mastered": float(mastered_P.double().mean()),
         "mastery/majority_correct": float(((p_P > 0.5) & ~mastered_P).double().mean()),

@@ -10,11 +10,12 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from mcpo_cli.commands import console, publish
+from mcpo_cli.commands import console
 from mcpo_cli.commands.reply import Part, Reply
 from mcpo_cli.compare import output, page
 from mcpo_cli.compare.comparison import Question
 from mcpo_cli.compare.log import NEEDED, OPTIONAL
+from mcpo_cli.compare.publish import publish_comparison
 from mcpo_cli.compare.subjects import Answer, Subject, answers
 from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.home import home
@@ -55,7 +56,7 @@ def shown(found: Sequence[Answer], asked: object, where: Output, *, full: bool) 
         if one.regraded:
             document["regraded"] = one.regraded.to_json(one.question, one.found)
         if where.mlflow or one.suite:
-            publish.publish_comparison(one, key, files)
+            publish_comparison(one, key, files)
         documents.append(document)
         pages.append(_page(one, files, full=full))
     return Reply({"comparisons": documents}, chain.from_iterable(pages))

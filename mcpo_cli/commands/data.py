@@ -52,7 +52,7 @@ def _source(given: str) -> tuple["Dataset", Path | None]:
             try:
                 return data.get(name), paths.named(file)
             except ConfigError as error:
-                fix = mend(f"{{}}={file}", name, data.registry(), f"{file}  (without NAME=, a file of yours)")
+                fix = mend(f"{{}}={file}", name, data.registry(), "mcpo components list data")
                 raise ConfigError(f"{given}: {error.message}", fix=fix, code=error.code) from error
         if path.name == given and not path.suffix:
             return data.get(given), None

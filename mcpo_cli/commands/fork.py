@@ -79,11 +79,12 @@ def _fork(run_id: str, at: int, words: Sequence[str], *, dry_run: bool, verbose:
     chosen = forking.plan(parent, at, words, command)
     if dry_run:
         return shown.show_plan(forecast(chosen), verbose=verbose)
-    from mcpo_cli.commands import build_artifacts
+    from mcpo_cli.commands import artifact_page
+    from mcpo_cli.report import build
 
     document = start.document(forecast(chosen))
-    built = build_artifacts.build_forks(chosen, words)
-    return Reply({**built.to_json(), **document}, build_artifacts.page(built, full=True))
+    built = build.build_forks(chosen, words)
+    return Reply({**built.to_json(), **document}, artifact_page.page(built, full=True))
 
 
 def _branch(study: str, words: Sequence[str], *, dry_run: bool, verbose: bool) -> Reply:
@@ -95,11 +96,12 @@ def _branch(study: str, words: Sequence[str], *, dry_run: bool, verbose: bool) -
     trunks = branching.trunks(content, words)
     if dry_run:
         return shown.show_plan(forecast(branching.plan(study, trunks, command)), verbose=verbose)
-    from mcpo_cli.commands import build_artifacts
+    from mcpo_cli.commands import artifact_page
+    from mcpo_cli.report import build
     from mcpo_cli.scheduling import branches
 
     for trunk in trunks:
         branches.measure(study, trunk, command)
-    built = build_artifacts.build_branches(study, content, trunks, words, command)
+    built = build.build_branches(study, content, trunks, words, command)
     document = {"study": study, "points": branches.points(trunks), **built.to_json()}
-    return Reply(document, build_artifacts.page(built, full=True))
+    return Reply(document, artifact_page.page(built, full=True))

@@ -13,7 +13,7 @@ from mcpo_cli import paths
 from mcpo_cli.commands.completion import completing
 from mcpo_cli.commands.reply import Reply, verb
 from mcpo_cli.commands.verbs import DryRun, RunId
-from mcpo_cli.errors import ConfigError, Interrupted, RunFailed, nearest
+from mcpo_cli.errors import ConfigError, Interrupted, RunFailed, mend, nearest
 from mcpo_cli.home import home, location
 
 if TYPE_CHECKING:
@@ -58,11 +58,10 @@ def evaluate(
 ) -> Reply:
     """Sample a model on benchmarks, grade, and report with intervals. Rerunning samples only what is missing."""
     from mcpo_cli.commands import console, print_evaluation
-    from mcpo_cli.commands.publish import evaluation_publisher
     from mcpo_cli.compare import evaluation_page
     from mcpo_cli.config import load
     from mcpo_cli.config.evaluation import Evaluation
-    from mcpo_cli.evaluation import asking, protocol, run, scope
+    from mcpo_cli.evaluation import asking, protocol, publish, run, scope
 
     chosen = load.settings(Evaluation, settings or [])
     subject = scope.subject(model, chosen.revision)
@@ -80,14 +79,14 @@ def evaluate(
         ]
         document = {"eval_id": plan.eval_id, "protocol": plan.document(), **about}
         return Reply(document, f"{plan.eval_id}: {plan.label}; to be sampled: {', '.join(lacking)}")
-    publish = evaluation_publisher(chosen.compute.tracking_uri, console.talk)
+    send = publish.publisher(chosen.compute.tracking_uri, console.talk)
     try:
         with _terminable():
             results = run.evaluate(plan, loaded, console.progress)
     except KeyboardInterrupt as error:
         raise Interrupted("stopped; all samples so far are kept", fix="the same command continues") from error
     written = evaluation_page.write(run.folder(plan.eval_id), results)
-    publish(run.folder(plan.eval_id))
+    send(run.folder(plan.eval_id))
     console.talk(f"metrics and samples: {written}")
     return Reply({**results}, print_evaluation.page(results))
 
@@ -140,17 +139,18 @@ def grade(
     """Grade the answers in a file, or regrade an evaluation; its old grading is kept."""
     from mcpo_cli import grading
     from mcpo_cli.commands import console, print_evaluation
-    from mcpo_cli.commands.publish import evaluation_publisher
     from mcpo_cli.compare import evaluation_page, regrade
     from mcpo_cli.compare.readers.mcpo import samples_of
     from mcpo_cli.config.evaluation import Grading
-    from mcpo_cli.evaluation import gradings, run
+    from mcpo_cli.evaluation import gradings, publish, run
     from mcpo_cli.evaluation.gradings import Graders
 
     others = [name.strip() for name in compare.split(",") if name.strip()]
     for name in [*([grader] if grader else []), *others]:
         if name not in grading.registry():
-            raise ConfigError(f"unknown grader '{name}': {nearest(name, grading.registry())}", code="unknown_name")
+            known = grading.registry()
+            fix = mend("--grader {}", name, known, "mcpo components list grader")
+            raise ConfigError(f"unknown grader '{name}': {nearest(name, known)}", fix=fix, code="unknown_name")
     file = paths.named(target)
     folder = None if file.is_file() else gradings.find(target)
     document: dict[str, Any] = {"target": target}
@@ -161,10 +161,10 @@ def grade(
                 return regrade.judged(samples, graders.pool(name), advance)
 
         if folder:
-            publish = evaluation_publisher("", console.talk)
+            send = publish.publisher("", console.talk)
             results = run.grade_again(folder, grader, graders, console.progress)
             evaluation_page.write(folder, results)
-            publish(folder)
+            send(folder)
             samples = samples_of(folder, results)
             samples["name"] = [f"{row.benchmark}/{row.problem}/{row.sample}" for row in samples.itertuples()]
             document |= {"answers": len(samples), "results": results}

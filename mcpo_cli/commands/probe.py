@@ -57,12 +57,13 @@ def probe(
 ) -> Reply:
     """Answer one question from runs' records, from their checkpoints, or from new diagnostic runs."""
     from mcpo_cli import measures
-    from mcpo_cli.commands import console, diagnostic_runs, publish
+    from mcpo_cli.commands import console, diagnostic_runs
     from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.measures import summary
     from mcpo_cli.runs.journal import Journal
     from mcpo_cli.scheduling import start
     from mcpo_cli.scheduling.forecast import forecast
+    from mcpo_cli.trackers import publish
 
     chosen, words = measures.get(name), overrides or []
     if targets := diagnostic_runs.targets(words, f"mcpo probe {name}"):
@@ -81,7 +82,8 @@ def probe(
         start.train(forecast(plan))
         measured = [summary.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
     document = summary.document(chosen, measured)
-    publish.publish_probe(chosen, measured, document)
+    values = {one.cell.spec.run_id: one.finding.values for one in measured}
+    publish.publish_probe(measured[0].cell.spec.compute.tracking_uri, name, values, document, console.talk)
     columns = ["regime", "model", "arm", "seeds"]
     rows = [
         [*(str(row[column]) for column in columns), *(summary.shown(row, name) for name in chosen.shows)]

@@ -1,12 +1,14 @@
 """The verbs that show results: `mcpo compare` and `reproduce`."""
 
+import shlex
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from mcpo_cli.commands.completion import completing
-from mcpo_cli.commands.reply import Reply, verb
+from mcpo_cli.commands.reply import Part, Reply, verb
 from mcpo_cli.commands.verbs import (
     DryRun,
     Full,
@@ -150,12 +152,14 @@ def compare(
         )
     from mcpo_cli import paths
     from mcpo_cli.commands import compare as comparing
-    from mcpo_cli.commands import seeds
+    from mcpo_cli.commands import console
+    from mcpo_cli.compare import seeds
     from mcpo_cli.compare.subjects import Subject
 
     question = comparing.question(baseline, metric or (), at or (), margin, look, over)
     if plan:
-        return seeds.reach(what or [], question)
+        document = seeds.reach(what or [], question)
+        return Reply(document, [*seeds.reach_page(document), partial(console.talk, seeds.reach_legend(document))])
     arms, named = comparing.arms(arm or ()), comparing.columns(columns)
     subject = Subject(what or [], arms, named, benchmark, reader, regrade)
     where = comparing.Output(paths.named(out) if out else None, mlflow)
@@ -196,34 +200,34 @@ def reproduce(
     from mcpo_cli.machine import freeze_gc
 
     with freeze_gc():
-        from mcpo_cli.commands import build_artifacts
+        from mcpo_cli.commands import artifact_page, console
         from mcpo_cli.commands import dry_run as shown
-        from mcpo_cli.commands.console import seconds
-        from mcpo_cli.report import artifacts
+        from mcpo_cli.report import artifacts, build
         from mcpo_cli.scheduling import start
         from mcpo_cli.scheduling.forecast import forecast
 
     words = overrides or []
     if built and budget:
         raise ConfigError("--built trains nothing, so it has no budget", fix=f"mcpo reproduce {artifact} --built")
-    if built and artifact == artifacts.ALL and not dry_run:
-        return build_artifacts.report(words)
-    names = artifacts.names(artifact)
-    plans = build_artifacts.plans(names, words, f"mcpo reproduce {artifact}")
+    is_report = artifact == artifacts.ALL
+    names = build.chosen(artifact, words)
+    # The report shows diagnostics of runs that are done, and trains none for them.
+    trained = [name for name in names if not is_report or artifacts.get(name).section != "diagnostic"]
+    plans = build.plans(trained, words, f"mcpo reproduce {artifact}")
     if budget:
-        share = seconds("--budget", budget) / len(plans)
+        share = console.seconds("--budget", budget) / len(plans)
         plans = {name: start.within(whole, share, budget) for name, whole in plans.items()}
     if dry_run:
-        return shown.show_plan(forecast(build_artifacts.merged(plans)), verbose=verbose)
-    builder = build_artifacts.builder(plans, words)
-    for name in names:
+        return shown.show_plan(forecast(build.merged(plans)), verbose=verbose)
+    builder = build.builder(build.plans(names, words, "mcpo reproduce all") if is_report else plans, words)
+    for name in () if is_report else names:
         builder.check(artifacts.get(name))
     runs = [] if built else [start.document(forecast(planned)) for planned in plans.values()]
-    if artifact == artifacts.ALL:
-        return build_artifacts.report(words, runs)
-    made = {name: builder.build(name) for name in names}
-    build_artifacts.publish(plans, made)
-    document = {"suites": runs, "artifacts": {name: one.to_json() for name, one in made.items()}}
-    if len(made) == 1:
-        return Reply(document, build_artifacts.page(made[names[0]], full=full))
-    return Reply(document, map(build_artifacts.sentence, made.values()))
+    completed_by = shlex.join(["mcpo", "reproduce", artifacts.ALL, *words]) if is_report else ""
+    made = build.build(builder, names, suites=runs, report=completed_by)
+    if len(names) == 1:
+        return Reply(made.document, artifact_page.page(made.artifacts[names[0]], full=full))
+    page: list[Part] = [artifact_page.sentence(one) for one in made.artifacts.values()]
+    if made.files:
+        page.append(partial(console.talk, "\n".join(f"written: {path}" for path in made.files)))
+    return Reply(made.document, page, made.error)

@@ -142,7 +142,8 @@ def empty_trash() -> Reply:
 @verb
 def sync_runs() -> Reply:
     """Upload the missing runs and evaluations of MCPO_HOME to the MLflow store. Rerunning sends nothing twice."""
-    from mcpo_cli.commands import console, publish
+    from mcpo_cli.commands import console
+    from mcpo_cli.evaluation import publish as evaluations
     from mcpo_cli.machine import freeze_gc
     from mcpo_cli.trackers import resolve
 
@@ -157,7 +158,7 @@ def sync_runs() -> Reply:
     store.check()
     points = store.sync(console.progress)
     left = dict(store.left)
-    points |= publish.sync_evaluations(store)
+    points |= evaluations.sync(store)
     document = {"store": store.shown, "points": points, "left": left}
     sent = f"{sum(points.values())} points of {len(points)} runs and evaluations"
     return Reply(document, f"{sent} copied to {store.shown}", _not_sent(left) if left else None)

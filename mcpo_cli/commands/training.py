@@ -108,18 +108,17 @@ def ablate(
     verbose: Verbose = False,
 ) -> Reply:
     """Train all arms of a suite and compare them. Default: table2 (MCPO, its two components left out, DAPO)."""
-    from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.config import plan
-    from mcpo_cli.scheduling import start
-    from mcpo_cli.scheduling.forecast import forecast
 
     named, rest = plan.split_suite(overrides or [])
     suite, command = named or "table2", f"mcpo ablate {named}".strip()
     if dry_run:
-        return shown.show_plan(forecast(plan.from_suite(suite, rest, command)), verbose=verbose)
-    from mcpo_cli.commands import compare, seeds
-    from mcpo_cli.compare import subjects
+        return execute(plan.from_suite(suite, rest, command), dry=True, verbose=verbose)
+    from mcpo_cli.commands import compare
+    from mcpo_cli.compare import seeds, subjects
     from mcpo_cli.compare.comparison import Question
+    from mcpo_cli.scheduling import start
+    from mcpo_cli.scheduling.forecast import forecast
 
     if until:
         document, rest = seeds.train_in_stages(suite, rest, command)
@@ -127,6 +126,8 @@ def ablate(
         document = start.document(forecast(plan.from_suite(suite, rest, command)))
     answers = subjects.of_plan(plan.from_suite(suite, rest, command), suite, Question())
     compared = compare.shown(answers, (suite, rest), compare.Output(), full=full)
-    decided = seeds.decisions_page(document["decisions"]) if until else ()
-    page = chain([runs_table(document)] if full else [], compared.page, decided)
+    page = chain([runs_table(document)] if full else [], compared.page)
+    if until:
+        head = "\nBy stages, which keep the level .05 together; the tables above test these seeds once:"
+        page = chain(page, [head, seeds.decisions_grid(document["decisions"])])
     return Reply({**document, **compared.document}, page)

@@ -21,51 +21,47 @@ PANELS = {
     "Extend, and get help": ("components", "doctor", "help"),
 }
 """Every verb, by what a person does with it: the headings of `mcpo --help`."""
-MEANT = {
-    "version": ["--version"],
-    "-V": ["--version"],
-    "plan": ["train", "--dry-run"],
-    "list": ["runs", "list"],
-    "ls": ["runs", "list"],
-    "status": ["runs", "list"],
-    "show": ["runs", "show"],
-    "samples": ["runs", "samples"],
-    "delete": ["runs", "delete"],
+OLD = {
+    "version": "--version",
+    "-V": "--version",
+    "plan": "train --dry-run",
+    "run": "train",
+    "list": "runs list",
+    "ls": "runs list",
+    "status": "runs list",
+    "show": "runs show",
+    "samples": "runs samples",
+    "delete": "runs delete",
+    "eval": "evaluate",
+    "report": "reproduce all --built",
+    "branch": "fork",
+    **{kind: f"components list {kind}" for kind in ("method", "sampler", "task", "data", "model")},
 }
-"""Verbs of other tools, and the words that replace them."""
-REFUSED = {
-    "resume": ("the command that trained a run continues it: `mcpo runs show RUN_ID` names it", "mcpo runs list"),
-    "eval": ("the verb is evaluate", "mcpo evaluate --help"),
-    "run": ("the verb is train", "mcpo train --help"),
-    "report": ("reproduce makes the report, too", "mcpo reproduce all --built"),
-    "branch": ("fork takes branch studies, too", "mcpo fork STUDY"),
-    "schema": ("JSON schemas are gone; help explains every setting", "mcpo help"),
-}
-"""Verbs of other tools without a counterpart: the explanation and its fix."""
-KINDS = ("method", "sampler", "task", "data", "model")
-"""Verbs until version 0.1; what they did is now under `components`, their actions being the verbs."""
+"""Verbs of other tools and of earlier versions, and the words that do the same today."""
 SETTINGS = """\
 
 Settings, group.key=value: mcpo help lists them, mcpo help train explains a group."""
 
 
-def without_habits(words: Sequence[str]) -> list[str]:
-    """The words of a command line, with a verb of another tool replaced.
+def check_verb(words: Sequence[str]) -> None:
+    """Refuse a verb of another tool or of an earlier version.
 
     Raises:
-        ConfigError: mcpo has no such verb; the message names the alternative.
+        ConfigError: mcpo has no such verb; the fix is the same command with today's words.
     """
-    first, rest = "".join(words[:1]), list(words[1:])
-    if first in KINDS:
-        action = "".join(rest[:1]).replace("audit", "check") or "list"
-        fix = shlex.join(
-            ["mcpo", "components", action, first, *(word for word in rest[1:] if word not in ("--json", "--debug"))]
-        )
-        raise ConfigError(f"mcpo has no verb '{first}': it is a kind of components", fix=fix, code="unknown_name")
-    if first in REFUSED and not {"--help", "-h"} & set(rest):
-        instead, fix = REFUSED[first]
-        raise ConfigError(f"mcpo has no verb '{first}': {instead}", fix=fix, code="unknown_name")
-    return [*MEANT[first], *rest] if first in MEANT else list(words)
+    first, *rest = words or [""]
+    if first == "resume":
+        continues = "the command that trained a run continues it: mcpo runs show RUN_ID names it"
+        raise ConfigError(f"mcpo has no verb 'resume': {continues}", fix="mcpo runs list", code="unknown_name")
+    if first in OLD:
+        now = OLD[first]
+        # An action of a kind of components comes before the kind.
+        if now.startswith("components") and rest:
+            action, *rest = rest
+            now = f"components {action.replace('audit', 'check')} {first}"
+        kept = [word for word in rest if word not in ("--json", "--debug")]
+        fix = shlex.join(["mcpo", *now.split(), *kept])
+        raise ConfigError(f"mcpo has no verb '{first}'", fix=fix, code="unknown_name")
 
 
 def _only_when_dry(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
@@ -95,10 +91,11 @@ class Verbs(Family):
     panels = PANELS
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """See `TyperGroup`. Verbs of other tools are replaced."""
+        """See `TyperGroup`; first looks for an old verb."""
         style = ctx.ensure_object(ErrorStyle)
         style.as_json, style.debug = "--json" in args, "--debug" in args
-        return super().parse_args(ctx, without_habits(args))
+        check_verb(args)
+        return super().parse_args(ctx, args)
 
 
 Overrides = Annotated[

@@ -58,7 +58,13 @@ class Question:
             ConfigError: the look is outside 1..n.
         """
         if self.look and not 1 <= self.look[0] <= self.look[1]:
-            raise ConfigError(f"look {self.look[0]} of {self.look[1]}: a look lies in 1..n", code="out_of_bounds")
+            look, looks = self.look
+            last = max(1, looks)
+            raise ConfigError(
+                f"look {look} of {looks}: the first is 1, and the last is {last}",
+                fix=f"--look {last}/{last}",
+                code="out_of_bounds",
+            )
         return ALPHA if self.look is None else look_level(*self.look)
 
 

@@ -42,7 +42,11 @@ def sides(words: Sequence[str], arms: Mapping[str, str], read: Read) -> list[Sid
     for path in paths:
         logs = read(path)
         if paths.count(path) > 1:
-            raise ConfigError(f"{path} is named twice: a log is not compared with itself", code="duplicate_name")
+            raise ConfigError(
+                f"{path} is named twice: a log is not compared with itself",
+                fix=f"mcpo compare {path} OTHER",
+                code="duplicate_name",
+            )
         models = {log.model for log in logs}
         for log in logs:
             found.setdefault(path / log.model if len(models) > 1 else path, []).append(log)

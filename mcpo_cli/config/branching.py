@@ -26,7 +26,7 @@ STATISTICS = ("lost", "gained", "lost at equal gain", "gained at equal loss", "s
 selection, minus the part that the step took."""
 DEFAULTS = {"suite": "", "decide": "holm"}
 """Of hypotheses: they are judged as one family."""
-NO_TRUNKS = ("suite", "beyond", "requires", "beside")
+NO_TRUNKS = ("suite", "beyond", "requires")
 """Parts of a claim that a hypothesis cannot have."""
 
 

@@ -53,8 +53,6 @@ class Claim:
     """The rule of the verdict: the registered one, if there is one. A file may set it for all of its claims."""
     requires: Precondition | None = None
     """Where this condition is not met, the claim is not testable here."""
-    beside: str = ""
-    """A statistic of `arm` shown with the result."""
     reads: str = ""
     """How the claim is interpreted where the paper's words leave it open."""
     untested: str = ""
@@ -68,9 +66,9 @@ class Claim:
 
     @property
     def statistics(self) -> list[str]:
-        """The statistic tested, and those that go with it."""
+        """The statistic tested, and that of `requires`."""
         needed = self.requires.statistic if self.requires else ""
-        return [name for name in (self.statistic, self.beside, needed) if name]
+        return [name for name in (self.statistic, needed) if name]
 
     @property
     def arms(self) -> list[str]:

@@ -15,7 +15,7 @@ import yaml
 from mcpo_cli import methods, samplers, tasks
 from mcpo_cli.config import class_options, contradictions, model_settings, presets
 from mcpo_cli.config.class_options import given
-from mcpo_cli.config.reading import MAX_VALUES, key_of, parse, read, read_yaml, refuse_secrets, short
+from mcpo_cli.config.reading import MAX_VALUES, TYPED, key_of, parse, read, read_yaml, refuse_secrets, short
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.config.used_plugins import used_plugins
 from mcpo_cli.convert import convert
@@ -134,7 +134,8 @@ def _expand(overrides: Sequence[str]) -> Iterator[list[str]]:
         presets.check(key, values)
         axes[key] = values
         if (runs := math.prod(map(len, axes.values()))) > MAX_VALUES:
-            raise ConfigError(f"'{short(text)}' asks for {runs} runs or more; at most {MAX_VALUES} at once")
+            asks = f"'{short(text)}' asks for {runs} runs or more; at most {MAX_VALUES} at once"
+            raise ConfigError(asks, fix=f"{key}={','.join(values[:2])}  (fewer values)")
     named = [[f"{key}={value}" for value in values] for key, values in axes.items()]
     return (list(combination) for combination in itertools.product(*named))
 
@@ -149,13 +150,15 @@ def _load_one(overrides: list[str]) -> RunSpec:
         data: Any = class_options.with_options(copy.deepcopy(_composed(_chosen(overrides))), overrides)
         _apply(data, overrides)
         if "oc.env" in (composed := str(data)):
-            raise ConfigError("${oc.env:...} reads the environment: the same settings would mean other runs elsewhere")
+            raise ConfigError(
+                "${oc.env:...} reads the environment: the same settings would mean other runs elsewhere", fix=TYPED
+            )
         if "${" in composed:
             # So a preset can share few base policies among all seeds: `base_seed: ${remainder:${seed},3}`.
             OmegaConf.register_new_resolver("remainder", _remainder, replace=True)
             data = OmegaConf.to_container(OmegaConf.create(data), resolve=True)
     except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, OSError) as error:
-        raise ConfigError(f"cannot compose {short(' '.join(overrides))}: {first_line(error)}") from error
+        raise ConfigError(f"cannot compose {short(' '.join(overrides))}: {first_line(error)}", fix=TYPED) from error
     found = {str(key): value for key, value in data.items()}
     # Checked again, because a preset may hold a secret.
     listed = [f"{key}={value}" for key, value in flat(found).items()]

@@ -177,7 +177,7 @@ def file(name: str) -> Path:
             meant = words if similar(name, words) else known
             raise ConfigError(
                 f"unknown suite '{name}': {nearest(name, meant)}",
-                fix=mend("mcpo train {}", name, meant, "mcpo train --help"),
+                fix=mend("mcpo train {}", name, meant, "mcpo components list suite"),
                 code="unknown_name",
             )
         return known[name]

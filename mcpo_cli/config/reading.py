@@ -17,6 +17,8 @@ from mcpo_cli.redaction import redact
 """Settings and results that the paper states."""
 MAX_VALUES = 1000
 """Largest number of runs of one sweep; more are taken for a typing error."""
+TYPED = "write key=value, for example method=mcpo seed=0,1,2"
+"""The fix of words that are no settings."""
 MAX_BYTES = 1 << 20
 """Largest size of a file of settings in bytes: YAML is read at a few hundred kB per second."""
 MAX_SHOWN = 200
@@ -134,7 +136,7 @@ def reading(text: str) -> Iterator[None]:
     try:
         yield
     except (HydraException, ValueError, NotImplementedError, RecursionError) as error:
-        hint = "write key=value, for example method=mcpo seed=0,1,2"
+        hint = TYPED
         opened, closed = (sum(map(text.count, signs)) for signs in ("[{(", "]})"))
         why = "a bracket is not closed" if opened > closed else short(first_line(error))
         if "=" not in text:

@@ -107,7 +107,7 @@ def names(wanted: str) -> list[str]:
     if wanted in plan.suites():
         return of_suite or [wanted]
     choices = [*known, *plan.suites(), ALL, "figures"]
-    fix = mend("mcpo reproduce {}", wanted, choices, "mcpo reproduce --help")
+    fix = mend("mcpo reproduce {}", wanted, choices, "mcpo components list artifact")
     raise ConfigError(f"unknown artifact '{wanted}': {nearest(wanted, choices)}", fix=fix)
 
 

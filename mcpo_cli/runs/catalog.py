@@ -16,10 +16,10 @@ from mcpo_cli.config import arm_names, load
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of, read
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import ConfigError, McpoError, RunFailed, nearest
+from mcpo_cli.errors import ConfigError, McpoError, RunFailed, nearest, one_line
 from mcpo_cli.home import is_plain
 from mcpo_cli.records import State
-from mcpo_cli.runs import attempts
+from mcpo_cli.runs import attempts, sanity
 from mcpo_cli.runs.journal import Journal, read_json, write_json
 
 TAGS = "tags.json"
@@ -46,8 +46,7 @@ class Run:
         journal = Journal(self.folder)
         with suppress(RunFailed):
             for path in list(journal.files("eval").values())[-1:]:
-                shares = [row["c"] / row["n"] for row in journal.read(path)]
-                return float(sum(shares) / max(len(shares), 1))
+                return sanity.accuracy(journal.read(path))
         return None
 
     @property
@@ -102,7 +101,7 @@ def runs(home: Path, note: Callable[[str, str], None] = lambda name, why: None) 
         try:
             yield _read(folder)
         except McpoError as error:
-            note(folder.name, "; ".join(map(str.strip, str(error).splitlines())))
+            note(folder.name, one_line(str(error)))
 
 
 def left_out(reasons: Mapping[str, str]) -> str:

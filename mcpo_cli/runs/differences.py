@@ -1,20 +1,15 @@
 """Differences between the records and the state of a global step and those of the same step trained again."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from mcpo_cli.records import StepRow
 from mcpo_cli.runs import folders
-from mcpo_cli.runs.journal import Journal, Kind, finite, read_json
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from mcpo_cli.runs.journal import Journal, Kind, finite
 
 CLOCKS = ("perf/", "system/", "cost/seconds")
 """Prefixes of metrics that measure the machine's time and memory, which differ between any two trainings."""
@@ -106,16 +101,18 @@ def of_states(recorded: Path, repeated: Path, step: int, *, exactly: bool) -> Co
     Args:
         exactly: bit by bit; otherwise two numbers agree if they differ by at most TOLERANCE of their tensor's largest.
     """
-    (our_place, ours), (their_place, theirs) = (
-        _state(folders.checkpoint_of(folder, step)) for folder in (recorded, repeated)
+    our_state, their_state = (folders.load(folders.checkpoint_of(folder, step)) for folder in (recorded, repeated))
+    ours, theirs = (
+        {f"{file}/{name}": tensor for file, named in state.tensors.items() for name, tensor in named.items()}
+        for state in (our_state, their_state)
     )
     values, differing = 1, list[Difference]()
 
     def differs(column: str, one: object, other: object) -> None:
         differing.append(Difference(step, "checkpoint", 0, column, one, other))
 
-    if our_place != their_place:
-        differs("place in the training stream", our_place, their_place)
+    if our_state.cursor != their_state.cursor:
+        differs("place in the training stream", our_state.cursor, their_state.cursor)
     for name in sorted(ours.keys() | theirs.keys()):
         one, other = ours.get(name), theirs.get(name)
         if one is None or other is None or one.shape != other.shape or one.dtype != other.dtype:
@@ -129,17 +126,6 @@ def of_states(recorded: Path, repeated: Path, step: int, *, exactly: bool) -> Co
             index = tuple(wrong[0].tolist())
             differs(f"{name}{list(index)}", one[index].item(), other[index].item())
     return Compared(step, values, weights=True, differing=differing)
-
-
-def _state(checkpoint: Path) -> tuple[int, dict[str, Tensor]]:
-    """The position in the training stream and all tensors of a checkpoint, by `file/name`."""
-    from safetensors.torch import load_file  # not above: most commands do without torch
-
-    with folders.unless_removed(checkpoint):
-        manifest = read_json(checkpoint / folders.MANIFEST)
-        files = {name.removesuffix(".safetensors"): load_file(checkpoint / name) for name in manifest["sha256"]}
-    tensors = {f"{file}/{name}": tensor for file, named in files.items() for name, tensor in named.items()}
-    return manifest["cursor"], tensors
 
 
 Rows = Sequence[Mapping[str, Any]]

@@ -1,17 +1,32 @@
 """Folders that are written atomically, with checksums: checkpoints and policies."""
 
+from __future__ import annotations
+
 import shutil
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.home import writing
 from mcpo_cli.runs.journal import Journal, checksum, read_json, sync, write_json
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state from which a run continues: `tensors` by file name, `step`, and the training stream's `cursor`."""
+
+    step: int
+    cursor: int
+    tensors: Mapping[str, Mapping[str, Tensor]]
 
 
 @contextmanager
@@ -83,6 +98,27 @@ def checkpoints(run_dir: Path) -> list[Path]:
 def checkpoint_of(run_dir: Path, step: int) -> Path:
     """The folder of the checkpoint of `step`, one of `checkpoints`."""
     return next(folder for folder in checkpoints(run_dir) if step_of(folder) == step)
+
+
+def load(checkpoint: Path) -> Checkpoint:
+    """Read a checkpoint, one of `checkpoints`.
+
+    Raises:
+        RunFailed: another command removed it since.
+    """
+    from safetensors.torch import load_file  # not above: most commands do without torch
+
+    with unless_removed(checkpoint):
+        manifest = read_json(checkpoint / MANIFEST)
+        tensors = {name.removesuffix(".safetensors"): load_file(checkpoint / name) for name in manifest["sha256"]}
+    return Checkpoint(manifest["step"], manifest["cursor"], tensors)
+
+
+def prune(attempt_dir: Path, kept: int) -> None:
+    """Remove all checkpoints of an attempt but the newest `kept`."""
+    folders_of_steps = sorted((attempt_dir / "checkpoints").glob("step_*"))
+    for old in folders_of_steps[: max(0, len(folders_of_steps) - kept)]:
+        shutil.rmtree(old)
 
 
 def copy_checkpoint(run_dir: Path, step: int, attempt_dir: Path, without: Collection[str]) -> None:

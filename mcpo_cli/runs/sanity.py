@@ -5,7 +5,7 @@ A run that exceeds a limit continues; the user is warned.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -143,6 +143,11 @@ def evaluated(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         if ungraded := sum(row.get("ungraded", 0) for row in problems):
             metrics[f"eval/{tier}/infra_errors"] = ungraded / (ungraded + sum(row["n"] for row in problems))
     return metrics
+
+
+def accuracy(rows: Sequence[Mapping[str, Any]]) -> float:
+    """Mean accuracy over the problems of one evaluation's rows; 0 without any."""
+    return float(sum(row["c"] / row["n"] for row in rows) / max(len(rows), 1))
 
 
 def by_tier(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:

@@ -14,7 +14,7 @@ from mcpo_cli.config.branching import Trunk
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
 from mcpo_cli.records import BranchRow
-from mcpo_cli.runs import begin
+from mcpo_cli.runs import begin, folders
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.scheduling import start
 from mcpo_cli.scheduling.display import talk
@@ -37,8 +37,6 @@ def measure(study: str, trunk: Trunk, command: str) -> None:
     Raises:
         RunFailed: the trunk run failed. ConfigError: see `measure_point`.
     """
-    from mcpo_cli.backends.local import checkpoint  # not above: it imports torch
-
     folder = run_dir(trunk.spec.run_id)
     left = [step for step in trunk.at if not is_measured(trunk, folder, step)]
     if not left:
@@ -47,7 +45,7 @@ def measure(study: str, trunk: Trunk, command: str) -> None:
     for step in left:
         talk(f"{trunk.spec.run_id}: {len(trunk.arms)} arms take global step {step + 1}")
         measure_point(trunk, folder, step)
-    checkpoint.prune(Journal(folder).attempts()[-1], trunk.kept_after)
+    folders.prune(Journal(folder).attempts()[-1], trunk.kept_after)
 
 
 def points(trunks: Sequence[Trunk]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import Interrupted, RunFailed
+from mcpo_cli.errors import Interrupted, RunFailed, one_line
 from mcpo_cli.home import home
 from mcpo_cli.records import State
 from mcpo_cli.runs import attempts
@@ -89,11 +89,6 @@ def _error_line(folder: Path, pid: int) -> str | None:
         return f"{folder} was removed while the run was writing to it; the same command begins it again"
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), None)
-
-
-def one_line(text: str) -> str:
-    """Several lines of text as one."""
-    return "; ".join(line.strip() for line in text.splitlines())
 
 
 def _disk(folder: Path) -> str:

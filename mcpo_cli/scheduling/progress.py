@@ -5,15 +5,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.records import EvalRow, State
+from mcpo_cli.records import State
 from mcpo_cli.runs import sanity
 from mcpo_cli.runs.journal import Journal, last_row, lines_from, read_json, read_lines
-from mcpo_cli.runs.sanity import evaluated
 
 
 @dataclass(frozen=True)
@@ -131,15 +130,13 @@ class Tracker:
         if newest is None:
             return None
         if self._eval is None or self._eval[0] != newest:
-            shares = [row["c"] / row["n"] for row in read_lines(newest)]
-            self._eval = (newest, sum(shares) / max(len(shares), 1))
+            self._eval = (newest, sanity.accuracy(read_lines(newest)))
         return self._eval[1]
 
 
 def final_metrics(run_dir: Path) -> dict[str, float]:
     """The metrics of the last step and of the last evaluation."""
     journal = Journal(run_dir)
-    steps, evaluations = journal.steps(), journal.files("eval")
+    steps, evaluations = journal.steps(), list(journal.files("eval").values())
     metrics = dict(steps[-1]["metrics"]) if steps else {}
-    last = journal.read(max(evaluations.items())[1]) if evaluations else iter(())
-    return metrics | evaluated(cast(EvalRow, row) for row in last)
+    return metrics | sanity.evaluated(row for path in evaluations[-1:] for row in journal.read(path))

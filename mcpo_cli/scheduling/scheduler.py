@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from mcpo_cli import backends, extras
 from mcpo_cli.backends import feasible
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import RunFailed
+from mcpo_cli.errors import RunFailed, one_line
 from mcpo_cli.home import home, writing
 from mcpo_cli.records import State
 from mcpo_cli.runs import attempts, sanity
@@ -184,7 +184,7 @@ class _Scheduler:
             with writing(folder / "worker.log"):
                 job.process = self._worker(job)
         except RunFailed as error:
-            job.state, job.error = "failed", outcome.one_line(str(error))
+            job.state, job.error = "failed", one_line(str(error))
             return
         job.watch = Watch(spec.compute, job.process)
         job.state = "running"
@@ -234,7 +234,7 @@ class _Scheduler:
             job.tried, job.state = False, "running"
         elif code < 0 and job.broke:
             attempts.mark_failed(job.run.folder, pid, job.broke)
-            job.state, job.error = "failed", outcome.one_line(job.broke)
+            job.state, job.error = "failed", one_line(job.broke)
         else:
             job.state, job.error = outcome.ending(job.run.folder, job.spec, pid, code, job.state)
         self.expected.speeds.learn(job.run.folder, job.spec)

@@ -16,7 +16,7 @@ from pathlib import Path
 from mcpo_cli import backends
 from mcpo_cli.config import forking
 from mcpo_cli.config.used_plugins import used_plugins
-from mcpo_cli.errors import Interrupted, McpoError, RunFailed
+from mcpo_cli.errors import Interrupted, McpoError, RunFailed, one_line
 from mcpo_cli.home import run_dir
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs import begin, catalog, provenance
@@ -134,7 +134,7 @@ def _said(error: McpoError, code: int) -> int:
     """Print the reason as the last line of the log; returns `code`."""
     # The log may be on a full disk.
     with suppress(OSError):
-        print(redact("; ".join(line.strip() for line in str(error).splitlines())), file=sys.stderr)
+        print(redact(one_line(str(error))), file=sys.stderr)
     return code
 
 

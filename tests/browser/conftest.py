@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from mcpo_cli.commands.publish import publish_artifacts
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.report.artifacts import BuiltArtifact
+from mcpo_cli.report.build import publish_artifacts
 from mcpo_cli.trackers import resolve
 from mcpo_cli.trackers.mlflow import Store
 from tests import fakes

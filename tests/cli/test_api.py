@@ -1,8 +1,6 @@
 """`mcpo_cli.api`: its page is executed, and its results equal the output of the verbs."""
 
-import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ from mcpo_cli.config.plan import from_suite
 from mcpo_cli.scheduling import scheduler
 from tests.cli.conftest import InProcess
 from tests.cli.test_scheduler import WORKER
-from tests.pages import shows
 from tests.store_runs import made_up
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
@@ -32,27 +29,6 @@ def trained(
     found = InProcess(module_home, monkeypatch, capsys)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "offline")
     return found
-
-
-@pytest.mark.slow
-def test_the_page_does_what_it_says(trained: InProcess, capsys: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, Any] = {}
-    blocks = re.findall(r"```(python|text)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert [kind for kind, _ in blocks].count("python") == 7
-    printed = ""
-    for kind, block in blocks:
-        if kind == "text":  # below the block that printed it
-            assert shows(block, printed, numbers=False)
-        else:
-            exec(block, names)
-            printed = capsys.readouterr().out
-    ids = {cell.spec.run_id for cell in names["plan"].cells}
-    assert names["same"].plan_id == names["plan"].plan_id
-    assert len(names["sweep"].cells) == 4
-    assert names["accuracy"].keys() == set(names["done"]) == ids
-    for frame in ("steps", "problems", "scores", "groups", "settings"):
-        assert set(names[frame]["run_id"]) == ids
-    assert set(names["curve"].index.get_level_values("arm")) == {"DAPO", "MCPO"}
 
 
 @pytest.mark.slow
@@ -78,13 +54,6 @@ def test_a_suite_s_own_baseline_and_metric_are_the_default(trained: InProcess, t
     assert api.compare(str(mine), "scale=smoke", baseline="a", metric="pass@1").baseline == "a"
 
 
-def test_what_is_wrong_is_one_error_with_a_fix(trained: InProcess) -> None:
-    for words in (("tabel1",), ("mehtod=mcpo",), ("table1", "table2"), ("method=mpco",)):
-        with pytest.raises(api.McpoError) as caught:
-            api.plan(*words)
-        assert caught.value.fix
-
-
 def test_runs_are_chosen_by_settings_and_sorted(trained: InProcess) -> None:
     assert {run.spec.method.name for run in api.runs("method=mcpo", "state=done")} == {"mcpo"}
     assert len(api.runs("method=mcpo", "seed=1")) == 1
@@ -95,16 +64,6 @@ def test_runs_are_chosen_by_settings_and_sorted(trained: InProcess) -> None:
     with pytest.raises(api.McpoError) as caught:
         api.runs("methd=mcpo")
     assert caught.value.code == "unknown_key"
-
-
-def test_settings_in_columns_and_short_names_of_objects(trained: InProcess) -> None:
-    wide = api.frames(*WORDS).settings(wide=True)
-    (run, *_) = api.runs()
-    assert wide.loc[run.spec.run_id, "train.lr"] == run.spec.train.lr
-    assert repr(run) == f"Run({run.spec.run_id}, done)"
-    plan = api.plan(*WORDS)
-    assert repr(plan) == f"Plan(table1: {len(plan.cells)} runs)"
-    assert repr(run.spec) == f"RunSpec({run.spec.run_id})"
 
 
 @pytest.mark.slow

@@ -89,23 +89,7 @@ def test_a_sweep_is_compared_by_its_words_by_its_ids_and_in_python(here: InProce
     assert set(api.frames(*ids).scores()["arm"]) == {"mcpo delta=0.01", "mcpo delta=0.05"}
 
 
-def test_every_verb_names_the_arms_of_a_sweep(here: InProcess) -> None:
-    ids = done(from_overrides(SWEEP))
-    expected = {"mcpo delta=0.01", "mcpo delta=0.05"}
-    for words in (("train", *SWEEP, "--dry-run"), ("probe", "mastery", *SWEEP, "--dry-run"), ("runs", "list")):
-        assert {run["arm"] for run in here.json(*words)["runs"]} == expected
-    measured = here.json("probe", "mastery", *ids)["arms"]
-    assert {(row["arm"], row["seeds"]) for row in measured} == {(arm, 3) for arm in expected}
-
-
-def test_runs_of_several_commands_are_named_from_what_differs(here: InProcess) -> None:
-    """Each was trained alone, as `mcpo`; and one next to an arm of a suite."""
-    ids = [run for delta in (0.01, 0.05) for run in done(from_overrides([f"method.delta={delta}", "seed=0", *SMALL]))]
-    dapo = done(Plan("table1", "", from_suite("table1", ["model=toy-s", "seed=0", *SMALL], "").cells[:1]))
-    (one,) = here.json("compare", *ids, *dapo)["comparisons"]
-    assert [run["arm"] for run in one["runs"]] == ["mcpo delta=0.01", "mcpo delta=0.05", "DAPO"]
-
-
+@pytest.mark.slow
 def test_runs_that_do_not_pair_are_refused_with_those_that_do(here: InProcess) -> None:
     dapo = done(from_overrides(["method=dapo", "seed=0,1,2", *SMALL]))
     mcpo = done(from_overrides(["method=mcpo", "seed=0,1", *SMALL]))
@@ -114,18 +98,3 @@ def test_runs_that_do_not_pair_are_refused_with_those_that_do(here: InProcess) -
     assert message.endswith(f"fix: mcpo compare {' '.join([*dapo[:2], *mcpo])}")
     other = done(from_overrides(["method=dapo", "seed=0,1", "scale=smoke", "eval.problems=6"]))
     here.refused("nothing_pairs", "compare", *mcpo, *other)
-
-
-def test_a_run_s_settings_cannot_be_changed_and_the_fix_can_be_typed(here: InProcess) -> None:
-    (run_id,) = done(from_overrides(["seed=0", *SMALL]))
-    assert here.refused("bad_input", "probe", "hinge", run_id, "train.lr=1e-3").endswith(
-        "fix: mcpo probe hinge train.lr=1e-3  (starts a new run)"
-    )
-
-
-def test_tables_and_figures_are_about_a_suite_s_own_arms(here: InProcess) -> None:
-    words = ("table1", "scale=smoke", "train.lr=1e-3,2e-3")
-    for what in (words, ("all", "--built", *words[1:])):
-        message = here.refused("bad_input", "reproduce", *what)
-        assert "DAPO lr=0.001" in message
-        assert message.endswith("fix: mcpo compare table1 scale=smoke train.lr=1e-3,2e-3")

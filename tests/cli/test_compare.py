@@ -10,9 +10,7 @@ import pytest
 import yaml
 
 from mcpo_cli.commands.completion import completing
-from mcpo_cli.config.plan import Plan, from_overrides, from_suite
-from mcpo_cli.home import run_dir
-from mcpo_cli.runs.journal import write_json
+from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.statistics.power import STAGES, look_level
 from tests import fakes
 from tests.cli.conftest import InProcess
@@ -111,19 +109,6 @@ def test_plan_says_what_seeds_find_in_units_of_the_spread_and_of_the_metric(here
     assert 1 < found["fewest"] < found["most"]
 
 
-def test_plan_of_a_sweep_says_why_its_seeds_give_no_spread(here: InProcess) -> None:
-    """The arms of made-up runs with one method have the same numbers; an arm alone has no difference."""
-    sweep = ("method.delta=0.01,0.05", "seed=0,1,2", "scale=smoke")
-    assert "no seed is done in all arms" in here("compare", *sweep, "--plan").stdout
-    write_runs(from_overrides(sweep))
-    shown = here("compare", *sweep, "--plan").stdout
-    assert "all 3 seeds have the same difference, +0.000" in shown
-    assert "takes 0" not in shown
-    (lacking,) = here.json("compare", sweep[0], "seed=1,2", sweep[2], "--plan")["without_spread"]
-    assert (lacking["arm"], lacking["seeds"]) == ("mcpo delta=0.05", 2)
-    here.refused("bad_input", "compare", "seed=0,1,2", "--plan")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("compared", [{"hinged"}, set()], ids=["others", "alone"])
 def test_arms_with_equal_settings_are_the_same_runs_and_are_not_compared(
@@ -135,20 +120,13 @@ def test_arms_with_equal_settings_are_the_same_runs_and_are_not_compared(
     path.write_text(yaml.safe_dump({**SUITE, "arms": arms, "baseline": "again"}, sort_keys=False))
     plan = from_suite(str(path), ["scale=smoke"], "")
     assert plan.same == {"again": "plain"}
-    assert "warning: again and plain have equal settings" in here("plan", str(path), "scale=smoke").stderr
+    assert "warning: again and plain have equal settings" in here("train", "--dry-run", str(path), "scale=smoke").stderr
     assert len(plan.cells) == 3 * len(compared | {"plain"})
     write_runs(plan)
     (one,) = here.json("compare", str(path), "scale=smoke")["comparisons"]
     assert "again and plain have equal settings" in " ".join(one["sentences"])
     assert {row["arm"] for row in one["differences"]} == compared
     assert one["baseline"] == "plain"
-
-
-def test_a_run_is_not_compared_with_itself(here: InProcess) -> None:
-    plan = fakes.table1("seed=0")
-    spec = plan.cells[0].spec
-    write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
-    assert spec.run_id in here.refused("bad_input", "compare", spec.run_id, spec.run_id)
 
 
 @pytest.mark.parametrize(

@@ -59,17 +59,6 @@ def verdict(document: Any, **where: Any) -> str:
     return str(row["verdict"])
 
 
-def test_two_files_give_a_verdict_first(here: InProcess, folder: Path) -> None:
-    result = here("compare", "base.jsonl", "new.jsonl")
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines()[0] == "new against base: better on results (+.250)."
-    # 25 more right of 100: 30 times 1, 5 times -1, 65 times 0, so the error is sqrt((35 - 6.25) / 99 / 100).
-    row = next(line for line in result.stdout.splitlines() if line.startswith("results"))
-    assert row.split() == ["results", ".500", ".750", "+.250", "[+.143,", "+.357]", "<.001", "better", ".152"]
-    assert "comparison.html" in result.stderr
-    assert "--full" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("sides", "options", "expected"),
     [
@@ -115,19 +104,6 @@ def test_seeds_of_arms_pair_by_name_and_each_k_is_a_row(here: InProcess, folder:
     assert "base: 3 logs, taken as training seeds: 0, 1, 2" in shown.stderr
 
 
-def test_a_file_of_several_models_has_a_side_for_each(here: InProcess, folder: Path) -> None:
-    pd.DataFrame(
-        [
-            {"model": model, "id": problem, "score": float(problem % (3 + place) == 0)}
-            for place, model in enumerate(("org/small", "org/large"))
-            for problem in range(40)
-        ]
-    ).to_csv("all.csv", index=False)
-    columns = ("--columns", "problem=id,correct=score", "--benchmark", "mine")
-    (row,) = compared(here, "all.csv", *columns)["differences"]
-    assert (row["arm"], row["benchmark"], row["problems"]) == ("large", "mine", 40)
-
-
 class Links(HTMLParser):
     """The addresses that a page would load, and its script elements."""
 
@@ -167,14 +143,6 @@ def test_what_is_written_parses_and_escapes_what_models_wrote(here: InProcess, f
     assert re.search(r"results & \.500 & \.750 & \+\.250 ", tex)
     assert "| results | .500 | .750 | +.250 |" in out["comparison.md"].read_text()
     assert {name.rpartition(".")[2] for name in out} == {"csv", "md", "tex", "json", "png", "pdf", "html"}
-
-
-def test_flips_show_what_separates_the_sides(here: InProcess, folder: Path) -> None:
-    document = compared(here, "base.jsonl", "new.jsonl")
-    gained = next(row for row in document["flips"] if row["problem"] == "p60")
-    assert (gained["score"], gained["baseline_score"]) == (1, 0)
-    texts = ("response", "baseline_response", "answer", "baseline_answer", "gold", "prompt")
-    assert [gained[name] for name in texts] == ["fine", SCRIPT, "7", "<b>6</b>", "7", "=1+1"]
 
 
 def test_a_run_of_mcpo_is_compared_with_a_log_of_another_tool(here: InProcess, folder: Path) -> None:

@@ -66,11 +66,12 @@ def test_workflows_call_what_there_is_at_pinned_versions() -> None:
     assert all(step.get("with", {}).get("persist-credentials") is False for step in checkouts)
 
 
-def test_the_index_of_findings_lists_each_and_its_status() -> None:
-    folder = ROOT / "experiments" / "log"
-    rows = re.findall(
-        r"^\| \[(\d{3})\]\((\1-[\w-]+\.md)\) \| \d\d-\d\d \| ", (folder / "README.md").read_text(), re.MULTILINE
-    )
-    names = sorted((path.name for path in folder.glob("0*.md")), reverse=True)
-    assert [name for _, name in rows] == names
-    assert len({name[:3] for name in names}) == len(names)
+def test_the_table_of_studies_lists_each_folder_and_its_entries() -> None:
+    folder = ROOT / "experiments"
+    listed = re.findall(r"^\| \[[\w-]+\]\(([\w-]+)/README\.md\) \|", (folder / "README.md").read_text(), re.MULTILINE)
+    studies = {path.parent.name for path in folder.glob("*/README.md")}
+    assert set(listed) >= studies - {"findings", "notes"}
+    assert set(listed) <= studies
+    entries = list(folder.glob("*/[0-9][0-9][0-9]-*.md"))
+    assert entries
+    assert [path for path in entries if path.name not in (path.parent / "README.md").read_text()] == []

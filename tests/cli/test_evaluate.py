@@ -104,14 +104,6 @@ def test_a_dry_run_says_what_is_missing_and_writes_nothing(here: InProcess, mode
     assert not any((here.home / "evals").glob("*/*"))
 
 
-def test_a_task_is_asked_as_in_training_and_says_how(here: InProcess, wordy: str) -> None:
-    done = here("evaluate", wordy, "--benchmarks", "sums", "engine=local", "--limit", "2", "--dry-run")
-    assert done.returncode == 0, done.stderr
-    assert "asks '2 + 5 = 7\\n13 + 4 = 17\\n{problem} ='; responses end at '\\n'; at most 256 tokens" in done.stderr
-    assert "sums at most 256; to be sampled: 2 of 2 problems of 1plus1" in done.stdout
-    assert "graded by integer" in done.stderr
-
-
 def test_the_policy_of_an_existing_model_is_asked_as_it_was_trained(here: InProcess, tmp_path: Path) -> None:
     policy = models.wordy(tmp_path / "attempt_1" / "policy")
     task = ("task=sums", "task.sorts=[1+1]", "task.examples=1", "train.max_response=6", "train.overlong_cache=0")

@@ -62,17 +62,6 @@ def test_each_file_is_a_tidy_table_of_all_runs(here: InProcess, plan: Plan, tmp_
     assert set(map(float, rates["value"])) == {cell.spec.train.lr for cell in plan.cells}
 
 
-def test_a_mini_batch_has_a_row_a_metric(here: InProcess, plan: Plan, tmp_path: Path) -> None:
-    here.json("runs", "export", *SUITE, "--to", str(tmp_path / "data"))
-    exported = read(tmp_path / "data")["mini_batches"].set_index(["run_id", "step", "mini_batch", "metric"])
-    journal = Runs(plan).rows("mini_batches")
-    assert len(exported) == sum(map(len, journal["sums"]))
-    row = journal.iloc[-1]
-    for metric, (numerator, denominator) in row["sums"].items():
-        found = exported.loc[row["run_id"], row["step"], row["mini_batch"], metric]
-        assert (found["numerator"], found["denominator"]) == (numerator, denominator)
-
-
 def test_without_words_all_done_runs_are_exported_and_nothing_is_overwritten(
     here: InProcess, plan: Plan, tmp_path: Path
 ) -> None:

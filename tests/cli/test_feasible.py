@@ -45,10 +45,3 @@ def test_a_dry_run_refuses_what_train_refuses(kind: str, here: InProcess, words:
     refused = here.refused(KINDS[kind], "train", *words[kind])
     assert here.refused(KINDS[kind], "train", *words[kind], "--dry-run") == refused
     assert here.untouched()
-
-
-def test_the_fix_of_long_prompts_suffices(here: InProcess, words: dict[str, list[str]]) -> None:
-    *rest, _ = words["prompts that are too long"]
-    fix = here.refused("no_room", "train", *rest, "train.max_prompt=2", "--dry-run").partition("fix: ")[2]
-    (run,) = here.json("train", *rest, fix.split()[0], "--dry-run")["runs"]
-    assert run["state"] == "planned"

@@ -4,23 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli import __version__
 from mcpo_cli.config.plan import expanded, from_overrides
 from mcpo_cli.errors import mend, nearest, similar
 from tests.cli.conftest import InProcess
-from tests.cli.test_arms import SMALL, done
-
-
-@pytest.mark.parametrize("word", ["version", "-V"])
-def test_the_version(here: InProcess, word: str) -> None:
-    assert here(word).stdout == f"{__version__}\n"
-
-
-def test_verbs_of_habit_show_runs(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    (run_id,) = done(from_overrides(["seed=0", *SMALL]))
-    for word in ("list", "ls", "status"):
-        assert [run["run_id"] for run in here.json(word)["runs"]] == [run_id]
-    assert here.json("show", run_id)["run_id"] == run_id
 
 
 def test_a_file_of_settings_and_a_method_s_name_are_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

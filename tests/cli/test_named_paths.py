@@ -26,19 +26,10 @@ def test_what_no_file_can_be_called_is_refused(given: str) -> None:
     assert len(raised.value.message) < 200
 
 
-def test_a_home_is_replaced_and_nothing_has_to_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert paths.named("~/a/b") == tmp_path / "a" / "b"
-    (tmp_path / "file").touch()
-    assert paths.named(Path("~/file")) == tmp_path / "file"
-    # There cannot be a path below a file; the caller reports that.
-    assert paths.named("~/file/below") == tmp_path / "file" / "below"
-
-
 VERBS = {
-    "plan": ["plan", "{}.yaml"],
-    "a preset": ["plan", "scale={}.yaml"],
-    "train a model": ["plan", "scale=laptop", "model.path={}"],
+    "train": ["train", "--dry-run", "{}.yaml"],
+    "a preset": ["train", "--dry-run", "scale={}.yaml"],
+    "train a model": ["train", "--dry-run", "scale=laptop", "model.path={}"],
     "fork": ["fork", "{}.yaml"],
     "compare": ["compare", "{}.yaml"],
     "compare logs": ["compare", "{}/*.jsonl", "ours.jsonl"],

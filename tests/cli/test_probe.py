@@ -50,16 +50,6 @@ def test_a_finding_comes_from_the_records_of_a_run(here: InProcess) -> None:
     assert measures.get("mastery").question in shown.stderr
 
 
-def test_what_cannot_be_asked_is_said_with_what_can(here: InProcess) -> None:
-    run_id = finished(OFFLINE, mastered=3)
-    for arguments, fix in (
-        ("seed=1", "mcpo probe mastery seed=1"),
-        ("--prompts=8", f"mcpo runs show {run_id}"),
-        ("--dry-run", "omit --dry-run"),
-    ):
-        assert fix in here.refused("bad_input", "probe", "mastery", run_id, arguments)
-
-
 def test_a_run_of_its_own_gets_the_settings_of_the_probe(here: InProcess) -> None:
     lags = [0, 1, 5, 10, 20]
     (run,) = here.json("probe", "mastery", "method=dapo", "method.dynamic_sampling=off", "--dry-run")["runs"]

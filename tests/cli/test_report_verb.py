@@ -41,19 +41,6 @@ def test_a_report_without_runs_is_written_and_says_what_is_missing(
 
 
 @pytest.mark.slow
-def test_a_setting_that_a_suites_arms_differ_in_leaves_out_what_is_about_them_alone(
-    here: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(artifacts, "_helpers", ThisProcess)
-    result = here("reproduce", "all", "--built", *SMALL, "train.lr=1e-3")
-    assert result.returncode == 0, result.stderr
-    (said,) = (line for line in result.stderr.splitlines() if line.startswith("left out"))
-    names = "retention-outcomes, smollm2-runs-again-outcomes, smollm2-runs-outcomes, weights-outcomes"
-    assert said == f"left out, as their arms differ in what is set: {names}"
-    assert "table1: " in result.stderr
-
-
-@pytest.mark.slow
 @pytest.mark.usefixtures("warm_home")
 def test_reproduce_all_trains_builds_and_reports_and_does_so_once(
     here: InProcess, monkeypatch: pytest.MonkeyPatch

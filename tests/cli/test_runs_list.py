@@ -2,7 +2,6 @@
 
 import pytest
 
-from mcpo_cli import api
 from mcpo_cli.config import forking
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.config.plan import from_overrides
@@ -22,36 +21,6 @@ def ids(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done(from_overrides(SWEEP))
 
 
-def listed(here: InProcess, *words: str) -> list[str]:
-    return [run["run_id"] for run in here.json("runs", "list", *words)["runs"]]
-
-
-def test_a_run_has_its_settings_what_differs_its_score_and_its_date(here: InProcess, ids: list[str]) -> None:
-    rows = here.json("runs", "list")["runs"]
-    assert {(row["arm"], row["task"], row["model"], row["seed"]) for row in rows} == {
-        (f"mcpo delta={delta}", "arithmetic", "toy-s", seed) for delta in (0.01, 0.05) for seed in (0, 1)
-    }
-    shown = here.json("runs", "show", ids[0])["metrics"]
-    tiers = [value for name, value in shown.items() if name.startswith("eval/") and name.endswith("/pass_at_1")]
-    (row,) = [row for row in rows if row["run_id"] == ids[0]]
-    assert min(tiers) <= row["score"] <= max(tiers)
-    assert row["date"][:2] == "20"
-    text = here("runs", "list").stdout
-    assert "all: task arithmetic, model toy-s, scale smoke, regime drift, suite train" in text
-    assert max(map(len, text.splitlines())) <= 100
-
-
-def test_runs_are_chosen_and_sorted(here: InProcess, ids: list[str]) -> None:
-    assert sorted(listed(here, "--where", "method.delta=0.05")) == sorted(ids[2:])
-    assert listed(here, "--where", "method.delta=0.05", "--where", "seed=1") == ids[3:]
-    assert [run_id.split("-")[3] for run_id in listed(here, "--sort", "-seed")] == ["s1", "s1", "s0", "s0"]
-    scores = [run["score"] for run in here.json("runs", "list", "--sort", "-score")["runs"]]
-    assert scores == sorted(scores, reverse=True)
-    message = here.refused("unknown_key", "runs", "list", "--where", "lr=1e-3")
-    assert "train.lr" in message
-    assert "cluster" not in message
-
-
 def test_a_fork_does_not_take_its_trunks_short_name(here: InProcess, ids: list[str]) -> None:
     """If two runs that are not forks match, neither is chosen, and the fix names one that is found."""
     (trunk,) = done(from_overrides(["seed=2", *SMALL]))
@@ -63,30 +32,6 @@ def test_a_fork_does_not_take_its_trunks_short_name(here: InProcess, ids: list[s
     assert all(run_id in refused for run_id in (ids[1], ids[3]))
     meant = refused.partition("fix: ")[2].partition(",")[0]
     assert here.json("runs", "show", meant)["run_id"] in ids
-
-
-def test_tags_find_runs_and_change_none(here: InProcess, ids: list[str]) -> None:
-    before = sorted(path.name for path in run_dir(ids[0]).iterdir())
-    assert here.json("runs", "tag", ids[0], "keep", "paper")["tags"] == ["keep", "paper"]
-    assert listed(here, "--where", "tag=keep") == [ids[0]]
-    assert [run.folder.name for run in api.runs("tag=paper")] == [ids[0]]
-    assert here.json("runs", "tag", ids[0], "keep", "--remove")["tags"] == ["paper"]
-    assert listed(here, "--where", "tag=keep") == []
-    assert sorted(path.name for path in run_dir(ids[0]).iterdir()) == before
-    assert here.refused("bad_input", "runs", "tag", ids[0], "two words").endswith(
-        f"fix: mcpo runs tag {ids[0]} two-words"
-    )
-
-
-def test_what_is_deleted_can_be_restored_until_the_trash_is_emptied(here: InProcess, ids: list[str]) -> None:
-    rows = here.json("runs", "show", ids[0])["metrics"]
-    assert here.json("delete", ids[0], ids[1])["runs"] == ids[:2]
-    assert sorted(listed(here)) == sorted(ids[2:])
-    here.json("runs", "restore", ids[0])
-    assert here.json("runs", "show", ids[0])["metrics"] == rows
-    assert here.json("runs", "empty-trash")["runs"] == [ids[1]]
-    assert here.refused("unknown_name", "runs", "restore", ids[1])
-    assert sorted(listed(here)) == sorted([ids[0], *ids[2:]])
 
 
 def test_a_run_that_was_trained_again_is_not_overwritten(here: InProcess, ids: list[str]) -> None:

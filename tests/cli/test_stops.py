@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli.commands.training import next_steps
-from mcpo_cli.config import plan as plans
 from mcpo_cli.errors import Interrupted
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.scheduling.worker import StopRequest
@@ -89,13 +87,3 @@ def status_of(home: Path) -> str:
         for attempt in Journal(folder).attempts():
             return str(read_json(attempt / "status.json").get("phase", ""))
     return ""
-
-
-def test_what_to_type_next() -> None:
-    assert next_steps(plans.from_overrides(["seed=0,1"]))["curves:"].startswith("mcpo runs show mcpo-toy-s-s0-")
-    arms, suite = (
-        plans.from_overrides(["method=dapo,mcpo"]),
-        plans.from_suite("table2", ["seed=0"], "mcpo train table2"),
-    )
-    assert next_steps(arms)["comparison:"] == "mcpo compare method=dapo,mcpo"
-    assert next_steps(suite)["comparison:"] == "mcpo compare table2 seed=0"

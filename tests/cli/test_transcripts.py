@@ -4,9 +4,11 @@ Its diff shows what users will read; other tests assert documents (`--json`) and
 are made up, so that nothing is trained and every number is the same on every machine.
 """
 
+import json
 import os
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +35,19 @@ def rollouts(step: int, prompt: str, **responses: int) -> list[dict[str, Any]]:
     ]
 
 
+def log(path: Path, right: Callable[[int], bool]) -> None:
+    """A log of 100 problems with one sample each."""
+    rows = [{"problem": f"p{problem}", "correct": int(right(problem))} for problem in range(100)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
 @pytest.fixture
-def runs(here: InProcess) -> InProcess:
-    """A run with rollouts and a warning, and one without either."""
+def runs(here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InProcess:
+    """A run with rollouts and a warning, and one without either; and logs, `new` gaining 30 over `base`, losing 5."""
+    monkeypatch.chdir(tmp_path)
+    log(tmp_path / "base.jsonl", lambda problem: problem < 50)
+    log(tmp_path / "new.jsonl", lambda problem: 5 <= problem < 80)
+    log(tmp_path / "shifted.jsonl", lambda problem: 1 <= problem < 51)
     attempt = begin(spec())
     train(attempt, range(1, 3), **{"sanity/truncated": 0.1})
     train(attempt, range(3, 5), **{"sanity/truncated": 0.6})
@@ -53,7 +65,8 @@ def runs(here: InProcess) -> InProcess:
 def shown(here: InProcess, command: str) -> str:
     result = here(*shlex.split(command))
     assert result.returncode == 0, result.stderr
-    text = DATE.sub("DATE", (result.stdout + result.stderr).replace(str(here.home), "HOME"))
+    text = (result.stdout + result.stderr).replace(str(here.home), "HOME").replace(str(here.home.parent), "FOLDER")
+    text = DATE.sub("DATE", text)
     return re.sub(r" +$", "", f"$ mcpo {command}\n{text}", flags=re.MULTILINE)
 
 

@@ -239,7 +239,7 @@ def reproduced(mcpo: Mcpo) -> Mapping[str, Any]:
 
 
 def test_the_verbs_see_it(mcpo: Mcpo) -> None:
-    planned = mcpo("plan", "theirs", "regime=their-regime", *BRIEF, "--json")
+    planned = mcpo("train", "--dry-run", "theirs", "regime=their-regime", *BRIEF, "--json")
     assert planned.stderr.count("warning") == planned.stderr.count("their_rl/broken.py:1: ModuleNotFoundError") <= 1
     specs = [run["spec"] for run in json.loads(planned.stdout)["runs"]]
     assert {(spec["method"]["name"], spec["task"]["name"], spec["train"]["lr"]) for spec in specs} == {
@@ -268,9 +268,9 @@ def test_runs_write_down_which_plug_in_it_was(mcpo: Mcpo, reproduced: Mapping[st
     method = mcpo.site / "their_rl" / "method.py"
     before = method.read_text()
     method.write_text(f"{before}CHANGED = True\n")
-    other = mcpo.json("plan", "theirs", *BRIEF)["runs"]
+    other = mcpo.json("train", "--dry-run", "theirs", *BRIEF)["runs"]
     method.write_text(before)
-    same = mcpo.json("plan", "theirs", *BRIEF)["runs"]
+    same = mcpo.json("train", "--dry-run", "theirs", *BRIEF)["runs"]
     assert run["run_id"] not in [one["run_id"] for one in other]
     assert {one["state"] for one in other if one["arm"] == "halved"} == {"planned"}
     assert (run["run_id"], "done") in [(one["run_id"], one["state"]) for one in same]

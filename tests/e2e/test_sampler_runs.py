@@ -110,7 +110,7 @@ def test_samplers_bring_prompts_back(home: Path, uninterrupted: dict[str, dict[s
         assert [spent[step] for step in range(1, 5)] == rolled, f"{name}: costs are not those of all rollouts"
         if not spec.sampler.filters:
             assert rolled[-1] == 4 * 16 * spec.train.rollouts
-        last = checkpoint.load(folders.checkpoints(home / "runs" / spec.run_id)[-1])
+        last = folders.load(folders.checkpoints(home / "runs" / spec.run_id)[-1])
         assert last.tensors["sampler"]["number"].dtype == torch.int64
 
 
@@ -197,13 +197,13 @@ def test_forks_may_change_the_sampler(home: Path, uninterrupted: dict[str, dict[
     assert same.sampler == parent.sampler
     assert other.sampler.name == "pools"
     assert other.task == parent.task
-    saved = checkpoint.load(folders.checkpoint_of(folder, 2))
+    saved = folders.load(folders.checkpoint_of(folder, 2))
     for spec, has_memory in ((same, True), (other, False)):
         attempt = Attempt(home / "runs" / spec.run_id, spec, 0)
         checkpoint.copy(folder, 2, attempt.folder)
         (copied,) = (attempt.folder / "checkpoints").iterdir()
-        assert ("sampler" in checkpoint.load(copied).tensors) is has_memory
-        assert checkpoint.load(copied).cursor == saved.cursor
+        assert ("sampler" in folders.load(copied).tensors) is has_memory
+        assert folders.load(copied).cursor == saved.cursor
     plain = forking.plan(parent, 2, ["sampler=uniform"], "mcpo fork").cells[0].spec
     assert plain.sampler.name == "uniform"
     with pytest.raises(ConfigError) as caught:

@@ -138,21 +138,6 @@ def test_batches_have_a_limit_and_requests_of_similar_length(text: ModelFacts) -
     assert len(batches) == 4
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"model_type": "gpt_neox"}, "model_type 'gpt_neox'"),
-        ({"mlp_bias": True}, "biases in the feed-forward blocks"),
-    ],
-)
-def test_an_architecture_that_it_does_not_compute(
-    text: ModelFacts, tmp_path: Path, changes: dict[str, object], said: str
-) -> None:
-    with refused("bad_model", said) as caught:
-        open_engine("local", edited(text, tmp_path, changes), Sampling(1.0, 1.0, 9, (0,)))
-    assert caught.value.fix == "engine=hf"
-
-
 def test_a_sliding_window_that_is_too_short(text: ModelFacts, tmp_path: Path) -> None:
     facts = edited(text, tmp_path, {"model_type": "mistral", "sliding_window": 20})
     engine = open_engine("local", facts, Sampling(1.0, 1.0, 9, (0,)))

@@ -22,7 +22,6 @@ from mcpo_cli.seeds import stream
 from mcpo_cli.tasks import closed
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).resolve().parents[2]
 SPEC = load(["scale=smoke", "seed=0"])[0]
 PROMPTS, ROLLOUTS, PART = 8, 4, 8
 """Sizes of a generation batch, which has two mini-batches of two parts of PART sequences."""
@@ -192,8 +191,3 @@ def test_what_would_be_another_loss_is_refused(name: str, settings: dict[str, An
     method = methods.get(name)
     with pytest.raises(ValueError, match=words):
         trainer(method, tmp_path, **settings)
-
-
-def test_it_takes_less_than_a_hundred_lines() -> None:
-    lines = (ROOT / "examples" / "trl_mcpo.py").read_text(encoding="utf-8").splitlines()
-    assert sum(bool(line.strip()) for line in lines) < 100

@@ -226,7 +226,6 @@ def test_metrics_by_hand() -> None:
             "train/reward": 2.5 / 5,
             "train/accuracy": (1 + 1 / 3) / 2,
             "train/response_length": 18 / 5,
-            "train/truncated": 1 / 5,
             "train/entropy": 0.0,
             "mastery/mastered": 0.5,
             "mastery/majority_correct": 0.0,

@@ -222,7 +222,7 @@ ROWS = "rows: [{a: 50, b: 40}]\n"
 
 
 def suite(content: Content, code: int = 2) -> Attack:
-    return Attack({"s.yaml": content}, ("plan", "s.yaml", "scale=smoke"), code)
+    return Attack({"s.yaml": content}, ("train", "--dry-run", "s.yaml", "scale=smoke"), code)
 
 
 def claim(content: str, code: int = 2) -> Attack:

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import torch
 
-from mcpo_cli.backends.local import checkpoint as local
 from mcpo_cli.backends.verl import checkpoint, checks, overrides
 from mcpo_cli.config.load import load
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.model_facts import resolve
+from mcpo_cli.runs import folders
 from tests.errors import refused
 from tests.faults.test_foreign_models import reconfigured
 from tests.models import untrained
@@ -65,7 +65,7 @@ def test_a_pickle_in_place_of_a_checkpoint_of_the_local_engine(trap: Path, tmp_p
     manifest = {"step": 2, "cursor": 0, "sha256": {"policy.safetensors": digest}}
     (folder / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(Exception, match=r"(?i)header"):
-        local.load(folder)
+        folders.load(folder)
     assert not trap.exists()
 
 

@@ -131,10 +131,10 @@ def test_a_folder_under_another_id_is_not_a_run(
 VERBS = {
     "export": ["export", "{}"],
     "probe": ["probe", "sanity", "{}"],
-    "plan": ["plan", "{}"],
+    "plan": ["train", "--dry-run", "{}"],
     "benchmarks": ["evaluate", "{run}", "--benchmarks", "{}"],
-    "a model's name": ["plan", "model.name='{}'"],
-    "a preset": ["plan", "scale='{}'"],
+    "a model's name": ["train", "--dry-run", "model.name='{}'"],
+    "a preset": ["train", "--dry-run", "scale='{}'"],
 }
 
 

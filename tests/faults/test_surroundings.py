@@ -2,27 +2,21 @@
 
 import json
 import os
-import re
 import resource
-import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from mcpo_cli.backends.verl import launch
 from mcpo_cli.backends.verl.overrides import Paths
 from mcpo_cli.config.load import load
-from mcpo_cli.config.plan import from_suite
 from mcpo_cli.runs import catalog
 from tests.cli.conftest import MCPO, InProcess
-from tests.fakes import write_runs
 
-PLAN, LIST = ["plan", "scale=smoke", "--json"], ["runs", "list", "--json"]
-WRONG = ["plan", "nope=1"]
+PLAN, LIST = ["train", "--dry-run", "scale=smoke", "--json"], ["runs", "list", "--json"]
+WRONG = ["train", "--dry-run", "nope=1"]
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -164,53 +158,3 @@ def test_a_planted_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(OSError, match="File exists"), launch._ray(found, paths):
         pass
     assert (precious / "file").exists()
-
-
-REPORTED = ["scale=smoke", "model=toy-s", "seed=0,1", "compute.tracking_uri=offline"]
-"""Settings of a report for which only the runs of table1 exist."""
-
-
-def reported(folder: Path) -> dict[str, bytes]:
-    """The files of the artifacts, without the date of the report."""
-    found = [path for path in folder.glob("[!.]*.*") if path.stem != "report"]
-    return {path.name: re.sub(rb'<p class="date">[^<]*</p>', b"", path.read_bytes()) for path in found}
-
-
-@pytest.mark.slow
-def test_a_report_that_is_ended_while_it_draws(mcpo_home: Path) -> None:
-    """No process is left, and the same command writes the same files."""
-    write_runs(from_suite("table1", REPORTED, "mcpo reproduce all"))
-    folder = mcpo_home / "reports" / "smoke"
-
-    def begin() -> "subprocess.Popen[bytes]":
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        return subprocess.Popen(
-            [*MCPO, "reproduce", "all", "--built", *REPORTED],
-            start_new_session=True,
-            env=environment(mcpo_home),
-            **quiet,
-        )
-
-    def ended_by(number: signal.Signals) -> tuple[int, list[psutil.Process]]:
-        """The exit code, and the processes of the command."""
-        for path in folder.glob("[!.]*"):
-            path.unlink()
-        process = begin()
-        while not list(folder.glob("*.png")):
-            assert process.poll() is None
-            time.sleep(0.01)
-        helpers = psutil.Process(process.pid).children(recursive=True)
-        os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
-        return process.wait(timeout=600), helpers
-
-    left = []
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
-        code, helpers = ended_by(number)
-        if code == 0:  # on a busy machine it may be done before the signal is
-            code, helpers = ended_by(number)
-        assert code in (-number, 130)
-        assert not psutil.wait_procs(helpers, timeout=300)[1]
-        left.append(reported(folder))
-    assert begin().wait(timeout=600) == 0
-    whole = reported(folder)
-    assert [name for files in left for name, content in files.items() if whole[name] != content] == []

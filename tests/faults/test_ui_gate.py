@@ -42,6 +42,7 @@ def routes() -> set[tuple[str, str]]:
     return {(method, re.sub(r"<[^>]*>|{[^}]*}", "x", path)) for method, path in found}
 
 
+@pytest.mark.slow
 def test_whatever_changes_anything_is_listed_or_refused() -> None:
     changing = {(method, path) for method, path in routes() if method not in READING}
     passed = {(method, path) for method, path in changing if ui_server.allowed(method, path)}

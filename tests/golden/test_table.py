@@ -16,7 +16,7 @@ import pytest
 from rliable import metrics
 from scipy import stats as scipy_stats
 
-from mcpo_cli.commands import build_artifacts, console, reply
+from mcpo_cli.commands import artifact_page, console, reply
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.report import artifacts
 from tests.errors import refused
@@ -43,7 +43,7 @@ def _built(home: Path, name: str, *overrides: str) -> artifacts.BuiltArtifact:
 def shown(built: artifacts.BuiltArtifact, width: int = 100) -> str:
     """The output of `--full` in a terminal of `width` columns."""
     with redirect_stdout(io.StringIO()) as printed, mock.patch.object(console, "width", return_value=width):
-        reply.show(build_artifacts.page(built, full=True))
+        reply.show(artifact_page.page(built, full=True))
     return printed.getvalue()
 
 
@@ -262,6 +262,7 @@ def test_runs_of_changed_or_unknown_code_are_marked(mcpo_home: Path) -> None:
     assert "3 of 6 runs were trained from a working tree with changes that nothing recorded." in text
 
 
+@pytest.mark.slow
 def test_fewer_samples_than_eight_give_a_smaller_k_and_say_so(mcpo_home: Path) -> None:
     built = _built(mcpo_home, "table1", "model=toy-s", "eval.samples=4")
     assert list(dict.fromkeys(row["metric"] for row in built.to_json()["rows"]))[:3] == ["pass@1", "best@4", "pass@4"]

@@ -24,6 +24,7 @@ def computed(entries: Entries) -> dict[str, list[float] | str]:
     return findings.compute(entries)
 
 
+@pytest.mark.slow
 def test_every_quoted_number_follows_from_committed_rows(
     entries: Entries, computed: dict[str, list[float] | str]
 ) -> None:

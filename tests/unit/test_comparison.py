@@ -119,6 +119,7 @@ def test_arms_with_other_seeds_are_refused(mcpo_home: object) -> None:
         of_runs(Runs(lacking), Question())
 
 
+@pytest.mark.slow
 def test_base_policies_and_seeds_are_pairs_and_their_variances_are_told_apart(mcpo_home: object) -> None:
     plan = fakes.table1("base_seed=0,1")
     found = of_runs(Runs(plan), Question())

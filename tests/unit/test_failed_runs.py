@@ -75,6 +75,7 @@ def test_a_file_that_a_power_cut_tore_ends_with_its_last_whole_row(mcpo_home: ob
         assert path.read_bytes() == whole
 
 
+@pytest.mark.slow
 def test_an_unfinished_or_damaged_run_is_no_outcome(mcpo_home: object) -> None:
     plan = planned()
     folder = run_dir(plan.cells[0].spec.run_id)
@@ -112,6 +113,7 @@ def test_the_table_names_failed_runs_and_says_over_how_many_pairs(mcpo_home: Pat
     assert gains == {"DAPO": ["3", "0", "1"], "MCPO": ["4", "0", "0"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arm", ["DAPO", "MCPO"])
 def test_an_arm_without_a_pair_is_refused(arm: str, mcpo_home: object) -> None:
     plan = planned(*((arm, seed) for seed in SEEDS))

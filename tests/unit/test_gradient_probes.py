@@ -91,11 +91,6 @@ def test_prompts_count_once_each_however_many_a_mini_batch_holds(tmp_path: Path)
     assert "switched_on" not in found.values
 
 
-def test_a_method_without_a_hinge_finds_nothing(tmp_path: Path) -> None:
-    rows = [{"step": 1, "mini_batch": 1, "sums": {"train/policy_loss": [0.5, 1.0]}}]
-    assert finding("hinge", tmp_path, {"mini_batches": rows}).values == {}
-
-
 GROUPS = [group(1, p) for p in (0.25, 0.25, 0.5, 0.75, 1.0, 0.0)] + [group(1, 0.5, kept=False)]
 
 
@@ -123,14 +118,6 @@ def test_weights_by_hand(tmp_path: Path) -> None:
         assert row["share_prompts"] == prompts / 4
         assert row["share_weight"] == pytest.approx(prompts * weight / total)
         assert row["share_norm"] == norm / 8
-
-
-def test_the_curve_is_that_of_the_runs_method(tmp_path: Path) -> None:
-    rows = {"groups": GROUPS, "gradients": [gradient(1, 0.75, 1.0, weight=0.5, residual=0.0)]}
-    found = finding("weights", tmp_path, rows, [{"weight/share_minority": 1.0, "weight/effective_sample": 1.0}], "mcpo")
-    assert found.values["deviation"] == pytest.approx(0)
-    assert [row["analytic"] for row in found.tables["curve"]] == pytest.approx([EDGE, 0.5, 0.5])
-    assert "measured" not in found.tables["curve"][0]
 
 
 def test_gradients_by_hand(tmp_path: Path) -> None:

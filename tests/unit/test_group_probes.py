@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from mcpo_cli import measures, methods, tasks
 from mcpo_cli.config.schema import RunSpec, Train
@@ -60,20 +58,6 @@ def test_composition(tmp_path: Path) -> None:
     assert numbers(found.tables["steps"], *columns) == [(1, 2, 0.5, 0, 0.5, 0), (2, 4, 0, 0.5, 0, 0.5)]
     assert found.values["mastered"] == pytest.approx(1 / 6)
     assert found.values["majority_correct"] == pytest.approx(2 / 6)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
-@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, G)), min_size=1, max_size=12))
-def test_shares_sum_to_one(tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[int, int]]) -> None:
-    groups = [group(step, right) for step, right in drawn]
-    classes = ("mastered", "majority_correct", "minority", "all_wrong")
-    found = find("composition", tmp_path_factory.mktemp("run"), groups)
-    assert sum(found.values[name] for name in classes) == pytest.approx(1)
-    assert all(sum(row[name] for name in classes) == pytest.approx(1) for row in found.tables["steps"])
-    found = find("histogram", tmp_path_factory.mktemp("run"), groups)
-    assert sum(row["share"] for row in found.tables["bins"]) == pytest.approx(1)
-    for step in {step for step, _ in drawn}:
-        assert sum(row["share"] for row in found.tables["steps"] if row["step"] == step) == pytest.approx(1)
 
 
 def test_entropy(tmp_path: Path) -> None:

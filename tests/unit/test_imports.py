@@ -15,6 +15,7 @@ LONGEST = 400
 SOURCES = sorted(path for name in ("mcpo_cli", "analysis", "experiments") for path in (ROOT / name).rglob("*.py"))
 
 
+@pytest.mark.slow
 def test_the_contracts_see_the_study_and_imports_inside_functions(tmp_path: Path) -> None:
     for name in ("mcpo_cli", "analysis", "experiments"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -13,7 +13,6 @@ from packaging.utils import canonicalize_name
 
 from mcpo_cli import doctor as machine_checks
 from mcpo_cli.backends.verl import checks
-from mcpo_cli.extras import EXTRAS
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCK, KERNELS = ROOT / "constraints-gpu.txt", ROOT / "constraints-flash-attn.txt"
@@ -75,14 +74,3 @@ def test_the_lock_has_what_the_project_and_verl_ask_for() -> None:
     assert [
         str(one) for one in wanted if not checks.fits(versions[canonicalize_name(one.name)], str(one.specifier))
     ] == []
-
-
-def test_what_people_are_told_to_install_exists() -> None:
-    """Extras of this project, and no distribution of it, which is not published."""
-    told = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "mcpo_cli").rglob("*.py")]
-    text = "\n".join(path.read_text(encoding="utf-8") for path in told)
-    extras = {extra for named in re.findall(r"install [^\n]*\.\[([\w,-]+)\]", text) for extra in named.split(",")}
-    assert extras
-    assert extras | {*EXTRAS.values()} <= PROJECT["project"]["optional-dependencies"].keys()
-    # With an extra, pip takes the installed one.
-    assert re.findall(r"pip install[^\n]*\bmcpo[-_]cli\b(?!\[)[^\n]*", text) == []

@@ -96,49 +96,12 @@ def test_the_control_takes_the_bias_out_of_the_gap(found: Any) -> None:
     assert values["gap_lag_1_high"] - values["gap_lag_1_low"] < GAP
 
 
-def test_without_an_update_there_is_no_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for p in LOSS:
-        monkeypatch.setitem(LOSS, p, 0.0)
-    policy = KnownPolicy(run_spec(), tmp_path / "run", seed=1)
-    for step in range(1, STEPS + 1):
-        policy.step(step)
-    values = mastery.MASTERY.measure(policy.spec, Journal(tmp_path / "run")).values
-    assert values["gap_lag_1_low"] < 0 < values["gap_lag_1_high"]
-    assert values["accuracy_lag_1_high"] < 0.995
-
-
 def test_the_selection_estimate_is_the_closed_form_of_a_choice_by_one_rollout_less(found: Any) -> None:
     one_wrong = G * (moment(G - 1) - moment(G))
     assert mastery.selection_estimate(moment(G), one_wrong, G) == pytest.approx(moment(G) / moment(G - 1))
     assert found[0].values["selection_estimate"] == pytest.approx(moment(G) / moment(G - 1), abs=0.01)
     assert mastery.selection_estimate(0.1, 0.2, 16) == pytest.approx(0.1 / (0.1 + 0.0125))
     assert np.isnan(mastery.selection_estimate(0.0, 0.0, 16))
-
-
-def test_the_interval_of_the_selection_estimate_covers_stays_in_bounds_and_closes_in() -> None:
-    """300 runs of 40 and of 640 groups, 95 % nominal; and runs in which every group, or none, was all correct."""
-    rng, true, spec = np.random.default_rng(0), moment(G) / moment(G - 1), run_spec()
-
-    def interval(p_P: Any) -> tuple[float, float]:
-        rows: Any = [{"step": 1, "prompt": str(i), "p": p} for i, p in enumerate(p_P)]
-        values = mastery._selection(spec, rows)
-        return values["selection_estimate_low"], values["selection_estimate_high"]
-
-    widths = []
-    for groups in (40, 640):
-        accuracy_RP = rng.choice(list(SHARES), size=(300, groups), p=list(SHARES.values()))
-        bounds = np.array([interval(p_P) for p_P in rng.binomial(G, accuracy_RP) / G])
-        assert ((bounds >= 0) & (bounds <= 1)).all()
-        covered = np.mean((bounds[:, 0] <= true) & (true <= bounds[:, 1]))
-        assert abs(covered - 0.95) <= 3 * np.sqrt(0.05 * 0.95 / 300)
-        widths.append(np.median(np.diff(bounds)))
-    assert widths[0] / widths[1] == pytest.approx(4, rel=0.4)
-    low, high = interval([1.0] * 10)
-    assert 0.9 < low < high == 1
-    low, high = interval([1 - 1 / G] * 10)
-    assert (low, high) == (0, pytest.approx(0.9, abs=0.05))
-    nothing: Any = [{"step": 1, "prompt": "", "p": 0.5}]
-    assert mastery._selection(spec, nothing) == {}
 
 
 def test_curves_of_the_run_and_of_the_probe_are_the_same(found: Any) -> None:

@@ -46,13 +46,6 @@ def test_a_batch_without_an_advantage_has_no_weights() -> None:
     assert weights(correct_PG, torch.zeros(2, 4, dtype=torch.float64)) == {}
 
 
-def test_equal_sizes_of_advantages_make_every_rollout_count() -> None:
-    correct_PG = groups(2, 0, 2)
-    found = weights(correct_PG, get("grpo").advantages(correct_PG, correct_PG))
-    assert found["weight/effective_sample"] == pytest.approx(8)
-    assert found["weight/share_minority"] == 1
-
-
 WEIGHTS = {name: [float(query_weight(name, k / 8)) for k in range(9)] for name in ("grpo", "mcpo")}
 
 

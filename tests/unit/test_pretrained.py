@@ -76,6 +76,7 @@ def test_a_model_of_each_family_passes(originals: dict[str, Path], family: str) 
     assert (found.padded_ids, found.facts.window, found.facts.chat_template) == (0, 128, True)
 
 
+@pytest.mark.slow
 def test_the_check_imports_no_torch(originals: dict[str, Path]) -> None:
     script = (
         "import sys; from mcpo_cli import pretrained; from mcpo_cli.config.load import load\n"

@@ -80,24 +80,6 @@ def test_mean_squares_are_those_of_all_counts(problems: int, samples: int, k: in
     assert published.mean_square(4, 8, 0.5, 0.2, 8, kind, (0.0, 0.001)) is None  # pass@k is at least pass@1
 
 
-def test_spreads_of_counts_are_without_bias() -> None:
-    rng, problems, samples = np.random.default_rng(2), 200, 8
-    found = []
-    for _ in range(200):
-        chance_P = rng.beta(0.6, 0.8, problems)
-        share_P = rng.binomial(samples, chance_P) / samples
-        square = float(np.mean(share_P**2))
-        mean = float(share_P.mean())
-        spread = published.spread_of_squares(mean, (square, square), problems, samples, (0.3, 0.6, 0.8))
-        found.append([spread[0][0], spread[1][0]])
-    whole = 0.6 / 1.4 * 0.8 / 1.4
-    assert np.mean(found, axis=0) == pytest.approx([whole / 2.4, whole * 1.4 / 2.4], rel=0.02)
-    # Every problem has half of its samples correct: the estimate would be below 0.
-    problem_M, answer_M, _ = published.spread_of_squares(0.5, (0.25, 0.25), 10, 4, (0.3, 0.6, 0.8))
-    assert (problem_M == 0).all()
-    assert answer_M == pytest.approx(1 / 3)
-
-
 def test_what_rows_share_adds_up_in_the_worst_case() -> None:
     found = [Parts(0.01, 0.04, 0.09)] * 4
     names = ["x", "x", "y", "y"], ["m", "n", "m", "n"]

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mlflow import MlflowClient
 
-from mcpo_cli.commands.publish import publish_artifacts
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan, PlannedRun
+from mcpo_cli.report.build import publish_artifacts
 from mcpo_cli.trackers import descriptions
 from mcpo_cli.trackers.connection import NOTE
 from mcpo_cli.trackers.follower import following_plan

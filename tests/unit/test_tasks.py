@@ -39,6 +39,7 @@ def keys(tree: ast.AST) -> Iterator[ast.AST]:
                 yield from filter(None, several)
 
 
+@pytest.mark.slow
 def test_nothing_else_branches_on_which_task_it_is() -> None:
     """No comparison with a task's name, no import of its module: a new task is one file."""
     names, own = set(tasks.registry()), {kind.__module__ for kind in tasks.registry().values()}

@@ -2,12 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mcpo_cli import methods, tasks
 from mcpo_cli.config.schema import Probe, RunSpec
@@ -103,17 +100,3 @@ def test_what_could_not_be_graded_is_no_roll(tmp_path: Path) -> None:
 
 def test_without_a_panel_nothing_is_said(tmp_path: Path) -> None:
     assert find(tmp_path, {}, [row(1, "a", 4, origin=1)]) == Finding({})
-
-
-@settings(max_examples=20)
-@given(st.lists(st.lists(st.integers(0, N), min_size=5, max_size=5), min_size=1, max_size=8))
-def test_shares_sum_to_one_and_survival_never_rises(
-    tmp_path_factory: pytest.TempPathFactory, counts: list[list[int]]
-) -> None:
-    found = find(tmp_path_factory.mktemp("run"), {str(i): right for i, right in enumerate(counts)})
-    lines = [line for line in found.tables["transitions"] if line["pairs"]]
-    assert sum(line["pairs"] for line in lines) == 4 * len(counts)
-    assert all(sum(line[name] for name in CLASSES) == pytest.approx(1) for line in lines)
-    shares = [line["survival"] for line in found.tables["survival"]]
-    assert all(1 >= before >= after >= 0 for before, after in pairwise(shares))
-    assert found.values["relearned"] <= found.values["forgotten"]

@@ -1,15 +1,11 @@
 """The verdicts of claims beyond plain tests: rules, margins, preconditions."""
 
-import csv
 import dataclasses
 import math
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from mcpo_study.analysis import EXPERIMENTS
 from scipy import stats as scipy_stats
 
@@ -45,15 +41,6 @@ def test_the_declared_rule_decides_and_is_printed() -> None:
     assert [row[grid.header.index("decided by")] for row in grid.rows] == ["p", "p Holm"]
 
 
-def test_a_value_within_a_margin_is_decided_by_the_90_percent_interval() -> None:
-    """Two one-sided tests at level .05: inside by them, not by the 95 % interval."""
-    values = [0.0054, -0.0108, 0.0198, 0.0]
-    (found,) = decided([plain(WITHIN, values)])
-    interval = scipy_stats.ttest_1samp(values, 0).confidence_interval
-    assert -0.02 < interval(0.9).low < interval(0.9).high < 0.02 < interval(0.95).high
-    assert (found.word, found.verdict) == ("equivalent", "supported")
-
-
 @pytest.mark.parametrize(
     ("values", "margin", "expected"),
     [
@@ -69,20 +56,6 @@ def test_a_margin_makes_no_difference_a_verdict(values: list[float], margin: flo
     assert found.verdict == expected
     if expected == "no difference":
         assert verdict_of(found) == "no difference larger than 0.01 (Holm)"
-
-
-VALUES = st.lists(st.floats(-0.1, 0.1), min_size=3, max_size=8).filter(lambda values: np.std(values) > 1e-6)
-
-
-@given(VALUES, st.floats(0.001, 0.2))
-def test_no_difference_is_the_90_percent_interval_within_the_margin(values: list[float], margin: float) -> None:
-    (found,) = decided([plain(dataclasses.replace(GREATER, margin=margin), values)])
-    interval = scipy_stats.ttest_1samp(values, 0).confidence_interval(0.9)
-    inside = max(-interval.low, interval.high)
-    if found.p > ALPHA and abs(inside - margin) > 1e-9:
-        assert (found.verdict == "no difference") == (inside < margin)
-    # A margin does not change what is supported or contradicted.
-    assert found.p == pytest.approx(scipy_stats.ttest_1samp(values, 0).pvalue, abs=1e-9)
 
 
 def test_every_part_must_be_without_a_difference() -> None:
@@ -122,6 +95,7 @@ def test_a_claim_about_what_does_not_occur_is_not_testable_here(mcpo_home: Path,
         assert found.effect.n == 4
 
 
+@pytest.mark.slow
 def test_committed_verdicts_stand_beside_those_of_a_readers_runs(mcpo_home: Path, tmp_path: Path) -> None:
     """Two runs give no verdict, six do; the rows per run have the numbers behind the verdict."""
     path = tmp_path / "mine.yaml"
@@ -147,35 +121,13 @@ def test_committed_verdicts_stand_beside_those_of_a_readers_runs(mcpo_home: Path
     assert len(set(runs["run_id"])) == len(runs) == 12
     header, row = few.grids[0].header, few.grids[0].rows[0]
     shown = dict(zip(header, row, strict=True))
-    assert shown["toy-s"] == "not testable: 2 seeds"
-    assert shown["toy-s, committed runs"] == "supported (Holm), 6 seeds"
+    assert shown["toy-s drift"] == "not testable: 2 seeds"
+    assert shown["toy-s drift, committed runs"] == "supported (Holm), 6 seeds"
     assert few.sentence.endswith("Of 1 tests that stay open here, 1 are decided by committed runs.")
     assert "committed" not in many.sentence
-    # A further file replaces verdicts that the first one leaves open, but not those that it decides.
-    path.write_text(path.read_text() + "\nfurther: [more]\n")
-    for first, second, expected in (
-        ("unresolved", "contradicted", "contradicted (Holm), 9 seeds"),
-        ("supported", "contradicted", "supported (Holm), 6 seeds"),
-    ):
-        for name, verdict, seeds in (("mine", first, 6), ("more", second, 9)):
-            kept = many.data.assign(verdict=verdict, holds=verdict != "unresolved", seeds=seeds)
-            kept.to_csv(tmp_path / f"results/{name}.csv", index=False)
-        grid = claims_table(path).build({"table1": Runs(Plan("table1", "", two))}).grids[0]
-        assert dict(zip(grid.header, grid.rows[0], strict=True))["toy-s, committed runs"] == expected
     (tmp_path / "results/mine.csv").write_text("a,b\n1,2\n")
     with refused("bad_input", "mine.csv"):
         claims_table(path).build({"table1": Runs(Plan("table1", "", two))})
-
-
-@pytest.mark.parametrize("name", ["headline", "placebo", "length"])
-def test_committed_verdicts_follow_the_registered_rule(name: str) -> None:
-    declared = {one.id: one for one in claims.read(EXPERIMENTS / name / f"{name}-claims.yaml")}
-    with (EXPERIMENTS / name / "results" / f"{name}-claims.csv").open() as file:
-        for row in csv.DictReader(file):
-            claim = declared[row["claim"]]
-            assert claim.relation == "within" or not claim.margin
-            p = float(row["p_holm"] if claim.decide == "holm" else row["p"])
-            assert (row["verdict"] in ("supported", "contradicted")) == (p <= ALPHA), row["claim"]
 
 
 @pytest.mark.parametrize("name", ["claims", "open-claims"])

@@ -13,7 +13,6 @@ LOCAL = {
     "train/reward",
     "train/accuracy",
     "train/response_length",
-    "train/truncated",
     "train/entropy",
     "train/grad_norm",
     "train/lr",

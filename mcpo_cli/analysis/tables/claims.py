@@ -17,7 +17,7 @@ from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.analysis.verdicts import TESTED, Outcome, outcomes
 from mcpo_cli.config.claims import Claim
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.statistics.power import ALPHA, POWER
+from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import LEAST
 
 HOLDS = " (Holm)"
@@ -34,9 +34,6 @@ NOTES = (
     f"effect.{HOLDS}: also after Holm. Decided by p, one test in {1 / ALPHA:.0f} without any true effect is still "
     "called supported or contradicted. Verdicts are on these runs, not on what a paper measured.",
     f"not testable: the column says why, such as fewer than {LEAST} seeds. Such tests are counted apart.",
-    f"finds: the distance from the tested bound that as many seeds detect with probability {POWER:g} at level "
-    f"{ALPHA:g}: it does not depend on the effect seen, but on how much seeds vary, which few seeds know badly; so it "
-    "is shown for both ends of the 80% interval of their standard deviation.",
 )
 COMMITTED = "committed runs: verdicts of more runs than these, from results/{}."
 OPEN = ("unresolved", "not testable", "too few runs", "not computable")
@@ -49,45 +46,34 @@ def claims_table(path: Path, title: str = "", section: str = CONCLUSIONS) -> Art
     """The artifact of the claims in the file `path`: a row per test and one per run. title: by default the file's name.
 
     Results of more runs than a reader trains may be in `results/NAME.csv` next to `NAME.yaml`, as this artifact wrote
-    them; their verdicts on the same model and regime are shown next to those of the reader's runs. If such a verdict
-    does not hold after Holm's correction, that of a further file (`claims.results`) which does is shown in its place.
+    them; their verdicts on the same model and regime are shown next to those of the reader's runs.
 
     Raises:
         ConfigError: the file is not a file of claims.
     """
-    declared, committed = claims.read(path), claims.results(path)
+    declared, committed = claims.read(path), path.parent / "results" / f"{path.stem}.csv"
     title = title or f"Claims of {path.name}"
 
     def build(data: Mapping[str, Runs]) -> Product:
-        tests, larger = outcomes(declared, data), _larger(committed)
+        tests, larger = outcomes(declared, data), dict(_committed(committed)) if committed.is_file() else {}
         spec = next(iter(data.values())).cells[0].spec
         where = f"scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps"
         grids = [_glance(declared, tests, larger), verdict_grid(tests)]
         grids.append(Grid.of("What is tested", declared, CLAIMS, labels=len(CLAIMS)))
         rows = pd.DataFrame([*map(_row, tests), *_runs(declared, data)], dtype=object)  # whole numbers stay whole
-        names = " and ".join(file.name for file in committed if file.is_file())
-        notes = [*NOTES, *([COMMITTED.format(names)] if larger else []), *_quotes(declared)]
+        notes = [*NOTES, *([COMMITTED.format(committed.name)] if larger else []), *_quotes(declared)]
         return Product(f"{title} ({where})", _sentence(declared, tests, larger), rows, grids, notes)
 
     suites = tuple(dict.fromkeys(claim.suite for claim in declared))
-    return Artifact(path.stem, title, section, suites, build, by_regime=True, source=path, committed=committed)
+    return Artifact(path.stem, title, section, suites, build, by_regime=True, source=path, committed=(committed,))
 
 
-def _larger(committed: Sequence[Path]) -> dict[Test, str]:
-    """The verdicts of committed runs, by test, with their number of seeds; empty without files.
+def _committed(committed: Path) -> Iterator[tuple[Test, str]]:
+    """The verdicts of committed runs, by test, with their number of seeds.
 
     Raises:
-        ConfigError: a file is not a table of claims.
+        ConfigError: the file is not a table of claims.
     """
-    verdicts: dict[Test, str] = {}
-    for file in filter(Path.is_file, committed):
-        for test, verdict in _verdicts(file):
-            if test not in verdicts or (HOLDS in verdict and HOLDS not in verdicts[test]):
-                verdicts[test] = verdict
-    return verdicts
-
-
-def _verdicts(committed: Path) -> Iterator[tuple[Test, str]]:
     try:
         rows = pd.read_csv(committed, keep_default_na=False, dtype=str)
         rows[["claim", "model", "regime", "verdict", "seeds"]]
@@ -134,15 +120,15 @@ def _test(test: Outcome) -> Test:
 
 def _glance(declared: Sequence[Claim], tests: Sequence[Outcome], larger: Mapping[Test, str]) -> Grid:
     """One row per claim and one column per model and regime: the verdict, and that of committed runs."""
-    settings = list(dict.fromkeys((test.model, test.regime) for test in tests))
-    short = len({regime for _, regime in settings}) == 1
     shown = {_test(test): verdict_of(test) for test in tests}
-    columns: dict[str, tuple[Mapping[Test, str], tuple[str, str]]] = {}
-    for model, regime in settings:
-        columns[model if short else f"{model} {regime}"] = shown, (model, regime)
-    for name, (_, setting) in list(columns.items()):
-        if any(test[1:] == setting for test in larger):
-            columns[f"{name}, committed runs"] = larger, setting
+    settings = dict.fromkeys(test[1:] for test in shown)
+    columns: dict[str, tuple[Mapping[Test, str], tuple[str, str]]]
+    columns = {" ".join(setting): (shown, setting) for setting in settings}
+    columns |= {
+        f"{' '.join(setting)}, committed runs": (larger, setting)
+        for setting in settings
+        if any(test[1:] == setting for test in larger)
+    }
     rows = [
         [claim.claim, *(verdicts.get((claim.id, *setting), "-") for verdicts, setting in columns.values()), claim.where]
         for claim in declared
@@ -168,11 +154,9 @@ def verdict_grid(tests: Iterable[Outcome]) -> Grid:
     return Grid.of("Verdicts of these runs", tests, VERDICTS, labels=4)
 
 
-def _beside(test: Outcome) -> str:
-    """The other parts and the companion statistic."""
+def _others(test: Outcome) -> str:
+    """The effects of the other parts."""
     others = [f"{part} {_number(effect.mean, test.claim)}" for part, effect in test.parts.items() if part != test.part]
-    if not math.isnan(test.beside):
-        others.append(f"{test.claim.beside} {test.beside:.3g}")
     return ", ".join(others) or "-"
 
 
@@ -218,9 +202,8 @@ def _p(value: float) -> str:
 
 
 def _row(test: Outcome) -> dict[str, Any]:
-    low, high = test.detectable
     declared = {key: value for key, value in asdict(test.claim).items() if key not in ("id", "claim")}
-    effect = {"value": test.effect.mean, "t_low": test.effect.low, "t_high": test.effect.high, "sd": test.sd}
+    effect = {"value": test.effect.mean, "t_low": test.effect.low, "t_high": test.effect.high}
     p = {name: getattr(test, name) for name in ("p", "p_holm", "p_equal")}
     return {
         "block": "test",
@@ -229,10 +212,7 @@ def _row(test: Outcome) -> dict[str, Any]:
         **effect,
         **p,
         "seeds": test.effect.n,
-        "detectable_low": low,
-        "detectable_high": high,
         "parts": "; ".join(f"{part} {effect.mean:.6g}" for part, effect in test.parts.items() if part),
-        "beside_value": test.beside,
         "says": test.claim.claim,
         **declared,
         "beyond": " - ".join(test.claim.beyond),
@@ -252,8 +232,7 @@ VERDICTS: Columns = {
     "p": lambda test: _p(test.p),
     "p Holm": lambda test: _p(test.p_holm),
     "decided by": lambda test: "p Holm" if test.claim.decide == "holm" else "p",
-    "finds": lambda test: "-" if math.isnan(test.detectable[0]) else "{:.2g} to {:.2g}".format(*test.detectable),
-    "for comparison": _beside,
+    "other parts": _others,
 }
 CLAIMS: Columns = {
     "id": lambda claim: claim.id,

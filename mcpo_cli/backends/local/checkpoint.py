@@ -5,27 +5,16 @@ was damaged after it was written is passed over, and the one before it is taken.
 """
 
 import hashlib
-import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from mcpo_cli import samplers
 from mcpo_cli.runs import folders
-from mcpo_cli.runs.journal import read_json
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """The state from which a run continues: `tensors` by file name, `step`, and the training stream's `cursor`."""
-
-    step: int
-    cursor: int
-    tensors: Mapping[str, Mapping[str, Tensor]]
+from mcpo_cli.runs.folders import Checkpoint
 
 
 def save(attempt_dir: Path, checkpoint: Checkpoint, kept: int) -> None:
@@ -39,26 +28,7 @@ def save(attempt_dir: Path, checkpoint: Checkpoint, kept: int) -> None:
     with folders.atomic_folder(folder / f"step_{checkpoint.step:06d}", about) as part:
         for name, tensors in checkpoint.tensors.items():
             save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, part / f"{name}.safetensors")
-    prune(attempt_dir, kept)
-
-
-def prune(attempt_dir: Path, kept: int) -> None:
-    """Remove all checkpoints of an attempt but the newest `kept`."""
-    folders_of_steps = sorted((attempt_dir / "checkpoints").glob("step_*"))
-    for old in folders_of_steps[: max(0, len(folders_of_steps) - kept)]:
-        shutil.rmtree(old)
-
-
-def load(folder: Path) -> Checkpoint:
-    """Read a checkpoint that `folders.checkpoints` found.
-
-    Raises:
-        RunFailed: another command removed it since.
-    """
-    with folders.unless_removed(folder):
-        manifest = read_json(folder / folders.MANIFEST)
-        tensors = {name.removesuffix(".safetensors"): load_file(folder / name) for name in manifest["sha256"]}
-    return Checkpoint(manifest["step"], manifest["cursor"], tensors)
+    folders.prune(attempt_dir, kept)
 
 
 def as_tensors(state: samplers.State) -> dict[str, Tensor]:

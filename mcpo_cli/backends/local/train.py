@@ -290,13 +290,13 @@ class Trainer:
         self.attempt.journal.sync()
         memories = {"method": self.method_state, "sampler": checkpoint.as_tensors(self.sampler_state)}
         state = self.updater.state() | {name: memory for name, memory in memories.items() if memory}
-        written = checkpoint.Checkpoint(self.step, self.cursor, state)
+        written = folders.Checkpoint(self.step, self.cursor, state)
         checkpoint.save(self.attempt.folder, written, self.spec.compute.checkpoints)
         self.attempt.durable(self.step)
 
     def restore(self, folder: Path) -> None:
         """Continue from a checkpoint."""
-        saved = checkpoint.load(folder)
+        saved = folders.load(folder)
         self.step, self.cursor = saved.step, saved.cursor
         self.updater.load_state(saved.tensors)
         state = saved.tensors.get("method", self.method_state)
@@ -322,7 +322,7 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         trainer.train(stop, {*range(every, steps, every), steps})
     with folders.atomic_folder(attempt.folder / "policy", {"step": trainer.step}) as part:
         trainer.policy.save(part, trainer.tokenizer)
-    checkpoint.prune(attempt.folder, spec.compute.checkpoints_after)
+    folders.prune(attempt.folder, spec.compute.checkpoints_after)
 
 
 def begin(spec: RunSpec, attempt: Attempt, stop: Stop) -> Trainer:

@@ -1,14 +1,13 @@
 """Number of seeds: `mcpo compare SUITE --plan` before training, and `mcpo ablate SUITE --until decided` in stages."""
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from mcpo_cli.analysis import render
 from mcpo_cli.analysis.product import Row
-from mcpo_cli.commands import console
-from mcpo_cli.commands.reply import Part, Reply, table
+from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.compare import subjects
 from mcpo_cli.compare.comparison import Question, records
 from mcpo_cli.config import plan
@@ -18,6 +17,7 @@ from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs import attempts
 from mcpo_cli.scheduling import start
+from mcpo_cli.scheduling.display import talk
 from mcpo_cli.scheduling.forecast import forecast
 from mcpo_cli.statistics import power, stats, words
 from mcpo_cli.statistics.power import ALPHA, POWER
@@ -30,7 +30,7 @@ SPREAD = f"their spread takes {stats.LEAST} seeds or more"
 TWO_ARMS = "mcpo compare method=dapo,mcpo seed=0,1,2 --plan"
 
 
-def reach(named: Sequence[str], question: Question) -> Reply:
+def reach(named: Sequence[str], question: Question) -> dict[str, Any]:
     """For each model and arm, the smallest difference that each of SEEDS finds with probability POWER.
 
     It is in standard deviations; if `stats.LEAST` seeds of all arms are done and their differences vary, also in units
@@ -49,8 +49,10 @@ def reach(named: Sequence[str], question: Question) -> Reply:
     done = _headline(_done(whole), suite, question)
     found = [_names(one) | _reach(one["sd"], one["seeds"], smallest) for one in done if not _lacks(one)]
     relative = {seeds: power.detectable_effect(1.0, seeds) for seeds in SEEDS}
-    document: dict[str, Any] = {
+    return {
         "suite": whole.suite,
+        "trained_by": whole.command if suite or not names else "",
+        "in_stages": f"mcpo ablate {shlex.quote(suite)} --until decided" if suite else "",
         "power": POWER,
         "alpha": ALPHA,
         "smallest_effect": smallest,
@@ -58,17 +60,6 @@ def reach(named: Sequence[str], question: Question) -> Reply:
         "differences": found,
         "without_spread": [_names(one) | {"seeds": one["seeds"], "why": why} for one in done if (why := _lacks(one))],
     }
-    stages = ", ".join(map(str, power.STAGES))
-    in_stages = f" Seeds in stages of {stages} that stop at a verdict: mcpo ablate {suite} --until decided"
-    legend = (
-        f"Differences that a paired t-test finds with probability {POWER:g} at level {ALPHA:g}. The standard deviation "
-        f"is that of arm minus baseline over seeds.{in_stages if suite else ''}"
-    )
-    page = [*_reach_page(document), *(f"{_label(lacking)}: {lacking['why']}" for lacking in document["without_spread"])]
-    if not done:
-        trained_by = "" if names and not suite else f": {whole.command}"
-        page.append(f"no seed is done in all arms; {SPREAD}{trained_by}")
-    return Reply(document, [*page, partial(console.talk, legend)])
 
 
 def _headline(whole: Plan, suite: str, question: Question) -> list[Row]:
@@ -101,20 +92,34 @@ def _lacks(one: Mapping[str, Any]) -> str:
     return ""
 
 
-def _reach_page(document: Mapping[str, Any]) -> Iterator[Part]:
+def reach_page(document: Mapping[str, Any]) -> Iterator[str | Grid]:
     """The differences that SEEDS find, and the number of seeds that the smallest effect of interest needs."""
-    relative, found = document["in_standard_deviations"], document["differences"]
+    relative, found, lacking = (document[key] for key in ("in_standard_deviations", "differences", "without_spread"))
     header = ["difference found by", *(f"{seeds} seeds" for seeds in SEEDS)]
     rows = [["in standard deviations", *(f"{value:.2f}" for value in relative.values())]]
     for seen in found:
         for end, label in (("sd", "sd"), ("sd_low", "80% low"), ("sd_high", "80% high")):
             name = f"{_label(seen)}: {label} {seen[end]:.3f}"
             rows.append([name, *(f"{seen[end] * value:.3f}" for value in relative.values())])
-    yield table(header, rows)
+    yield Grid("", header, rows, labels=len(header))
     for seen in found:
         low, high = (power.seeds_text(seen[end]) for end in ("fewest", "most"))
         seeds = low if low == high else f"{low} to {high}"
         yield f"{_label(seen)}: a difference of {document['smallest_effect']:g} takes {seeds} seeds"
+    yield from (f"{_label(seen)}: {seen['why']}" for seen in lacking)
+    if not found and not lacking:
+        command = document["trained_by"]
+        yield f"no seed is done in all arms; {SPREAD}{f': {command}' if command else ''}"
+
+
+def reach_legend(document: Mapping[str, Any]) -> str:
+    """What the numbers of `reach_page` mean, and how to train seeds in stages."""
+    stages, command = ", ".join(map(str, power.STAGES)), document["in_stages"]
+    in_stages = f" Seeds in stages of {stages} that stop at a verdict: {command}" if command else ""
+    return (
+        f"Differences that a paired t-test finds with probability {POWER:g} at level {ALPHA:g}. The standard deviation "
+        f"is that of arm minus baseline over seeds.{in_stages}"
+    )
 
 
 def _label(seen: Mapping[str, Any]) -> str:
@@ -166,10 +171,10 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
             if decided.get(key, {"verdict": "undecided"})["verdict"] in OPEN:
                 decided[key] = _decision(one, p_values, seeds, question.level)
         left = sum(one["verdict"] in OPEN for one in decided.values())
-        console.talk(f"{seeds} seeds: {len(decided) - left} of {len(decided)} differences decided")
+        talk(f"{seeds} seeds: {len(decided) - left} of {len(decided)} differences decided")
         if not left:
             break
-    console.talk(f"spent: {len(document['runs'])} runs of {seeds} seeds; at most {power.STAGES[-1]} seeds")
+    talk(f"spent: {len(document['runs'])} runs of {seeds} seeds; at most {power.STAGES[-1]} seeds")
     return {**document, "decisions": [*decided.values()], "seeds": seeds}, given
 
 
@@ -189,18 +194,13 @@ def _decision(one: Row, p_values: PValues, seeds: int, level: float) -> dict[str
     return names | numbers | tested
 
 
-def decisions_page(decisions: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
+def decisions_grid(decisions: Sequence[Mapping[str, Any]]) -> Grid:
     """The decisions, for people."""
-    header = ["regime", "model", "arm", "seeds", "difference", "p adjusted", "decides at", "verdict"]
-    rows = [
-        [
-            *(str(one[name]) for name in ("regime", "model", "arm", "seeds")),
-            f"{one['difference']:+.3f}",
-            render.p_value(one["p_adjusted"]),
-            f"{one['level']:g}",
-            one["verdict"],
-        ]
-        for one in decisions
-    ]
-    yield "\nBy stages, which keep the level .05 together; the tables above test these seeds once:"
-    yield table(header, rows)
+    columns: Columns = {
+        **{name: name for name in ("regime", "model", "arm", "seeds")},
+        "difference": lambda one: f"{one['difference']:+.3f}",
+        "p adjusted": lambda one: render.p_value(one["p_adjusted"]),
+        "decides at": lambda one: f"{one['level']:g}",
+        "verdict": "verdict",
+    }
+    return Grid.of("", decisions, columns, labels=len(columns))

@@ -1,0 +1,59 @@
+"""Logs a comparison to the MLflow store: its differences as metrics, its files as artifacts."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcpo_cli.analysis import render
+from mcpo_cli.compare import page
+from mcpo_cli.compare.comparison import Comparison, records
+from mcpo_cli.compare.subjects import Answer
+from mcpo_cli.scheduling.display import talk
+from mcpo_cli.trackers import publish, resolve
+from mcpo_cli.trackers.descriptions import metric_part
+
+if TYPE_CHECKING:
+    from mcpo_cli.trackers.mlflow import Store
+
+
+def publish_comparison(answer: Answer, key: str, files: Sequence[Path]) -> None:
+    """Log a comparison of a suite to the parent run of the suite, any other to a run for itself.
+
+    key: equal for equal questions, which share one run.
+    """
+    plan = answer.plan if answer.suite else None
+    setting = plan.cells[0].spec.compute.tracking_uri if plan else ""
+    if plan is None and resolve(setting) is None:
+        talk("warning: not logged to MLflow: MLFLOW_TRACKING_URI=offline")
+
+    def send(store: "Store") -> None:
+        from mcpo_cli.trackers.results import log_artifacts, log_comparison
+
+        sentence = " ".join(page.sentences(answer.found))
+        if plan:
+            note = f"{render.escaped(sentence)}\n\n{render.pipes(page.main_grid(answer.found))}"
+            log_artifacts(store, plan, files, _headline(answer.found), note)
+        else:
+            log_comparison(store, answer.title, key, files, _differences(answer.found), sentence)
+
+    publish.publish(setting, send, talk)
+
+
+def _headline(found: Comparison) -> dict[str, float]:
+    """The headline differences, as `difference/<metric>/<equal>/<model>/<arm>`."""
+    keys = ("metric", "at", "model", "arm")
+    return {
+        "/".join(["difference", *(metric_part(row[key]) for key in keys)]): row["difference"]
+        for row in records(found.headline)
+    }
+
+
+def _differences(found: Comparison) -> dict[str, float]:
+    """All known differences with their intervals and p-values."""
+    values: dict[str, float] = {}
+    for row in records(found.differences):
+        name = "/".join(metric_part(row[key]) for key in ("metric", "benchmark", "arm"))
+        values |= {f"difference/{name}": row["difference"], f"p_adjusted/{name}": row["p_adjusted"]}
+        values |= {f"difference/{name}/{end}": row[end] for end in ("low", "high")}
+    return {name: value for name, value in values.items() if math.isfinite(value)}

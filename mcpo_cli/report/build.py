@@ -1,0 +1,206 @@
+"""Build artifacts of suites, forks and branch studies, and the report of all of them; log them to MLflow."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from mcpo_cli import measures
+from mcpo_cli.analysis import branching as branch_tables
+from mcpo_cli.analysis import forking as fork_tables
+from mcpo_cli.analysis import render
+from mcpo_cli.config import forking, load, plan, presets
+from mcpo_cli.config.branching import Study, Trunk
+from mcpo_cli.config.plan import Plan
+from mcpo_cli.errors import ConfigError, McpoError, MissingCells
+from mcpo_cli.home import home, run_dir
+from mcpo_cli.report import artifacts
+from mcpo_cli.report import report as report_files
+from mcpo_cli.report.artifacts import ArtifactBuilder, BuiltArtifact
+from mcpo_cli.runs.journal import Journal, write_atomic
+from mcpo_cli.scheduling import branches
+from mcpo_cli.scheduling.display import talk
+from mcpo_cli.trackers import publish
+from mcpo_cli.trackers.descriptions import metric_part
+
+if TYPE_CHECKING:
+    from mcpo_cli.trackers.mlflow import Store
+
+
+@dataclass(frozen=True)
+class Build:
+    """What `build` made."""
+
+    artifacts: Mapping[str, BuiltArtifact]
+    """By name, without those that could not be built."""
+    document: Mapping[str, Any]
+    files: Sequence[Path] = ()
+    """The files of the report."""
+    error: McpoError | None = None
+    """The error that ends the command although the report is written; the report names it."""
+
+
+def chosen(wanted: str, overrides: Sequence[str]) -> list[str]:
+    """The artifacts that `wanted` selects (`artifacts.names`).
+
+    `all` leaves out those of suites whose arms differ in a setting of `overrides`, and says so on stderr.
+
+    Raises:
+        ConfigError: `wanted` selects nothing.
+    """
+    if wanted != artifacts.ALL:
+        return artifacts.names(wanted)
+    known = artifacts.registry()
+    refusing = {suite for suite in artifacts.suites(list(known)) if plan.read(suite).contradicted(overrides)}
+    left = [name for name, artifact in known.items() if refusing & {*artifact.needs}]
+    if left:
+        talk(f"left out, as their arms differ in what is set: {', '.join(left)}")
+    return [name for name in known if name not in left]
+
+
+def plans(names: Sequence[str], overrides: Sequence[str], command: str) -> dict[str, Plan]:
+    """The plans of the suites that the artifacts `names` are made from, by suite.
+
+    Raises:
+        ConfigError: bad overrides, or they sweep a setting: tables, figures and claims are about a suite's own arms.
+    """
+    made = dict[str, Plan]()
+    for suite in artifacts.suites(names):
+        made[suite] = plan.from_suite(suite, overrides, command)
+        if swept := {cell.arm for cell in made[suite].cells} - plan.read(suite).arms.keys():
+            raise ConfigError(
+                f"{suite}: its tables and figures are about its own arms, not {', '.join(sorted(swept)[:2])}, ...; "
+                "only model, base_seed and seed can be swept",
+                fix=shlex.join(["mcpo", "compare", suite, *overrides]),
+            )
+    return made
+
+
+def merged(plans: Mapping[str, Plan]) -> Plan:
+    """All runs of several plans as one plan to show; shared runs appear once."""
+    cells = {cell.spec.run_id: cell for one in reversed(list(plans.values())) for cell in one.cells}
+    command = next((one.command for one in plans.values()), "")
+    return Plan(" + ".join(plans), command, tuple(cells.values()))
+
+
+def builder(plans: Mapping[str, Plan], overrides: Sequence[str]) -> ArtifactBuilder:
+    """Builds the artifacts of these plans, in `reports/<scale>` of MCPO_HOME.
+
+    The scale is that of the runs if all have the same, else the one that `overrides` choose.
+    """
+    scales = {cell.spec.scale for one in plans.values() for cell in one.cells}
+    scale = scales.pop() if len(scales) == 1 else load.chosen("scale", overrides)
+    return ArtifactBuilder(plans, home() / "reports", scale, overrides)
+
+
+def build(made: ArtifactBuilder, names: Sequence[str], *, suites: Sequence[Mapping[str, Any]], report: str) -> Build:
+    """Build artifacts, and log them to the parent runs of their suites in MLflow.
+
+    Args:
+        suites: outcomes of the runs that were started for the artifacts.
+        report: the command that completes the report, which then contains every artifact whose runs are done and names
+            the others; empty for artifacts without a report, which all have to be built.
+
+    Raises:
+        MissingCells: without a report, a run is not done.
+    """
+    if not report:
+        built = {name: made.build(name) for name in names}
+        _publish(made.plans, built)
+        return Build(built, {"suites": suites, "artifacts": {name: one.to_json() for name, one in built.items()}})
+    talk(f"building {len(names)} tables and figures")
+    content = report_files.gather(made, names)
+    files = report_files.write(content, made.folder)
+    built = {piece.name: piece.built for piece in content.pieces if piece.built}
+    _publish(made.plans, built, files)
+    document = {"suites": suites, "report": {**content.to_json(), "files": [str(path) for path in files]}}
+    error = report_files.complaint(content, report, document)
+    if error and not suites and isinstance(error, MissingCells):
+        talk(f"{error.message}\nto train what is missing: {error.fix}")
+        error = None
+    return Build(built, document, files, error)
+
+
+def _store(plans: Mapping[str, Plan]) -> str:
+    """The setting `compute.tracking_uri` of the first plan."""
+    return next((one.cells[0].spec.compute.tracking_uri for one in plans.values()), "")
+
+
+def _publish(plans: Mapping[str, Plan], built: Mapping[str, BuiltArtifact], report: Sequence[Path] = ()) -> None:
+    by_suite: dict[str, list[BuiltArtifact]] = {}
+    for name, one in built.items():
+        for suite in artifacts.get(name).needs:
+            by_suite.setdefault(suite, []).append(one)
+    publish_artifacts([(plans[suite], of_suite) for suite, of_suite in by_suite.items()], report)
+
+
+def publish_artifacts(built: Sequence[tuple[Plan, Sequence[BuiltArtifact]]], report: Sequence[Path] = ()) -> None:
+    """Log the artifacts of each plan, with the report, to its parent run in the store that the first plan names.
+
+    The headline differences of comparisons become metrics of that run.
+    """
+
+    def send(store: "Store") -> None:
+        from mcpo_cli.trackers.results import log_artifacts
+
+        for whole, of_plan in built:
+            files = [path for one in of_plan for path in (*one.paths, one.folder / f"{one.name}.json")]
+            headlines = {name: value for one in of_plan for name, value in _headlines(one).items()}
+            table = next((one for one in of_plan if one.name == presets.stem(whole.suite) and one.grids), None)
+            log_artifacts(store, whole, [*report, *files], headlines, _results(table) if table else "")
+
+    if built:
+        publish.publish(_store({whole.suite: whole for whole, _ in built}), send, talk)
+
+
+def _headlines(built: BuiltArtifact) -> dict[str, float]:
+    """A comparison's known headline differences, as `difference/<metric>/<equal>/<model>/<arm>`.
+
+    MLflow makes a chart of one bar of each metric, so all other numbers are only in the tables.
+    """
+    return {
+        "/".join(["difference", *(metric_part(row[name]) for name in ("metric", "at", "model", "arm"))]): row["mean"]
+        for row in built.to_json()["rows"]
+        if row.get("family") == "headline" and row["mean"] is not None
+    }
+
+
+def _results(table: BuiltArtifact) -> str:
+    """A comparison's sentence and first table as Markdown."""
+    return f"{render.escaped(table.page.sentence)}\n\n{render.pipes(table.grids[0])}"
+
+
+def build_branches(
+    study: str, content: Study, trunks: Sequence[Trunk], overrides: Sequence[str], command: str
+) -> BuiltArtifact:
+    """Write the rows of all points to a CSV file next to the report; build tables and figures from them."""
+    name, scale = f"branch-{presets.stem(study)}", trunks[0].spec.scale
+    rows = [row for trunk in trunks for row in branches.rows(trunk, run_dir(trunk.spec.run_id))]
+    made = ArtifactBuilder({}, home() / "reports", scale, overrides)
+    path = _write_rows(made.folder, name, pd.DataFrame(rows))
+    return made.make(branch_tables.artifact(name, content, path), command)
+
+
+def build_forks(chosen: Plan, overrides: Sequence[str]) -> BuiltArtifact:
+    """Write the changes by the forks of a plan to a CSV file next to the report; build table and figure from it."""
+    probe, first = measures.get("fork"), chosen.cells[0].spec
+    findings = {
+        cell.spec.run_id: (cell.arm, probe.measure(cell.spec, Journal(run_dir(cell.spec.run_id))))
+        for cell in chosen.cells
+    }
+    run_id, step = forking.parse(first.fork)
+    name = f"fork-{run_id}-{step}"
+    made = ArtifactBuilder({}, home() / "reports", first.scale, overrides)
+    path = _write_rows(made.folder, name, fork_tables.rows(findings))
+    return made.make(fork_tables.artifact(name, run_id, step, path), chosen.command)
+
+
+def _write_rows(folder: Path, name: str, rows: pd.DataFrame) -> Path:
+    """Write the rows that an artifact is built from, as CSV."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-rows.csv"
+    write_atomic(path, rows.to_csv(index=False, lineterminator="\n", na_rep="nan", float_format="%.6g"))
+    return path

@@ -5,14 +5,12 @@ import re
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
 
 from mcpo_cli.analysis.render import Grid, tables
 from mcpo_cli.errors import ConfigError
@@ -48,29 +46,16 @@ def print_text(text: str) -> None:
 
 
 def talk_pairs(pairs: Mapping[str, str]) -> None:
-    """Print names and values on stderr in two columns; a narrow terminal wraps the values."""
-    console, longest = Console(stderr=True, highlight=False), max(map(len, pairs))
-    if not console.is_terminal:
-        for name, value in pairs.items():
-            talk(f"  {name:<{longest}}  {value}")
-        return
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    """Print names and values on stderr in two columns."""
+    longest = max(map(len, pairs))
     for name, value in pairs.items():
-        table.add_row(f"  {name}", Text(value))
-    console.print(table)
+        talk(f"  {name:<{longest}}  {value}")
 
 
 def width() -> int:
     """Width of stdout in columns."""
     console = Console()
     return console.width if console.is_terminal else PIPE_WIDTH
-
-
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table of names and texts on stdout; see `print_grid`."""
-    print_grid(Grid("", columns, list(rows), labels=len(columns)))
 
 
 def print_grid(grid: Grid) -> None:

@@ -11,7 +11,7 @@ from mcpo_cli.compare.comparison import Comparison, records
 from mcpo_cli.compare.subjects import Answer
 from mcpo_cli.scheduling.display import talk
 from mcpo_cli.trackers import publish, resolve
-from mcpo_cli.trackers.descriptions import metric_part
+from mcpo_cli.trackers.descriptions import headline_name, metric_part
 
 if TYPE_CHECKING:
     from mcpo_cli.trackers.mlflow import Store
@@ -33,20 +33,12 @@ def publish_comparison(answer: Answer, key: str, files: Sequence[Path]) -> None:
         sentence = " ".join(page.sentences(answer.found))
         if plan:
             note = f"{render.escaped(sentence)}\n\n{render.pipes(page.main_grid(answer.found))}"
-            log_artifacts(store, plan, files, _headline(answer.found), note)
+            values = {headline_name(row): row["difference"] for row in records(answer.found.headline)}
+            log_artifacts(store, plan, files, values, note)
         else:
             log_comparison(store, answer.title, key, files, _differences(answer.found), sentence)
 
     publish.publish(setting, send, talk)
-
-
-def _headline(found: Comparison) -> dict[str, float]:
-    """The headline differences, as `difference/<metric>/<equal>/<model>/<arm>`."""
-    keys = ("metric", "at", "model", "arm")
-    return {
-        "/".join(["difference", *(metric_part(row[key]) for key in keys)]): row["difference"]
-        for row in records(found.headline)
-    }
 
 
 def _differences(found: Comparison) -> dict[str, float]:

@@ -24,7 +24,7 @@ from mcpo_cli.runs.journal import Journal, write_atomic
 from mcpo_cli.scheduling import branches
 from mcpo_cli.scheduling.display import talk
 from mcpo_cli.trackers import publish
-from mcpo_cli.trackers.descriptions import metric_part
+from mcpo_cli.trackers.descriptions import headline_name
 
 if TYPE_CHECKING:
     from mcpo_cli.trackers.mlflow import Store
@@ -157,12 +157,12 @@ def publish_artifacts(built: Sequence[tuple[Plan, Sequence[BuiltArtifact]]], rep
 
 
 def _headlines(built: BuiltArtifact) -> dict[str, float]:
-    """A comparison's known headline differences, as `difference/<metric>/<equal>/<model>/<arm>`.
+    """A comparison's known headline differences by their metric.
 
     MLflow makes a chart of one bar of each metric, so all other numbers are only in the tables.
     """
     return {
-        "/".join(["difference", *(metric_part(row[name]) for name in ("metric", "at", "model", "arm"))]): row["mean"]
+        headline_name(row): row["mean"]
         for row in built.to_json()["rows"]
         if row.get("family") == "headline" and row["mean"] is not None
     }

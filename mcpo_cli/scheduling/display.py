@@ -5,10 +5,10 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from mcpo_cli.redaction import visible
@@ -18,8 +18,8 @@ LINE_SECONDS = 5.0
 """Least seconds between two progress lines about the same run."""
 STANDSTILL_SECONDS = 60.0
 """Least seconds between two equal progress lines."""
-BAR_WIDTH, LEFT_WIDTH, LEAST_DETAILS = 10, len("1:00:00 left"), 12
-"""Columns of a running cell's bar and time left, and the fewest that its details must have next to a bar."""
+BAR_WIDTH = 10
+"""Columns of a running cell's bar."""
 LIVE_METRICS = {"accuracy": "train/accuracy", "mastered": "mastery/mastered"}
 STYLES = {"failed": "red", "interrupted": "yellow"}
 
@@ -79,23 +79,15 @@ class LiveDisplay:
         self.console.print(text, markup=False, soft_wrap=True)
 
     def _table(self, view: View) -> Table:
-        running = [cell for cell in view.cells if cell.state == "running"]
-        names = [cell.cell.spec.run_id for cell in running]
-        table = Table.grid(padding=(0, 1))
-        # If space is short, first details are cut, then the bar is dropped; name and time left always stay.
-        longest = max(map(len, names), default=0)
-        room = self.console.width - longest - LEFT_WIDTH - BAR_WIDTH - 3
-        has_bar = room >= LEAST_DETAILS
-        table.add_column(no_wrap=True, min_width=longest)
-        table.add_column(no_wrap=True, min_width=LEFT_WIDTH, justify="right")
-        if has_bar:
-            table.add_column(no_wrap=True, width=BAR_WIDTH)
-        table.add_column(no_wrap=True, overflow="ellipsis", max_width=max(1, room if has_bar else room + BAR_WIDTH))
-        for name, cell in zip(names, running, strict=True):
+        """One row per running cell; if space is short, its details are cut first."""
+        rest = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+        table = Table.grid(Column(no_wrap=True), Column(no_wrap=True, justify="right"), Column(), rest, expand=True)
+        table.padding = (0, 1, 0, 0)
+        for cell in (cell for cell in view.cells if cell.state == "running"):
             bar = ProgressBar(total=cell.cell.spec.train.steps, completed=cell.progress.step, width=BAR_WIDTH)
             left = cell.progress.seconds_left
-            shown: list[RenderableType] = [name, "" if left is None else f"{duration(left)} left"]
-            table.add_row(*shown, *([bar] if has_bar else []), ", ".join(_activity(cell)))
+            shown = "" if left is None else f"{duration(left)} left"
+            table.add_row(cell.cell.spec.run_id, shown, bar, ", ".join(_activity(cell)))
         return table
 
 

@@ -3,6 +3,8 @@
 import re
 import textwrap
 from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import quote
 
 from mcpo_cli.config import arm_names
@@ -41,6 +43,11 @@ def series(plan: Plan) -> dict[str, str]:
 def metric_part(name: str) -> str:
     """A name as one part of the name of a metric: `DAPO_w_o_filter`, `best_at_8`."""
     return re.sub(r"[^\w.-]+", "_", name.replace("@", "_at_"))
+
+
+def headline_name(row: Mapping[Any, Any]) -> str:
+    """The metric of a headline difference: `difference/<metric>/<equal>/<model>/<arm>`."""
+    return "/".join(["difference", *(metric_part(row[key]) for key in ("metric", "at", "model", "arm"))])
 
 
 def plan_note(plan: Plan, charts: str, results: str = "") -> str:

@@ -86,7 +86,7 @@ def test_the_shell_asks_the_installed_command(cli: Cli) -> None:
 
 @pytest.mark.slow
 def test_a_closed_pipe_is_no_error(cli: Cli) -> None:
-    command = f"{' '.join(MCPO)} plan table1 --json | head -n 1; exit ${{PIPESTATUS[0]}}"
+    command = f"{' '.join(MCPO)} train table1 --dry-run --json | head -n 1; exit ${{PIPESTATUS[0]}}"
     result = subprocess.run(["bash", "-c", command], env=cli.env, capture_output=True, text=True, check=False)
     assert result.stderr == ""
     assert os.linesep in result.stdout

@@ -38,7 +38,7 @@ def folder(root: Path, step: int) -> Path:
 
 def save_method_state(root: Path, step: int, state: State) -> None:
     """Write the method's state after `step`, unless it is empty. Call it before `seal`."""
-    from safetensors.torch import save_file  # imports torch, which `mcpo plan` does not need
+    from safetensors.torch import save_file  # imports torch, which a dry run does not need
 
     if state:
         save_file({name: tensor.contiguous() for name, tensor in state.items()}, folder(root, step) / METHOD)

@@ -4,7 +4,7 @@ A pair is one seed from one base policy, trained once by each arm. Costs are equ
 interpolated, never extrapolated.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +29,6 @@ UNITS = {"steps": "global steps"} | {column.removeprefix("cost/"): unit for colu
 DEFAULT = ("steps", "rollouts")
 Pair = tuple[int, int]
 """Base seed and seed."""
-Scores = Mapping[tuple[str, str, str, str], pd.Series]
-"""By model, arm, tier (AVERAGE included) and metric: the score of each run, indexed by PAIR."""
 
 
 def check_name(what: str, name: str, choices: Sequence[str]) -> str:
@@ -49,24 +47,6 @@ def axes(wanted: Sequence[str], scores: pd.DataFrame, plan: Plan) -> list[str]:
                 f"not all runs of {plan.suite} recorded their {at}", fix=f"--at {recorded[0]}, or train them again"
             )
     return list(dict.fromkeys(wanted)) or [at for at in DEFAULT if at in recorded]
-
-
-def at_equal(scores: pd.DataFrame, column: str, metrics: Sequence[str]) -> pd.DataFrame:
-    """The scores of all runs at the largest cost that all runs of their model reach, linear between evaluations.
-
-    scores: `Runs.scores`. column: the one that counts the cost. Index: model, arm, base_seed, seed, tier (AVERAGE
-    included); one column per metric; `attrs["where"]` has that cost by model.
-    """
-    run = ["model", "arm", *PAIR]
-    most = scores.groupby(run, sort=False)[column].max()
-    where = {str(model): float(reached) for model, reached in most.groupby("model", sort=False).min().items()}
-    rows = []
-    for key, rising in _rising(scores, [*run, "tier"], column):
-        costs, end = rising[column].tolist(), where[str(key[0])]
-        rows.append([*key, *(at_cost(costs, rising[name].tolist(), end) for name in metrics)])
-    table = with_average(pd.DataFrame(rows, columns=[*run, "tier", *metrics]), run, metrics)
-    table.attrs["where"] = where
-    return table
 
 
 @dataclass(frozen=True)
@@ -119,18 +99,6 @@ def _rising(scores: pd.DataFrame, keys: Sequence[str], column: str) -> Iterator[
     yield from scores.drop_duplicates([*keys, column], keep="last").groupby(list(keys), sort=False)
 
 
-def by_run(table: pd.DataFrame) -> Scores:
-    """The values of the runs by pair, for each model, arm, tier and metric. table: as `at_equal` returns it."""
-    levels = ["model", "arm", "tier"]
-    groups: Iterable[tuple[Any, Any]] = table.groupby(levels, sort=False)
-    runs = [(model, arm, tier, rows.droplevel(levels)) for (model, arm, tier), rows in groups]
-    return {
-        (str(model), str(arm), str(tier), str(metric)): rows[metric]
-        for metric in table
-        for model, arm, tier, rows in runs
-    }
-
-
 def curves(at: str, scores: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Each run's mean over tiers at the costs of the evaluations of its arm, up to the cost that all runs reach.
 
@@ -174,7 +142,7 @@ def base_policies(
 
     Returns:
         The name of the base policies of each model and arm: BEFORE, with the arms where others of the model start from
-        other policies. And the scores as of `at_equal`, with that name as the arm.
+        other policies. And their scores, a row per pair, tier (AVERAGE included) and metric, with that name as the arm.
     """
     used: dict[tuple[str, str], set[str]] = {}
     for cell in cells:
@@ -188,26 +156,27 @@ def base_policies(
         names |= {(model, arm): BEFORE if alone else f"{BEFORE} ({', '.join(arms)})" for arm in arms}
     start = scores[scores["step"] == 0]
     named = start.assign(arm=[names[pair] for pair in zip(start["model"], start["arm"], strict=True)])
-    return names, with_average(named, ["model", "arm", *PAIR], metrics)
+    keys = ["model", "arm", *PAIR]
+    whole = with_average(named, keys, metrics).reset_index()
+    return names, whole.melt([*keys, "tier"], list(metrics), var_name="metric")
 
 
-def ends(
-    scores: Scores, starts: Mapping[tuple[str, str], str], before: Scores
-) -> Iterator[tuple[str, str, str, "pd.Series[float]", "pd.Series[float]"]]:
-    """Model, arm, metric, and by pair the average over tiers at the end and before training."""
-    for (model, arm, tier, metric), end in scores.items():
-        if tier == AVERAGE:
-            yield model, arm, metric, end, before[model, starts[model, arm], AVERAGE, metric].reindex(end.index)
+def with_starts(scores: pd.DataFrame, starts: Mapping[tuple[str, str], str], before: pd.DataFrame) -> pd.DataFrame:
+    """The averages over tiers of all runs, with `before`: those of the policies that they started from.
+
+    scores, before: a row per run, tier and metric with its `value`; of `before` the arm is a name of base policies.
+    starts: that name, by model and arm.
+    """
+    end = scores[scores["tier"] == AVERAGE]
+    named = end.assign(start=[starts[pair] for pair in zip(end["model"], end["arm"], strict=True)])
+    began = before[before["tier"] == AVERAGE].rename(columns={"arm": "start", "value": "before"})
+    return named.merge(began.drop(columns="tier"), how="left", on=["model", "start", "metric", *PAIR])
 
 
-def collapsed(scores: Scores, starts: Mapping[tuple[str, str], str], before: Scores) -> set[tuple[str, str, int, int]]:
-    """Model, arm, base seed and seed of the runs that collapsed."""
-    return {
-        (model, arm, int(base_seed), int(seed))
-        for model, arm, metric, end, start in ends(scores, starts, before)
-        if metric == "pass@1"
-        for base_seed, seed in end[end < COLLAPSED * start].index
-    }
+def collapsed(ends: pd.DataFrame) -> set[tuple[str, str, int, int]]:
+    """Model, arm, base seed and seed of the runs that collapsed. ends: as of `with_starts`, at one cost."""
+    low = ends[(ends["metric"] == "pass@1") & (ends["value"] < COLLAPSED * ends["before"])]
+    return set(low[["model", "arm", *PAIR]].itertuples(index=False, name=None))
 
 
 def check_pairs(last: pd.DataFrame, plan: Plan) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping
 import pandas as pd
 
 from mcpo_cli import measures
-from mcpo_cli.analysis.equal_cost import AVERAGE, AXES, at_equal
-from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.equal_cost import AXES, curves
+from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Row
 from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.errors import ConfigError, mend, nearest
@@ -39,7 +39,7 @@ def meaning(name: str) -> str:
 def of_run(runs: Runs, cell: PlannedRun, name: str) -> Numbers:
     """The number `name` of one run, or its parts; empty if the run lacks the rows that the measure reads."""
     if axis := EQUAL.get(name):
-        return _at_equal_cost(runs, cell, AXES[axis])
+        return _at_equal_cost(runs, cell, axis)
     measure, _, value = name.partition(".")
     if measures.get(measure).lacks(runs.journal(cell)):
         return {}
@@ -50,16 +50,17 @@ def of_run(runs: Runs, cell: PlannedRun, name: str) -> Numbers:
     return {key.removeprefix(start): number for key, number in values.items() if key.startswith(start)}
 
 
-def _at_equal_cost(runs: Runs, cell: PlannedRun, column: str) -> Numbers:
+def _at_equal_cost(runs: Runs, cell: PlannedRun, axis: str) -> Numbers:
     """pass@1 where `mcpo compare --at` compares; empty if a run did not record that cost."""
 
     def table() -> "pd.Series[float] | None":
         scores = runs.scores(1)
-        if scores[column].isna().any():
+        if scores[AXES[axis]].isna().any():
             return None
-        return at_equal(scores, column, ["pass@1"])["pass@1"].xs(AVERAGE, level="tier")
+        # A curve ends at the largest cost that all runs of its model reach.
+        return curves(axis, scores, "pass@1").groupby(["model", "arm", *PAIR], sort=False)["value"].last()
 
-    spec, scores = cell.spec, runs.once(("at equal", column), table)
+    spec, scores = cell.spec, runs.once(("at equal", axis), table)
     return {} if scores is None else {WHOLE: float(scores[spec.model.name, cell.arm, spec.seed_of_base, spec.seed])}
 
 

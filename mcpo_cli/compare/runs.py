@@ -48,12 +48,10 @@ def of_runs(data: Runs, question: Question) -> Comparison:
             made.append(Slice(list(_arms(problems, places)), at, model))
             where[at, model] = cost
     found = compare(made, replace(question, baseline=baseline, metrics=tuple(metrics)))
-    axes = dict.fromkeys(at for at, _ in where)
-    tables = {at: run_scores([part for part in made if part.at == at], metrics) for at in axes}
     return replace(
         found,
         sources=pd.DataFrame(_sources(last, baseline, metrics[0])),
-        training=training(data, scores, tables, where, metrics, k),
+        training=training(data, scores, run_scores(made, metrics), where, metrics, k),
     )
 
 
@@ -111,19 +109,24 @@ def seed_name(base_seed: int, seed: int) -> str:
     return str(seed) if base_seed == seed else f"{base_seed}/{seed}"
 
 
-def run_scores(slices: Sequence[Slice], metrics: Sequence[str]) -> equal_cost.Scores:
-    """The score of each run by pair, for each model, arm, tier (AVERAGE included) and metric."""
-    found: dict[tuple[str, str, str, str], pd.Series[float]] = {}
+def run_scores(slices: Sequence[Slice], metrics: Sequence[str]) -> pd.DataFrame:
+    """The score of each run at each cost: at, model, arm, metric, base_seed, seed, tier (AVERAGE included), value.
+
+    metrics: all of them are of the first cost, and the first one of the others.
+    """
+    blocks = []
     for part in slices:
-        for metric in metrics:
+        for metric in metrics if part.at == slices[0].at else metrics[:1]:
             for arm in part.arms:
                 means = {
                     tier: pd.Series(Metric.parse(metric).of(scores).mean(axis=1), _pairs(scores.seeds))
                     for tier, scores in arm.scores.items()
                 }
-                means[AVERAGE] = pd.concat(means, axis=1).mean(axis=1)
-                found |= {(part.model, arm.name, tier, metric): runs for tier, runs in means.items()}
-    return found
+                table = pd.concat(means, axis=1)
+                table[AVERAGE] = table.mean(axis=1)
+                block = table.reset_index().melt(PAIR, var_name="tier")
+                blocks.append(block.assign(at=part.at, model=part.model, arm=arm.name, metric=metric))
+    return pd.concat(blocks, ignore_index=True)
 
 
 def _pairs(seeds: Sequence[str]) -> pd.MultiIndex:

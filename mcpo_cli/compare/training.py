@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from mcpo_cli.analysis import equal_cost
-from mcpo_cli.analysis.equal_cost import AVERAGE, by_run
+from mcpo_cli.analysis.equal_cost import AVERAGE
 from mcpo_cli.analysis.frames import PAIR, Runs, tree
 from mcpo_cli.analysis.product import Row
 from mcpo_cli.config.plan import Plan
@@ -85,7 +85,7 @@ def gained(verdict: Word, loses: bool, baseline_loses: bool, baseline: str) -> s
 def training(
     data: Runs,
     scores: pd.DataFrame,
-    tables: Mapping[str, equal_cost.Scores],
+    at_costs: pd.DataFrame,
     where: dict[tuple[str, str], float],
     metrics: Sequence[str],
     k: int,
@@ -94,15 +94,16 @@ def training(
 
     Args:
         scores: `Runs.scores`, of all evaluations.
-        tables: by axis, the scores of the runs at equal cost, AVERAGE included.
+        at_costs: the scores of the runs at equal cost (`runs.run_scores`).
         where: see `Training`.
         metrics: the first is the headline's.
     """
-    axes, metric, last = list(tables), metrics[0], equal_cost.last(data)
+    metric, last = metrics[0], equal_cost.last(data)
+    axes = list(dict.fromkeys(at_costs["at"]))
     sizes = {str(tier): int(rows["problem"].nunique()) for tier, rows in last.groupby("tier", sort=False)}
     starts, began = equal_cost.base_policies(scores, data.plan.cells, metrics)
-    before, first = by_run(began), tables[axes[0]]
-    asked = {at: metrics if at == axes[0] else [metric] for at in axes}
+    ends, first = equal_cost.with_starts(at_costs, starts, began), at_costs["at"] == axes[0]
+    final = at_costs[first & (at_costs["metric"] == metric) & (at_costs["tier"] != AVERAGE)]
     return Training(
         plan=data.plan,
         spec=data.cells[0].spec,
@@ -110,18 +111,11 @@ def training(
         k=k,
         ungraded=len(last) * data.cells[0].spec.eval.samples - int(last["n"].sum()),
         where=where,
-        runs=pd.DataFrame(_runs(data, equal_cost.collapsed(first, starts, before))),
+        runs=pd.DataFrame(_runs(data, equal_cost.collapsed(ends[ends["at"] == axes[0]]))),
         before=pd.DataFrame(_before(began, sizes)),
-        gains=pd.DataFrame(row for at in axes for row in _gains(at, asked[at], tables[at], starts, before)),
+        gains=pd.DataFrame(_gains(ends)),
         paths=pd.concat([equal_cost.curves(at, scores, metric) for at in axes], ignore_index=True),
-        final=pd.concat(
-            [
-                runs.rename("value").reset_index().assign(model=model, arm=arm, tier=tier)
-                for (model, arm, tier, name), runs in first.items()
-                if name == metric and tier != AVERAGE
-            ],
-            ignore_index=True,
-        ),
+        final=final[[*PAIR, "value", "model", "arm", "tier"]].reset_index(drop=True),
     )
 
 
@@ -143,26 +137,22 @@ def _runs(data: Runs, collapsed: set[tuple[str, str, int, int]]) -> Iterator[Row
 
 def _before(began: pd.DataFrame, sizes: Mapping[str, int]) -> Iterator[Row]:
     problems = {**sizes, AVERAGE: sum(sizes.values())}
-    for (model, arm, tier, metric), runs in by_run(began).items():
+    groups: Any = began.groupby(["metric", "model", "arm", "tier"], sort=False)["value"]
+    for (metric, model, arm, tier), runs in groups:
         found = effects.mean([runs.to_numpy()[:, None]], problems[tier])
         yield {"model": model, "benchmark": tier, "metric": metric, "arm": arm} | {
             "mean": found.value, "low": found.low, "high": found.high, "seeds": len(runs)
         }  # fmt: skip
 
 
-def _gains(
-    at: str,
-    metrics: Sequence[str],
-    scores: equal_cost.Scores,
-    starts: Mapping[tuple[str, str], str],
-    before: equal_cost.Scores,
-) -> Iterator[Row]:
-    for model, arm, metric, end, start in equal_cost.ends(scores, starts, before):
-        if metric in metrics:
-            effect = stats.paired_t((end - start).tolist())
-            values = (effect.mean, effect.low, effect.high, effect.half_width, effect.sd, effect.p, effect.n)
-            about = {"at": at, "model": model, "arm": arm, "metric": metric, "before": float(start.mean())}
-            yield {**about, **dict(zip(EFFECT, values, strict=True)), "mark": _mark(effect)}
+def _gains(ends: pd.DataFrame) -> Iterator[Row]:
+    names = ["at", "model", "arm", "metric"]
+    groups: Any = ends.groupby(names, sort=False)
+    for key, runs in groups:
+        effect = stats.paired_t((runs["value"] - runs["before"]).tolist())
+        values = (effect.mean, effect.low, effect.high, effect.half_width, effect.sd, effect.p, effect.n)
+        about = {**dict(zip(names, key, strict=True)), "before": float(runs["before"].mean())}
+        yield {**about, **dict(zip(EFFECT, values, strict=True)), "mark": _mark(effect)}
 
 
 def _mark(gain: Effect) -> str:

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mcpo_cli import api
 from mcpo_cli.commands import console
 from mcpo_cli.compare import readers
 from mcpo_cli.compare.readers import Options
@@ -175,15 +174,6 @@ def test_a_comparison_is_logged_to_mlflow_once_and_another_question_beside_it(
     assert [run.data.metrics["difference/pass_at_1/results/new"] for run in runs] == pytest.approx([0.25, 0.25])
     for run in runs:
         assert "reports/comparison.html" in {one.path for one in client.list_artifacts(run.info.run_id, "reports")}
-
-
-def test_python_gets_frames_and_a_verdict_in_a_line(folder: Path) -> None:
-    found = api.compare(Path("base.jsonl"), Path("new.jsonl"), margin=0.02)
-    assert repr(found) == "new against base: better on results (+0.250)"
-    assert found.differences["difference"].tolist() == pytest.approx([0.25])
-    assert found.arms["mean"].tolist() == pytest.approx([0.5, 0.75])
-    by_glob = api.compare(arms={"b": "base.jsonl", "n": "new.jsonl"}, metric="pass@1")
-    assert by_glob.differences["p"].tolist() == found.differences["p"].tolist()
 
 
 def test_sides_whose_columns_differ(here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

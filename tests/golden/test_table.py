@@ -193,36 +193,6 @@ def test_files_hold_the_same_numbers_and_a_rebuild_changes_no_byte(
     assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 
-def test_text_fits_a_wide_terminal_and_cuts_no_number_on_narrow_terminals(
-    table: tuple[str, artifacts.BuiltArtifact],
-) -> None:
-    _, built = table
-    for width in (60, 80, 100):
-        text = shown(built, width)
-        lines = [
-            line for line in text.splitlines() if line not in {built.page.title, *(grid.title for grid in built.grids)}
-        ]
-        assert max(map(len, lines)) <= width
-        assert "…" not in text
-        numbers = {cell for grid in built.grids for row in grid.rows for cell in row[grid.labels :]}
-        assert all(cell in text for cell in numbers)
-    for tier in TIERS:
-        assert tier in shown(built)
-    assert "6 problems x 3 seeds x 8 samples" in words(built)
-    # All runs are of committed code.
-    assert not any(note in words(built) for note in ("that nothing recorded", "uncommitted changes"))
-
-
-def test_tex_rows_have_as_many_cells_as_columns(table: tuple[str, artifacts.BuiltArtifact]) -> None:
-    tables = table[1].paths[2].read_text().split(r"\begin{tabular}{")[1:]
-    assert len(tables) == 1  # the headline
-    for body in tables:
-        columns = body.index("}")
-        rows = [line for line in body.splitlines() if line.endswith(r"\\")]
-        assert rows
-        assert {line.count(" & ") + 1 for line in rows} == {columns}
-
-
 def test_published_numbers_stand_in_a_block_of_their_own(table: tuple[str, artifacts.BuiltArtifact]) -> None:
     name, built = table
     label = f"published (arXiv 2604.16972, Table {name[-1]}), not measured here"
@@ -267,20 +237,3 @@ def test_fewer_samples_than_eight_give_a_smaller_k_and_say_so(mcpo_home: Path) -
     built = _built(mcpo_home, "table1", "model=toy-s", "eval.samples=4")
     assert list(dict.fromkeys(row["metric"] for row in built.to_json()["rows"]))[:3] == ["pass@1", "best@4", "pass@4"]
     assert "k = 4 in place of 8" in words(built)
-
-
-def test_the_short_form_has_one_table_whose_verdicts_are_those_of_the_adjusted_p(
-    table: tuple[str, artifacts.BuiltArtifact],
-) -> None:
-    """In these runs equal steps are equal rollouts, so there is one row for each model and arm."""
-    _, built = table
-    headline, rows = built.grids[0], built.to_json()["rows"]
-    found = {(row["model"], row["arm"]): row for row in rows if row["family"] == "headline" and row["at"] == "steps"}
-    shown = [dict(zip(headline.header, row, strict=True)) for row in headline.rows]
-    assert "equal" not in headline.header
-    assert "steps and rollouts" in built.record["sentence"]
-    assert [row["verdict"] for row in shown] == [one["verdict"] for one in found.values()]
-    for one in found.values():
-        word = "better" if one["mean"] > 0 else "worse"
-        assert one["verdict"] == ("undecided" if one["p_adjusted"] > 0.05 else word)
-    assert len(built.record["brief"]) < len(built.record["notes"])

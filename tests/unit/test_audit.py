@@ -79,6 +79,13 @@ def test_overlap_tells_a_shared_problem_from_a_shared_phrase() -> None:
     assert same.similarity >= audits.SIMILAR > phrase.similarity > 0
 
 
+def test_short_texts_overlap_as_a_whole_only() -> None:
+    others = ["What is 1+1?", "What is 1+1 and 2+2?"]
+    assert audits.overlap(["what is 1 + 1", "What is 2+2?"], others) == [audits.Pair(0, 0, 1.0)]
+    assert audits.grams("a b c", 3) == audits.grams("A, b; c", 3) == {"a b c"}
+    assert audits.grams("a b", 3) == {"^ a b $"}
+
+
 def test_a_passage_of_many_texts_is_a_phrase() -> None:
     passage = "where m and n are relatively prime positive integers find the sum m n"
     rare = [f"{passage} {number}" for number in range(audits.COMMON)]

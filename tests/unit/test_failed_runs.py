@@ -1,7 +1,5 @@
 """A failed run is an outcome of its arm: comparisons list it, leave its pair out, and report that."""
 
-from pathlib import Path
-
 import pytest
 
 from mcpo_cli.analysis.frames import Runs
@@ -16,7 +14,7 @@ from mcpo_cli.runs import attempts
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import drop_torn, read_json
 from tests.errors import refused
-from tests.fakes import build, write_run
+from tests.fakes import write_run
 
 SEEDS = range(4)
 STARVED = "step 2: dynamic sampling found fewer than 8 prompts"
@@ -102,18 +100,6 @@ def test_differences_leave_out_the_pairs_of_failed_runs_and_list_the_runs(mcpo_h
     assert set(found.sources["arm"]) == {"MCPO"}
 
 
-@pytest.mark.slow
-def test_the_table_names_failed_runs_and_says_over_how_many_pairs(mcpo_home: Path) -> None:
-    built = build("table1", planned(("DAPO", 3)), mcpo_home)
-    assert "Of 8 runs 1 failed." in built.record["sentence"]
-    assert any(STARVED in note and "-s3-" in note for note in built.record["notes"])
-    assert any("x 3 seeds x" in note for note in built.record["brief"])
-    assert any("Failed runs are outcomes" in note for note in built.record["brief"])
-    gains = {row[2]: row[-3:] for row in next(grid for grid in built.grids if "how runs ended" in grid.title).rows}
-    assert gains == {"DAPO": ["3", "0", "1"], "MCPO": ["4", "0", "0"]}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("arm", ["DAPO", "MCPO"])
 def test_an_arm_without_a_pair_is_refused(arm: str, mcpo_home: object) -> None:
     plan = planned(*((arm, seed) for seed in SEEDS))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, special
 from scipy import stats as scipy_stats
@@ -46,12 +46,6 @@ def test_seeds_needed_are_cohens(effect: float, seeds: int) -> None:
     assert power_of(effect, 1.0, seeds) >= 0.8 > power_of(effect, 1.0, seeds - 1)
 
 
-def test_many_seeds_need_what_the_normal_distribution_says() -> None:
-    z = scipy_stats.norm.ppf(0.975) + scipy_stats.norm.ppf(0.8)
-    assert power.seeds_needed(0.05, 1.0) == pytest.approx((z / 0.05) ** 2, abs=3)
-    assert power.detectable_effect(1.0, 5000) == pytest.approx(z / math.sqrt(5000), rel=1e-3)
-
-
 def test_an_effect_too_small_to_be_found_needs_no_number() -> None:
     assert power.seeds_needed(0.0, 1.0) is None
     assert power.seeds_needed(1e-4, 1.0) is None
@@ -65,15 +59,6 @@ def test_the_detectable_effect_is_found_with_that_power(sd: float, seeds: int) -
     needed = power.seeds_needed(-effect * (1 + 1e-6), sd)
     assert needed is not None
     assert needed <= seeds
-
-
-@given(st.floats(0, 100), st.integers(2, 500))
-@example(1e-23, 2)
-@example(8.0, 2)
-@example(60.0, 5)
-def test_power_is_a_chance_and_the_level_without_an_effect(effect: float, seeds: int) -> None:
-    assert 0.05 - 1e-9 <= power_of(effect, 1.0, seeds) <= 1
-    assert power_of(0.0, 1.0, seeds) == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize(("sd", "seeds"), [(0.0, 3), (math.nan, 3), (1.0, 1)])

@@ -130,12 +130,6 @@ def test_a_margin_opens_equivalence() -> None:
     assert row["verdict"] == "equivalent"  # worse by less than the margin
 
 
-def test_sides_with_other_seeds_are_not_paired_by_seed() -> None:
-    base, arm = drawn("base", 0.0, seeds=3), drawn("arm", 0.0, seeds=5)
-    row = only(of_logs([base, arm], Question()), benchmark="gsm")
-    assert (row["paired_by_seed"], row["seeds"], row["over"]) == (False, 3, "both")
-
-
 def test_seeds_that_share_no_cell_of_a_problem_are_not_paired() -> None:
     cells = {(seed, problem): "ra" for seed in "012" for problem in ("p", "q", "s")}
     base = answered("base", {**cells, ("0", "only"): "rr"})
@@ -143,12 +137,6 @@ def test_seeds_that_share_no_cell_of_a_problem_are_not_paired() -> None:
     row = only(of_logs([base, arm], Question()))
     assert (row["paired_by_seed"], row["problems"]) == (False, 4)
     assert only(of_logs([answered("base", cells), answered("arm", cells)], Question()))["paired_by_seed"]
-
-
-def test_one_seed_is_about_these_models() -> None:
-    row = only(of_logs([drawn("base", 0.0, seeds=1), drawn("arm", 0.0, seeds=1)], Question()), benchmark="gsm")
-    assert row["over"] == "problems"
-    assert math.isnan(float(row["needed_seeds"]))
 
 
 def test_p_values_are_adjusted_over_two_families() -> None:
@@ -159,14 +147,6 @@ def test_p_values_are_adjusted_over_two_families() -> None:
     for family, size in ((rows[headline], 2), (rows[~headline], 10)):
         assert len(family) == size
         assert family["p_adjusted"].to_numpy() == pytest.approx(stats.holm(family["p"].to_numpy()))
-
-
-def test_several_benchmarks_have_an_iqm_and_a_probability_of_improvement() -> None:
-    found = of_logs([drawn("base", 0.0), drawn("arm", 0.5)], Question()).aggregates.set_index("arm")
-    assert found.loc["arm", "better"] > 0.5
-    assert found.loc["arm", "iqm_low"] < found.loc["arm", "iqm"] < found.loc["arm", "iqm_high"]
-    alone = [answered(name, {("0", "p"): "ra", ("0", "q"): "rr"}) for name in ("base", "arm")]
-    assert of_logs(alone, Question()).aggregates.empty
 
 
 def test_majority_of_k_is_that_of_all_subsets() -> None:
@@ -213,13 +193,6 @@ def test_a_look_has_the_level_that_is_spent_at_it() -> None:
     assert widths[0] < widths[1] < widths[2]
     with refused("out_of_bounds"):
         of_logs([base, arm], Question(look=(4, 3)))
-
-
-def test_flips_are_the_problems_that_changed() -> None:
-    base = Side("base", (log("x", [("b", "p1", 1), ("b", "p2", 0), ("b", "p3", 1)]),))
-    arm = Side("arm", (log("y", [("b", "p1", 1), ("b", "p2", 1), ("b", "p3", 0)]),))
-    flips = of_logs([base, arm], Question()).flips
-    assert flips[["problem", "score", "baseline_score"]].to_numpy().tolist() == [["p2", 1, 0], ["p3", 0, 1]]
 
 
 def test_what_differs_besides_the_scores_is_said() -> None:

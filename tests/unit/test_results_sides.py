@@ -87,10 +87,3 @@ def test_a_flip_has_the_best_of_one_side_and_the_worst_of_the_other(monkeypatch:
     found = with_texts(rows, arm, base).set_index("problem")
     assert found["response"].to_dict() == {"q": "wrong", "p": "right"}
     assert found["baseline_response"].to_dict() == {"q": "good", "p": "01\n[... 2 characters ...]\n456789"}
-
-
-def test_logs_without_texts_give_scores_alone() -> None:
-    samples = pd.DataFrame({"benchmark": ["b"], "problem": ["p"], "correct": [1]})
-    bare = Side("bare", (checked(Path("x"), samples),))
-    rows = pd.DataFrame({"benchmark": "b", "arm": "a", "problem": ["p"], "score": [1.0], "baseline_score": [0.0]})
-    assert list(with_texts(rows, bare, bare)) == list(rows)

@@ -211,8 +211,8 @@ def reproduce(
         raise ConfigError("--built trains nothing, so it has no budget", fix=f"mcpo reproduce {artifact} --built")
     is_report = artifact == artifacts.ALL
     names = build.chosen(artifact, words)
-    # The report shows diagnostics of runs that are done, and trains none for them.
-    trained = [name for name in names if not is_report or artifacts.get(name).section != "diagnostic"]
+    # The report shows what else the runs that are done suffice for, and trains none for it.
+    trained = [name for name in artifacts.names(artifact) if name in names]
     plans = build.plans(trained, words, f"mcpo reproduce {artifact}")
     if budget:
         share = console.seconds("--budget", budget) / len(plans)
@@ -229,5 +229,6 @@ def reproduce(
         return Reply(made.document, artifact_page.page(made.artifacts[names[0]], full=full))
     page: list[Part] = [artifact_page.sentence(one) for one in made.artifacts.values()]
     if made.files:
-        page.append(partial(console.talk, "\n".join(f"written: {path}" for path in made.files)))
+        lines = [*(f"written: {path}" for path in made.files), made.missing]
+        page.append(partial(console.talk, "\n".join(filter(None, lines))))
     return Reply(made.document, page, made.error)

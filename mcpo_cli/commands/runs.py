@@ -4,7 +4,7 @@ import re
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,14 +13,12 @@ from mcpo_cli.commands import run_list
 from mcpo_cli.commands.completion import completing
 from mcpo_cli.commands.reply import Reply, table, verb
 from mcpo_cli.commands.samples import samples
-from mcpo_cli.commands.verbs import (
-    Family,
-    RunId,
-    What,
-)
-from mcpo_cli.config.plan import Plan
+from mcpo_cli.commands.verbs import Family, RunId, What
 from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.home import home, location, run_dir
+
+if TYPE_CHECKING:
+    from mcpo_cli.config.plan import Plan
 
 STEP = re.compile(r"step_\d+\.jsonl$")
 EXAMPLES = """\
@@ -173,13 +171,14 @@ def _not_sent(left: Mapping[str, str]) -> StoreError:
     return StoreError("\n  ".join([f"{head}:", *left.values()]), fix=fix)
 
 
-def _all_done(command: str) -> Plan:
+def _all_done(command: str) -> "Plan":
     """The plan of all done runs of MCPO_HOME. command: the verb that asks for them.
 
     Raises:
         ConfigError: no run is done.
     """
     from mcpo_cli.commands import console
+    from mcpo_cli.config import plan
     from mcpo_cli.runs import catalog
 
     reasons: dict[str, str] = {}
@@ -188,7 +187,7 @@ def _all_done(command: str) -> Plan:
         console.talk(catalog.left_out(reasons))
     if not cells:
         raise ConfigError(f"no done runs in {location()}", fix="mcpo train scale=smoke")
-    return Plan("runs", command, cells)
+    return plan.Plan("runs", command, cells)
 
 
 @app.command(epilog=EXAMPLES)

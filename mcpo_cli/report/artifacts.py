@@ -388,8 +388,9 @@ def _code() -> list[str]:
 def code_files() -> list[Path]:
     """The source files of mcpo, except for the packages that no artifact depends on."""
     package = Path(__file__).parents[1]
-    files = package.rglob("*.py")
-    return sorted(path for path in files if not any(path.is_relative_to(package / name) for name in INDEPENDENT))
+    return sorted(
+        path for path in package.rglob("*.py") if not any(path.is_relative_to(package / name) for name in INDEPENDENT)
+    )
 
 
 @cache

@@ -41,6 +41,8 @@ class Build:
     """The files of the report."""
     error: McpoError | None = None
     """The error that ends the command although the report is written; the report names it."""
+    missing: str = ""
+    """What the report lacks where nothing was trained for it, and the command that trains it; empty if complete."""
 
 
 def chosen(wanted: str, overrides: Sequence[str]) -> list[str]:
@@ -119,8 +121,7 @@ def build(made: ArtifactBuilder, names: Sequence[str], *, suites: Sequence[Mappi
     document = {"suites": suites, "report": {**content.to_json(), "files": [str(path) for path in files]}}
     error = report_files.complaint(content, report, document)
     if error and not suites and isinstance(error, MissingCells):
-        talk(f"{error.message}\nto train what is missing: {error.fix}")
-        error = None
+        return Build(built, document, files, missing=f"{error.message}\nto train what is missing: {error.fix}")
     return Build(built, document, files, error)
 
 

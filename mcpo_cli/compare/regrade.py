@@ -64,7 +64,8 @@ def judged(samples: pd.DataFrame, pool: Pool, advance: Callable[[], None] = lamb
     advance: called after each sample.
     """
     extracted = samples["extracted"] if "extracted" in samples else [False] * len(samples)
-    keys = list(zip(samples["gold"].astype(str), samples["response"].astype(str), extracted, strict=True))
+    # `astype(str)` would refuse lone surrogates, which answers may have.
+    keys = list(zip(map(str, samples["gold"]), map(str, samples["response"]), extracted, strict=True))
     futures = {key: pool.submit(key[0], key[1], extracted=key[2]) for key in dict.fromkeys(keys)}
     verdicts = []
     for key in keys:

@@ -118,6 +118,9 @@ def _of_evaluation(folder: Path, options: Options) -> Log:
     samples = samples_of(folder, newest)
     samples = samples[samples["status"] != "infra_error"].drop(columns=["status", "detail"])
     samples["answer"] = samples["answer"].fillna("")
+    for name in ("response", "prompt"):
+        samples[name] = samples[name].map(gradings.writable, na_action="ignore")
+    samples = samples.infer_objects()
     if options.benchmark and len(samples):
         samples = only(folder, samples, options.benchmark)
     facts = {name: stated(_protocol(newest, name)) for name in newest["benchmarks"]}
@@ -126,12 +129,13 @@ def _of_evaluation(folder: Path, options: Options) -> Log:
 
 def samples_of(folder: Path, results: Results) -> pd.DataFrame:
     """All samples of a grading with the grader's `status` and `detail`; the response is None if its file is lost."""
-    return pd.DataFrame(
+    rows = (
         row
         for benchmark in results["benchmarks"]
         for graded in gradings.rows(folder, results["grading"], benchmark)
         for row in _samples(folder, benchmark, graded)
     )
+    return pd.DataFrame(rows, dtype=object)  # columns of strings refuse lone surrogates
 
 
 def _samples(folder: Path, benchmark: str, graded: GradeRow) -> Iterator[dict[str, Any]]:

@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis.figures import base
 from mcpo_cli.methods import Method, MiniBatch, TokenBatch, describe, reduce, registry
+from mcpo_cli.render.figures import base
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE, REFERENCES = DOCS / "methods.md", DOCS / "method-references.json"

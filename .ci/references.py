@@ -22,7 +22,7 @@ from torch import Tensor
 from mcpo_cli.methods import get
 from mcpo_cli.testing import mini_batch, step
 from tests.golden import test_trl_references as trl
-from tests.verl import test_zoo_references as verl
+from tests.verl import test_literature_references as verl
 
 PATH = Path(__file__).parents[1] / "docs" / "method-references.json"
 Row = dict[str, Any]

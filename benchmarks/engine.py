@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarks import flops, workload
 from mcpo_cli.backends.local.batch import Sampled
-from mcpo_cli.backends.local.sampler import sample
+from mcpo_cli.backends.local.generate import sample
 from mcpo_cli.backends.local.start import policy_of, start_policy
 from mcpo_cli.backends.local.train import Trainer
 from mcpo_cli.backends.local.update import GradedBatch

@@ -5,7 +5,7 @@ import time
 import torch
 from transformers import Qwen3ForCausalLM
 
-from mcpo_cli.backends.local.sampler import Rollouts
+from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.backends.local.tree import NO_TOKEN
 from mcpo_cli.config.schema import RunSpec
 

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from mcpo_cli import grading
 from mcpo_cli.backends.local import encoding, tokenizer
+from mcpo_cli.backends.local.generate import Rollouts, sample
 from mcpo_cli.backends.local.policy import Policy, build
-from mcpo_cli.backends.local.sampler import Rollouts, sample
 from mcpo_cli.config.schema import Model
 from mcpo_cli.data.base import Problem
 from mcpo_cli.tasks.chains import Arithmetic

@@ -11,7 +11,6 @@ from typing import Literal
 
 import pandas as pd
 
-from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.compare import subjects
 from mcpo_cli.compare.comparison import Comparison, Question
 from mcpo_cli.compare.subjects import Subject
@@ -20,6 +19,7 @@ from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError
 from mcpo_cli.home import location
+from mcpo_cli.measures.frames import Runs
 from mcpo_cli.runs import catalog
 from mcpo_cli.runs.catalog import Run
 from mcpo_cli.scheduling import start

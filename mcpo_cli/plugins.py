@@ -2,7 +2,7 @@
 
 Three places are searched. The packages of mcpo: one new file is one new method. Installed packages, by entry points of
 the groups `mcpo.methods`, `mcpo.tasks` and so on (`GROUPS`), each of which names a module, or a package whose modules
-and packages are searched (as for mcpo's own `zoo` and `gym`); `mcpo.experiments` names a package with the folders
+and packages are searched (as for mcpo's own `literature`); `mcpo.experiments` names a package with the folders
 `suites`, `conf` and `claims`, or with a folder for each study that has them. The folders of MCPO_PLUGINS: files `*.py`
 that declare anything, and suites, presets and claims laid out in the same way.
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 N = TypeVar("N", bound="Named")
 OWN = "mcpo-cli"
 """The distribution whose entry points are not plug-ins."""
-NEWEST = "mcpo_cli.gym.task"
+NEWEST = "mcpo_cli.reasoning_gym.task"
 """The module of the newest entry point: an installation without it is older than this code."""
 EXPERIMENTS = "experiments"
 GROUPS = (

@@ -7,8 +7,8 @@ from mcpo_cli import tasks
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local.encoding import encode
+from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.backends.local.policy import Policy
-from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model
 from mcpo_cli.tasks.chains import Arithmetic

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 import pytest
 
-from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config.plan import PlannedRun
+from mcpo_cli.measures.frames import Runs
 
 SAMPLES = 1000
 """Samples of a problem, so that a score in thousandths is exact."""

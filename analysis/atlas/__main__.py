@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from mcpo_cli.analysis import render
 from mcpo_cli.config import plan
 from mcpo_cli.errors import McpoError
 from mcpo_cli.methods import registry
+from mcpo_cli.render import markup
 
 from . import conditions, tables
 
@@ -39,7 +39,7 @@ def main() -> None:
     drawn = tables.product("Estimates of the gradient of expected accuracy", rows)
     assert drawn.figure
     drawn.figure.savefig("atlas.png")
-    print(drawn.sentence, *(f"{grid.title}\n{render.pipes(grid)}" for grid in drawn.grids), *drawn.notes, sep="\n\n")
+    print(drawn.sentence, *(f"{grid.title}\n{markup.pipes(grid)}" for grid in drawn.grids), *drawn.notes, sep="\n\n")
 
 
 def _arms(words: list[str]) -> dict[str, plan.PlannedRun]:

@@ -8,9 +8,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.product import Product
-from mcpo_cli.analysis.render import Columns, Grid
+from mcpo_cli.render.figures import base
+from mcpo_cli.render.markup import Columns, Grid
+from mcpo_cli.render.product import Product
 
 from .conditions import CORRECTIONS, ROUNDING
 

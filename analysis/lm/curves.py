@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 from matplotlib.axes import Axes
 
-from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.figures.declare import averaged, band_note
-from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import DIAGNOSTICS, Artifact, Product
-from mcpo_cli.analysis.render import Grid
+from mcpo_cli.measures.frames import Runs
+from mcpo_cli.render.figures import base
+from mcpo_cli.render.figures.declare import averaged, band_note
+from mcpo_cli.render.markup import Grid
+from mcpo_cli.render.product import DIAGNOSTICS, Artifact, Product
 
 SUITE = "lm"
 TITLE = "A pretrained language model under DAPO and MCPO"

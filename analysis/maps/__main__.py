@@ -16,8 +16,8 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from mcpo_cli.analysis import render
 from mcpo_cli.errors import McpoError
+from mcpo_cli.render import markup
 
 from . import design, response
 
@@ -44,7 +44,7 @@ def main() -> None:
         assert drawn.figure
         drawn.figure.savefig("map.png")
         print(
-            drawn.sentence, *(f"{grid.title}\n{render.pipes(grid)}" for grid in drawn.grids), *drawn.notes, sep="\n\n"
+            drawn.sentence, *(f"{grid.title}\n{markup.pipes(grid)}" for grid in drawn.grids), *drawn.notes, sep="\n\n"
         )
 
 

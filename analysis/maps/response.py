@@ -13,15 +13,15 @@ from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 from scipy.stats import qmc
 
-from mcpo_cli.analysis import render
-from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.numbers import WHOLE, of_run
-from mcpo_cli.analysis.product import Product
-from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config import load
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import RunFailed
+from mcpo_cli.measures.frames import Runs
+from mcpo_cli.render import markup
+from mcpo_cli.render.figures import base
+from mcpo_cli.render.markup import Grid
+from mcpo_cli.render.product import Product
+from mcpo_cli.report.numbers import WHOLE, of_run
 from mcpo_cli.statistics import clusters
 from mcpo_cli.statistics.stats import Floats, Interval
 
@@ -220,7 +220,7 @@ def _effects(found: Sequence[Response], space: Space) -> Grid:
             [
                 one.arm,
                 one.metric,
-                render.change(mean.mean, mean.half_width),
+                markup.change(mean.mean, mean.half_width),
                 f"{np.mean(one.value_N > 0):.0%}",
                 f"{one.surface.noise:.3f}",
                 f"{fit.explained:.2f}",
@@ -250,7 +250,7 @@ def _frontier(along: pd.DataFrame) -> Grid:
 
 def _sentence(found: Sequence[Response], space: Space) -> str:
     parts = [
-        f"{one.arm} {render.change(one.mean.mean, one.mean.half_width)} in {one.metric}, surely above 0 in "
+        f"{one.arm} {markup.change(one.mean.mean, one.mean.half_width)} in {one.metric}, surely above 0 in "
         f"{one.sure[0]:.0%} and surely below in {one.sure[1]:.0%} of the space"
         for one in found
     ]

@@ -1,7 +1,7 @@
 """Verdicts on the claims of other papers about their methods."""
 
-from mcpo_cli.analysis.product import DIAGNOSTICS
-from mcpo_cli.analysis.tables.claims import claims_table
+from mcpo_cli.render.product import DIAGNOSTICS
+from mcpo_cli.report.claims_table import claims_table
 
 from .. import EXPERIMENTS
 

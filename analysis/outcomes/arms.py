@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Sequence
 
-from mcpo_cli.analysis import render
-from mcpo_cli.analysis.product import Row
-from mcpo_cli.analysis.render import Grid
+from mcpo_cli.render import markup
+from mcpo_cli.render.markup import Grid
+from mcpo_cli.render.product import Row
 from mcpo_cli.statistics import stats
 
 DIGITS = 4
@@ -31,7 +31,7 @@ def rows(of_runs: Sequence[Row], names: Collection[str], baseline: str) -> list[
         base = values.get((regime, model, baseline, name), {})
         if arm != baseline and (paired := [by_seed[seed] - base[seed] for seed in by_seed if seed in base]):
             difference = stats.t_interval(paired)
-            row |= render.columns("difference", difference.mean, difference.low, difference.high)
+            row |= markup.columns("difference", difference.mean, difference.low, difference.high)
         found.append(row)
     return found
 
@@ -53,8 +53,8 @@ def grids(found: Sequence[Row]) -> list[Grid]:
 def _shown(row: Row | None) -> str:
     if row is None:
         return "-"
-    text = render.change(row["mean"], (row["high"] - row["low"]) / 2, DIGITS).removeprefix("+")
+    text = markup.change(row["mean"], (row["high"] - row["low"]) / 2, DIGITS).removeprefix("+")
     if "difference" not in row:
         return text
     half = (row["difference_high"] - row["difference_low"]) / 2
-    return f"{text} ({render.change(row['difference'], half, DIGITS)})"
+    return f"{text} ({markup.change(row['difference'], half, DIGITS)})"

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import pandas as pd
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis import numbers
-from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import DIAGNOSTICS, Artifact, Product, Row
+from mcpo_cli.measures.frames import Runs
+from mcpo_cli.render.figures import base
+from mcpo_cli.render.product import DIAGNOSTICS, Artifact, Product, Row
+from mcpo_cli.report import numbers
 
 from . import arms
 

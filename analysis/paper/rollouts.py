@@ -5,10 +5,10 @@ from itertools import islice
 
 import pandas as pd
 
-from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config.plan import PlannedRun
+from mcpo_cli.measures.frames import Runs
+from mcpo_cli.render.markup import Grid
+from mcpo_cli.render.product import Artifact, Product
 from mcpo_cli.runs import rollouts
 from mcpo_cli.runs.rollouts import Group
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import SUMMARY, Artifact, Product
-from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.measures.frames import Runs
+from mcpo_cli.render.markup import Grid
+from mcpo_cli.render.product import SUMMARY, Artifact, Product
 
 from .published import paper
 

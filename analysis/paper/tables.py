@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from mcpo_cli.analysis.render import Grid
 from mcpo_cli.compare.comparison import Comparison
+from mcpo_cli.render.markup import Grid
 from mcpo_cli.report.comparison import Beside, comparison
 
 from .published import paper

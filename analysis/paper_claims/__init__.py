@@ -1,6 +1,6 @@
 """Verdicts on the claims of the paper."""
 
-from mcpo_cli.analysis.tables.claims import claims_table
+from mcpo_cli.report.claims_table import claims_table
 
 from .. import EXPERIMENTS
 

@@ -17,12 +17,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from mcpo_cli.analysis import branching as branch_tables
-from mcpo_cli.analysis.tables import claims
 from mcpo_cli.config import branching
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, McpoError, nearest
+from mcpo_cli.report import branching as branch_tables
+from mcpo_cli.report import claims_table as claims
 from mcpo_cli.statistics import clusters
 
 ROOT = Path(__file__).resolve().parents[2]

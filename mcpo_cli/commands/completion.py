@@ -90,7 +90,7 @@ def _evaluations(_: Words) -> Iterable[str]:
 
 
 def _axes(_: Words) -> Iterable[str]:
-    from mcpo_cli.analysis.equal_cost import AXES
+    from mcpo_cli.compare.equal_cost import AXES
 
     return AXES
 

@@ -12,9 +12,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from mcpo_cli.analysis.render import Grid, tables
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.redaction import visible
+from mcpo_cli.render.markup import Grid, tables
 from mcpo_cli.runs.journal import finite
 from mcpo_cli.scheduling import display
 from mcpo_cli.scheduling.display import LINE_SECONDS

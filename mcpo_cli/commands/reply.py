@@ -11,7 +11,7 @@ import typer
 from mcpo_cli.errors import McpoError
 
 if TYPE_CHECKING:
-    from mcpo_cli.analysis.render import Grid
+    from mcpo_cli.render.markup import Grid
 
 Part = Union[str, "Grid", Callable[[], object]]
 """Part of a page: text, a table, or a function that prints."""
@@ -94,6 +94,6 @@ def show(page: str | Iterable[Part]) -> None:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> "Grid":
     """A table of names and texts, without a title."""
-    from mcpo_cli.analysis.render import Grid
+    from mcpo_cli.render.markup import Grid
 
     return Grid("", columns, list(rows), labels=len(columns))

@@ -194,8 +194,8 @@ def _all_done(command: str) -> "Plan":
 @verb
 def export(to: To, what: Some = None) -> Reply:
     """Write done runs as tidy parquet files: settings, steps, scores, groups, eval, ...; one row per observation."""
-    from mcpo_cli.analysis.frames import Runs, tables
     from mcpo_cli.compare import subjects
+    from mcpo_cli.measures.frames import Runs, tables
     from mcpo_cli.runs.folders import atomic_folder
 
     folder = _new(to)
@@ -213,8 +213,8 @@ def export(to: To, what: Some = None) -> Reply:
 @verb
 def bundle(what: What, file: NewFile) -> Reply:
     """Write the records of done runs into one file, without weights, to hand them to somebody else."""
-    from mcpo_cli.analysis.frames import Runs
     from mcpo_cli.compare import subjects
+    from mcpo_cli.measures.frames import Runs
     from mcpo_cli.runs.bundle import write
 
     target = _new(file)

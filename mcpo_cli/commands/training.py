@@ -18,8 +18,8 @@ from mcpo_cli.commands.verbs import (
 from mcpo_cli.home import location
 
 if TYPE_CHECKING:
-    from mcpo_cli.analysis.render import Grid
     from mcpo_cli.config.plan import Plan
+    from mcpo_cli.render.markup import Grid
 
 EXAMPLES = {
     "train": """\

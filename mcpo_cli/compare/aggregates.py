@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from mcpo_cli.analysis.product import Row
 from mcpo_cli.compare.scores import Arm, Metric, Slice
+from mcpo_cli.render.product import Row
 from mcpo_cli.statistics import effects, stats
 from mcpo_cli.statistics.effects import Estimate
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mcpo_cli.analysis.equal_cost import AVERAGE
-from mcpo_cli.analysis.product import Row
 from mcpo_cli.compare import aggregates, means, verdicts
+from mcpo_cli.compare.equal_cost import AVERAGE
 from mcpo_cli.compare.pairs import Pair, pair, together
 from mcpo_cli.compare.scores import MEAN, Arm, Metric, Slice
 from mcpo_cli.errors import ConfigError, mend, nearest
+from mcpo_cli.render.product import Row
 from mcpo_cli.statistics.crossed import Estimate, Over
 from mcpo_cli.statistics.power import ALPHA, look_level, noncentrality
 from mcpo_cli.statistics.stats import LEAST, ROUNDING

@@ -10,11 +10,11 @@ from pathlib import Path
 from statistics import stdev
 from typing import Any
 
-from mcpo_cli.analysis import render
-from mcpo_cli.analysis.render import Grid
 from mcpo_cli.evaluation import gradings
 from mcpo_cli.evaluation.gradings import Samples
 from mcpo_cli.records import GradeRow, Results
+from mcpo_cli.render import markup
+from mcpo_cli.render.markup import Grid
 from mcpo_cli.runs.journal import write_atomic
 
 PROBLEMS = 200
@@ -34,8 +34,8 @@ def write(folder: Path, results: Results) -> Path:
     target = folder / "gradings" / str(results["grading"])
     rows = {name: gradings.rows(folder, results["grading"], name) for name in results["benchmarks"]}
     found = grid(results, rows)
-    write_atomic(target / "report.md", f"# {results['eval_id']}\n\n{results['label']}\n\n{render.pipes(found)}\n")
-    page = render.templates(Path(__file__).parent, html=True).get_template("evaluation.html.jinja").render(
+    write_atomic(target / "report.md", f"# {results['eval_id']}\n\n{results['label']}\n\n{markup.pipes(found)}\n")
+    page = markup.templates(Path(__file__).parent, html=True).get_template("evaluation.html.jinja").render(
         results=results,
         grid=found,
         filters=FILTERS,

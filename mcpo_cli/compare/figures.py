@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from mcpo_cli.analysis.equal_cost import AVERAGE, UNITS
-from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.product import Row
 from mcpo_cli.compare.comparison import Comparison, records
+from mcpo_cli.compare.equal_cost import AVERAGE, UNITS
 from mcpo_cli.compare.training import Training
+from mcpo_cli.render.figures import base
+from mcpo_cli.render.product import Row
 
 PALETTE = (
     base.OTHERS[1], base.DAPO, base.MCPO, base.REWEIGHT, base.HINGE, base.UNFILTERED, base.OTHERS[0], base.OTHERS[2],

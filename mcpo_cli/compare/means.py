@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from mcpo_cli.analysis.equal_cost import AVERAGE
-from mcpo_cli.analysis.product import Row
+from mcpo_cli.compare.equal_cost import AVERAGE
 from mcpo_cli.compare.pairs import joined
 from mcpo_cli.compare.scores import Metric, Slice
+from mcpo_cli.render.product import Row
 from mcpo_cli.statistics import crossed, stats
 from mcpo_cli.statistics.crossed import Estimate, Over
 from mcpo_cli.statistics.stats import LEAST

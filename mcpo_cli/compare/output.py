@@ -12,12 +12,12 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.analysis import render
-from mcpo_cli.analysis.figures import base
 from mcpo_cli.compare import figures, page
 from mcpo_cli.compare.comparison import Comparison, largest_flips
 from mcpo_cli.compare.log import TEXTS, Side, plain_rows
 from mcpo_cli.compare.subjects import Answer
+from mcpo_cli.render import markup
+from mcpo_cli.render.figures import base
 from mcpo_cli.runs.journal import finite, write_atomic
 
 DIGITS = "%.10g"
@@ -55,8 +55,8 @@ def _files(answer: Answer, command: str) -> Iterator[tuple[str, str | bytes]]:
         kept = frame.drop(columns=[column for column in frame if str(column).removeprefix("baseline_") in TEXTS])
         yield f"{name}.csv", kept.map(_as_text).to_csv(index=False, lineterminator="\n", float_format=DIGITS)
     whole = page.page(found, answer.title)
-    yield f"{STEM}.md", render.markdown(whole)
-    yield f"{STEM}.tex", render.tex(whole)
+    yield f"{STEM}.md", markup.markdown(whole)
+    yield f"{STEM}.tex", markup.tex(whole)
     yield f"{STEM}.json", json.dumps(finite(document(answer)), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     pictures = {"forest": figures.forest(found, page.main_rows(found)), "curves": figures.curves(found)}
     drawn = {name: base.save(figure) for name, figure in pictures.items() if figure is not None}
@@ -108,8 +108,8 @@ def document(answer: Answer) -> dict[str, Any]:
 def html(answer: Answer, pictures: Mapping[str, bytes], command: str) -> str:
     """The page. pictures: PNG files by their subject; command: the command that makes the page again."""
     found = answer.found
-    environment = render.templates(Path(__file__).parent, html=True)
-    environment.filters |= {"share": render.share, "kind": lambda word: KINDS.get(word, "")}
+    environment = markup.templates(Path(__file__).parent, html=True)
+    environment.filters |= {"share": markup.share, "kind": lambda word: KINDS.get(word, "")}
     return environment.get_template("comparison.html.jinja").render(
         title=answer.title,
         sentences=page.sentences(found),

@@ -7,11 +7,11 @@ from typing import Any, get_args
 
 import pandas as pd
 
-from mcpo_cli.analysis.equal_cost import AVERAGE
-from mcpo_cli.analysis.product import Row
-from mcpo_cli.analysis.render import Columns, Grid, Page, share, signed
 from mcpo_cli.compare import training_page
 from mcpo_cli.compare.comparison import Comparison, largest_flips, records
+from mcpo_cli.compare.equal_cost import AVERAGE
+from mcpo_cli.render.markup import Columns, Grid, Page, share, signed
+from mcpo_cli.render.product import Row
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.words import Word
 

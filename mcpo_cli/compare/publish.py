@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcpo_cli.analysis import render
 from mcpo_cli.compare import page
 from mcpo_cli.compare.comparison import Comparison, records
 from mcpo_cli.compare.subjects import Answer
+from mcpo_cli.render import markup
 from mcpo_cli.scheduling.display import talk
 from mcpo_cli.trackers import publish, resolve
 from mcpo_cli.trackers.descriptions import headline_name, metric_part
@@ -32,7 +32,7 @@ def publish_comparison(answer: Answer, key: str, files: Sequence[Path]) -> None:
 
         sentence = " ".join(page.sentences(answer.found))
         if plan:
-            note = f"{render.escaped(sentence)}\n\n{render.pipes(page.main_grid(answer.found))}"
+            note = f"{markup.escaped(sentence)}\n\n{markup.pipes(page.main_grid(answer.found))}"
             values = {headline_name(row): row["difference"] for row in records(answer.found.headline)}
             log_artifacts(store, plan, files, values, note)
         else:

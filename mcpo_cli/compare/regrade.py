@@ -15,13 +15,13 @@ from typing import Any, cast
 import pandas as pd
 
 from mcpo_cli import grading
-from mcpo_cli.analysis.render import signed
 from mcpo_cli.compare.comparison import Comparison, Question
 from mcpo_cli.compare.log import Log, Side, plain_rows
 from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.data.files import objects
 from mcpo_cli.errors import ConfigError, bad_data
 from mcpo_cli.grading import Pool, Verdict
+from mcpo_cli.render.markup import signed
 
 FORM = 'one JSON object per line: {"gold": "42", "response": "... \\\\boxed{42}"} or {"gold": "42", "prediction": "42"}'
 NO_RESPONSE, NO_GOLD, FAILED = "no response", "no gold", "infra_error"

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mcpo_cli.analysis import equal_cost
-from mcpo_cli.analysis.equal_cost import AVERAGE, AXES
-from mcpo_cli.analysis.frames import PAIR, Runs
-from mcpo_cli.analysis.product import Row
+from mcpo_cli.compare import equal_cost
 from mcpo_cli.compare.comparison import Comparison, Question, compare
+from mcpo_cli.compare.equal_cost import AVERAGE, AXES
 from mcpo_cli.compare.scores import Arm, Metric, Scores, Slice
 from mcpo_cli.compare.training import training
+from mcpo_cli.measures.frames import PAIR, Runs
 from mcpo_cli.measures.scores import K
+from mcpo_cli.render.product import Row
 from mcpo_cli.statistics import stats, variance
 
 

@@ -5,9 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mcpo_cli.analysis import render
-from mcpo_cli.analysis.product import Row
-from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.compare import subjects
 from mcpo_cli.compare.comparison import Question, records
 from mcpo_cli.config import plan
@@ -15,6 +12,9 @@ from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
+from mcpo_cli.render import markup
+from mcpo_cli.render.markup import Columns, Grid
+from mcpo_cli.render.product import Row
 from mcpo_cli.runs import attempts
 from mcpo_cli.scheduling import start
 from mcpo_cli.scheduling.display import talk
@@ -199,7 +199,7 @@ def decisions_grid(decisions: Sequence[Mapping[str, Any]]) -> Grid:
     columns: Columns = {
         **{name: name for name in ("regime", "model", "arm", "seeds")},
         "difference": lambda one: f"{one['difference']:+.3f}",
-        "p adjusted": lambda one: render.p_value(one["p_adjusted"]),
+        "p adjusted": lambda one: markup.p_value(one["p_adjusted"]),
         "decides at": lambda one: f"{one['level']:g}",
         "verdict": "verdict",
     }

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.compare import page, readers
 from mcpo_cli.compare.comparison import Comparison, Question
 from mcpo_cli.compare.log import Side
@@ -19,6 +18,7 @@ from mcpo_cli.config import plan, presets
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
+from mcpo_cli.measures.frames import Runs
 from mcpo_cli.runs import catalog
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.analysis import equal_cost
-from mcpo_cli.analysis.equal_cost import AVERAGE
-from mcpo_cli.analysis.frames import PAIR, Runs, tree
-from mcpo_cli.analysis.product import Row
+from mcpo_cli.compare import equal_cost
+from mcpo_cli.compare.equal_cost import AVERAGE
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.measures.frames import PAIR, Runs, tree
+from mcpo_cli.render.product import Row
 from mcpo_cli.statistics import effects, stats
 from mcpo_cli.statistics.stats import Effect
 from mcpo_cli.statistics.words import Word

@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from mcpo_cli.analysis.equal_cost import AVERAGE, COLLAPSED, UNITS
-from mcpo_cli.analysis.product import Row
-from mcpo_cli.analysis.render import Columns, Grid, share, signed
 from mcpo_cli.compare.comparison import Comparison, records
+from mcpo_cli.compare.equal_cost import AVERAGE, COLLAPSED, UNITS
 from mcpo_cli.compare.training import Training
 from mcpo_cli.measures.scores import K
+from mcpo_cli.render.markup import Columns, Grid, share, signed
+from mcpo_cli.render.product import Row
 
 
 def sentences(found: Comparison) -> Iterator[str]:

@@ -22,7 +22,7 @@ class Precondition:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of a file of claims (`analysis/claims.py`), or a hypothesis of a branch study (`config/branching.py`)."""
+    """A claim of a file of claims (`report/claims.py`), or a hypothesis of a branch study (`config/branching.py`)."""
 
     id: str
     """Its name in tables; no other claim has it."""

@@ -23,17 +23,17 @@ import pandas as pd
 from loky import ProcessPoolExecutor
 
 from mcpo_cli import measures, plugins
-from mcpo_cli.analysis import render
-from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.frames import Cache, Runs
-from mcpo_cli.analysis.product import DIAGNOSTICS, Artifact, Product, in_report_order
-from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config import plan, presets
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed, first_line, mend, nearest
 from mcpo_cli.home import run_dir
 from mcpo_cli.machine import cores
+from mcpo_cli.measures.frames import Cache, Runs
 from mcpo_cli.plugins import Found
+from mcpo_cli.render import markup
+from mcpo_cli.render.figures import base
+from mcpo_cli.render.markup import Grid
+from mcpo_cli.render.product import DIAGNOSTICS, Artifact, Product, in_report_order
 from mcpo_cli.report import user_artifacts
 from mcpo_cli.runs.journal import Journal, read_json, write_atomic
 from mcpo_cli.runs.provenance import code_state
@@ -164,9 +164,9 @@ class BuiltArtifact:
         return [Grid(**grid) for grid in self.record["grids"]]
 
     @property
-    def page(self) -> render.Page:
+    def page(self) -> markup.Page:
         """Its text and tables."""
-        return render.Page(self.record["title"], self.record["sentence"], self.grids, self.record["notes"])
+        return markup.Page(self.record["title"], self.record["sentence"], self.grids, self.record["notes"])
 
     def path(self, suffix: str) -> Path | None:
         """Its file with this suffix, if it has one."""
@@ -347,9 +347,9 @@ def _outcome(make: Callable[[], Made]) -> Made | McpoError:
 def _files(name: str, product: Product, notes: Sequence[str]) -> Iterator[tuple[str, str | bytes]]:
     yield f"{name}.csv", product.data.to_csv(index=False, lineterminator="\n", float_format=f"%.{DIGITS}g")
     if product.grids:
-        page = render.Page(product.title, product.sentence, product.grids, notes)
-        yield f"{name}.md", render.markdown(page)
-        yield f"{name}.tex", render.tex(page)
+        page = markup.Page(product.title, product.sentence, product.grids, notes)
+        yield f"{name}.md", markup.markdown(page)
+        yield f"{name}.tex", markup.tex(page)
     if product.figure is not None:
         for kind, content in base.save(product.figure).items():
             yield f"{name}.{kind}", content

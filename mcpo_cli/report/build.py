@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mcpo_cli import measures
-from mcpo_cli.analysis import branching as branch_tables
-from mcpo_cli.analysis import forking as fork_tables
-from mcpo_cli.analysis import render
 from mcpo_cli.config import forking, load, plan, presets
 from mcpo_cli.config.branching import Study, Trunk
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, McpoError, MissingCells
 from mcpo_cli.home import home, run_dir
+from mcpo_cli.render import markup
 from mcpo_cli.report import artifacts
+from mcpo_cli.report import branching as branch_tables
+from mcpo_cli.report import forking as fork_tables
 from mcpo_cli.report import report as report_files
 from mcpo_cli.report.artifacts import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.runs.journal import Journal, write_atomic
@@ -171,7 +171,7 @@ def _headlines(built: BuiltArtifact) -> dict[str, float]:
 
 def _results(table: BuiltArtifact) -> str:
     """A comparison's sentence and first table as Markdown."""
-    return f"{render.escaped(table.page.sentence)}\n\n{render.pipes(table.grids[0])}"
+    return f"{markup.escaped(table.page.sentence)}\n\n{markup.pipes(table.grids[0])}"
 
 
 def build_branches(

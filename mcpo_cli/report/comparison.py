@@ -6,15 +6,15 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.analysis.equal_cost import AVERAGE, BEFORE
-from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import RESULTS, Artifact, Product, Row
-from mcpo_cli.analysis.render import Grid
 from mcpo_cli.compare import figures, page
 from mcpo_cli.compare.comparison import Comparison, Question, records
+from mcpo_cli.compare.equal_cost import AVERAGE, BEFORE
 from mcpo_cli.compare.runs import of_runs
 from mcpo_cli.compare.training import Training
 from mcpo_cli.config import plan, presets
+from mcpo_cli.measures.frames import Runs
+from mcpo_cli.render.markup import Grid
+from mcpo_cli.render.product import RESULTS, Artifact, Product, Row
 
 COLUMNS = (
     "block", "model", "arm", "tier", "metric", "mean", "at", "cost", "baseline", "low", "high", "sd", "p",

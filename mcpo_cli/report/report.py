@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import __version__
-from mcpo_cli.analysis import frames, render
-from mcpo_cli.analysis.product import CONCLUSIONS, DIAGNOSTICS, SUMMARY, Artifact, in_report_order
-from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.config.schema import digest
 from mcpo_cli.errors import McpoError, MissingCells
+from mcpo_cli.measures import frames
+from mcpo_cli.render import markup
+from mcpo_cli.render.markup import Grid
+from mcpo_cli.render.product import CONCLUSIONS, DIAGNOSTICS, SUMMARY, Artifact, in_report_order
 from mcpo_cli.report import artifacts
 from mcpo_cli.report.artifacts import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.runs.journal import write_atomic
@@ -300,11 +301,11 @@ def markdown(content: Content, date: str) -> str:
 
 
 def _rendered(template: str, content: Content, date: str) -> str:
-    environment = render.templates(Path(__file__).parent, html=".html." in template)
+    environment = markup.templates(Path(__file__).parent, html=".html." in template)
     environment.filters |= {"pixels": _pixels, "kind": _kind, "numbers": _numbers}
     environment.filters["base64"] = lambda path: base64.b64encode(path.read_bytes()).decode()
     environment.filters["slug"] = lambda heading: re.sub(r"[^a-z]+", "-", heading.lower())  # the anchor of a section
-    environment.filters |= {"escaped": render.escaped, "pipes": render.pipes, "code": render.code}
+    environment.filters |= {"escaped": markup.escaped, "pipes": markup.pipes, "code": markup.code}
     found = environment.get_template(template)
     return found.render(content=content, date=date, wide=WIDE)
 

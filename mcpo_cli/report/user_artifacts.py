@@ -3,11 +3,11 @@
 from functools import cache
 
 from mcpo_cli import paths, plugins
-from mcpo_cli.analysis.product import Artifact
-from mcpo_cli.analysis.tables.claims import claims_table
 from mcpo_cli.config import plan, presets
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.render.product import Artifact
+from mcpo_cli.report.claims_table import claims_table
 from mcpo_cli.report.comparison import comparison
 
 SWEPT = {"model", "base_seed", "seed"}

@@ -5,7 +5,7 @@ from pathlib import Path
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.folders import MANIFEST
 
-SHIPPED = Path(__file__).resolve().parents[1] / "bases"
+SHIPPED = Path(__file__).resolve().parents[1] / "base_policies"
 """Base policies that come with mcpo."""
 
 

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from mcpo_cli.analysis.frames import RUN, Runs
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.home import run_dir
+from mcpo_cli.measures.frames import RUN, Runs
 from tests.cli.conftest import InProcess
 from tests.store_runs import made_up
 

@@ -18,7 +18,7 @@ from mcpo_cli.errors import Interrupted
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
 from tests.devices import SimulatedCuda
-from tests.e2e.test_zoo_training import OPTIONS
+from tests.e2e.test_literature_training import OPTIONS
 from tests.engine import NO_PROBES
 from tests.methods import Remembering
 from tests.models import existing

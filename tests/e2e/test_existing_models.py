@@ -17,7 +17,7 @@ from mcpo_cli.methods import AdvancedMethod, get, registry
 from mcpo_cli.runs import bases
 from mcpo_cli.runs.attempts import Attempt, state
 from mcpo_cli.runs.journal import Journal
-from tests.e2e.test_zoo_training import OPTIONS, PROBES
+from tests.e2e.test_literature_training import OPTIONS, PROBES
 from tests.engine import METHODS, records, spec_of, work
 from tests.engine import PROBES as ALL_PROBES
 from tests.models import existing
@@ -101,7 +101,7 @@ def trained(home: Path, *words: str) -> tuple[RunSpec, list[dict[str, float]]]:
 
 
 def kinds() -> list[str]:
-    """One method of each kind that the engine computes differently; `test_zoo_training.py` trains all of them."""
+    """One method of each kind that the engine computes differently; `test_literature_training.py` trains all."""
     found = dict[Any, str]()
     for name in sorted(registry()):
         method = get(name)

@@ -159,8 +159,8 @@ MEASURE = Measure("lengths", "How many groups were rolled?", ("groups",), ("grou
     "their_rl/figure.py": '''\
 """Accuracy in training, an arm a curve; the figure holds a function of this module."""
 
-from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.render.figures import base
+from mcpo_cli.render.product import Artifact, Product
 
 
 def label(value, place):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcpo_cli.backends.local.sampler import Rollouts, sample
+from mcpo_cli.backends.local.generate import Rollouts, sample
 from tests.policies import EOS, G, T, new_policy, prompts
 
 

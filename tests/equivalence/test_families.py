@@ -21,10 +21,10 @@ from transformers import (
 
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tree as trees
+from mcpo_cli.backends.local.generate import Rollouts, sample
 from mcpo_cli.backends.local.lora import Lora
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.rounding import GROUPS, Rounding
-from mcpo_cli.backends.local.sampler import Rollouts, sample
 
 CPU = torch.device("cpu")
 V, EOS, G, T = 61, 60, 6, 9

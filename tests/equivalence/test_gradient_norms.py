@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends.local.sampler import Rollouts
+from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.methods import Method, TokenBatch, TokenLoss
 from mcpo_cli.methods.mcpo import Mcpo
 from tests.equivalence.test_update import SPEC, graded, updater_of

@@ -14,8 +14,8 @@ from mcpo_cli.backends.local import start
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.encoding import Language, encode
+from mcpo_cli.backends.local.generate import Rollouts, draw, sample
 from mcpo_cli.backends.local.policy import ROW_COST, Policy
-from mcpo_cli.backends.local.sampler import Rollouts, draw, sample
 from mcpo_cli.backends.local.tree import Tree
 from mcpo_cli.backends.local.update import log_probs, log_probs_and_entropies
 from mcpo_cli.config.load import load

@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from mcpo_cli import methods
 from mcpo_cli.backends.local import tree
+from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.backends.local.policy import Policy
-from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.config.load import load
 from mcpo_cli.methods import AdvancedMethod, Method, Step, reduce

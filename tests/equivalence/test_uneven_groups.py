@@ -15,7 +15,7 @@ from mcpo_cli.backends.local import batch as batches
 from mcpo_cli.backends.local import gradients
 from mcpo_cli.backends.local.batch import Sampled
 from mcpo_cli.backends.local.encoding import Language
-from mcpo_cli.backends.local.sampler import Rollouts, sample
+from mcpo_cli.backends.local.generate import Rollouts, sample
 from mcpo_cli.backends.local.update import GradedBatch, Updater, crop
 from mcpo_cli.config.schema import Compute, Train
 from mcpo_cli.data.base import Problem

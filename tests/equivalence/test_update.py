@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.backends.local.policy import Policy
-from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Compute, RunSpec, Train

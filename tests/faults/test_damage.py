@@ -17,12 +17,12 @@ import pytest
 from pyarrow import parquet
 
 from mcpo_cli import data
-from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import McpoError
 from mcpo_cli.home import run_dir
+from mcpo_cli.measures.frames import Runs
 from mcpo_cli.runs import attempts, bases, catalog
 from mcpo_cli.runs.journal import Journal, Kind, NewSteps, last_row, read_json, read_lines
 from mcpo_cli.scheduling.progress import Tracker

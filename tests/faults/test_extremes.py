@@ -10,12 +10,12 @@ from typing import Any, NoReturn
 
 import pytest
 
-from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import run_dir
+from mcpo_cli.measures.frames import Runs
 from mcpo_cli.runs.attempts import Attempt, state
 from mcpo_cli.runs.journal import Journal, read_json, write_json
 from mcpo_cli.scheduling.speeds import Speeds

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import MissingCells, RunFailed
 from mcpo_cli.evaluation import gradings
 from mcpo_cli.home import is_plain, run_dir
+from mcpo_cli.measures.frames import Runs
 from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.journal import read_json, write_json
 from tests.cli.conftest import InProcess

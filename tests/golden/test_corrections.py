@@ -15,7 +15,7 @@ from mcpo_cli.methods import Term, TokenLoss, get, reduce
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
 from tests.errors import refused
-from tests.golden.zoo import f2
+from tests.golden.literature import f2
 
 TRAINER = torch.tensor([[-1.0, -2.0, -0.5], [-1.0, -1.0, 0.0]], dtype=torch.float64)
 SAMPLER = torch.tensor([[-2.5, -2.0, -0.7], [-0.1, -1.0, 9.0]], dtype=torch.float64)

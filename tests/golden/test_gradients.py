@@ -17,8 +17,8 @@ from mcpo_cli.backends.local import gradients
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local.encoding import encode
+from mcpo_cli.backends.local.generate import Rollouts, sample
 from mcpo_cli.backends.local.policy import Policy
-from mcpo_cli.backends.local.sampler import Rollouts, sample
 from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model, RunSpec

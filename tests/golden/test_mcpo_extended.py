@@ -9,7 +9,7 @@ from mcpo_cli.methods import get, query_weight, reduce
 from mcpo_cli.methods.mcpo import hinge_kl
 from mcpo_cli.testing import mini_batch
 from mcpo_cli.testing import step as random_step
-from tests.golden.zoo import signals, step
+from tests.golden.literature import signals, step
 
 
 def test_at_its_defaults_it_is_mcpo() -> None:

@@ -10,7 +10,7 @@ from mcpo_cli.methods import get
 from mcpo_cli.methods.base import Step
 from mcpo_cli.testing import mini_batch
 from mcpo_cli.testing import step as random_step
-from tests.golden.zoo import signals, step
+from tests.golden.literature import signals, step
 
 
 def held(of: Step, **options: object) -> list[bool]:

@@ -17,10 +17,10 @@ import pytest
 from matplotlib import image
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis.product import Product
 from mcpo_cli.config.plan import Plan, PlannedRun, from_suite
 from mcpo_cli.errors import MissingCells, RunFailed
 from mcpo_cli.home import run_dir
+from mcpo_cli.render.product import Product
 from mcpo_cli.report import artifacts, report
 from mcpo_cli.report.artifacts import ArtifactBuilder
 from mcpo_cli.report.report import Content

@@ -17,7 +17,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from mcpo_cli.backends.local import tokenizer as tokenizers
-from mcpo_cli.backends.local.sampler import Rollouts
+from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.backends.verl import overrides
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model, RunSpec

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from mcpo_study.analysis import EXPERIMENTS
 
-from mcpo_cli.analysis import claims
+from mcpo_cli.report import claims
 from tests.errors import refused
 
 ENTRY = {

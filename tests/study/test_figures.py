@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import Product
 from mcpo_cli.config.plan import Plan, PlannedRun, from_suite
+from mcpo_cli.measures.frames import Runs
+from mcpo_cli.render.product import Product
 from mcpo_cli.report import artifacts
 from tests.fakes import write_runs
 

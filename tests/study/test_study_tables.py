@@ -7,9 +7,9 @@ import pytest
 from mcpo_study.analysis.outcomes import tables as outcomes
 from scipy import stats
 
-from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.home import run_dir
+from mcpo_cli.measures.frames import Runs
 from mcpo_cli.report import artifacts
 from mcpo_cli.runs.attempts import Attempt
 from tests.fakes import table1, write_runs

@@ -6,13 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mcpo_cli.analysis import equal_cost
-from mcpo_cli.analysis.equal_cost import BEFORE
-from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.compare import training, training_page
+from mcpo_cli.compare import equal_cost, training, training_page
 from mcpo_cli.compare.comparison import Comparison, Question, records
+from mcpo_cli.compare.equal_cost import BEFORE
 from mcpo_cli.compare.runs import of_runs
 from mcpo_cli.config.plan import Plan, from_suite
+from mcpo_cli.measures.frames import Runs
 from mcpo_cli.statistics import effects
 from mcpo_cli.statistics.words import Word
 from tests import fakes

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks import engine, flops, workload
-from mcpo_cli.backends.local.sampler import Rollouts
+from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.runs.journal import Journal
 
 

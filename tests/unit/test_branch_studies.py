@@ -11,11 +11,11 @@ import pytest
 import scipy.stats
 import yaml
 
-from mcpo_cli.analysis import branching as tables
-from mcpo_cli.analysis.branching import difference_from_curve
 from mcpo_cli.config import branching
 from mcpo_cli.config.branching import Study
 from mcpo_cli.config.claims import Claim
+from mcpo_cli.report import branching as tables
+from mcpo_cli.report.branching import difference_from_curve
 from mcpo_cli.statistics import stats
 from tests.errors import refused
 

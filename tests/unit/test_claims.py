@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from mcpo_study.analysis import EXPERIMENTS
 from scipy import stats as scipy_stats
 
-from mcpo_cli.analysis import claims, verdicts
-from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.verdicts import Outcome
 from mcpo_cli.config.claims import Claim
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.home import run_dir
+from mcpo_cli.measures.frames import Runs
+from mcpo_cli.report import claims, verdicts
 from mcpo_cli.report.artifacts import ArtifactBuilder, registry
+from mcpo_cli.report.verdicts import Outcome
 from mcpo_cli.statistics import stats
 from tests import fakes
 from tests.fakes import TIERS, write_runs

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mcpo_cli import tasks
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local.encoding import Language, decoded, encode
-from mcpo_cli.backends.local.sampler import Rollouts
+from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.backends.verl import reward
 from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem

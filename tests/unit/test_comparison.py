@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import Row
 from mcpo_cli.compare import comparison, verdicts
 from mcpo_cli.compare.comparison import Question, compare, records
 from mcpo_cli.compare.runs import of_runs
 from mcpo_cli.compare.scores import Arm, Scores, Slice
 from mcpo_cli.config.plan import Plan, PlannedRun
+from mcpo_cli.measures.frames import Runs
+from mcpo_cli.render.product import Row
 from mcpo_cli.statistics import stats, words
 from mcpo_cli.statistics.words import PValues
 from tests import fakes

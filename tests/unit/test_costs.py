@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.backends.local import batch, train
 from mcpo_cli.backends.local.encoding import Language
+from mcpo_cli.backends.local.generate import sample
 from mcpo_cli.backends.local.policy import Policy
-from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.backends.measure import CostTotals
 from mcpo_cli.config import cost
 from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
+from mcpo_cli.measures.frames import Runs
 from mcpo_cli.records import AXES
 from mcpo_cli.runs.attempts import Attempt, missing
 from mcpo_cli.runs.journal import Journal

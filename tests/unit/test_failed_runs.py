@@ -2,7 +2,6 @@
 
 import pytest
 
-from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.compare.comparison import Question, records
 from mcpo_cli.compare.runs import of_runs
 from mcpo_cli.config.load import load
@@ -10,6 +9,7 @@ from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import MissingCells
 from mcpo_cli.home import run_dir
+from mcpo_cli.measures.frames import Runs
 from mcpo_cli.runs import attempts
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import drop_torn, read_json

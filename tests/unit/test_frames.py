@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from mcpo_cli.analysis import frames
-from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.errors import MissingCells
+from mcpo_cli.measures import frames
+from mcpo_cli.measures.frames import Runs
 from mcpo_cli.records import AXES
 from mcpo_cli.runs import provenance
 from mcpo_cli.runs.journal import seal

@@ -18,7 +18,7 @@ import pytest
 
 from mcpo_cli.grading import Pool
 from mcpo_cli.grading.pool import ENVIRONMENT, INHERITED
-from mcpo_cli.gym import grader, guard
+from mcpo_cli.reasoning_gym import grader, guard
 
 pytest.importorskip("pycosat", reason="reasoning-gym needs it, and it takes a C compiler to build")
 

@@ -17,9 +17,9 @@ from mcpo_cli.backends.verl.overrides import planned
 from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem, held_out
 from mcpo_cli.grading import Pool
-from mcpo_cli.gym import draws, grader
-from mcpo_cli.gym import sets as gym
-from mcpo_cli.gym.task import Gym
+from mcpo_cli.reasoning_gym import draws, grader
+from mcpo_cli.reasoning_gym import sets as gym
+from mcpo_cli.reasoning_gym.task import Gym
 
 pytest.importorskip("pycosat", reason="reasoning-gym needs it, and it takes a C compiler to build")
 import reasoning_gym

@@ -9,7 +9,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from mcpo_cli import tasks
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.encoding import Language
-from mcpo_cli.backends.local.sampler import Rollouts
+from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.backends.local.tokenizer import Stops
 from mcpo_cli.data.base import Problem
 from tests.models import words, wordy

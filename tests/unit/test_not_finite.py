@@ -12,8 +12,8 @@ from torch import Tensor
 
 from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.local import BACKEND
+from mcpo_cli.backends.local.generate import Rollouts, sample
 from mcpo_cli.backends.local.policy import Policy
-from mcpo_cli.backends.local.sampler import Rollouts, sample
 from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.backends.measure import MetricSums
 from mcpo_cli.backends.verl.loss import gradient_steps

@@ -38,7 +38,7 @@ MEASURE = Measure("length", "How long?", ("groups",), ("length",), lambda spec, 
 FIGURE = """\
 import pandas as pd
 
-from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.render.product import Artifact, Product
 
 ARTIFACT = Artifact(
     "arms", "Arms", "Ours", ("mine",), lambda runs: Product("Arms", "Here.", pd.DataFrame({"arm": ["A", "B"]}))

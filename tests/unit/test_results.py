@@ -9,9 +9,9 @@ import pytest
 from scipy import special
 from scipy import stats as scipy_stats
 
-from mcpo_cli.analysis.equal_cost import AVERAGE
 from mcpo_cli.compare import verdicts
 from mcpo_cli.compare.comparison import Comparison, Question
+from mcpo_cli.compare.equal_cost import AVERAGE
 from mcpo_cli.compare.log import Log, Side, checked
 from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.readers import tabular

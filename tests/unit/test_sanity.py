@@ -11,8 +11,8 @@ from mcpo_cli.backends import measure
 from mcpo_cli.backends.graded import Graded, equal_pairs
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local.batch import Sampled
+from mcpo_cli.backends.local.generate import sample
 from mcpo_cli.backends.local.policy import Policy
-from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.backends.local.tokenizer import build
 from mcpo_cli.config.schema import Model
 from mcpo_cli.data.base import Problem

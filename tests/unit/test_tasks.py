@@ -25,7 +25,7 @@ def elsewhere() -> Iterator[Path]:
     """The modules of mcpo except those of tasks, of `gym`, and of graders, some of which are named like their tasks."""
     for folder in (PACKAGE, PACKAGE / "analysis"):  # a link, which rglob does not follow
         # `gym` is an extra, too.
-        own = {PACKAGE / name for name in ("tasks", "gym", "grading", "extras.py")}
+        own = {PACKAGE / name for name in ("tasks", "reasoning_gym", "grading", "extras.py")}
         yield from (path for path in folder.rglob("*.py") if not own & {path, *path.parents})
 
 

@@ -9,13 +9,13 @@ import pytest
 from mcpo_study.analysis import EXPERIMENTS
 from scipy import stats as scipy_stats
 
-from mcpo_cli.analysis import claims, verdicts
-from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.tables.claims import claims_table, verdict_grid, verdict_of
-from mcpo_cli.analysis.verdicts import Outcome, decided, outcome
 from mcpo_cli.config.claims import Claim, Precondition
 from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.plan import Plan, from_suite
+from mcpo_cli.measures.frames import Runs
+from mcpo_cli.report import claims, verdicts
+from mcpo_cli.report.claims_table import claims_table, verdict_grid, verdict_of
+from mcpo_cli.report.verdicts import Outcome, decided, outcome
 from mcpo_cli.statistics.power import ALPHA
 from tests import rows
 from tests.errors import refused

@@ -12,7 +12,6 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.backends import get
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.measure import CostTotals
@@ -29,6 +28,7 @@ from mcpo_cli.errors import RunFailed
 from mcpo_cli.grading import Verdict
 from mcpo_cli.grading.base import Status
 from mcpo_cli.home import run_dir
+from mcpo_cli.measures.frames import Runs
 from mcpo_cli.runs import attempts, sanity
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, dumps, read_json, read_lines, seal, write_json

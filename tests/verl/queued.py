@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from mcpo_cli.backends.local.sampler import Rollouts
+from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.backends.local.update import GradedBatch
 from mcpo_cli.backends.measure import MetricSums
 from mcpo_cli.backends.verl.loss import FACTS

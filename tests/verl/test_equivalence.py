@@ -18,8 +18,8 @@ from mcpo_cli.backends import measure
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local.encoding import encode
+from mcpo_cli.backends.local.generate import Rollouts, sample
 from mcpo_cli.backends.local.policy import Policy
-from mcpo_cli.backends.local.sampler import Rollouts, sample
 from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.backends.verl import batch as verl_batch
 from mcpo_cli.config.load import load

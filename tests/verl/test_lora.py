@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from mcpo_cli.backends.local.sampler import Rollouts
+from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.backends.verl import checkpoint
 from mcpo_cli.backends.verl.checkpoint import LORA_A as A
 from mcpo_cli.backends.verl.checkpoint import LORA_B as B

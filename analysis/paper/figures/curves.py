@@ -7,14 +7,14 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
-from mcpo_cli.analysis import equal_cost
-from mcpo_cli.analysis.equal_cost import AXES, UNITS
-from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.figures.base import KEYS
-from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure, lines, per_run
-from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import Artifact
+from mcpo_cli.compare import equal_cost
+from mcpo_cli.compare.equal_cost import AXES, UNITS
+from mcpo_cli.measures.frames import Runs
 from mcpo_cli.measures.mastery import HARD
+from mcpo_cli.render.figures import base
+from mcpo_cli.render.figures.base import KEYS
+from mcpo_cli.render.figures.declare import Content, Quantity, caption, figure, lines, per_run
+from mcpo_cli.render.product import Artifact
 from mcpo_cli.statistics import stats
 
 from .. import published

@@ -5,11 +5,11 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
-from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.figures.base import KEYS
-from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure
-from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import Artifact
+from mcpo_cli.measures.frames import Runs
+from mcpo_cli.render.figures import base
+from mcpo_cli.render.figures.base import KEYS
+from mcpo_cli.render.figures.declare import Content, Quantity, caption, figure
+from mcpo_cli.render.product import Artifact
 
 from .. import published
 from ..sections import PAPER, place

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis import render
-from mcpo_cli.analysis.equal_cost import UNITS
-from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import SUMMARY, Artifact, Product
 from mcpo_cli.compare.comparison import Comparison, Question, records
+from mcpo_cli.compare.equal_cost import UNITS
 from mcpo_cli.compare.runs import of_runs
+from mcpo_cli.measures.frames import Runs
+from mcpo_cli.render import markup
+from mcpo_cli.render.figures import base
+from mcpo_cli.render.product import SUMMARY, Artifact, Product
 
 SUITE = "table1"
 TITLE = "MCPO against DAPO at a glance"
@@ -40,7 +40,7 @@ def _sentence(compared: Comparison) -> str:
         where = f"{one['model']} at equal {UNITS[one['at']]}"
         said = f"{one['arm']} {training.in_words(one, compared.baseline)}"
         found.setdefault(said, []).append(
-            f"{render.change(one['difference'], one['high'] - one['difference'])} on {where}"
+            f"{markup.change(one['difference'], one['high'] - one['difference'])} on {where}"
         )
     parts = "; ".join(f"{said} ({', '.join(found_at)})" for said, found_at in found.items())
     gains = records(training.gains, at=compared.axes[0], metric=compared.metric)

@@ -11,13 +11,13 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from numpy.typing import NDArray
 
-from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.figures.base import KEYS
-from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure, left_out, nothing, per_run
-from mcpo_cli.analysis.frames import PAIR, Runs
-from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.analysis.render import share as shown_share
 from mcpo_cli.measures.base import CLASSES
+from mcpo_cli.measures.frames import PAIR, Runs
+from mcpo_cli.render.figures import base
+from mcpo_cli.render.figures.base import KEYS
+from mcpo_cli.render.figures.declare import Content, Quantity, caption, figure, left_out, nothing, per_run
+from mcpo_cli.render.markup import share as shown_share
+from mcpo_cli.render.product import Artifact, Product
 from mcpo_cli.statistics import curves, stats
 from mcpo_cli.statistics.stats import Floats
 

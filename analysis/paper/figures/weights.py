@@ -11,16 +11,16 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.ticker import LogLocator, NullLocator
 
-from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.figures.base import KEYS
-from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure, left_out, lines, per_run
-from mcpo_cli.analysis.frames import PAIR, Runs
-from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.config.schema import Train
 from mcpo_cli.measures.base import CLASSES, class_of
+from mcpo_cli.measures.frames import PAIR, Runs
 from mcpo_cli.methods import Method, get, query_weight
 from mcpo_cli.methods.mcpo import Mcpo
+from mcpo_cli.render.figures import base
+from mcpo_cli.render.figures.base import KEYS
+from mcpo_cli.render.figures.declare import Content, Quantity, caption, figure, left_out, lines, per_run
+from mcpo_cli.render.product import Artifact, Product
 from mcpo_cli.statistics import clusters
 
 from ..sections import BEYOND, PAPER, place

@@ -15,8 +15,8 @@ from torch import Tensor
 from mcpo_cli.backends import checks, corrections, measure
 from mcpo_cli.backends.graded import Graded, equal_pairs, overlong_penalty, random_rewards
 from mcpo_cli.backends.local.encoding import Language
+from mcpo_cli.backends.local.generate import Rollouts, concatenate, drawn_by
 from mcpo_cli.backends.local.policy import Policy
-from mcpo_cli.backends.local.sampler import Rollouts, concatenate, drawn_by
 from mcpo_cli.backends.local.update import crop
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from mcpo_cli import grading
 from mcpo_cli.backends.local import tree as trees
-from mcpo_cli.backends.local.sampler import Rollouts
+from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.backends.local.tokenizer import Stops, separator, split
 from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import Verdict, functions

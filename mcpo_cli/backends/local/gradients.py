@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.backends.local.policy import Policy
-from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.local.update import GradedBatch, Updater, crop, log_probs
 from mcpo_cli.methods import AdvancedMethod, reduce
 from mcpo_cli.records import GradientRow

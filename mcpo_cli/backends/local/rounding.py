@@ -9,8 +9,8 @@ the size depends on the model far more than on the step.
 import torch
 from torch import Tensor
 
+from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.backends.local.policy import Policy
-from mcpo_cli.backends.local.sampler import Rollouts
 
 GROUPS = 4
 """Groups of rollouts that are measured."""

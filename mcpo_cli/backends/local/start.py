@@ -26,9 +26,9 @@ from mcpo_cli.backends import Stop
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local.encoding import Encoded, Language, encode
+from mcpo_cli.backends.local.generate import sample
 from mcpo_cli.backends.local.lora import Lora
 from mcpo_cli.backends.local.policy import Policy, device
-from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.convert import LARGEST_FLOAT
 from mcpo_cli.errors import ConfigError, Interrupted, RunFailed, first_line

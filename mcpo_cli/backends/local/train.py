@@ -19,8 +19,8 @@ from mcpo_cli.backends.graded import Graded
 from mcpo_cli.backends.local import checkpoint, gradients
 from mcpo_cli.backends.local.batch import Sampled, greedy_rewards, rewarded, signals
 from mcpo_cli.backends.local.encoding import Grades, Language
+from mcpo_cli.backends.local.generate import Rollouts, sample
 from mcpo_cli.backends.local.policy import Policy, product_precision
-from mcpo_cli.backends.local.sampler import Rollouts, sample
 from mcpo_cli.backends.local.start import start_policy, stop_ids
 from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.backends.measure import CostTotals
@@ -216,7 +216,7 @@ class Trainer:
         rounding: float = 0.0,
         counts: Sequence[int] = (),
     ) -> Rollouts:
-        """Groups of rollouts of `problems` under the current policy; see `sampler.sample`."""
+        """Groups of rollouts of `problems` under the current policy; see `generate.sample`."""
         language, prompt_PS = self.language, self.language.prompts(problems).to(self.policy.device)
         shape = rollouts, max_response, temperature
         count_P = prompt_PS.new_tensor(counts) if counts else None

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from mcpo_cli.backends import checks, corrections, measure
 from mcpo_cli.backends.local import tree as trees
+from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.rounding import Rounding
-from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.measure import MetricSums
 from mcpo_cli.config.schema import Compute, Train
 from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Signals, TokenBatch, TokenLoss, reduce

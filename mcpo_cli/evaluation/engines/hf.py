@@ -11,8 +11,8 @@ import transformers
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList, TopPLogitsWarper
 
+from mcpo_cli.backends.local.generate import draw
 from mcpo_cli.backends.local.policy import device as torch_device
-from mcpo_cli.backends.local.sampler import draw
 from mcpo_cli.backends.local.start import load
 from mcpo_cli.backends.local.tokenizer import Stops
 from mcpo_cli.errors import ConfigError, RunFailed

@@ -15,8 +15,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from mcpo_cli import architecture, model_facts
 from mcpo_cli.backends.local import tree as trees
+from mcpo_cli.backends.local.generate import at_quantile, drawn_by
 from mcpo_cli.backends.local.policy import Policy
-from mcpo_cli.backends.local.sampler import at_quantile, drawn_by
 from mcpo_cli.backends.local.start import load
 from mcpo_cli.backends.local.tokenizer import Stops
 from mcpo_cli.errors import ConfigError, RunFailed, no_room

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from transformers import Qwen3ForCausalLM
 
-from mcpo_cli.backends.local.sampler import Rollouts
+from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.config.schema import RunSpec
 from tests.gpu import engines
 from tests.gpu.engines import Shape

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from transformers import Qwen3ForCausalLM
 
+from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.backends.local.policy import Policy
-from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.local.update import GradedBatch, Updater, log_probs
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.machine import GIB

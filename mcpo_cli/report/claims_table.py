@@ -10,13 +10,14 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.analysis import claims, numbers, render
-from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import CONCLUSIONS, Artifact, Product, Row
-from mcpo_cli.analysis.render import Columns, Grid
-from mcpo_cli.analysis.verdicts import TESTED, Outcome, outcomes
 from mcpo_cli.config.claims import Claim
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.measures.frames import Runs
+from mcpo_cli.render import markup
+from mcpo_cli.render.markup import Columns, Grid
+from mcpo_cli.render.product import CONCLUSIONS, Artifact, Product, Row
+from mcpo_cli.report import claims, numbers
+from mcpo_cli.report.verdicts import TESTED, Outcome, outcomes
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import LEAST
 
@@ -189,7 +190,7 @@ def _against(claim: Claim) -> str:
 
 def _number(value: float, claim: Claim) -> str:
     """The value as text, with a sign if the claim compares two arms."""
-    return render.number(value, "+.4f" if claim.baseline else ".4f")
+    return markup.number(value, "+.4f" if claim.baseline else ".4f")
 
 
 def _interval(test: Outcome) -> str:
@@ -198,7 +199,7 @@ def _interval(test: Outcome) -> str:
 
 
 def _p(value: float) -> str:
-    return "<.0001" if value < 1e-4 else render.p_value(value)
+    return "<.0001" if value < 1e-4 else markup.p_value(value)
 
 
 def _row(test: Outcome) -> dict[str, Any]:

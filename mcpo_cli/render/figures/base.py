@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import LogFormatter, MaxNLocator
 
-from mcpo_cli.analysis.frames import PAIR, Runs
+from mcpo_cli.measures.frames import PAIR, Runs
 
 STYLE = Path(__file__).parents[1] / "style.mplstyle"
 COLUMN, PAGE = 4.1, 5.5

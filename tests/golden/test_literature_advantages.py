@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from mcpo_cli.literature.batches import answer_entropy, beta_shape
+from mcpo_cli.literature.histories import Spo, smoothed
 from mcpo_cli.methods import get, registry
-from mcpo_cli.zoo.batches import answer_entropy, beta_shape
-from mcpo_cli.zoo.histories import Spo, smoothed
-from tests.golden.zoo import F1, LENGTH, advantages, f1, signals, step
+from tests.golden.literature import F1, LENGTH, advantages, f1, signals, step
 
 NOTHING = [0.0, 0.0, 0.0, 0.0]
 

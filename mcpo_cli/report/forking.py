@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis import render
-from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.product import Artifact, Product, from_csv
-from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.measures.base import Finding
+from mcpo_cli.render import markup
+from mcpo_cli.render.figures import base
+from mcpo_cli.render.markup import Columns, Grid
+from mcpo_cli.render.product import Artifact, Product, from_csv
 
 NOTES = (
     "Each row is a fork minus the run that it left, over prompts and held-out problems that both met after the fork.",
@@ -53,9 +53,9 @@ def product(title: str, data: pd.DataFrame) -> Product:
     columns: Columns = {
         "arm": "arm",
         "run": "run_id",
-        "held out": lambda row: render.number(row["held_out"], "+.4f"),
+        "held out": lambda row: markup.number(row["held_out"], "+.4f"),
         "95 % interval": lambda row: f"[{row['low']:+.4f}, {row['high']:+.4f}]",
-        "training": lambda row: render.number(row["training"], "+.4f"),
+        "training": lambda row: markup.number(row["training"], "+.4f"),
         "changed": lambda row: f"{row['changed']:.0%}",
     }
     grid = Grid.of("Forks minus the run that they left", shown, columns, labels=2)

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import pandas as pd
 from matplotlib.axes import Axes
 
-from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.figures.base import KEYS, Draw
-from mcpo_cli.analysis.frames import PAIR, Runs
-from mcpo_cli.analysis.product import RESULTS, Artifact, Product
+from mcpo_cli.measures.frames import PAIR, Runs
+from mcpo_cli.render.figures import base
+from mcpo_cli.render.figures.base import KEYS, Draw
+from mcpo_cli.render.product import RESULTS, Artifact, Product
 
 UNKNOWN = "not measured"
 

@@ -5,11 +5,11 @@ from collections.abc import Collection, Mapping
 import pandas as pd
 
 from mcpo_cli import measures
-from mcpo_cli.analysis.equal_cost import AXES, curves
-from mcpo_cli.analysis.frames import PAIR, Runs
-from mcpo_cli.analysis.product import Row
+from mcpo_cli.compare.equal_cost import AXES, curves
 from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.errors import ConfigError, mend, nearest
+from mcpo_cli.measures.frames import PAIR, Runs
+from mcpo_cli.render.product import Row
 
 WHOLE = ""
 """Key of a number that describes the whole run."""

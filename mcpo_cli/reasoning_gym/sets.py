@@ -170,7 +170,7 @@ def _asked(own: str, request: str) -> str:
     """The answer of `draws.py`. Raises ConfigError for its complaint, or if it fails."""
     path = [str(Path(mcpo_cli.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "mcpo_cli.gym.draws"],
+        [sys.executable, "-P", "-m", "mcpo_cli.reasoning_gym.draws"],
         input=request,
         env={**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(path)},
         capture_output=True,

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 
+from mcpo_cli.literature.likelihoods import covariance
 from mcpo_cli.methods import Method, get, reduce, registry
 from mcpo_cli.testing import mini_batch
 from mcpo_cli.testing import step as random_step
-from mcpo_cli.zoo.likelihoods import covariance
-from tests.golden.zoo import ADVANTAGE, DRIFT, f2, loss, prepared, signals, step
+from tests.golden.literature import ADVANTAGE, DRIFT, f2, loss, prepared, signals, step
 
 
 def near(expected: Any) -> Any:

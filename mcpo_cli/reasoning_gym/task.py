@@ -17,7 +17,7 @@ from typing import Literal
 
 from mcpo_cli.data.base import Problem, held_out
 from mcpo_cli.errors import no_room
-from mcpo_cli.gym import sets as gym
+from mcpo_cli.reasoning_gym import sets as gym
 from mcpo_cli.records import DataSource
 from mcpo_cli.seeds import stream
 from mcpo_cli.settings import identity, later

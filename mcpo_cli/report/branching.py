@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis import render, verdicts
-from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.product import Artifact, Product, from_csv
-from mcpo_cli.analysis.render import Columns, Grid
-from mcpo_cli.analysis.tables import claims as claims_table
 from mcpo_cli.config.branching import Study
 from mcpo_cli.config.claims import Claim
+from mcpo_cli.render import markup
+from mcpo_cli.render.figures import base
+from mcpo_cli.render.markup import Columns, Grid
+from mcpo_cli.render.product import Artifact, Product, from_csv
+from mcpo_cli.report import claims_table, verdicts
 from mcpo_cli.statistics import stats
 from mcpo_cli.statistics.stats import Effect, Floats
 
@@ -94,7 +94,7 @@ def product(study: Study, rows: pd.DataFrame) -> Product:
         "lost": _shown("lost"),
         "gained": _shown("gained"),
         f"lost minus {first.arm}": _shown("against_first"),
-        "p": lambda row: render.p_value(row["against_first_p"]),
+        "p": lambda row: markup.p_value(row["against_first_p"]),
         "lost at equal gain": _shown("equal_gain"),
         "gained at equal loss": _shown("equal_loss"),
         "drift": lambda row: f"{row['drift']:.4f}",
@@ -230,7 +230,7 @@ def _shown(name: str) -> Callable[[Mapping[str, Any]], str]:
 
 def _change(mean: float, half_width: float) -> str:
     """A change as text, with one digit more than in tables of runs: a step changes accuracy less than a run does."""
-    return render.change(mean, half_width, 4)
+    return markup.change(mean, half_width, 4)
 
 
 def _sizes(rows: pd.DataFrame) -> str:

@@ -1,4 +1,4 @@
-"""Draws problems of reasoning-gym: `python -m mcpo_cli.gym.draws`, started by `sets.py`.
+"""Draws problems of reasoning-gym: `python -m mcpo_cli.reasoning_gym.draws`, started by `sets.py`.
 
 Standard input has `{"set", "config", "count"}`; standard output gets the entries as a list, or a complaint as a string.
 """

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcpo_cli.analysis.render import Grid
+from mcpo_cli.render.markup import Grid
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from mcpo_cli.analysis.frames import Runs
+    from mcpo_cli.measures.frames import Runs
 
 Row = dict[str, Any]
 """One row of a product's data, by column."""

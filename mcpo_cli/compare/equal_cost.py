@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from mcpo_cli import records
-from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import ConfigError, McpoError, mend, nearest
+from mcpo_cli.measures.frames import PAIR, Runs
 from mcpo_cli.statistics.curves import at_cost
 
 AVERAGE = "average"

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.analysis.numbers import meaning
 from mcpo_cli.config import plan
 from mcpo_cli.config.claims import Claim
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, mend, nearest
+from mcpo_cli.report.numbers import meaning
 
 
 def read(path: Path) -> list[Claim]:

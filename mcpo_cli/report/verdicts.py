@@ -14,9 +14,9 @@ from typing import Literal
 
 import numpy as np
 
-from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.numbers import Numbers, of_run
 from mcpo_cli.config.claims import Claim
+from mcpo_cli.measures.frames import Runs
+from mcpo_cli.report.numbers import Numbers, of_run
 from mcpo_cli.statistics import stats, words
 from mcpo_cli.statistics.stats import Interval, Student
 from mcpo_cli.statistics.words import PValues, Word

@@ -19,7 +19,7 @@ import reasoning_gym
 from mcpo_cli.grading.base import Verdict, different, hedged
 from mcpo_cli.grading.extract import given
 from mcpo_cli.grading.spelling import TEXT
-from mcpo_cli.gym import guard
+from mcpo_cli.reasoning_gym import guard
 
 NAN = re.compile("nan", re.IGNORECASE)
 TAKE_NAN = frozenset({"complex_arithmetic", "number_sorting"})

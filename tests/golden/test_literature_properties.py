@@ -13,7 +13,7 @@ from mcpo_cli.config.load import load
 from mcpo_cli.methods import get, query_weight, registry
 from mcpo_cli.testing import step as random_step
 from tests.errors import refused
-from tests.golden.zoo import signals, step
+from tests.golden.literature import signals, step
 
 REDUCTIONS: list[tuple[str, dict[str, Any], str]] = [
     ("passk", {"k": 1}, "grpo"),

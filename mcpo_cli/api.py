@@ -24,16 +24,16 @@ from mcpo_cli.runs import catalog
 from mcpo_cli.runs.catalog import Run
 from mcpo_cli.scheduling import start
 from mcpo_cli.scheduling.forecast import forecast
-from mcpo_cli.scheduling.outcome import Outcome
+from mcpo_cli.scheduling.outcome import RunOutcome
 from mcpo_cli.scheduling.progress import RunView
 
 __all__ = [
     "Comparison",
     "McpoError",
-    "Outcome",
     "Plan",
     "PlannedRun",
     "Run",
+    "RunOutcome",
     "RunSpec",
     "RunView",
     "Runs",
@@ -59,7 +59,7 @@ def train(
     *words: str,
     on_step: Callable[[RunView], None] | None = None,
     on_end: Callable[[RunView], None] | None = None,
-) -> list[Outcome]:
+) -> list[RunOutcome]:
     """Train what is missing, as `mcpo train` and `mcpo ablate` do: progress on stderr, done runs are skipped.
 
     on_step: called when a run has done a global step; `view.progress` has its number and metrics. Progress is read

@@ -13,7 +13,7 @@ from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.plugins import Found
 
 if TYPE_CHECKING:
-    from mcpo_cli.testing import Outcome
+    from mcpo_cli.testing import CheckOutcome
 
 Facts = dict[str, Any]
 """What a list says about a component besides its name, by column."""
@@ -30,15 +30,15 @@ class Kind:
     """The columns of a component, given what the registry has under its name."""
     text: Callable[[Any], str] = lambda entry: ""
     """Its description."""
-    check: "Callable[[Any, Sequence[str]], Checked] | None" = None
+    check: "Callable[[Any, Sequence[str]], CheckResult] | None" = None
     """Tests a component with these overrides of options against the contract of its kind."""
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResult:
     """The result of a conformance kit."""
 
-    outcomes: "Sequence[Outcome]"
+    outcomes: "Sequence[CheckOutcome]"
     demands: Mapping[str, str]
     """The requirement of each check."""
 
@@ -102,7 +102,7 @@ def _text_of_method(method: Any) -> str:
     return describe.text(method)
 
 
-def _check_method(method: Any, overrides: Sequence[str]) -> Checked:
+def _check_method(method: Any, overrides: Sequence[str]) -> CheckResult:
     from mcpo_cli.config import load
     from mcpo_cli.testing import CHECKS, check
 
@@ -115,7 +115,7 @@ def _samplers() -> Found[Any]:
     return samplers.registry()
 
 
-def _check_sampler(sampler: Any, overrides: Sequence[str]) -> Checked:
+def _check_sampler(sampler: Any, overrides: Sequence[str]) -> CheckResult:
     from mcpo_cli.config import load
     from mcpo_cli.testing import SAMPLER_CHECKS, check_sampler
 
@@ -135,7 +135,7 @@ def _of_task(task: Any) -> Facts:
     return {"about": settings.summary(settings.docstring(task)), "grader": task.grader, "models": models}
 
 
-def _check_task(task: Any, overrides: Sequence[str]) -> Checked:
+def _check_task(task: Any, overrides: Sequence[str]) -> CheckResult:
     """Of the overrides, `eval.problems` and `train.prompts` say how many problems the task's runs take."""
     from mcpo_cli.config import load
     from mcpo_cli.config.schema import Eval, Train
@@ -150,8 +150,8 @@ def _check_task(task: Any, overrides: Sequence[str]) -> Checked:
     return _checked(check_task(chosen, held_out=held_out, prompts=prompts), TASK_CHECKS)
 
 
-def _checked(outcomes: "Sequence[Outcome]", checks: Mapping[str, Callable[[Any], None]]) -> Checked:
-    return Checked(outcomes, {name: settings.summary(check.__doc__ or "") for name, check in checks.items()})
+def _checked(outcomes: "Sequence[CheckOutcome]", checks: Mapping[str, Callable[[Any], None]]) -> CheckResult:
+    return CheckResult(outcomes, {name: settings.summary(check.__doc__ or "") for name, check in checks.items()})
 
 
 def _models() -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from mcpo_cli.measures.frames import Runs
 from mcpo_cli.render.markup import Grid
 from mcpo_cli.render.product import Artifact, Product
 from mcpo_cli.runs import rollouts
-from mcpo_cli.runs.rollouts import Group
+from mcpo_cli.runs.rollouts import KeptGroup
 
 from .sections import SAMPLES
 
@@ -52,7 +52,7 @@ def _sentence(frame: pd.DataFrame, groups: int) -> str:
     return f"{len(frame)} rollouts of {groups} prompts, {right} of them correct."
 
 
-def _shown(runs: Runs) -> Iterator[tuple[PlannedRun, Group]]:
+def _shown(runs: Runs) -> Iterator[tuple[PlannedRun, KeptGroup]]:
     seen = set()
     for cell in runs.cells:
         if (which := (cell.arm, cell.spec.model.name)) in seen:
@@ -63,7 +63,7 @@ def _shown(runs: Runs) -> Iterator[tuple[PlannedRun, Group]]:
             yield from ((cell, group) for group in found)
 
 
-def _cells(cell: PlannedRun, group: Group) -> list[str]:
+def _cells(cell: PlannedRun, group: KeptGroup) -> list[str]:
     return [cell.arm, cell.spec.model.name, str(cell.spec.seed), str(group.step), group.prompt, group.gold]
 
 

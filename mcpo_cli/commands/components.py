@@ -186,7 +186,7 @@ def check(
         raise ConfigError("--as and --against are options of data", fix=f"mcpo components check {kind} {name}")
     from mcpo_cli import components
 
-    run: Callable[..., components.Checked] | None = components.kind(kind).check
+    run: Callable[..., components.CheckResult] | None = components.kind(kind).check
     assert run
     found = run(components.find(kind, name), options or [])
     failed = [outcome for outcome in found.outcomes if not outcome.passed]

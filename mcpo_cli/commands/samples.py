@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from mcpo_cli.commands.reply import Part
     from mcpo_cli.runs.catalog import Run
-    from mcpo_cli.runs.rollouts import Group
+    from mcpo_cli.runs.rollouts import KeptGroup
     from mcpo_cli.tasks import Task
 
 Step = Annotated[int | None, typer.Option(help="Only this global step (default: newest first).", show_default=False)]
@@ -79,7 +79,7 @@ def _check_tier(tier: str, tiers: "Sequence[str]") -> None:
         raise ConfigError(f"--tier {tier}: {nearest(tier, tiers)}", fix=mend("--tier {}", tier, tiers))
 
 
-def _kept(task: "Task", groups: "Sequence[Group]") -> str:
+def _kept(task: "Task", groups: "Sequence[KeptGroup]") -> str:
     """The groups that the run kept, in words."""
     steps = ", ".join(map(str, sorted({group.step for group in groups})))
     accuracies = ", ".join(f"{accuracy:g}" for accuracy in sorted({group.accuracy for group in groups}))
@@ -98,7 +98,7 @@ def _kept_none(run: "Run") -> ConfigError:
     )
 
 
-def _page(group: "Group") -> "Iterator[Part]":
+def _page(group: "KeptGroup") -> "Iterator[Part]":
     from mcpo_cli.runs.rollouts import counted
 
     right, wrong = len(group.right), len(group.wrong)

@@ -15,7 +15,7 @@ from mcpo_cli.errors import ConfigError, Differs, Interrupted
 from mcpo_cli.home import home, location
 
 if TYPE_CHECKING:
-    from mcpo_cli.scheduling.spot_checks import Checked, Stretch
+    from mcpo_cli.scheduling.spot_checks import Stretch, StretchResult
 
 EXAMPLES = """\
 \b
@@ -64,7 +64,7 @@ def verify(
     console.talk(_plan(document, chosen))
     if dry_run:
         return Reply(document)
-    checked: list[Checked] = []
+    checked: list[StretchResult] = []
     began = time.monotonic()
     try:
         with console.progress(f"verifying {run.spec.run_id}", document["steps_to_train"], "steps") as advance:
@@ -99,7 +99,7 @@ def _plan(document: dict[str, Any], chosen: Sequence[Stretch]) -> str:
     return "\n".join([*lines, f"{trained} global steps to train; they took the run {took}, evaluations left out"])
 
 
-def _page(checked: Sequence[Checked]) -> Iterator[Part]:
+def _page(checked: Sequence[StretchResult]) -> Iterator[Part]:
     """A row for each step that was trained, and how it was compared."""
     from mcpo_cli.commands.console import remark
     from mcpo_cli.runs.differences import TOLERANCE

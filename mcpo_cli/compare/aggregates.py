@@ -9,9 +9,9 @@ import pandas as pd
 from mcpo_cli.compare.scores import Arm, Metric, Slice
 from mcpo_cli.render.product import Row
 from mcpo_cli.statistics import effects, stats
-from mcpo_cli.statistics.effects import Estimate
+from mcpo_cli.statistics.effects import MeanEstimate
 
-UNKNOWN = Estimate(math.nan, math.nan, math.nan)
+UNKNOWN = MeanEstimate(math.nan, math.nan, math.nan)
 
 
 def over_benchmarks(slices: Sequence[Slice], metrics: Sequence[Metric], baseline: str) -> Iterator[Row]:

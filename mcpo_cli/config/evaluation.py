@@ -7,7 +7,7 @@ from mcpo_cli.settings import identity, later, runtime
 
 
 @dataclass(frozen=True)
-class DataSource:
+class BenchmarkSource:
     """The source of the benchmarks."""
 
     path: str = runtime("")
@@ -63,6 +63,6 @@ class Evaluation:
     """`auto` wraps the prompt in the model's own chat template, if it has one."""
     revision: str = runtime("")
     """Branch, tag or commit of a model on the Hugging Face Hub."""
-    data: DataSource = runtime(DataSource())
+    data: BenchmarkSource = runtime(BenchmarkSource())
     grading: Grading = runtime(Grading())
     compute: EvaluationCompute = runtime(EvaluationCompute())

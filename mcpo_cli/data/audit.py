@@ -28,7 +28,7 @@ COMMON = 10
 
 
 @dataclass(frozen=True)
-class Pair:
+class SimilarPair:
     """Two similar texts."""
 
     first: int
@@ -52,7 +52,7 @@ def grams(text: str, size: int) -> set[str]:
     return {" ".join(sequence[start : start + size]) for start in range(len(sequence) - size + 1)}
 
 
-def near_duplicates(texts: Sequence[str], threshold: float = SIMILAR) -> list[Pair]:
+def near_duplicates(texts: Sequence[str], threshold: float = SIMILAR) -> list[SimilarPair]:
     """All pairs whose shingles have a Jaccard similarity of at least `threshold`, the most similar first.
 
     Exact, by prefix filtering (Bayardo, Ma and Srikant 2007): two similar sets share one of their rarest elements.
@@ -70,13 +70,13 @@ def near_duplicates(texts: Sequence[str], threshold: float = SIMILAR) -> list[Pa
             common = len(own & shingles[other])
             similarity = common / (len(own) + len(shingles[other]) - common)
             if similarity >= threshold:
-                pairs.append(Pair(min(this, other), max(this, other), similarity))
+                pairs.append(SimilarPair(min(this, other), max(this, other), similarity))
         for gram in prefix:
             index[gram].append(this)
     return sorted(pairs, key=lambda pair: (-pair.similarity, pair.first, pair.second))
 
 
-def overlap(texts: Sequence[str], others: Sequence[str]) -> list[Pair]:
+def overlap(texts: Sequence[str], others: Sequence[str]) -> list[SimilarPair]:
     """Pairs each of `texts` that shares a passage with any of `others` with the most similar of them."""
     index: defaultdict[str, list[int]] = defaultdict(list)
     for position, other in enumerate(others):
@@ -90,7 +90,7 @@ def overlap(texts: Sequence[str], others: Sequence[str]) -> list[Pair]:
             shingles = grams(text, SHINGLE)
             shares = {other: _share(shingles, grams(others[other], SHINGLE)) for other in candidates}
             best = min(shares, key=lambda other: (-shares[other], other))
-            pairs.append(Pair(position, best, shares[best]))
+            pairs.append(SimilarPair(position, best, shares[best]))
     return sorted(pairs, key=lambda pair: (-pair.similarity, pair.first))
 
 
@@ -110,7 +110,7 @@ GOLDS = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class DataProblem:
     """One result of an audit."""
 
     kind: str
@@ -177,31 +177,31 @@ def kind(gold: str) -> str:
     return next((name for name, pattern in GOLDS.items() if pattern.fullmatch(bare)), "expression")
 
 
-def findings(dataset: Dataset, document: dict[str, Any]) -> list[Finding]:
+def findings(dataset: Dataset, document: dict[str, Any]) -> list[DataProblem]:
     """The findings in an audit's `document`, serious ones first."""
     is_benchmark = dataset.role == "benchmark"
-    results = [Finding(f"{defect['kind']}", True, _defect(defect)) for defect in document["defects"]]
+    results = [DataProblem(f"{defect['kind']}", True, _defect(defect)) for defect in document["defects"]]
     if document["problems"] != dataset.size is not None:
         text = f"{document['problems']} problems instead of the published {dataset.size}"
-        results.append(Finding("size", is_benchmark, text))
+        results.append(DataProblem("size", is_benchmark, text))
     if set(document["copies"]) - {"1"}:
         known = ", as published" if document["rows"] == dataset.rows else ""
         text = f"{document['rows']} rows hold {copies(document)}{known}; each is used once"
-        results.append(Finding("copies", is_benchmark, text))
+        results.append(DataProblem("copies", is_benchmark, text))
     if document["conflicts"]:
         fate = "" if is_benchmark else "; they are left out"
         text = f"problems with contradicting golds: {len(document['conflicts'])}{fate}"
-        results.append(Finding("conflicts", is_benchmark, text))
+        results.append(DataProblem("conflicts", is_benchmark, text))
     if document["not_parsable"]:
         text = f"golds that are not correct when graded against themselves: {len(document['not_parsable'])}"
-        results.append(Finding("not parsable", True, text))
+        results.append(DataProblem("not parsable", True, text))
     if document["near_duplicates"]:
         text = f"near-duplicate problems: {len(document['near_duplicates'])} pairs"
-        results.append(Finding("near-duplicates", False, text))
+        results.append(DataProblem("near-duplicates", False, text))
     for pair in document["overlaps"]:
         if pair["same"]:
             text = f"problems that also occur in {pair['name']}: {pair['same']}"
-            results.append(Finding("overlap", "train" in (pair["role"], dataset.role), text))
+            results.append(DataProblem("overlap", "train" in (pair["role"], dataset.role), text))
     return sorted(results, key=lambda finding: not finding.serious)
 
 
@@ -228,7 +228,7 @@ def _distribution(lengths: Sequence[int]) -> dict[str, float]:
     return {"min": ordered[0], "median": statistics.median(ordered), "p95": p95, "max": ordered[-1]}
 
 
-def _near(pair: Pair, texts: Sequence[str], reading: Reading) -> dict[str, Any]:
+def _near(pair: SimilarPair, texts: Sequence[str], reading: Reading) -> dict[str, Any]:
     one, two = texts[pair.first], texts[pair.second]
     return {
         "similarity": round(pair.similarity, 4),
@@ -244,7 +244,7 @@ def _overlap(dataset: Dataset, reading: Reading, other: Dataset, its: Reading) -
     is_turned = other.role == "benchmark" and dataset.role == "train"
     pairs = overlap(theirs, mine) if is_turned else overlap(mine, theirs)
     if is_turned:
-        pairs = [Pair(pair.second, pair.first, pair.similarity) for pair in pairs]
+        pairs = [SimilarPair(pair.second, pair.first, pair.similarity) for pair in pairs]
     same = [pair for pair in pairs if pair.similarity >= SIMILAR]
     return {
         "name": other.name,

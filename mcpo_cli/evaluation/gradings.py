@@ -79,7 +79,7 @@ ANSWER_CHARS = 200
 
 
 @dataclass(frozen=True)
-class Graded:
+class BenchmarkGrading:
     """The grading rows of a benchmark, one per problem, and the version of the grader."""
 
     rows: list[GradeRow]
@@ -100,7 +100,7 @@ class Graders:
     def __exit__(self, *details: Any) -> None:
         self._stack.close()
 
-    def grade(self, grader: str, drawn: Sequence[Drawn], advance: Callable[[], None]) -> Graded:
+    def grade(self, grader: str, drawn: Sequence[Drawn], advance: Callable[[], None]) -> BenchmarkGrading:
         """Grades all samples of a benchmark and calls `advance` after each problem.
 
         Raises:
@@ -116,7 +116,7 @@ class Graders:
             every += verdicts
             advance()
         grading.check(every)
-        return Graded(rows, pool.version)
+        return BenchmarkGrading(rows, pool.version)
 
     def pool(self, grader: str) -> Pool:
         """The pool of `grader`."""

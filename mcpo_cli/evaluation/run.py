@@ -11,8 +11,8 @@ from typing import Any
 from mcpo_cli.data.base import Problem
 from mcpo_cli.evaluation import asking, gradings, metrics
 from mcpo_cli.evaluation.asking import Benchmark
-from mcpo_cli.evaluation.engines import Request, Sample, Sampling, open_engine
-from mcpo_cli.evaluation.gradings import Drawn, Graded, Graders, Samples
+from mcpo_cli.evaluation.engines import Sample, SampleRequest, Sampling, open_engine
+from mcpo_cli.evaluation.gradings import BenchmarkGrading, Drawn, Graders, Samples
 from mcpo_cli.evaluation.protocol import Protocol
 from mcpo_cli.home import home, location
 from mcpo_cli.records import BenchmarkResult, GradeRow, Results
@@ -70,7 +70,7 @@ def record(
     label: str,
     deviations: Sequence[str],
     about: Mapping[str, Mapping[str, Any]],
-    graded: Mapping[str, Graded],
+    graded: Mapping[str, BenchmarkGrading],
     drawn: Mapping[str, Sequence[Drawn]],
 ) -> Results:
     """Stores a new grading of the evaluation in `target`. about: digest, source and notes of each benchmark."""
@@ -119,7 +119,7 @@ def grade_again(target: Path, grader: str | None, graders: Graders, progress: Pr
         )
         for name in newest["benchmarks"]
     }
-    graded: dict[str, Graded] = {}
+    graded: dict[str, BenchmarkGrading] = {}
     with owned(target):
         for name, problems in drawn.items():
             chosen = grader or newest["benchmarks"][name]["grader"].split()[0]
@@ -149,7 +149,7 @@ def _draw(protocol: Protocol, benchmarks: Sequence[Benchmark], target: Path, pro
                 key = f"{benchmark.name}/{problem.id}"
                 left[key] = samples, problem
                 prompt_ids, seeds = asking.encoded(asked, problem, facts), _seeds(settings.seed, problem, settings.n)
-                requests.append(Request(key, prompt_ids, seeds, asked.stops, asked.max_tokens))
+                requests.append(SampleRequest(key, prompt_ids, seeds, asked.stops, asked.max_tokens))
     if not requests:
         return
     sampling = Sampling(settings.temperature, settings.top_p, settings.max_tokens, facts.stop_ids)
@@ -163,7 +163,9 @@ def _draw(protocol: Protocol, benchmarks: Sequence[Benchmark], target: Path, pro
 
 
 def _generate(
-    generate: Callable[[Sequence[Request]], Iterator[tuple[str, list[Sample]]]], requests: list[Request], window: int
+    generate: Callable[[Sequence[SampleRequest]], Iterator[tuple[str, list[Sample]]]],
+    requests: list[SampleRequest],
+    window: int,
 ) -> Iterator[tuple[str, list[Sample]]]:
     """The samples of each request; empty samples if the prompt leaves no room for an answer."""
     fitting = []
@@ -188,7 +190,7 @@ def _covers(results: Results, benchmarks: Sequence[Benchmark]) -> bool:
     return covered == wanted and not any(one["metrics"]["infra_error"] for one in results["benchmarks"].values())
 
 
-def _shortfalls(graded: Mapping[str, Graded], engines: Sequence[str]) -> list[str]:
+def _shortfalls(graded: Mapping[str, BenchmarkGrading], engines: Sequence[str]) -> list[str]:
     """The ways in which the results differ from the protocol."""
     shortfalls = [] if len(engines) < 2 else [f"samples of several engines: {', '.join(engines)}"]
     rows: list[GradeRow] = [row for one in graded.values() for row in one.rows]

@@ -21,7 +21,7 @@ from mcpo_cli.tasks import GeneratedTask, Task
 
 
 @dataclass(frozen=True)
-class Subject:
+class EvaluatedModel:
     """The model to evaluate."""
 
     facts: ModelFacts
@@ -31,7 +31,7 @@ class Subject:
     """Tokens of the longest response in that training."""
 
 
-def subject(model: str, revision: str) -> Subject:
+def subject(model: str, revision: str) -> EvaluatedModel:
     """The model `model`: a run (its final policy), a local folder, a preset, or a model of the Hugging Face Hub.
 
     Raises:
@@ -53,7 +53,7 @@ def subject(model: str, revision: str) -> Subject:
             facts = replace(facts, name=facts.folder.name)
         spec_file = facts.folder.parent / "spec.json"
         if facts.folder.name != "policy" or not spec_file.is_file():
-            return Subject(facts)
+            return EvaluatedModel(facts)
         return _policy(facts, from_dict(read_json(spec_file)))
     run = catalog.find(location(), model)
     policies = [attempt / "policy" for attempt in Journal(run.folder).attempts() if (attempt / "policy").is_dir()]
@@ -66,13 +66,13 @@ def subject(model: str, revision: str) -> Subject:
     return _policy(resolve(str(policies[-1])), run.spec)
 
 
-def _policy(facts: ModelFacts, spec: RunSpec) -> Subject:
+def _policy(facts: ModelFacts, spec: RunSpec) -> EvaluatedModel:
     """The final policy of a run. Raises ConfigError if it changed after training."""
     folders.check_policy(facts.folder, "evaluated")
-    return Subject(replace(facts, name=spec.run_id), spec.task, spec.train.max_response)
+    return EvaluatedModel(replace(facts, name=spec.run_id), spec.task, spec.train.max_response)
 
 
-def _preset(name: str, revision: str) -> Subject:
+def _preset(name: str, revision: str) -> EvaluatedModel:
     """The existing model of a preset."""
     model = preset_model(name)
     if not model.path:
@@ -91,7 +91,7 @@ def _preset(name: str, revision: str) -> Subject:
     else:
         pretrained.folder(replace(model, revision=revision or model.revision))
         facts = resolve(model.path, revision or model.revision or None)
-    return Subject(replace(facts, name=model.name))
+    return EvaluatedModel(replace(facts, name=model.name))
 
 
 def evaluable() -> list[str]:
@@ -99,7 +99,9 @@ def evaluable() -> list[str]:
     return [*data.names("benchmark"), *_generated()]
 
 
-def benchmarks(names: Sequence[str], model: Subject, settings: Evaluation, limit: int | None = None) -> list[Benchmark]:
+def benchmarks(
+    names: Sequence[str], model: EvaluatedModel, settings: Evaluation, limit: int | None = None
+) -> list[Benchmark]:
     """The benchmarks and task tiers of `names`, each cut to its first `limit` problems, with the prompts for `model`.
 
     A task's tiers have the options of the task that the model was trained on, or else the defaults.

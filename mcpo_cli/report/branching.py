@@ -41,7 +41,7 @@ LABELS = {"lost": "lost by mastered prompts", "gained": "gained by held-out prob
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BranchResult:
     """Effect of the steps of one arm; one value per trunk run, in the order of the rows."""
 
     arm: str
@@ -56,7 +56,7 @@ def artifact(name: str, study: Study, rows: Path) -> Artifact:
     return from_csv(name, study.title or name, rows, lambda data: product(study, data))
 
 
-def outcomes(rows: pd.DataFrame) -> list[Outcome]:
+def outcomes(rows: pd.DataFrame) -> list[BranchResult]:
     """The outcome of each arm, in the order of the rows; NaN for a trunk run without mastered or held-out prompts."""
     found = []
     runs = rows["run_id"].unique()
@@ -67,7 +67,7 @@ def outcomes(rows: pd.DataFrame) -> list[Outcome]:
         gained = held_out.groupby("run_id")["change"].mean()
         drift = float(np.average(mastered["drift"], weights=mastered["prompts"])) if len(mastered) else np.nan
         lost_S, gained_S = (series.reindex(runs).to_numpy(dtype=np.float64) for series in (lost, gained))
-        found.append(Outcome(str(arm), lost_S, gained_S, drift))
+        found.append(BranchResult(str(arm), lost_S, gained_S, drift))
     return found
 
 
@@ -119,7 +119,7 @@ def numbers(curve: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([_numbers(one, found[0], steps) for one in found])
 
 
-def tested(hypotheses: Sequence[Claim], rows: pd.DataFrame, curve: Sequence[str]) -> list[verdicts.Outcome]:
+def tested(hypotheses: Sequence[Claim], rows: pd.DataFrame, curve: Sequence[str]) -> list[verdicts.ClaimResult]:
     """The hypotheses' tests as one family; the unit is the trunk run."""
     by_arm = {one.arm: one for one in outcomes(rows)}
     steps = _curve(curve, list(by_arm.values()))
@@ -138,19 +138,19 @@ def tested(hypotheses: Sequence[Claim], rows: pd.DataFrame, curve: Sequence[str]
         }[statistic]
         return np.full(1, np.nan) if values is None else values
 
-    def test(one: Claim) -> verdicts.Outcome:
+    def test(one: Claim) -> verdicts.ClaimResult:
         value_S = number(one.statistic, one.arm) - (number(one.statistic, one.baseline) if one.baseline else 0)
         return verdicts.outcome(one, model, "-", {"": value_S.tolist()})
 
     return verdicts.decided([test(one) for one in hypotheses])
 
 
-def _curve(names: Sequence[str], found: Sequence[Outcome]) -> list[Outcome]:
+def _curve(names: Sequence[str], found: Sequence[BranchResult]) -> list[BranchResult]:
     """The arms of the curve that were measured, from the smallest step."""
     return [one for name in names for one in found if one.arm == name]
 
 
-def _numbers(one: Outcome, first: Outcome, steps: Sequence[Outcome]) -> dict[str, object]:
+def _numbers(one: BranchResult, first: BranchResult, steps: Sequence[BranchResult]) -> dict[str, object]:
     row: dict[str, object] = {"arm": one.arm}
     effects = {
         "lost": _paired(one.lost_S),
@@ -165,7 +165,7 @@ def _numbers(one: Outcome, first: Outcome, steps: Sequence[Outcome]) -> dict[str
     return row | {"drift": one.drift}
 
 
-def _from_curve(one: Outcome, steps: Sequence[Outcome], equal: str, other: str) -> Floats | None:
+def _from_curve(one: BranchResult, steps: Sequence[BranchResult], equal: str, other: str) -> Floats | None:
     """The arm's difference from the curve in `other`, where it equals the curve in `equal`; None if undefined."""
     if not steps or one in steps:
         return None
@@ -244,7 +244,7 @@ def _mastered(rows: pd.DataFrame) -> str:
     return f"{own['prompts'].sum() / batches:.0%} of their prompts were mastered ({own['prompts'].sum()} of {batches})"
 
 
-def _sentence(first: Outcome, selected_S: Floats, step_S: Floats) -> str:
+def _sentence(first: BranchResult, selected_S: Floats, step_S: Floats) -> str:
     lost, gained = _paired(first.lost_S), _paired(first.gained_S)
     parts = ["No prompt was mastered"]
     if lost:

@@ -17,7 +17,7 @@ from mcpo_cli.render import markup
 from mcpo_cli.render.markup import Columns, Grid
 from mcpo_cli.render.product import CONCLUSIONS, Artifact, Product, Row
 from mcpo_cli.report import claims, numbers
-from mcpo_cli.report.verdicts import TESTED, Outcome, outcomes
+from mcpo_cli.report.verdicts import TESTED, ClaimResult, outcomes
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import LEAST
 
@@ -99,7 +99,7 @@ def _runs(declared: Sequence[Claim], data: Mapping[str, Runs]) -> Iterator[Row]:
             yield {**row, "suite": suite}
 
 
-def _sentence(declared: Sequence[Claim], tests: Sequence[Outcome], larger: Mapping[Test, str]) -> str:
+def _sentence(declared: Sequence[Claim], tests: Sequence[ClaimResult], larger: Mapping[Test, str]) -> str:
     by_verdict = Counter(test.verdict for test in tests)
     holding = Counter(test.verdict for test in tests if test.holds)
     held = ", ".join(f"{holding[verdict] or 'none'} {verdict}" for verdict in TESTED[:2])
@@ -115,11 +115,11 @@ def _sentence(declared: Sequence[Claim], tests: Sequence[Outcome], larger: Mappi
     )
 
 
-def _test(test: Outcome) -> Test:
+def _test(test: ClaimResult) -> Test:
     return test.claim.id, test.model, test.regime
 
 
-def _glance(declared: Sequence[Claim], tests: Sequence[Outcome], larger: Mapping[Test, str]) -> Grid:
+def _glance(declared: Sequence[Claim], tests: Sequence[ClaimResult], larger: Mapping[Test, str]) -> Grid:
     """One row per claim and one column per model and regime: the verdict, and that of committed runs."""
     shown = {_test(test): verdict_of(test) for test in tests}
     settings = dict.fromkeys(test[1:] for test in shown)
@@ -137,12 +137,12 @@ def _glance(declared: Sequence[Claim], tests: Sequence[Outcome], larger: Mapping
     return Grid("At a glance", ["claim", *columns, "where"], rows, labels=2 + len(columns))
 
 
-def frame(tests: Iterable[Outcome]) -> pd.DataFrame:
+def frame(tests: Iterable[ClaimResult]) -> pd.DataFrame:
     """One row per test, with all numbers."""
     return pd.DataFrame(map(_row, tests))
 
 
-def verdict_of(test: Outcome) -> str:
+def verdict_of(test: ClaimResult) -> str:
     """The verdict as text, with its qualifications."""
     if test.why:
         return f"{test.verdict}: {test.why}"
@@ -150,12 +150,12 @@ def verdict_of(test: Outcome) -> str:
     return test.verdict + larger + (HOLDS if test.holds else "")
 
 
-def verdict_grid(tests: Iterable[Outcome]) -> Grid:
+def verdict_grid(tests: Iterable[ClaimResult]) -> Grid:
     """One row per test."""
     return Grid.of("Verdicts of these runs", tests, VERDICTS, labels=4)
 
 
-def _others(test: Outcome) -> str:
+def _others(test: ClaimResult) -> str:
     """The effects of the other parts."""
     others = [f"{part} {_number(effect.mean, test.claim)}" for part, effect in test.parts.items() if part != test.part]
     return ", ".join(others) or "-"
@@ -193,7 +193,7 @@ def _number(value: float, claim: Claim) -> str:
     return markup.number(value, "+.4f" if claim.baseline else ".4f")
 
 
-def _interval(test: Outcome) -> str:
+def _interval(test: ClaimResult) -> str:
     bounds = [_number(value, test.claim) for value in (test.effect.low, test.effect.high)]
     return "-" if math.isnan(test.effect.half_width) else f"[{', '.join(bounds)}]"
 
@@ -202,7 +202,7 @@ def _p(value: float) -> str:
     return "<.0001" if value < 1e-4 else markup.p_value(value)
 
 
-def _row(test: Outcome) -> dict[str, Any]:
+def _row(test: ClaimResult) -> dict[str, Any]:
     declared = {key: value for key, value in asdict(test.claim).items() if key not in ("id", "claim")}
     effect = {"value": test.effect.mean, "t_low": test.effect.low, "t_high": test.effect.high}
     p = {name: getattr(test, name) for name in ("p", "p_holm", "p_equal")}

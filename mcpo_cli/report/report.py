@@ -84,7 +84,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Content:
+class ReportContent:
     """The whole report."""
 
     scale: str
@@ -139,7 +139,7 @@ class Content:
         }
 
 
-def gather(builder: ArtifactBuilder, names: Sequence[str]) -> Content:
+def gather(builder: ArtifactBuilder, names: Sequence[str]) -> ReportContent:
     """Build the artifacts `names` as far as possible and collect the content of the report.
 
     Diagnostic artifacts whose runs are not done are left out, because they are optional.
@@ -151,7 +151,7 @@ def gather(builder: ArtifactBuilder, names: Sequence[str]) -> Content:
     cells = {cell.spec.run_id: cell for suite in reversed(done) for cell in shown[suite]}
     runs = [cells[run_id] for run_id in sorted(cells)]
     software = _software(runs)
-    return Content(
+    return ReportContent(
         scale=builder.scale,
         facts=_facts(runs, pieces),
         marks=[*frames.code_marks(runs), *_marks(pieces)],
@@ -265,7 +265,7 @@ def _machine(about: Mapping[str, Any] | None) -> str | None:
     return " + ".join([whole, *map(str, about["gpus"])])
 
 
-def complaint(content: Content, command: str, data: Mapping[str, Any]) -> McpoError | None:
+def complaint(content: ReportContent, command: str, data: Mapping[str, Any]) -> McpoError | None:
     """The error for a report with missing artifacts; None if it is complete. command: completes the runs."""
     if not content.lacking:
         return None
@@ -280,7 +280,7 @@ def complaint(content: Content, command: str, data: Mapping[str, Any]) -> McpoEr
     return MissingCells(message, fix=command, data=data)
 
 
-def write(content: Content, folder: Path) -> list[Path]:
+def write(content: ReportContent, folder: Path) -> list[Path]:
     """Write the report into `folder`, which also holds the artifact files that it links to; return its files."""
     date = f"written on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     document = json.dumps(content.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -290,17 +290,17 @@ def write(content: Content, folder: Path) -> list[Path]:
     return [folder / name for name in files]
 
 
-def html(content: Content, date: str) -> str:
+def html(content: ReportContent, date: str) -> str:
     """A self-contained HTML page: pictures, style and the script of its search are part of it."""
     return _rendered("report.html.jinja", content, date) + "\n"
 
 
-def markdown(content: Content, date: str) -> str:
+def markdown(content: ReportContent, date: str) -> str:
     """GitHub-flavoured Markdown with relative links."""
     return re.sub(r"\n{3,}", "\n\n", _rendered("report.md.jinja", content, date)).strip() + "\n"
 
 
-def _rendered(template: str, content: Content, date: str) -> str:
+def _rendered(template: str, content: ReportContent, date: str) -> str:
     environment = markup.templates(Path(__file__).parent, html=".html." in template)
     environment.filters |= {"pixels": _pixels, "kind": _kind, "numbers": _numbers}
     environment.filters["base64"] = lambda path: base64.b64encode(path.read_bytes()).decode()

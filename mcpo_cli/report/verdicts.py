@@ -30,7 +30,7 @@ TESTED: tuple[Verdict, ...] = ("supported", "contradicted", "no difference", "un
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ClaimResult:
     """Result of one test: one claim on the runs of one model in one regime."""
 
     claim: Claim
@@ -87,12 +87,12 @@ class Outcome:
         return self._adjusted == self.word and self.verdict in TESTED[:-1]
 
 
-def outcomes(claims: Sequence[Claim], data: Mapping[str, Runs]) -> list[Outcome]:
+def outcomes(claims: Sequence[Claim], data: Mapping[str, Runs]) -> list[ClaimResult]:
     """Test every claim on every model of its suite, in order. data: the runs by suite."""
     return decided([test for claim in claims for test in _tests(claim, data[claim.suite])])
 
 
-def decided(tests: Sequence[Outcome]) -> list[Outcome]:
+def decided(tests: Sequence[ClaimResult]) -> list[ClaimResult]:
     """The tests with p-values adjusted over the family. A test without p is not in the family."""
     adjusted = words.adjusted([PValues(test.p, p_equivalent=test.p_equal) for test in tests])
     return [
@@ -100,7 +100,7 @@ def decided(tests: Sequence[Outcome]) -> list[Outcome]:
     ]
 
 
-def _tests(claim: Claim, runs: Runs) -> Iterator[Outcome]:
+def _tests(claim: Claim, runs: Runs) -> Iterator[ClaimResult]:
     by_arm = {arm: _numbers(claim.statistic, runs, arm) for arm in claim.weights}
     for model, regime in dict.fromkeys((cell.spec.model.name, cell.spec.regime) for cell in runs.cells):
         pairs = [pair for pair in by_arm[claim.arm] if pair[:2] == (model, regime)]
@@ -147,7 +147,7 @@ def outcome(
     regime: str,
     values: Mapping[str, Sequence[float]],
     unmet: str = "",
-) -> Outcome:
+) -> ClaimResult:
     """One test, not yet adjusted for the others.
 
     p is twice the smaller of two one-sided p-values, one for the claim and one against it. For the claim, every part
@@ -162,12 +162,12 @@ def outcome(
     nan = sum(math.isnan(value) for numbers in values.values() for value in numbers)
     if nan:
         why = f"{nan} of {sum(map(len, values.values()))} values are NaN"
-        return Outcome(claim, model, regime, why=why)
+        return ClaimResult(claim, model, regime, why=why)
     found = {part: stats.student(numbers) for part, numbers in values.items()}
     parts = {part: _interval(mean) for part, mean in found.items()}
     fewest = min((mean.n for mean in found.values()), default=0)
     part = next(iter(parts), "")
-    shown = Outcome(claim, model, regime, part, parts.get(part, UNKNOWN), parts=parts)
+    shown = ClaimResult(claim, model, regime, part, parts.get(part, UNKNOWN), parts=parts)
     few = f"{fewest} seed" + "s" * (fewest > 1) if fewest else "no such records"
     if why := claim.untested or (few if fewest < stats.LEAST else unmet):
         return replace(shown, why=why)

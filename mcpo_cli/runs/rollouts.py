@@ -13,7 +13,7 @@ LONGEST = 400
 
 
 @dataclass(frozen=True)
-class Group:
+class KeptGroup:
     """The rollouts of one prompt at one global step."""
 
     step: int
@@ -33,19 +33,19 @@ class Group:
         return any(text in one for one in (self.prompt, *self.right, *self.wrong))
 
 
-def groups(journal: Journal) -> Iterator[Group]:
+def groups(journal: Journal) -> Iterator[KeptGroup]:
     """The groups that a run kept, newest step first; each step's file is read only when it is needed."""
     for path in reversed(journal.files("samples").values()):
         for _, rows in groupby(journal.read(path), key=lambda row: (row["step"], row["prompt"])):
             yield _group(list(rows))
 
 
-def _group(rows: Sequence[Mapping[str, Any]]) -> Group:
+def _group(rows: Sequence[Mapping[str, Any]]) -> KeptGroup:
     responses = {
         correct: tuple(row["response"] for row in rows if row["correct"] is correct) for correct in (True, False)
     }
     first = rows[0]
-    return Group(first["step"], first["prompt"], first["gold"], responses[True], responses[False])
+    return KeptGroup(first["step"], first["prompt"], first["gold"], responses[True], responses[False])
 
 
 def counted(responses: Sequence[str]) -> list[tuple[int, str]]:

@@ -8,7 +8,7 @@ from mcpo_cli.samplers.base import Draw, Finished, Request, Sampler, State
 from mcpo_cli.settings import identity
 
 
-class Candidate(NamedTuple):
+class RarePrompt(NamedTuple):
     """A prompt with a rare outcome in its latest group."""
 
     position: int
@@ -46,7 +46,7 @@ class Pairing(Sampler):
 
     def draw(self, request: Request, state: State) -> Draw:
         kinds: tuple[list[int], list[int]] = ([], [])
-        rows = table.read(state, Candidate)
+        rows = table.read(state, RarePrompt)
         for number, row in rows.items():
             kinds[row.brittle].append(number)
         pairs = min(int(self.share * request.prompts) // 2, *map(len, kinds))
@@ -55,11 +55,11 @@ class Pairing(Sampler):
         return Draw.with_fresh(request, {number: rows[number].position for number in chosen})
 
     def after(self, finished: Finished, state: State) -> State:
-        rows = table.read(state, Candidate)
+        rows = table.read(state, RarePrompt)
         for group in finished.groups:
             rows.pop(group.number, None)
             right = round(group.p * group.rollouts)
             fewer = min(right, group.rollouts - right)
             if 1 <= fewer <= self.rare:
-                rows[group.number] = Candidate(group.position, int(group.p > 0.5))
-        return table.write(rows, Candidate)
+                rows[group.number] = RarePrompt(group.position, int(group.p > 0.5))
+        return table.write(rows, RarePrompt)

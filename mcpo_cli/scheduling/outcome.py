@@ -21,7 +21,7 @@ LITTLE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """The result of one run of a plan."""
 
     cell: PlannedRun
@@ -43,12 +43,12 @@ class Outcome:
         }
 
 
-def document(plan: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def document(plan: Plan, outcomes: Sequence[RunOutcome]) -> dict[str, Any]:
     """The outcomes of `plan` as plain data."""
     return {"suite": plan.suite, "home": str(home()), "runs": [outcome.to_json() for outcome in outcomes]}
 
 
-def raise_unfinished(plan: Plan, folder: Path, outcomes: Sequence[Outcome], *, stopped: bool) -> None:
+def raise_unfinished(plan: Plan, folder: Path, outcomes: Sequence[RunOutcome], *, stopped: bool) -> None:
     """Raise Interrupted or RunFailed if a run of `plan`, below the home `folder`, is not done."""
     unfinished = [outcome for outcome in outcomes if outcome.state != "done"]
     if not unfinished:

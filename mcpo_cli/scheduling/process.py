@@ -7,7 +7,7 @@ whose parent it is, then stop. Python's own fork server does not fit: its start 
 worker imports the caller's `__main__` (a script without a guard would start its runs again), and all servers of a
 process have one environment.
 
-Scheduler to server: `Request`. Server to scheduler: `(run id, pid, None)` when a worker was forked,
+Scheduler to server: `StartRequest`. Server to scheduler: `(run id, pid, None)` when a worker was forked,
 `(run id, pid, exit code)` when it has ended; the code is negative for a signal.
 """
 
@@ -79,7 +79,7 @@ def begin(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
         )
 
 
-class Request(NamedTuple):
+class StartRequest(NamedTuple):
     """The scheduler's message to a fork server: start a worker of this run."""
 
     run_id: str
@@ -107,7 +107,7 @@ class ForkServer:
         worker = self._workers[run_id] = ForkedWorker(self)
         # `follow` notices that a server is gone.
         with suppress(OSError):
-            self._connection.send(Request(run_id, str(log)))
+            self._connection.send(StartRequest(run_id, str(log)))
         return worker
 
     def follow(self) -> None:
@@ -180,12 +180,12 @@ def serve(module: str, scheduler: Connection) -> int:
     return work(request.run_id, command)
 
 
-def _supervise(scheduler: Connection) -> "Request":
+def _supervise(scheduler: Connection) -> "StartRequest":
     """Fork workers and report their ends; returns only in a worker, with its request."""
     running: dict[int, str] = {}
     while True:
         if scheduler.poll(POLL_SECONDS):
-            request: Request = scheduler.recv()
+            request: StartRequest = scheduler.recv()
             pid = os.fork()
             if pid == 0:
                 return request

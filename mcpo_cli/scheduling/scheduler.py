@@ -19,7 +19,7 @@ from mcpo_cli.scheduling import outcome
 from mcpo_cli.scheduling.display import Display
 from mcpo_cli.scheduling.forecast import Expected, Forecast, makespan
 from mcpo_cli.scheduling.limits import Watch, check_limits
-from mcpo_cli.scheduling.outcome import Outcome
+from mcpo_cli.scheduling.outcome import RunOutcome
 from mcpo_cli.scheduling.process import ForkServer, LocalWorker, Worker
 from mcpo_cli.scheduling.progress import Progress, RunView, Tracker, View, final_metrics
 from mcpo_cli.scheduling.worker import BUSY
@@ -69,7 +69,7 @@ class _Job:
         self.state = attempts.state(self.run.folder, self.spec)
 
 
-def run(expected: Forecast, display: Display, worker: Sequence[str] = ()) -> list[Outcome]:
+def run(expected: Forecast, display: Display, worker: Sequence[str] = ()) -> list[RunOutcome]:
     """Run every run of a plan that is not done.
 
     worker: a command that takes a run's id and is started in place of mcpo's own worker.
@@ -86,7 +86,7 @@ def run(expected: Forecast, display: Display, worker: Sequence[str] = ()) -> lis
     with following, _signals(scheduler.stop), closing(scheduler):
         scheduler.loop()
     outcomes = [
-        Outcome(job.run.cell, job.state, final_metrics(job.run.folder) if job.state == "done" else {}, job.error)
+        RunOutcome(job.run.cell, job.state, final_metrics(job.run.folder) if job.state == "done" else {}, job.error)
         for job in scheduler.jobs
     ]
     outcome.raise_unfinished(plan, expected.home, outcomes, stopped=scheduler.stops > 0)
@@ -203,9 +203,9 @@ class _Scheduler:
                     self.servers[key] = ForkServer(module, environment)
                 return self.servers[key].start(spec.run_id, log)
             return LocalWorker(command, environment, log)
-        from mcpo_cli.scheduling.slurm import SlurmWorker, Task
+        from mcpo_cli.scheduling.slurm import SlurmTask, SlurmWorker
 
-        worker = SlurmWorker(spec.run_id, spec.cluster, Task(command, environment, folder))
+        worker = SlurmWorker(spec.run_id, spec.cluster, SlurmTask(command, environment, folder))
         self.display.note(f"{spec.run_id}: SLURM job {worker.job_id}")
         return worker
 

@@ -50,7 +50,7 @@ class SlurmWorker:
 
     pid = 0
 
-    def __init__(self, name: str, cluster: Cluster, task: "Task") -> None:
+    def __init__(self, name: str, cluster: Cluster, task: "SlurmTask") -> None:
         self._task = task
         self._folder = task.folder / "slurm"
         # Private: submitit stores the task here, with its Ray token.
@@ -98,7 +98,7 @@ class SlurmWorker:
         self._job.cancel(check=False)
 
 
-class Task:
+class SlurmTask:
     """The job's content: the worker process and, on several nodes, a Ray cluster for it."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
@@ -155,7 +155,7 @@ class Task:
                 self._process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 os.killpg(self._process.pid, signal.SIGKILL)
-        return DelayedSubmission(Task(self.command, self.environment, self.folder))
+        return DelayedSubmission(SlurmTask(self.command, self.environment, self.folder))
 
 
 def parameters(cluster: Cluster) -> dict[str, object]:

@@ -42,7 +42,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Checked:
+class StretchResult:
     """The result for one stretch."""
 
     stretch: Stretch
@@ -151,7 +151,7 @@ def recorded_seconds(run: Run, chosen: Sequence[Stretch]) -> float:
     return sum(row["metrics"].get("perf/seconds", 0.0) for row in rows if row["step"] in wanted)
 
 
-def check(run: Run, stretch: Stretch, home: Path, advance: Callable[[], None]) -> Checked:
+def check(run: Run, stretch: Stretch, home: Path, advance: Callable[[], None]) -> StretchResult:
     """Train a stretch again, below a temporary folder of `home`, and compare each step; ends at one that differs.
 
     advance: called after each step.
@@ -176,7 +176,7 @@ def check(run: Run, stretch: Stretch, home: Path, advance: Callable[[], None]) -
             attempt.end("interrupted")
         watch()
         watch.compare_states()
-        return Checked(stretch, exactly, why, watch.compared)
+        return StretchResult(stretch, exactly, why, watch.compared)
 
 
 def _keeping(spec: RunSpec) -> RunSpec:

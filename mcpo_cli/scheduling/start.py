@@ -8,7 +8,7 @@ from mcpo_cli.config.plan import Plan
 from mcpo_cli.scheduling import display, outcome, scheduler
 from mcpo_cli.scheduling.display import Display, talk
 from mcpo_cli.scheduling.forecast import Forecast, forecast
-from mcpo_cli.scheduling.outcome import Outcome
+from mcpo_cli.scheduling.outcome import RunOutcome
 from mcpo_cli.scheduling.progress import RunView, View
 
 Callback = Callable[[RunView], None] | None
@@ -20,7 +20,7 @@ def document(expected: Forecast) -> dict[str, Any]:
     return outcome.document(expected.plan, outcomes)
 
 
-def train(expected: Forecast, on_step: Callback = None, on_end: Callback = None) -> list[Outcome]:
+def train(expected: Forecast, on_step: Callback = None, on_end: Callback = None) -> list[RunOutcome]:
     """Train the runs of a plan that are not done, with progress and callbacks; see `scheduler.run` for errors."""
     for caution in expected.plan.equal_arms:
         talk(f"warning: {caution}")

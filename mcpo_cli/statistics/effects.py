@@ -27,7 +27,7 @@ from mcpo_cli.statistics.stats import LEAST, Floats, share_interval
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MeanEstimate:
     """A share and its 95 % interval, which lies within 0..1; the bounds are NaN if a stratum has too few runs."""
 
     value: float
@@ -35,7 +35,7 @@ class Estimate:
     high: float
 
 
-def mean(strata: Sequence[Floats], trials: int = 1) -> Estimate:
+def mean(strata: Sequence[Floats], trials: int = 1) -> MeanEstimate:
     """Mean over tasks of the mean over runs.
 
     Args:
@@ -50,7 +50,7 @@ def mean(strata: Sequence[Floats], trials: int = 1) -> Estimate:
     return _estimate([score_SN.sum(axis=1) / tasks for score_SN in strata], trials=trials)
 
 
-def interquartile_mean(strata: Sequence[Floats]) -> Estimate:
+def interquartile_mean(strata: Sequence[Floats]) -> MeanEstimate:
     """Mean of the middle half of all scores, pooled over runs and tasks; robust to outlying runs and tasks.
 
     Its variance is that of the Winsorised scores (Tukey and McLaughlin 1963, Sankhya A 25, 331-352), summed by run.
@@ -69,7 +69,7 @@ def interquartile_mean(strata: Sequence[Floats]) -> Estimate:
     )
 
 
-def probability_of_improvement(arm: Sequence[Floats], baseline: Sequence[Floats]) -> Estimate:
+def probability_of_improvement(arm: Sequence[Floats], baseline: Sequence[Floats]) -> MeanEstimate:
     """P(X > Y) + P(X = Y) / 2 for a run X of the arm and a run Y of the baseline, averaged over the tasks.
 
     It is a share of all pairs of runs, whatever their seeds: how likely a new run of the arm beats a new run of the
@@ -102,7 +102,7 @@ def _check(strata: Sequence[Floats]) -> None:
         raise ValueError("scores must lie in 0..1 and not be NaN")
 
 
-def _estimate(influences: Sequence[Floats], value: float | None = None, trials: int = 1) -> Estimate:
+def _estimate(influences: Sequence[Floats], value: float | None = None, trials: int = 1) -> MeanEstimate:
     """The interval of a sum over groups of runs of the mean influence in a group; that sum is the default value.
 
     The groups are independent. The degrees of freedom are Welch's (1947, Biometrika 34, 28-35).
@@ -110,8 +110,8 @@ def _estimate(influences: Sequence[Floats], value: float | None = None, trials: 
     total = float(sum(own_S.mean() for own_S in influences)) if value is None else value
     runs = sum(len(own_S) for own_S in influences)
     if min(len(own_S) for own_S in influences) < LEAST:
-        return Estimate(total, math.nan, math.nan)
+        return MeanEstimate(total, math.nan, math.nan)
     parts = [(float(own_S.var(ddof=1)) / len(own_S), len(own_S) - 1) for own_S in influences]
     variance = sum(part for part, _ in parts)
     freedom = variance**2 / sum(part**2 / df for part, df in parts) if variance > 0 else runs - len(parts)
-    return Estimate(total, *share_interval(min(1.0, max(0.0, total)), variance, runs * trials, freedom))
+    return MeanEstimate(total, *share_interval(min(1.0, max(0.0, total)), variance, runs * trials, freedom))

@@ -11,7 +11,7 @@ inputs of the checks, for tests that are specific to your method.
 
 from mcpo_cli.testing.batches import mini_batch, step
 from mcpo_cli.testing.conformance import CHECKS, check
-from mcpo_cli.testing.outcomes import Outcome
+from mcpo_cli.testing.outcomes import CheckOutcome
 from mcpo_cli.testing.samplers import SAMPLER_CHECKS, check_sampler
 from mcpo_cli.testing.tasks import TASK_CHECKS, check_task
 
@@ -19,7 +19,7 @@ __all__ = [
     "CHECKS",
     "SAMPLER_CHECKS",
     "TASK_CHECKS",
-    "Outcome",
+    "CheckOutcome",
     "check",
     "check_sampler",
     "check_task",

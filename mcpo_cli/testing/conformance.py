@@ -19,7 +19,7 @@ from torch import Tensor
 from mcpo_cli.config.schema import Train
 from mcpo_cli.methods import AdvancedMethod, Method, Signals, State, Step, TokenBatch, reduce
 from mcpo_cli.testing.batches import mini_batch, step
-from mcpo_cli.testing.outcomes import Outcome, named, outcomes
+from mcpo_cli.testing.outcomes import CheckOutcome, named, outcomes
 
 TOLERANCE = 1e-9
 """Tolerance of sums in float64, relative to the largest value."""
@@ -27,7 +27,7 @@ SEEDS = range(3)
 VERL_INSTALLED = all(importlib.util.find_spec(name) for name in ("verl", "tensordict", "transfer_queue"))
 
 
-def check(method: Method) -> list[Outcome]:
+def check(method: Method) -> list[CheckOutcome]:
     """Every check on `method`, in order; a failed check does not stop the others."""
     return outcomes(CHECKS, method)
 

@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckOutcome:
     """The result of one check."""
 
     name: str
@@ -24,21 +24,21 @@ def named(*checks: Callable[[T], None]) -> dict[str, Callable[[T], None]]:
     return {one.__name__.replace("_", " "): one for one in checks}
 
 
-def outcomes(checks: Mapping[str, Callable[[T], None]], subject: T) -> list[Outcome]:
+def outcomes(checks: Mapping[str, Callable[[T], None]], subject: T) -> list[CheckOutcome]:
     """Every check on `subject`, in order; a failed check does not stop the others."""
-    found, causes = list[Outcome](), dict[str, str]()
+    found, causes = list[CheckOutcome](), dict[str, str]()
     for name, one in checks.items():
         outcome = _outcome(name, one, subject)
         if not outcome.passed and (first := causes.setdefault(outcome.detail, name)) != name:
-            outcome = Outcome(name, False, f"not checked, for the same reason as '{first}'", checked=False)
+            outcome = CheckOutcome(name, False, f"not checked, for the same reason as '{first}'", checked=False)
         found.append(outcome)
     return found
 
 
-def _outcome(name: str, one: Callable[[T], None], subject: T) -> Outcome:
+def _outcome(name: str, one: Callable[[T], None], subject: T) -> CheckOutcome:
     try:
         one(subject)
     except Exception as error:  # the code under test may raise anything; any error is a finding
         said = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
-        return Outcome(name, False, said.strip())
-    return Outcome(name, True, "")
+        return CheckOutcome(name, False, said.strip())
+    return CheckOutcome(name, True, "")

@@ -26,7 +26,7 @@ from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.samplers import Group, Sampler, State
 from mcpo_cli.tasks import Task
-from mcpo_cli.testing.outcomes import Outcome, named, outcomes
+from mcpo_cli.testing.outcomes import CheckOutcome, named, outcomes
 
 STEPS = 24
 """Global steps of a simulated run: with POOL problems, several epochs."""
@@ -46,7 +46,7 @@ class Simulated:
     """Indices of the groups that are trained on."""
 
 
-def check_sampler(sampler: Sampler) -> list[Outcome]:
+def check_sampler(sampler: Sampler) -> list[CheckOutcome]:
     """Every check on `sampler`, in order; a failed check does not stop the others."""
     return outcomes(SAMPLER_CHECKS, sampler)
 

@@ -19,7 +19,7 @@ from mcpo_cli.config.schema import Eval, Train
 from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import Pool, Verdict, functions
 from mcpo_cli.tasks import ClosedTask, Problems, Task
-from mcpo_cli.testing.outcomes import Outcome, named, outcomes
+from mcpo_cli.testing.outcomes import CheckOutcome, named, outcomes
 
 DRAWN = 512
 """Training problems that are looked at."""
@@ -67,7 +67,7 @@ class Checked:
         return dict(self.problems.tiers(self.held_out))
 
 
-def check_task(task: Task, *, held_out: int = Eval.problems, prompts: int = Train.prompts) -> list[Outcome]:
+def check_task(task: Task, *, held_out: int = Eval.problems, prompts: int = Train.prompts) -> list[CheckOutcome]:
     """Every check on `task`, in order; a failed check does not stop the others.
 
     Args:

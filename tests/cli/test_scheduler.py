@@ -18,7 +18,7 @@ from mcpo_cli.runs.attempts import owned
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.scheduling import scheduler
 from mcpo_cli.scheduling.forecast import forecast, makespan
-from mcpo_cli.scheduling.outcome import Outcome
+from mcpo_cli.scheduling.outcome import RunOutcome
 from mcpo_cli.scheduling.progress import View
 from mcpo_cli.scheduling.worker import BUSY
 from tests.errors import refused
@@ -45,7 +45,7 @@ def make(*overrides: str) -> Plan:
     return plans.from_overrides([*OFFLINE, *overrides])
 
 
-def run(plan: Plan) -> tuple[list[Outcome], Recorder]:
+def run(plan: Plan) -> tuple[list[RunOutcome], Recorder]:
     recorder = Recorder()
     return scheduler.run(forecast(plan), recorder, WORKER), recorder
 

@@ -21,7 +21,7 @@ from mcpo_cli.errors import Interrupted
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.scheduling import scheduler, slurm
 from mcpo_cli.scheduling.forecast import forecast
-from mcpo_cli.scheduling.slurm import SlurmWorker, Task
+from mcpo_cli.scheduling.slurm import SlurmTask, SlurmWorker
 from tests.cli.conftest import InProcess
 from tests.cli.test_scheduler import WORKER, Recorder
 from tests.errors import refused
@@ -160,9 +160,9 @@ def test_what_is_submitted(cluster: Path, home: Path) -> None:
 def test_a_later_scheduler_finds_the_job_again(cluster: Path, tmp_path: Path) -> None:
     program(cluster, "sacct", "printf 'JobID|State|NodeList\\n17|RUNNING|node1\\n'")
     (spec,) = load(list(JOBS))
-    first = SlurmWorker("a-run", spec.cluster, Task(["true"], {}, tmp_path))
+    first = SlurmWorker("a-run", spec.cluster, SlurmTask(["true"], {}, tmp_path))
     (cluster / "calls.sbatch").unlink()
-    second = SlurmWorker("a-run", spec.cluster, Task(["true"], {}, tmp_path))
+    second = SlurmWorker("a-run", spec.cluster, SlurmTask(["true"], {}, tmp_path))
     assert (first.job_id, second.job_id) == ("17", "17")
     assert not (cluster / "calls.sbatch").exists()
     assert second.poll() is None
@@ -174,7 +174,7 @@ def test_a_later_scheduler_finds_the_job_again(cluster: Path, tmp_path: Path) ->
 def test_a_job_that_waits_is_taken_out_of_the_queue(cluster: Path, tmp_path: Path) -> None:
     program(cluster, "sacct", "printf 'JobID|State|NodeList\\n17|PENDING|\\n'")
     (spec,) = load(list(JOBS))
-    SlurmWorker("a-run", spec.cluster, Task(["true"], {}, tmp_path)).stop()
+    SlurmWorker("a-run", spec.cluster, SlurmTask(["true"], {}, tmp_path)).stop()
     assert (cluster / "calls").read_text() == "scancel 17\n"
 
 
@@ -196,7 +196,7 @@ def test_nodes_form_a_ray_cluster(rank: int, cluster: Path, tmp_path: Path, monk
     (tmp_path / "slurm").mkdir()
     says = "echo $GREETING $RAY_AUTH_MODE:$RAY_AUTH_TOKEN"
     worker = ["bash", "-c", f"until [ -e {cluster}/calls ]; do sleep 0.05; done; {says}; exit 3"]
-    task = Task(worker, {"GREETING": "hello"}, tmp_path)
+    task = SlurmTask(worker, {"GREETING": "hello"}, tmp_path)
     access = "token:" + task.environment["RAY_AUTH_TOKEN"]
     code, pid = task()
     calls = (cluster / "calls").read_text().splitlines()

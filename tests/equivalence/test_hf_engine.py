@@ -16,7 +16,7 @@ from scipy.stats import chisquare
 from transformers import AutoModelForCausalLM
 
 from mcpo_cli import model_facts
-from mcpo_cli.evaluation.engines import Request, Sample, Sampling, open_engine
+from mcpo_cli.evaluation.engines import Sample, SampleRequest, Sampling, open_engine
 from mcpo_cli.model_facts import ModelFacts, resolve
 from tests.errors import refused
 from tests.models import encoded, untrained
@@ -30,15 +30,15 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> ModelFacts:
     return resolve(str(untrained(tmp_path_factory.mktemp("model"))))
 
 
-def request(facts: ModelFacts, text: str, *seeds: int) -> Request:
-    return Request(text, encoded(facts, text), seeds)
+def request(facts: ModelFacts, text: str, *seeds: int) -> SampleRequest:
+    return SampleRequest(text, encoded(facts, text), seeds)
 
 
 def sampling(facts: ModelFacts, temperature: float, max_tokens: int = 20, top_p: float = 1.0) -> Sampling:
     return Sampling(temperature, top_p, max_tokens, facts.stop_ids)
 
 
-def generate(facts: ModelFacts, how: Sampling, *requests: Request) -> dict[str, list[Sample]]:
+def generate(facts: ModelFacts, how: Sampling, *requests: SampleRequest) -> dict[str, list[Sample]]:
     return dict(open_engine("hf", facts, how).generate(requests))
 
 
@@ -168,7 +168,7 @@ def test_weights_that_are_missing_are_not_made_up(facts: ModelFacts, tmp_path: P
 @pytest.mark.parametrize(("ids", "code"), [((), "bad_data"), ((1,) * 128, "no_room")])
 def test_prompts_that_leave_no_room(facts: ModelFacts, ids: tuple[int, ...], code: str) -> None:
     with refused(code, "one: "):
-        generate(facts, sampling(facts, 0.0), Request("one", ids, (0,)))
+        generate(facts, sampling(facts, 0.0), SampleRequest("one", ids, (0,)))
 
 
 @pytest.mark.parametrize("engine", ["hf", "local"])

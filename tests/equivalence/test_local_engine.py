@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 import torch
 
-from mcpo_cli.evaluation.engines import Request, Sample, Sampling, local, open_engine
+from mcpo_cli.evaluation.engines import Sample, SampleRequest, Sampling, local, open_engine
 from mcpo_cli.model_facts import ModelFacts, resolve
 from tests.errors import refused
 from tests.models import encoded, untrained, wordy
@@ -35,14 +35,16 @@ def _threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def requests(facts: ModelFacts, prompts: Sequence[str], n: int, stops: tuple[str, ...] = ()) -> list[Request]:
+def requests(facts: ModelFacts, prompts: Sequence[str], n: int, stops: tuple[str, ...] = ()) -> list[SampleRequest]:
     return [
-        Request(prompt, encoded(facts, prompt), tuple(range(n * i, n * i + n)), stops)
+        SampleRequest(prompt, encoded(facts, prompt), tuple(range(n * i, n * i + n)), stops)
         for i, prompt in enumerate(prompts)
     ]
 
 
-def generate(name: Literal["hf", "local"], facts: ModelFacts, how: Sampling, asked: Sequence[Request]) -> list[Sample]:
+def generate(
+    name: Literal["hf", "local"], facts: ModelFacts, how: Sampling, asked: Sequence[SampleRequest]
+) -> list[Sample]:
     """The samples of all requests, in their order."""
     found = dict(open_engine(name, facts, how).generate(asked))
     assert set(found) == {request.key for request in asked}
@@ -110,14 +112,16 @@ def test_stop_strings_end_responses_as_in_hf(text: ModelFacts, free: list[Sample
     # The last token of a response is the one that completes a stop string.
     for sample in [one for one in ended if one.tokens > 1][:4]:
         prompt_ids = asked[sample.seed // n].prompt_ids
-        (cut,) = generate("local", text, how, [Request("cut", prompt_ids, (sample.seed,), stops, sample.tokens - 1)])
+        (cut,) = generate(
+            "local", text, how, [SampleRequest("cut", prompt_ids, (sample.seed,), stops, sample.tokens - 1)]
+        )
         assert cut.finish == "length"
 
 
 def test_each_request_has_its_own_limit(text: ModelFacts) -> None:
     endless, long = Sampling(1.0, 1.0, 10**5, (10**6,)), "x" * 250
-    prompts = [Request(key, encoded(text, key), (1, 2)) for key in ("x", long)]
-    short = Request("short", prompts[0].prompt_ids, (1, 2), max_tokens=5)
+    prompts = [SampleRequest(key, encoded(text, key), (1, 2)) for key in ("x", long)]
+    short = SampleRequest("short", prompts[0].prompt_ids, (1, 2), max_tokens=5)
     names: tuple[Literal["hf", "local"], ...] = ("hf", "local")
     for name in names:
         found = dict(open_engine(name, text, endless).generate([*prompts, short]))
@@ -127,7 +131,7 @@ def test_each_request_has_its_own_limit(text: ModelFacts) -> None:
 
 
 def test_batches_have_a_limit_and_requests_of_similar_length(text: ModelFacts) -> None:
-    asked = [Request(str(i), (1,) * (1 + i * 7 % 40), tuple(range(8)), ("a",) * (i % 2)) for i in range(100)]
+    asked = [SampleRequest(str(i), (1,) * (1 + i * 7 % 40), tuple(range(8)), ("a",) * (i % 2)) for i in range(100)]
     batches = [batch for batch, _ in local._batches(asked, Sampling(1.0, 1.0, 9, (0,)), 256)]
     assert sorted(one.key for batch in batches for one in batch) == sorted(one.key for one in asked)
     for batch in batches:
@@ -141,9 +145,9 @@ def test_batches_have_a_limit_and_requests_of_similar_length(text: ModelFacts) -
 def test_a_sliding_window_that_is_too_short(text: ModelFacts, tmp_path: Path) -> None:
     facts = edited(text, tmp_path, {"model_type": "mistral", "sliding_window": 20})
     engine = open_engine("local", facts, Sampling(1.0, 1.0, 9, (0,)))
-    assert len(dict(engine.generate([Request("fits", (1,) * 11, (0,))]))) == 1
+    assert len(dict(engine.generate([SampleRequest("fits", (1,) * 11, (0,))]))) == 1
     with refused("no_room", "20 tokens", "21 tokens"):
-        list(engine.generate([Request("long", (1,) * 12, (0,))]))
+        list(engine.generate([SampleRequest("long", (1,) * 12, (0,))]))
 
 
 def edited(facts: ModelFacts, folder: Path, changes: dict[str, object]) -> ModelFacts:

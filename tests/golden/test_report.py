@@ -23,7 +23,7 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.render.product import Product
 from mcpo_cli.report import artifacts, report
 from mcpo_cli.report.artifacts import ArtifactBuilder
-from mcpo_cli.report.report import Content
+from mcpo_cli.report.report import ReportContent
 from tests.fakes import ThisProcess, write_runs
 
 OVERRIDES = ["scale=smoke", "model=toy-s", "seed=0,1"]
@@ -67,7 +67,7 @@ def plans(names: list[str] = NAMES) -> dict[str, Plan]:
     return {suite: from_suite(suite, OVERRIDES, "mcpo reproduce all") for suite in artifacts.suites(names)}
 
 
-def gathered(home: Path, found: dict[str, Plan], names: list[str] = NAMES, folder: str = "reports") -> Content:
+def gathered(home: Path, found: dict[str, Plan], names: list[str] = NAMES, folder: str = "reports") -> ReportContent:
     return report.gather(ArtifactBuilder(found, home / folder, "smoke", OVERRIDES), names)
 
 
@@ -94,14 +94,14 @@ def here() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def content(home: Path, here: None) -> Content:
+def content(home: Path, here: None) -> ReportContent:
     found = gathered(home, plans())
     report.write(found, home / "reports" / "smoke")
     return found
 
 
 @pytest.fixture(scope="module")
-def folder(content: Content, home: Path) -> Path:
+def folder(content: ReportContent, home: Path) -> Path:
     return home / "reports" / "smoke"
 
 
@@ -110,7 +110,7 @@ def page(folder: Path) -> Page:
     return Page((folder / "report.html").read_text(encoding="utf-8"))
 
 
-def test_a_report_is_written_once_however_often_its_content_changes(content: Content, home: Path) -> None:
+def test_a_report_is_written_once_however_often_its_content_changes(content: ReportContent, home: Path) -> None:
     folder = home / "once"
     folder.mkdir()
     for name in ("one", "other"):
@@ -118,7 +118,7 @@ def test_a_report_is_written_once_however_often_its_content_changes(content: Con
     assert sorted(path.name for path in folder.iterdir()) == ["report.html", "report.json", "report.md"]
 
 
-def test_the_conclusion_comes_first_then_a_figure_then_the_limits(content: Content) -> None:
+def test_the_conclusion_comes_first_then_a_figure_then_the_limits(content: ReportContent) -> None:
     text = report.html(content, "now")
     (overview,) = content.summary
     assert overview.built
@@ -133,7 +133,7 @@ def test_only_what_holds_for_all_tests_together_stands_out() -> None:
 
 
 @pytest.mark.slow
-def test_every_artifact_stands_there_built_or_not(page: Page, content: Content, folder: Path) -> None:
+def test_every_artifact_stands_there_built_or_not(page: Page, content: ReportContent, folder: Path) -> None:
     markdown = (folder / "report.md").read_text(encoding="utf-8")
     assert [name for name in page.attributes["id"] if name in NAMES] == NAMES
     for piece in content.pieces:
@@ -151,7 +151,7 @@ def test_every_artifact_stands_there_built_or_not(page: Page, content: Content, 
     assert f"**not built:** {missing.replace('mcpo', '`mcpo')}`" in markdown
 
 
-def test_what_a_reader_must_know_stands_above_the_contents(page: Page, content: Content, home: Path) -> None:
+def test_what_a_reader_must_know_stands_above_the_contents(page: Page, content: ReportContent, home: Path) -> None:
     dirty, other, *_ = (cell.spec.run_id for cell in plans()["table1"].cells)
     head, rest = page.text.split("Contents", maxsplit=1)
     assert f"1 of 4 runs: trained from a working tree with uncommitted changes ({dirty})" in head
@@ -181,7 +181,7 @@ def test_the_page_needs_nothing_from_outside(page: Page, folder: Path) -> None:
     assert all(source.startswith("data:image/png;base64,") for source in page.attributes["src"])
 
 
-def test_pictures_are_those_of_the_files(page: Page, content: Content) -> None:
+def test_pictures_are_those_of_the_files(page: Page, content: ReportContent) -> None:
     pictures = [base64.b64decode(source.partition(",")[2], validate=True) for source in page.attributes["src"]]
     files = [path for piece in content.pieces if piece.built and (path := piece.built.path(".png"))]
     assert [path.name for path in files] == ["overview.png", "table1.png", "fig1.png", "fig5a.png"]
@@ -247,7 +247,7 @@ def test_a_disk_that_takes_nothing_and_a_process_that_is_killed_are_errors_of_th
     assert "make room" in str(table1.errors[0].fix)
 
 
-def test_the_record_names_what_the_report_was_made_from(folder: Path, content: Content) -> None:
+def test_the_record_names_what_the_report_was_made_from(folder: Path, content: ReportContent) -> None:
     record = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     assert record["runs"] == sorted(cell.spec.run_id for cell in plans()["table1"].cells)
     assert list(record["artifacts"]) == ["overview", "table1", "fig1", "fig5a"]

@@ -81,7 +81,7 @@ def test_overlap_tells_a_shared_problem_from_a_shared_phrase() -> None:
 
 def test_short_texts_overlap_as_a_whole_only() -> None:
     others = ["What is 1+1?", "What is 1+1 and 2+2?"]
-    assert audits.overlap(["what is 1 + 1", "What is 2+2?"], others) == [audits.Pair(0, 0, 1.0)]
+    assert audits.overlap(["what is 1 + 1", "What is 2+2?"], others) == [audits.SimilarPair(0, 0, 1.0)]
     assert audits.grams("a b c", 3) == audits.grams("A, b; c", 3) == {"a b c"}
     assert audits.grams("a b", 3) == {"^ a b $"}
 

@@ -17,7 +17,7 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.report import claims, verdicts
 from mcpo_cli.report.artifacts import ArtifactBuilder, registry
-from mcpo_cli.report.verdicts import Outcome
+from mcpo_cli.report.verdicts import ClaimResult
 from mcpo_cli.statistics import stats
 from tests import fakes
 from tests.fakes import TIERS, write_runs
@@ -27,7 +27,7 @@ LESS = dataclasses.replace(GREATER, relation="less")
 WITHIN = dataclasses.replace(GREATER, relation="within", margin=0.02)
 
 
-def outcome(claim: Claim, values: list[float] | np.ndarray) -> Outcome:
+def outcome(claim: Claim, values: list[float] | np.ndarray) -> ClaimResult:
     return verdicts.outcome(claim, "toy-s", "drift", {"": list(values)} if len(values) else {})
 
 
@@ -97,7 +97,7 @@ def test_what_runs_cannot_test_gets_no_p_whatever_they_show() -> None:
 PARTS = {"easy": UP, "middle": [value + 0.01 for value in UP], "hard": [0.02, -0.01, 0.03, 0.01]}
 
 
-def of_parts(claim: Claim, values: dict[str, list[float]]) -> Outcome:
+def of_parts(claim: Claim, values: dict[str, list[float]]) -> ClaimResult:
     return verdicts.decided([verdicts.outcome(claim, "toy-s", "drift", values)])[0]
 
 

@@ -218,7 +218,7 @@ def test_benchmarks_are_named_once_and_training_sets_are_none() -> None:
         (["arithmetic"] * 2, "--benchmarks arithmetic,arithmetic"),
     ):
         with refused("bad_input", named):
-            scope.benchmarks(names, scope.Subject(MODEL), Evaluation(), 2)
+            scope.benchmarks(names, scope.EvaluatedModel(MODEL), Evaluation(), 2)
     with refused("bad_input"):
         scope.split(" , ")
 
@@ -227,15 +227,15 @@ def test_a_limit_is_a_part_of_the_benchmark_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "aime24.jsonl"
     path.write_text("".join(f'{{"problem": "{i} + 1?", "answer": "{i + 1}"}}\n' for i in range(30)))
     chosen = settings(Evaluation, [f"data.path={tmp_path}"])
-    (whole,) = scope.benchmarks(["aime24"], scope.Subject(MODEL), chosen)
-    (part,) = scope.benchmarks(["aime24"], scope.Subject(MODEL), chosen, 4)
+    (whole,) = scope.benchmarks(["aime24"], scope.EvaluatedModel(MODEL), chosen)
+    (part,) = scope.benchmarks(["aime24"], scope.EvaluatedModel(MODEL), chosen, 4)
     assert part.problems == whole.problems[:4]
     assert part.digest != whole.digest
     assert "4 of 30 problems" in part.notes
 
 
 def asked(facts: ModelFacts, name: str, *overrides: str, task: Task | None = None, longest: int = 0) -> list[Benchmark]:
-    model = scope.Subject(facts, task, longest)
+    model = scope.EvaluatedModel(facts, task, longest)
     return scope.benchmarks([name], model, settings(Evaluation, overrides), 2)
 
 

@@ -15,7 +15,7 @@ from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.report import claims, verdicts
 from mcpo_cli.report.claims_table import claims_table, verdict_grid, verdict_of
-from mcpo_cli.report.verdicts import Outcome, decided, outcome
+from mcpo_cli.report.verdicts import ClaimResult, decided, outcome
 from mcpo_cli.statistics.power import ALPHA
 from tests import rows
 from tests.errors import refused
@@ -26,7 +26,7 @@ WITHIN = dataclasses.replace(GREATER, relation="within", margin=0.02)
 HOLM = dataclasses.replace(GREATER, decide="holm")
 
 
-def plain(claim: Claim, values: list[float]) -> Outcome:
+def plain(claim: Claim, values: list[float]) -> ClaimResult:
     return outcome(claim, "toy-s", "drift", {"": values})
 
 
@@ -153,7 +153,7 @@ def _then(claim: Claim, tests: pd.DataFrame) -> Claim:
     return dataclasses.replace(claim, statistic=row["statistic"], requires=needed)
 
 
-def _from_rows(claim: Claim, runs: pd.DataFrame) -> Outcome:
+def _from_rows(claim: Claim, runs: pd.DataFrame) -> ClaimResult:
     """The test of a claim, by the columns `STATISTIC` or `STATISTIC, PART` of the rows of one model and regime."""
     by_arm = {arm: runs[runs["arm"] == arm].set_index(["base_seed", "seed"]) for arm in claim.arms}
     values = {}

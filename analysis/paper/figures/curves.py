@@ -13,7 +13,7 @@ from mcpo_cli.measures.frames import Runs
 from mcpo_cli.measures.mastery import HARD
 from mcpo_cli.render.figures import base
 from mcpo_cli.render.figures.base import KEYS
-from mcpo_cli.render.figures.declare import Content, Quantity, caption, figure, lines, per_run
+from mcpo_cli.render.figures.declare import FigureContent, Quantity, caption, figure, lines, per_run
 from mcpo_cli.render.product import Artifact
 from mcpo_cli.statistics import stats
 
@@ -54,13 +54,13 @@ def _metric(
             base.reference(axes, paper, f"paper: about {paper:g}")
 
     @figure(name, title, suite, draw, what=what, section=section, place=place(name))
-    def artifact(runs: Runs) -> Content:
+    def artifact(runs: Runs) -> FigureContent:
         rows = runs.steps().reindex(columns=[*KEYS, "run_id", "step", column]).rename(columns={column: short})
         rows = rows.dropna(subset=short).reset_index(drop=True)
         step = rows["step"]
         ends = {"at the first step": step == step.min(), "in the last quarter of training": step > LATE * step.max()}
         means = [Quantity(when, per_run(rows[at], short), unit, digits) for when, at in ends.items()]
-        return Content(rows, caption(what.removeprefix("the ").capitalize(), *means), notes)
+        return FigureContent(rows, caption(what.removeprefix("the ").capitalize(), *means), notes)
 
     return artifact
 
@@ -73,7 +73,7 @@ def _draw_learning(axes: Axes, rows: pd.DataFrame) -> None:
     "learning-curves", "Learning curves", "table2", _draw_learning,
     what="evaluations", section=BEYOND, by="panel", sharey=False,
 )  # fmt: skip
-def learning_curves(runs: Runs) -> Content:
+def learning_curves(runs: Runs) -> FigureContent:
     """One row per run, tier and evaluation: the mean pass@1 of its problems, and the rollouts sampled by then."""
     sizes = runs.eval(step="all").groupby(["run_id", "tier", "step"], as_index=False).agg(problems=("n", "size"))
     scores = runs.scores().merge(sizes, on=["run_id", "tier", "step"])
@@ -91,7 +91,7 @@ def learning_curves(runs: Runs) -> Content:
         "have markers where all runs of the arm were evaluated, and are interpolated elsewhere."
     )
     drawn = points.assign(panel=points["tier"] + ", by " + points["at"])
-    return Content(rows, caption("Held-out pass@1, mean over tiers,", *means), [note], drawn)
+    return FigureContent(rows, caption("Held-out pass@1, mean over tiers,", *means), [note], drawn)
 
 
 SCORES: dict[str, Callable[..., Any]] = {"pass_at_k": stats.pass_at_k, "best_at_k": stats.best_at_k}
@@ -101,7 +101,7 @@ SCORES: dict[str, Callable[..., Any]] = {"pass_at_k": stats.pass_at_k, "best_at_
     "pass-at-k", "pass@k after training", "table2", lines("pass_at_k", "held-out pass@k", "k", "k (samples)"),
     what="a graded sample of every held-out problem", section=BEYOND, by="tier", sharey=False,
 )  # fmt: skip
-def pass_at_k(runs: Runs) -> Content:
+def pass_at_k(runs: Runs) -> FigureContent:
     """One row per run, tier and k: means over problems of pass@k (unbiased) and best@k (which the paper reports)."""
     problems, keys = runs.eval(), [*KEYS, "run_id", "tier", "k"]
     last, most = int(problems["n"].min()), int(problems["n"].max())
@@ -120,7 +120,7 @@ def pass_at_k(runs: Runs) -> Content:
     ]
     if last < most:
         notes.append(f"k ends at {last} because some problems have only {last} graded samples.")
-    return Content(rows, caption("Held-out pass@k after training, mean over tiers,", *means), notes)
+    return FigureContent(rows, caption("Held-out pass@k after training, mean over tiers,", *means), notes)
 
 
 GROUPS = {"hard": f"at most {HARD:.0%} at the first roll", "all_wrong": "never right at the first roll"}
@@ -131,7 +131,7 @@ GROUPS = {"hard": f"at most {HARD:.0%} at the first roll", "all_wrong": "never r
     "hard-prompts", "Learning of hard prompts", "table2", lines("accuracy", "rollout accuracy", zero=True),
     what="samples of a panel with a hard prompt", section=BEYOND, by="group",
 )  # fmt: skip
-def hard_prompts(runs: Runs) -> Content:
+def hard_prompts(runs: Runs) -> FigureContent:
     """One row per run, group of the panel's prompts and sampling of the panel: their mean accuracy."""
     keys = [*KEYS, "run_id", "step"]
     learned = runs.findings("transitions", "learning", partial=True).reindex(columns=[*keys, *GROUPS])
@@ -147,7 +147,7 @@ def hard_prompts(runs: Runs) -> Content:
         f"Prompts of the panel, resampled every {runs.cells[0].spec.probe.panel_every} global steps. The first "
         "sampling selected them, so its accuracy is biased low: progress shows from the second sampling on."
     )
-    return Content(rows.dropna(subset="accuracy").reset_index(drop=True), sentence, [note])
+    return FigureContent(rows.dropna(subset="accuracy").reset_index(drop=True), sentence, [note])
 
 
 SHARE_OF = {"prompts_felt": "prompts", "tokens_active": "tokens"}
@@ -172,7 +172,7 @@ def _draw_hinge(axes: Axes, rows: pd.DataFrame) -> None:
     "hinge", "Activity of the hinge", "table2", _draw_hinge,
     what="activity of a hinge", section=BEYOND, by="panel", sharey=False,
 )  # fmt: skip
-def hinge(runs: Runs) -> Content:
+def hinge(runs: Runs) -> FigureContent:
     """One row per run, quantity and place: share of mastered prompts, or of their tokens, outside the drift budget.
 
     A place is a global step, or a mini-batch within a global step (mean over the steps).
@@ -203,7 +203,7 @@ def hinge(runs: Runs) -> Content:
         notes.append(f"Over global steps, each point is the mean of {_block(steps)} steps.")
     if len(first) and not first["share"].any():
         notes.append("The hinge is inactive in the first mini-batch of a step: the policy still equals its anchor.")
-    return Content(rows, sentence, notes)
+    return FigureContent(rows, sentence, notes)
 
 
 RISES_TO: float = published.figure("figure2a")["rises_to"]

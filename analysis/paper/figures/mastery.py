@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.render.figures import base
 from mcpo_cli.render.figures.base import KEYS
-from mcpo_cli.render.figures.declare import Content, Quantity, caption, figure
+from mcpo_cli.render.figures.declare import FigureContent, Quantity, caption, figure
 from mcpo_cli.render.product import Artifact
 
 from .. import published
@@ -60,14 +60,14 @@ def _next_step(
         name, title, suite, draw, _draw_gap,
         what=RESAMPLED, section=PAPER, place=place(name), arms=arms, height=1.7,
     )  # fmt: skip
-    def artifact(runs: Runs) -> Content:
+    def artifact(runs: Runs) -> FigureContent:
         shown = [*KEYS, "run_id", "step", "prompts", SAME, NEXT, GAP, *([ESTIMATE] if estimate else [])]
         rows = runs.findings("mastery", "steps", partial=True).reindex(columns=shown).dropna(subset=SAME)
         values = runs.findings("mastery", partial=True).reindex(columns=[*KEYS, SAME, NEXT, GAP, ESTIMATE])
         values = values.dropna(subset=SAME).set_index(KEYS)
         means = [Quantity(name, values[column]) for column, name in columns.items()]
         sentence = caption("Accuracy of just mastered prompts", *means, Quantity("the gap", values[GAP]))
-        return Content(rows.reset_index(drop=True), sentence, (*NOTES, *([ESTIMATED] if estimate else [])))
+        return FigureContent(rows.reset_index(drop=True), sentence, (*NOTES, *([ESTIMATED] if estimate else [])))
 
     return artifact
 
@@ -103,7 +103,7 @@ def _draw_accuracy(axes: Axes, rows: pd.DataFrame) -> None:
     "fig3a", "Rollout accuracy of training prompts", "mastery", _draw_accuracy,
     what="prompt groups", section=PAPER, place=place("fig3a"), by="arm", band=False, height=2.1,
 )  # fmt: skip
-def accuracy(runs: Runs) -> Content:
+def accuracy(runs: Runs) -> FigureContent:
     """One row per run, part of training and accuracy p: the share of sampled prompts with that accuracy."""
     columns = [*KEYS, "run_id", "part", "p", "share"]
     steps = runs.findings("histogram", "steps", partial=True).reindex(columns=[*columns, "step"])
@@ -123,7 +123,7 @@ def accuracy(runs: Runs) -> Content:
         f"{1 / max(1, len(p)):.3f} of the prompts, and {p.between(1 / 3, 2 / 3).mean():.3f} would have "
         "1/3 <= p <= 2/3.",
     ]
-    return Content(rows, sentence, notes)
+    return FigureContent(rows, sentence, notes)
 
 
 ARTIFACTS = (

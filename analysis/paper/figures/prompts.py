@@ -15,7 +15,7 @@ from mcpo_cli.measures.base import CLASSES
 from mcpo_cli.measures.frames import PAIR, Runs
 from mcpo_cli.render.figures import base
 from mcpo_cli.render.figures.base import KEYS
-from mcpo_cli.render.figures.declare import Content, Quantity, caption, figure, left_out, nothing, per_run
+from mcpo_cli.render.figures.declare import FigureContent, Quantity, caption, figure, left_out, nothing, per_run
 from mcpo_cli.render.markup import share as shown_share
 from mcpo_cli.render.product import Artifact, Product
 from mcpo_cli.statistics import curves, stats
@@ -84,7 +84,7 @@ def _draw_survival(axes: Axes, here: pd.DataFrame) -> None:
 
 
 @figure("survival", "Survival of mastery", "table2", _draw_survival, what=SPELLS, section=BEYOND, band=False)
-def survival(runs: Runs) -> Content:
+def survival(runs: Runs) -> FigureContent:
     """One row per model, arm and duration: share of prompts, pooled over seeds, that stay mastered for longer."""
     table = runs.findings("transitions", "survival", partial=True)
     table = table.reindex(columns=[*KEYS, "run_id", "steps", "at_risk", "lost"])
@@ -114,7 +114,7 @@ def survival(runs: Runs) -> Content:
         f"Prompts: {prompts}.",
         *left_out(table, runs, SPELLS),
     ]
-    return Content(rows, sentence, notes)
+    return FigureContent(rows, sentence, notes)
 
 
 def _at_the_end(row: "pd.Series[Any]") -> str:
@@ -150,7 +150,7 @@ def _draw_transitions(axes: Axes, here: pd.DataFrame) -> None:
     "transitions", "Transitions between the classes of prompts", "table2", _draw_transitions,
     what="two samplings of a panel", section=BEYOND, by="arm", band=False, height=2.1, widest=1.9,
 )  # fmt: skip
-def transitions(runs: Runs) -> Content:
+def transitions(runs: Runs) -> FigureContent:
     """One row per run and pair of classes: `share` of the `pairs` of samplings that begin in class `before`."""
     keys = [*KEYS, "run_id", "before", "pairs"]
     wide = runs.findings("transitions", "transitions", partial=True).reindex(columns=[*keys, *CLASSES])
@@ -170,7 +170,7 @@ def transitions(runs: Runs) -> Content:
         "Shares are pooled over the pairs of all seeds; numbers on the right count the pairs that begin in the class. "
         "All wrong: p = 0; minority: 0 < p <= 0.5; majority: 0.5 < p < 1; mastered: p = 1.",
     ]
-    return Content(rows, sentence, notes)
+    return FigureContent(rows, sentence, notes)
 
 
 def build_trajectories(data: Mapping[str, Runs]) -> Product:
@@ -258,7 +258,7 @@ def _draw_difficulty(axes: Axes, here: pd.DataFrame) -> None:
     "difficulty", "Difficulty of the held-out problems", "table2", _draw_difficulty,
     what="evaluations", section=BEYOND, by="tier", band=False, height=1.9, sharex=True, together=True,
 )  # fmt: skip
-def difficulty(runs: Runs) -> Content:
+def difficulty(runs: Runs) -> FigureContent:
     """One row per run, policy (base or trained), tier and bin: the share of the tier's `problems` in that bin."""
     table = runs.eval(step="all")
     last = table.groupby("run_id")["step"].transform("max")
@@ -285,7 +285,7 @@ def difficulty(runs: Runs) -> Content:
     if rule := runs.cells[0].spec.task.held_out_rule:
         notes.append(f"No overlap is possible: {rule}.")
     quantities = [Quantity(name, per_run(here, "share")) for name, here in shares.items()]
-    return Content(rows, caption("Held-out problems, mean over tiers,", *quantities), notes)
+    return FigureContent(rows, caption("Held-out problems, mean over tiers,", *quantities), notes)
 
 
 ARTIFACTS = (

@@ -19,7 +19,7 @@ from mcpo_cli.methods import Method, get, query_weight
 from mcpo_cli.methods.mcpo import Mcpo
 from mcpo_cli.render.figures import base
 from mcpo_cli.render.figures.base import KEYS
-from mcpo_cli.render.figures.declare import Content, Quantity, caption, figure, left_out, lines, per_run
+from mcpo_cli.render.figures.declare import FigureContent, Quantity, caption, figure, left_out, lines, per_run
 from mcpo_cli.render.product import Artifact, Product
 from mcpo_cli.statistics import clusters
 
@@ -154,7 +154,7 @@ def _weights(name: str, title: str, *, reweighted: bool) -> Artifact:
         what=GRADIENTS, section=PAPER, place=place(name),
         arms=lambda runs: list(dict.fromkeys(cell.arm for cell in cells(runs))),
     )  # fmt: skip
-    def artifact(runs: Runs) -> Content:
+    def artifact(runs: Runs) -> FigureContent:
         """Rows of two kinds (`source`): the theory by arm and model; one per run and accuracy with gradients."""
         names = {"measured": "weight", "measured_low": "weight_low", "measured_high": "weight_high"}
         measured = runs.findings("weights", "curve", partial=True).rename(columns=names).assign(source=MEASURED)
@@ -178,7 +178,7 @@ def _weights(name: str, title: str, *, reweighted: bool) -> Artifact:
             Quantity("largest deviation of measured gradients from theory", by_arm["off"], "", 4),
             Quantity("number of measured prompts", by_arm["prompts"], "", 0),
         )
-        return Content(rows, sentence, WEIGHT_NOTES)
+        return FigureContent(rows, sentence, WEIGHT_NOTES)
 
     return artifact
 
@@ -255,7 +255,7 @@ def _draw_classes(axes: Axes, rows: pd.DataFrame) -> None:
     "gradients", "Gradient norms", "table2", _draw_norms,
     what="gradient norm", section=BEYOND, by="panel", sharey=False,
 )  # fmt: skip
-def gradients(runs: Runs) -> Content:
+def gradients(runs: Runs) -> FigureContent:
     """Rows of two kinds (`panel`): gradient norm of a run at a step; quantiles over a run's prompts of one class."""
     steps = runs.steps().reindex(columns=[*KEYS, "run_id", "step", "train/grad_norm"])
     steps = steps.rename(columns={"train/grad_norm": "norm"}).dropna(subset="norm").assign(panel=UPDATE)
@@ -276,7 +276,7 @@ def gradients(runs: Runs) -> Content:
         ),
     )
     if table.empty:
-        return Content(rows, sentence, [f"No run recorded {GRADIENTS}."])
+        return FigureContent(rows, sentence, [f"No run recorded {GRADIENTS}."])
     counts = ", ".join(f"{count} {name}" for name, count in by_class["prompts"].sum().astype(int).items())
     notes = [
         "Left: norm before clipping, mean over the gradient steps of a global step.",
@@ -286,7 +286,7 @@ def gradients(runs: Runs) -> Content:
         f"Measured prompts: {counts}.",
         *left_out(table, runs, GRADIENTS),
     ]
-    return Content(rows, sentence, notes)
+    return FigureContent(rows, sentence, notes)
 
 
 ARTIFACTS = (

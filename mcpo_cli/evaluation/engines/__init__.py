@@ -24,7 +24,7 @@ class Sampling:
 
 
 @dataclass(frozen=True)
-class Request:
+class SampleRequest:
     """One prompt to sample."""
 
     key: str
@@ -56,7 +56,7 @@ class Engine(Protocol):
 
     version: str
 
-    def generate(self, requests: Sequence[Request]) -> Iterator[tuple[str, list[Sample]]]:
+    def generate(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[str, list[Sample]]]:
         """Yields a request's key and its samples, in the order of its seeds, once all are drawn.
 
         Raises:
@@ -64,7 +64,7 @@ class Engine(Protocol):
         """
 
 
-def room(request: Request, sampling: Sampling, window: int) -> int:
+def room(request: SampleRequest, sampling: Sampling, window: int) -> int:
     """Maximum tokens of a response to `request`: the minimum of both `max_tokens` and the rest of the window.
 
     Raises:

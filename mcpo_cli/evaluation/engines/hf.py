@@ -16,7 +16,7 @@ from mcpo_cli.backends.local.policy import device as torch_device
 from mcpo_cli.backends.local.start import load
 from mcpo_cli.backends.local.tokenizer import Stops
 from mcpo_cli.errors import ConfigError, RunFailed
-from mcpo_cli.evaluation.engines import Request, Sample, Sampling, finish, room
+from mcpo_cli.evaluation.engines import Sample, SampleRequest, Sampling, finish, room
 from mcpo_cli.model_facts import ModelFacts, tokenizer
 
 
@@ -26,7 +26,7 @@ class Seeded:
     transformers itself draws a whole batch from the global generator and has no seed per sample.
     """
 
-    def __init__(self, request: Request, sampling: Sampling, longest: int, device: torch.device) -> None:
+    def __init__(self, request: SampleRequest, sampling: Sampling, longest: int, device: torch.device) -> None:
         uniform_BT = np.stack([np.random.default_rng(seed).random(longest) for seed in request.seeds])
         self.uniform_BT = torch.from_numpy(uniform_BT).to(device)
         self.prompt, self.temperature = len(request.prompt_ids), sampling.temperature
@@ -88,7 +88,7 @@ class Transformers:
         # Otherwise the model's own defaults (top-k, penalties, ...) would fill omitted settings.
         self.model.generation_config = GenerationConfig()
 
-    def generate(self, requests: Sequence[Request]) -> Iterator[tuple[str, list[Sample]]]:
+    def generate(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[str, list[Sample]]]:
         """See `Engine`; in the order of `requests`."""
         longest = [room(request, self.sampling, self.facts.window) for request in requests]
         for request, tokens in zip(requests, longest, strict=True):
@@ -102,7 +102,7 @@ class Transformers:
                     code="needs_gpu",
                 ) from error
 
-    def _samples(self, request: Request, longest: int) -> list[Sample]:
+    def _samples(self, request: SampleRequest, longest: int) -> list[Sample]:
         prompt_BS = torch.tensor([request.prompt_ids], device=self.device).repeat(len(request.seeds), 1)
         stop_ids = self.sampling.stop_ids
         sampled = self.sampling.temperature > 0

@@ -20,7 +20,7 @@ from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.start import load
 from mcpo_cli.backends.local.tokenizer import Stops
 from mcpo_cli.errors import ConfigError, RunFailed, no_room
-from mcpo_cli.evaluation.engines import Request, Sample, Sampling, finish, room
+from mcpo_cli.evaluation.engines import Sample, SampleRequest, Sampling, finish, room
 from mcpo_cli.evaluation.engines.hf import available, finite, warped
 from mcpo_cli.model_facts import ModelFacts
 
@@ -45,7 +45,7 @@ class Local:
         dtype = torch.bfloat16 if where.type == "cuda" else None
         self.policy = Policy(load(model.folder, model.name, "float32").eval(), where, dtype=dtype)
 
-    def generate(self, requests: Sequence[Request]) -> Iterator[tuple[str, list[Sample]]]:
+    def generate(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[str, list[Sample]]]:
         """See `Engine`; in batches of similar requests."""
         for request in requests:
             self._fits(request)
@@ -61,7 +61,7 @@ class Local:
                 ) from error
             yield from zip([request.key for request in batch], samples, strict=True)
 
-    def _fits(self, request: Request) -> None:
+    def _fits(self, request: SampleRequest) -> None:
         """Raise ConfigError if prompt and response do not fit into the window, or not into a sliding one."""
         longest = len(request.prompt_ids) + room(request, self.sampling, self.facts.window)
         if self.sliding_window and longest > self.sliding_window:
@@ -71,7 +71,7 @@ class Local:
                 fix="engine=hf, or a smaller max_tokens",
             )
 
-    def _samples(self, batch: Sequence[Request], *, apart: bool) -> list[list[Sample]]:
+    def _samples(self, batch: Sequence[SampleRequest], *, apart: bool) -> list[list[Sample]]:
         """The samples of each request of `batch`. apart: each sample is a separate group."""
         limits = [room(request, self.sampling, self.facts.window) for request in batch]
         groups = [
@@ -96,7 +96,7 @@ class Local:
         rows = zip(drawn.token_PGT.flatten(0, 1).tolist(), drawn.length_PG.flatten().tolist(), strict=True)
         return [[self._sample(request, seed, *next(rows)) for seed in request.seeds] for request in batch]
 
-    def _sample(self, request: Request, seed: int, ids: Sequence[int], length: int) -> Sample:
+    def _sample(self, request: SampleRequest, seed: int, ids: Sequence[int], length: int) -> Sample:
         return finish(self.tokenizer, ids[:length], self.sampling.stop_ids, seed, request.stops)
 
     def _draw(self, logits_NV: Tensor, row_M: Tensor, uniform_M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -108,14 +108,16 @@ class Local:
         return at_quantile(probability_NV, uniform_M, row_M), nothing_M, nothing_M
 
 
-def _batches(requests: Sequence[Request], sampling: Sampling, window: int) -> Iterator[tuple[list[Request], bool]]:
+def _batches(
+    requests: Sequence[SampleRequest], sampling: Sampling, window: int
+) -> Iterator[tuple[list[SampleRequest], bool]]:
     """Requests of one form and of similar lengths, and whether each of their samples is a group."""
     limits = {request.key: room(request, sampling, window) for request in requests}
 
-    def form(request: Request) -> tuple[tuple[str, ...], int, bool]:
+    def form(request: SampleRequest) -> tuple[tuple[str, ...], int, bool]:
         return request.stops, len(request.seeds), limits[request.key] * len(request.seeds) > TOGETHER
 
-    batch: list[Request] = []
+    batch: list[SampleRequest] = []
     for request in sorted(requests, key=lambda one: (form(one), len(one.prompt_ids))):
         if batch and (form(request) != form(batch[0]) or (len(batch) + 1) * len(request.seeds) > ROWS):
             yield batch, form(batch[0])[-1]

@@ -13,7 +13,7 @@ from typing import Any
 
 from mcpo_cli import extras
 from mcpo_cli.errors import ConfigError, RunFailed, first_line
-from mcpo_cli.evaluation.engines import Request, Sample, Sampling, finish, room
+from mcpo_cli.evaluation.engines import Sample, SampleRequest, Sampling, finish, room
 from mcpo_cli.model_facts import ModelFacts, tokenizer
 
 SETTINGS = {
@@ -60,7 +60,7 @@ class Vllm:
         for name, value in {**SETTINGS, **(ON_A_PROCESSOR if self.on_processor else {})}.items():
             os.environ.setdefault(name, value)
 
-    def generate(self, requests: Sequence[Request]) -> Iterator[tuple[str, list[Sample]]]:
+    def generate(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[str, list[Sample]]]:
         """See `Engine`; in the order in which requests finish."""
         if not requests:
             return
@@ -76,7 +76,7 @@ class Vllm:
         finally:
             _stop(engine)
 
-    def _collect(self, engine: Any, requests: Sequence[Request]) -> Iterator[tuple[str, list[Sample]]]:
+    def _collect(self, engine: Any, requests: Sequence[SampleRequest]) -> Iterator[tuple[str, list[Sample]]]:
         words, stop_ids = tokenizer(self.facts), self.sampling.stop_ids
         samples: list[dict[int, Sample]] = [{} for _ in requests]
         while engine.has_unfinished_requests():

@@ -1,6 +1,6 @@
 """Declares figures: rows of runs become panels, a caption, notes and a `Product`.
 
-A figure is a function from runs to `Content`, with the decorator `figure`.
+A figure is a function from runs to `FigureContent`, with the decorator `figure`.
 """
 
 import math
@@ -132,7 +132,7 @@ def lines(
     return draw
 
 
-class Content(NamedTuple):
+class FigureContent(NamedTuple):
     """The content of a figure."""
 
     rows: pd.DataFrame
@@ -157,8 +157,8 @@ def figure(
     by: str = "",
     band: bool = True,
     **layout: Any,
-) -> Callable[[Callable[[Runs], Content]], Artifact]:
-    """Turns a function from runs to `Content` into the artifact `name`.
+) -> Callable[[Callable[[Runs], FigureContent]], Artifact]:
+    """Turns a function from runs to `FigureContent` into the artifact `name`.
 
     Args:
         draws: one function per row of panels; a single one if there is `by`.
@@ -170,7 +170,7 @@ def figure(
         layout: see `base.grid` and `base.panels`.
     """
 
-    def build(show: Callable[[Runs], Content], data: Mapping[str, Runs]) -> Product:
+    def build(show: Callable[[Runs], FigureContent], data: Mapping[str, Runs]) -> Product:
         runs = data[suite]
         chosen = arms(runs) if callable(arms) else arms
         runs = runs.of(chosen) if chosen else runs
@@ -183,7 +183,7 @@ def figure(
         notes += left_out(rows, runs, what) if "run_id" in rows else []
         return Product(base.titled(title, runs), sentence, rows, notes=notes, figure=picture)
 
-    def declare(show: Callable[[Runs], Content]) -> Artifact:
+    def declare(show: Callable[[Runs], FigureContent]) -> Artifact:
         return Artifact(name, title, section, (suite,), lambda data: build(show, data), place, by_regime=by == "regime")
 
     return declare

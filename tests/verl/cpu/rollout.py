@@ -11,7 +11,7 @@ from verl.plugin.platform import get_platform
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 
-from mcpo_cli.evaluation.engines import Request, Sampling
+from mcpo_cli.evaluation.engines import SampleRequest, Sampling
 from mcpo_cli.evaluation.engines.hf import Seeded
 
 GATHER_SECONDS = 0.02
@@ -69,7 +69,7 @@ class Server:
         ids = torch.tensor([[eos] * (longest - len(prompt)) + prompt for prompt in prompts], device=self.device)
         mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=self.device)
         sampling = Sampling(temperature=temperature, top_p=1.0, max_tokens=self.length, stop_ids=(eos,))
-        seeded = Seeded(Request("", tuple(ids[0].tolist()), seeds), sampling, self.length, self.device)
+        seeded = Seeded(SampleRequest("", tuple(ids[0].tolist()), seeds), sampling, self.length, self.device)
         drawn = self.model.generate(
             input_ids=ids,
             attention_mask=mask,

@@ -16,7 +16,7 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.methods import query_weight
 from mcpo_cli.methods.mcpo import Mcpo, drift_names
 from mcpo_cli.records import AXES, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow
-from mcpo_cli.report.artifacts import ArtifactBuilder, BuiltArtifact
+from mcpo_cli.report.builder import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import JournalWriter, write_atomic
 

@@ -5,7 +5,7 @@ from functools import partial
 
 from mcpo_cli.commands import console
 from mcpo_cli.commands.reply import Part
-from mcpo_cli.report.artifacts import BuiltArtifact
+from mcpo_cli.report.builder import BuiltArtifact
 
 
 def page(built: BuiltArtifact, *, full: bool) -> Iterator[Part]:

@@ -19,7 +19,7 @@ from mcpo_cli.report import artifacts
 from mcpo_cli.report import branching as branch_tables
 from mcpo_cli.report import forking as fork_tables
 from mcpo_cli.report import report as report_files
-from mcpo_cli.report.artifacts import ArtifactBuilder, BuiltArtifact
+from mcpo_cli.report.builder import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.runs.journal import Journal, write_atomic
 from mcpo_cli.scheduling import branches
 from mcpo_cli.scheduling.display import talk

@@ -25,12 +25,12 @@ from mcpo_cli.measures import frames
 from mcpo_cli.render import markup
 from mcpo_cli.render.markup import Grid
 from mcpo_cli.render.product import CONCLUSIONS, DIAGNOSTICS, SUMMARY, Artifact, in_report_order
-from mcpo_cli.report import artifacts
-from mcpo_cli.report.artifacts import ArtifactBuilder, BuiltArtifact
+from mcpo_cli.report import artifacts, builder
+from mcpo_cli.report.builder import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.runs.journal import write_atomic
 from mcpo_cli.runs.provenance import code_name
 
-PACKAGES = ("torch", "transformers", "verl", "vllm", *artifacts.LIBRARIES)
+PACKAGES = ("torch", "transformers", "verl", "vllm", *builder.LIBRARIES)
 """Packages whose versions the report lists."""
 KINDS = {
     "supported": "good",
@@ -130,7 +130,7 @@ class ReportContent:
             "scale": self.scale,
             "content": self.facts["content"],
             "mcpo": __version__,
-            "code": artifacts.commit(),
+            "code": builder.commit(),
             "software": dict(self.software),
             "runs": list(self.run_ids),
             "artifacts": {one.name: {key: one.record[key] for key in ("inputs", "code")} for one in built},
@@ -252,7 +252,7 @@ def _software(runs: Sequence[PlannedRun]) -> dict[str, str]:
 def _versions(software: Mapping[str, str]) -> Grid:
     """Software versions and machines of the runs, and versions of the software that made the tables and figures."""
     built = {"mcpo": __version__, "Python": platform.python_version()}
-    built |= {name: importlib.metadata.version(name) for name in artifacts.LIBRARIES}
+    built |= {name: importlib.metadata.version(name) for name in builder.LIBRARIES}
     rows = [[name, versions, built.get(name, "")] for name, versions in software.items()]
     header = ["", "runs", "tables and figures"]
     return Grid("Software and machines", header, [row for row in rows if any(row[1:])], labels=3)

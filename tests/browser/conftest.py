@@ -14,8 +14,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.report.artifacts import BuiltArtifact
 from mcpo_cli.report.build import publish_artifacts
+from mcpo_cli.report.builder import BuiltArtifact
 from mcpo_cli.trackers import resolve
 from mcpo_cli.trackers.mlflow import Store
 from tests import fakes

@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.report import report
-from mcpo_cli.report.artifacts import ArtifactBuilder
+from mcpo_cli.report.builder import ArtifactBuilder
 
 pytestmark = pytest.mark.browser
 

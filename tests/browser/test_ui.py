@@ -7,7 +7,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.report.artifacts import BuiltArtifact
+from mcpo_cli.report.builder import BuiltArtifact
 from mcpo_cli.trackers import descriptions, resolve
 from mcpo_cli.trackers.mlflow import Store
 

@@ -12,7 +12,7 @@ import pytest
 from mcpo_cli.config.plan import from_suite
 from mcpo_cli.home import run_dir
 from mcpo_cli.report import report
-from mcpo_cli.report.artifacts import ArtifactBuilder
+from mcpo_cli.report.builder import ArtifactBuilder
 from tests.cli.conftest import InProcess
 from tests.fakes import write_runs
 from tests.faults.attacks import AREAS, ODD, Attack

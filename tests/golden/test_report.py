@@ -21,8 +21,8 @@ from mcpo_cli.config.plan import Plan, PlannedRun, from_suite
 from mcpo_cli.errors import MissingCells, RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.render.product import Product
-from mcpo_cli.report import artifacts, report
-from mcpo_cli.report.artifacts import ArtifactBuilder
+from mcpo_cli.report import artifacts, builder, report
+from mcpo_cli.report.builder import ArtifactBuilder
 from mcpo_cli.report.report import ReportContent
 from tests.fakes import ThisProcess, write_runs
 
@@ -82,7 +82,7 @@ def home(module_home: Path) -> Path:
     return module_home
 
 
-HELPERS = artifacts._helpers
+HELPERS = builder._helpers
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from scipy import stats as scipy_stats
 
 from mcpo_cli.commands import artifact_page, console, reply
 from mcpo_cli.config.plan import Plan, from_suite
-from mcpo_cli.report import artifacts
+from mcpo_cli.report import builder
 from tests.errors import refused
 from tests.fakes import TIERS, build, write_runs
 
@@ -34,20 +34,20 @@ def _plan(name: str, *overrides: str) -> Plan:
     return from_suite(name, ["scale=smoke", *overrides], f"mcpo reproduce {name}")
 
 
-def _built(home: Path, name: str, *overrides: str) -> artifacts.BuiltArtifact:
+def _built(home: Path, name: str, *overrides: str) -> builder.BuiltArtifact:
     plan = _plan(name, *overrides)
     write_runs(plan)
     return build(name, plan, home)
 
 
-def shown(built: artifacts.BuiltArtifact, width: int = 100) -> str:
+def shown(built: builder.BuiltArtifact, width: int = 100) -> str:
     """The output of `--full` in a terminal of `width` columns."""
     with redirect_stdout(io.StringIO()) as printed, mock.patch.object(console, "width", return_value=width):
         reply.show(artifact_page.page(built, full=True))
     return printed.getvalue()
 
 
-def words(built: artifacts.BuiltArtifact) -> str:
+def words(built: builder.BuiltArtifact) -> str:
     """The same without line breaks."""
     return " ".join(shown(built).split())
 
@@ -61,7 +61,7 @@ def shared_home(module_home: Path) -> Path:
 
 
 @pytest.fixture(scope="module", params=["table1", "table2"])
-def table(shared_home: Path, request: pytest.FixtureRequest) -> tuple[str, artifacts.BuiltArtifact]:
+def table(shared_home: Path, request: pytest.FixtureRequest) -> tuple[str, builder.BuiltArtifact]:
     return request.param, build(request.param, _plan(request.param), shared_home)
 
 
@@ -87,7 +87,7 @@ def _per_seed(values: dict[tuple[int, str], float]) -> list[float]:
 
 
 def test_numbers_agree_with_an_independent_computation(
-    table: tuple[str, artifacts.BuiltArtifact], shared_home: Path
+    table: tuple[str, builder.BuiltArtifact], shared_home: Path
 ) -> None:
     name, built = table
     baseline = {"table1": "DAPO", "table2": "MCPO"}[name]
@@ -126,7 +126,7 @@ def test_numbers_agree_with_an_independent_computation(
         _check_holm([(row["p"], row["p_adjusted"]) for row in at_both if row["at"] == at])
 
 
-def test_aggregates_are_those_of_rliable(table: tuple[str, artifacts.BuiltArtifact], shared_home: Path) -> None:
+def test_aggregates_are_those_of_rliable(table: tuple[str, builder.BuiltArtifact], shared_home: Path) -> None:
     name, built = table
     raw = _raw(shared_home, _plan(name))
     baseline = {"table1": "DAPO", "table2": "MCPO"}[name]
@@ -163,7 +163,7 @@ def _check_holm(pairs: list[tuple[float, float]]) -> None:
 
 
 def test_files_hold_the_same_numbers_and_a_rebuild_changes_no_byte(
-    table: tuple[str, artifacts.BuiltArtifact], shared_home: Path
+    table: tuple[str, builder.BuiltArtifact], shared_home: Path
 ) -> None:
     name, built = table
     assert built.paths == tuple(
@@ -193,7 +193,7 @@ def test_files_hold_the_same_numbers_and_a_rebuild_changes_no_byte(
     assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 
-def test_published_numbers_stand_in_a_block_of_their_own(table: tuple[str, artifacts.BuiltArtifact]) -> None:
+def test_published_numbers_stand_in_a_block_of_their_own(table: tuple[str, builder.BuiltArtifact]) -> None:
     name, built = table
     label = f"published (arXiv 2604.16972, Table {name[-1]}), not measured here"
     published = [row for row in built.to_json()["rows"] if row["block"] == label]

@@ -16,7 +16,8 @@ from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.home import run_dir
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.report import claims, verdicts
-from mcpo_cli.report.artifacts import ArtifactBuilder, registry
+from mcpo_cli.report.artifacts import registry
+from mcpo_cli.report.builder import ArtifactBuilder
 from mcpo_cli.report.verdicts import ClaimResult
 from mcpo_cli.statistics import stats
 from tests import fakes

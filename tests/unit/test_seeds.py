@@ -8,7 +8,7 @@ from mcpo_cli.backends.local import train
 from mcpo_cli.config.load import from_dict, load
 from mcpo_cli.config.plan import from_suite
 from mcpo_cli.home import run_dir
-from mcpo_cli.report.artifacts import check_axes
+from mcpo_cli.report.builder import check_axes
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, read_json

@@ -12,7 +12,7 @@ import grimp
 import pytest
 
 from mcpo_cli.config.plan import Plan, from_suite
-from mcpo_cli.report import artifacts
+from mcpo_cli.report import artifacts, builder
 from tests.fakes import write_runs
 
 ROOT = Path(artifacts.__file__).resolve().parents[2]
@@ -22,12 +22,12 @@ CURVES = ["fig1", "fig4"]
 BUILDING = """\
 import json, sys
 from pathlib import Path
-from mcpo_cli.report import artifacts
+from mcpo_cli.report import artifacts, builder
 from mcpo_cli.config.plan import from_suite
 
 names, settings, folder = json.loads(sys.argv[1])
 plans = {suite: from_suite(suite, settings, "") for suite in artifacts.suites(names)}
-builder = artifacts.ArtifactBuilder(plans, Path(folder), "smoke")
+builder = builder.ArtifactBuilder(plans, Path(folder), "smoke")
 built = {name: builder.build(name).fresh for name in names}
 print(json.dumps([built, {name: getattr(sys.modules[name], "__file__", "") for name in sys.modules}]))
 """
@@ -53,22 +53,22 @@ def test_no_module_that_artifacts_import_is_left_out() -> None:
     graph: Any = grimp.build_graph("mcpo_cli", "analysis", cache_dir=None)
     modules = [name for name in graph.modules if not name.endswith("__main__")]  # a program of a study is no artifact
     declared = {name for name in modules if name.startswith(("analysis.", "mcpo_cli.literature."))}
-    roots = ["mcpo_cli.report.artifacts", *declared]
+    roots = ["mcpo_cli.report.builder", *declared]
     needed = {module for root in roots for module in (root, *graph.find_upstream_modules(root))}
     own = artifacts.declared().sources.values()
-    hashed = {path.resolve() for path in (*artifacts.code_files(), *(path for files in own for path in files))}
+    hashed = {path.resolve() for path in (*builder.code_files(), *(path for files in own for path in files))}
     paths = {module: ROOT / module.replace(".", "/") for module in needed}
     files = {module: {path.with_suffix(".py"), path / "__init__.py"} for module, path in paths.items()}
     assert [module for module, either in files.items() if not either & hashed] == []
     assert {"mcpo_cli.methods.base", "mcpo_cli.runs.journal", "mcpo_cli.measures.summary"} <= needed
-    for package in artifacts.INDEPENDENT:
+    for package in builder.INDEPENDENT:
         assert (ROOT / "mcpo_cli" / package).is_dir()
         assert not [path for path in hashed if path.is_relative_to(ROOT / "mcpo_cli" / package)]
 
 
 def test_a_study_makes_its_own_artifacts_stale_and_no_table_of_a_user() -> None:
     study = [ROOT / "analysis", ROOT / "experiments"]
-    inside = [path for path in artifacts.code_files() if any(path.resolve().is_relative_to(folder) for folder in study)]
+    inside = [path for path in builder.code_files() if any(path.resolve().is_relative_to(folder) for folder in study)]
     assert inside == []
     assert ROOT / "analysis" / "paper" / "tables.py" in artifacts.declared().sources["table1"]
     assert "headline" not in artifacts.declared().sources  # a table that no package declares
@@ -79,7 +79,7 @@ def test_no_module_that_building_loads_is_left_out(mcpo_home: Path) -> None:
     """Modules that are found by scanning a folder are not in any import."""
     write(artifacts.suites(CURVES))
     _, loaded = build(CURVES, mcpo_home)
-    hashed = {path.resolve() for path in artifacts.code_files()}
+    hashed = {path.resolve() for path in builder.code_files()}
     assert [name for name, path in loaded.items() if Path(path).resolve() not in hashed] == []
     assert {"mcpo_cli.literature.batches", "mcpo_cli.measures.mastery"} <= loaded.keys()
 

@@ -309,10 +309,18 @@ def _candidates(group: str, packages: Sequence[str]) -> Iterator[Candidate]:
             yield Candidate(package, package.rpartition(".")[2])
     declared = (Candidate(entry.module, entry.name, entry) for entry in _entries(group))
     # A wheel lacks packages of studies that a checkout has.
-    yield from (one for one in declared if not one.is_own or importlib.util.find_spec(one.module))
+    yield from (one for one in declared if not one.is_own or _exists(one.module))
     for folder in folders():
         for path in _files(folder, "*.py"):
             yield Candidate(f"{plugin_files.__name__}.{path.stem}", path.stem, path=path)
+
+
+def _exists(module: str) -> bool:
+    """True if there is such a module; an older installation may name one whose package is gone."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def _attempt(candidate: Candidate, work: Callable[[Candidate], T]) -> T | None:

@@ -38,7 +38,7 @@ def show_plan(expected: Forecast, *, verbose: bool) -> Reply:
 def _page(expected: Forecast, previews: Mapping[str, Any], *, verbose: bool) -> Iterator[Part]:
     runs = expected.in_table
     yield from _runs(expected, runs)
-    for caution in expected.plan.equal_arms:
+    for caution in expected.cautions:
         yield partial(console.talk, f"warning: {caution}")
     yield from _needs(runs)
     yield from _costs(runs)

@@ -2,7 +2,7 @@
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,16 @@ from mcpo_cli import machine
 from mcpo_cli.config import cost
 from mcpo_cli.config.cost import GpuCost
 from mcpo_cli.config.plan import Plan, PlannedRun
-from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
 from mcpo_cli.records import State
 from mcpo_cli.runs import attempts
 from mcpo_cli.scheduling.progress import Tracker
 from mcpo_cli.scheduling.speeds import Speeds
+
+WILD = 0.05
+"""The least learning rate that gets a warning."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,16 @@ class Forecast:
     def in_table(self) -> list[Expected]:
         """The runs in the order of the plan's table."""
         return [self.runs[cell.spec.run_id] for cell in self.plan.cells]
+
+    @property
+    def cautions(self) -> Iterator[str]:
+        """Warnings about settings that are allowed but probably not meant."""
+        yield from self.plan.equal_arms
+        if wild := [cell.spec.train.lr for cell in self.plan.cells if cell.spec.train.lr >= WILD]:
+            yield (
+                f"train.lr={max(wild):g}: AdamW changes every weight by about that much in a gradient step, which "
+                f"destroys a policy; the default is {Train.lr:g}"
+            )
 
     @property
     def unfinished(self) -> list[RunSpec]:

@@ -22,7 +22,7 @@ def document(expected: Forecast) -> dict[str, Any]:
 
 def train(expected: Forecast, on_step: Callback = None, on_end: Callback = None) -> list[RunOutcome]:
     """Train the runs of a plan that are not done, with progress and callbacks; see `scheduler.run` for errors."""
-    for caution in expected.plan.equal_arms:
+    for caution in expected.cautions:
         talk(f"warning: {caution}")
     with display.display() as shown:
         return scheduler.run(expected, _Calling(shown, on_step, on_end))

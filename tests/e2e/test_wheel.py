@@ -33,6 +33,12 @@ def test_wheel_ships_the_suites_of_the_paper_and_what_they_draw(archives: Archiv
     }
     found = {name.removeprefix("mcpo_study/") for name in names if name.startswith("mcpo_study/")}
     assert found == expected
+    bases = {
+        f"mcpo_cli/base_policies/{path.parent.name}/{path.name}"
+        for path in (ROOT / "mcpo_cli/base_policies").glob("*/*")
+    }
+    assert bases
+    assert bases - names == set()
     assert "mcpo_cli/py.typed" in names  # type checkers read the annotations of no package without it
 
 

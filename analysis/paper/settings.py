@@ -10,9 +10,10 @@ from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.render.markup import Grid
-from mcpo_cli.render.product import SUMMARY, Artifact, Product
+from mcpo_cli.render.product import Artifact, Product
 
 from .published import paper
+from .sections import PAPER
 
 NOT_STATED = "not stated"
 DEVIATES = "deviates"
@@ -175,6 +176,6 @@ def _text(value: Any) -> str:
 
 
 ARTIFACT = Artifact(
-    "settings", "Settings of these runs and of the paper", SUMMARY, ("table1", "table2", "mastery"), build,
+    "settings", "Settings of these runs and of the paper", PAPER, ("table1", "table2", "mastery"), build,
     failed_too=True,
 )  # fmt: skip

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from mcpo_cli.records import StepRow
 from mcpo_cli.runs.journal import Journal, NewSteps, read_json
 from mcpo_cli.runs.sanity import by_tier, evaluated
-from mcpo_cli.statistics import stats
 
 AVERAGE = "eval/average"
 """Replaces `eval/<tier>` for means over the tiers."""
@@ -75,6 +74,8 @@ def averages(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
     k is the number of graded samples of the problem with the fewest, at most MOST.
     """
+    from mcpo_cli.statistics import stats  # scipy, for which no start of a run waits
+
     k = min(MOST, *(row["n"] for row in rows))
     tiers = list(by_tier(rows).values())
     n, c = ([row[name] for problems in tiers for row in problems] for name in ("n", "c"))

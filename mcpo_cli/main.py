@@ -106,9 +106,7 @@ def _run(style: ErrorStyle) -> None:
             _print_error_document(ConfigError(usage.format_message(), fix=f"{usage.ctx.command_path} --help"))
         raise
     except Exception as error:
-        found = NO_MEMORY.search(str(error))
-        if found or isinstance(error, MemoryError):
-            said = found[0].strip() if found else first_line(error)
+        if said := _lack_of_memory(error):
             fix = "the same command where more memory is free, or a smaller file"
             _end(RunFailed(f"memory ran out: {said}", fix=fix, code="no_memory"), style)
         # A bug of ours: report it without a traceback.
@@ -116,6 +114,16 @@ def _run(style: ErrorStyle) -> None:
             f"{type(error).__name__}: {error}\n  this is a bug in mcpo; rerun with --debug for the traceback", style
         )
         sys.exit(UNEXPECTED)
+
+
+def _lack_of_memory(error: BaseException | None) -> str:
+    """What says that memory ran out: the error or one that it came from; empty if none does."""
+    while error:
+        found = NO_MEMORY.search(str(error))
+        if found or isinstance(error, MemoryError):
+            return found[0].strip() if found else first_line(error)
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 def _end(error: McpoError, style: ErrorStyle) -> NoReturn:

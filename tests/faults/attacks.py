@@ -259,7 +259,7 @@ DATA: dict[str, Attack] = {
     **{
         f"{name} {verb}": Attack({"d.jsonl": line + b"\n"}, (*verb.split(), "d.jsonl"))
         for name, line in LINES.items()
-        for verb in ("data audit", "grade")
+        for verb in ("components check data", "grade")
     },
     "odd problems": Attack(
         {"d.jsonl": lines(*({"problem": text, "answer": "1"} for text in ODD.values()))},

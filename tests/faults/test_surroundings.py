@@ -87,15 +87,12 @@ def test_a_strange_environment(more: dict[str, str], tmp_path: Path) -> None:
 
 
 MEMORY = [
-    (verb, mebibytes, code)
-    for verb in (
-        "plan scale=smoke",
-        "runs list",
-        "compare a.jsonl b.jsonl",
-        "grade g.jsonl --workers 1",
-        "data audit d.jsonl",
-    )
-    for mebibytes, code in ((60, 1), (1500, 0))
+    *((verb, 200, 0) for verb in ("train scale=smoke --dry-run", "runs list")),
+    *(
+        (verb, mebibytes, code)
+        for verb in ("compare a.jsonl b.jsonl", "grade g.jsonl --workers 1", "components check data d.jsonl")
+        for mebibytes, code in ((60, 1), (1500, 0))
+    ),
 ]
 """A command, the largest memory that it may map, and its exit code."""
 

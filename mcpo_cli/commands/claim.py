@@ -10,7 +10,7 @@ from mcpo_cli.commands.reply import Part, Reply, table, verb
 from mcpo_cli.paths import named
 
 if TYPE_CHECKING:
-    from mcpo_cli.compare.claim import Claim
+    from mcpo_cli.compare.claim import PublishedClaim
     from mcpo_cli.compare.support import Support
 
 EXAMPLES = """\
@@ -52,7 +52,7 @@ def claim(what: What, csv: Csv = None) -> Reply:
     return Reply(document, _page(asked, found))
 
 
-def _page(asked: "Claim", found: "Support") -> Iterator[Part]:
+def _page(asked: "PublishedClaim", found: "Support") -> Iterator[Part]:
     if len(found.rows) == 1:
         yield from _one(asked, found)
     else:
@@ -67,7 +67,7 @@ def _page(asked: "Claim", found: "Support") -> Iterator[Part]:
     )
 
 
-def _one(asked: "Claim", found: "Support") -> Iterator[Part]:
+def _one(asked: "PublishedClaim", found: "Support") -> Iterator[Part]:
     """The page of a single pair: its intervals for each scope and case, and what would decide."""
     (row,) = found.rows
     counts = " x ".join(
@@ -94,7 +94,7 @@ def _one(asked: "Claim", found: "Support") -> Iterator[Part]:
         yield f"problems that would find {effect}: {_listed(ways) + ' seeds' if ways else 'no number'}"
 
 
-def _several(asked: "Claim", found: "Support") -> Iterator[Part]:
+def _several(asked: "PublishedClaim", found: "Support") -> Iterator[Part]:
     """The page of a file of rows: a line for each."""
     if asked.title:
         yield f"{asked.title}\n"
@@ -118,10 +118,10 @@ def _listed(words: Sequence[str]) -> str:
     return ", ".join(words[:-1]) + (" and " if len(words) > 1 else "") + words[-1]
 
 
-def _points(asked: "Claim", value: float) -> str:
+def _points(asked: "PublishedClaim", value: float) -> str:
     return f"{value * 100:+.1f} points" if asked.percent else f"{value:+.4f}"
 
 
-def _interval(asked: "Claim", case: Mapping[Any, Any]) -> str:
+def _interval(asked: "PublishedClaim", case: Mapping[Any, Any]) -> str:
     scale, digits = (100, 1) if asked.percent else (1, 3)
     return f"{case['low'] * scale:+.{digits}f} to {case['high'] * scale:+.{digits}f}"

@@ -54,7 +54,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Row:
+class PublishedPair:
     """One published pair; rows against the same b (`against`), in the same metric, are averaged."""
 
     a: Number
@@ -88,14 +88,14 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Claim:
+class PublishedClaim:
     """All published numbers and all assumptions.
 
     margin: the largest difference that does not matter. percent: the numbers were in percent, by default if one was
     above 1. digits: printed decimals of the numbers, by default those of the number with the most.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[PublishedPair, ...]
     title: str = ""
     names: tuple[str, str] = ("a", "b")
     margin: float | None = field(default=None, metadata={"gt": 0})
@@ -115,7 +115,7 @@ class Claim:
                 raise ConfigError(why, fix=f"leave assume.{name} out", code="out_of_bounds")
 
 
-def read(what: str) -> Claim:
+def read(what: str) -> PublishedClaim:
     """The claim in a YAML file, or in a line such as `54.2 vs 51.7, n=30, 32 samples`.
 
     Raises:
@@ -126,7 +126,7 @@ def read(what: str) -> Claim:
     if not (isinstance(rows := said.get("rows"), list) and rows and all(isinstance(row, Mapping) for row in rows)):
         raise ConfigError(f"{what}: rows are missing", fix="rows: [{problems: 30, samples: 32, a: 54.2, b: 51.7}]")
     try:
-        return _in_shares(convert(Claim, said | {"rows": [_row(shared | row) for row in rows]}, ""))
+        return _in_shares(convert(PublishedClaim, said | {"rows": [_row(shared | row) for row in rows]}, ""))
     except ConfigError as error:
         # The numbers are facts, so that no other number is suggested.
         fix = "give the number behind the scores" if error.code == "out_of_bounds" else error.fix
@@ -158,7 +158,7 @@ def _line(line: str) -> dict[str, Any]:
 
 
 def _row(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of `Row`, from those of a row of a file: a side is a number, or a mapping of metrics and facts."""
+    """The keys of `PublishedPair`, from those of a row of a file: a side is a number, or a mapping of metrics and facts."""
     sides = [dict(side) if isinstance(side := said.get(name), Mapping) else {"value": side} for name in "ab"]
     of_a = filter(METRIC.fullmatch, map(str, sides[0]))
     metric = said.get("metric") or next(of_a, f"avg@{said.get('samples', 1)}")
@@ -176,13 +176,13 @@ def _row(said: Mapping[str, Any]) -> dict[str, Any]:
     return rest | {"a": sides[0], "b": sides[1], "metric": metric}
 
 
-def _in_shares(claim: Claim) -> Claim:
+def _in_shares(claim: PublishedClaim) -> PublishedClaim:
     sides = [side for row in claim.rows for side in (row.a, row.b)]
     values = [value for side in sides for value in (side.value, side.second) if value is not None]
     percent = max(values) > 1 if claim.percent is None else claim.percent
     digits = max(len(f"{value:.10f}".rstrip("0").partition(".")[2]) for value in values)
 
-    def scaled(of: Number | Claim, *names: str) -> dict[str, Any]:
+    def scaled(of: Number | PublishedClaim, *names: str) -> dict[str, Any]:
         known = {name: value for name in names if (value := getattr(of, name)) is not None}
         return {name: value * (0.01 if percent else 1.0) for name, value in known.items()}
 

@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 
 from mcpo_cli.compare import verdicts
-from mcpo_cli.compare.claim import Claim, Number, Row
+from mcpo_cli.compare.claim import Number, PublishedClaim, PublishedPair
 from mcpo_cli.statistics import published
 from mcpo_cli.statistics.crossed import Estimate, Part
 from mcpo_cli.statistics.power import ALPHA, noncentrality
-from mcpo_cli.statistics.published import CASES, SCOPES, Arm, Case, Parts, Scope, Spread
+from mcpo_cli.statistics.published import CASES, SCOPES, Case, Parts, PublishedArm, Scope, Spread
 from mcpo_cli.statistics.stats import LEAST, Student
 
 ALL = "mean of all"
@@ -58,13 +58,13 @@ class _Asked:
     problems: int
 
 
-def support(claim: Claim) -> Support:
+def support(claim: PublishedClaim) -> Support:
     """Answer a claim."""
     notes: list[str] = []
     asked: list[_Asked] = []
     impossible, groups = [], defaultdict(list)
     for pair in claim.rows:
-        row, arms = _columns(pair, claim), list[Arm]()
+        row, arms = _columns(pair, claim), list[PublishedArm]()
         for number, name in ((pair.a, claim.names[0]), (pair.b, row["against"])):
             about = " ".join(filter(None, (pair.benchmark, pair.model, name)))
             if 0 <= number.value <= 1:
@@ -91,16 +91,16 @@ def support(claim: Claim) -> Support:
     return Support([*(one.row for one in asked), *impossible], cases, list(dict.fromkeys(notes)))
 
 
-def _arm(number: Number, row: Row, claim: Claim) -> tuple[Arm, list[str]]:
+def _arm(number: Number, row: PublishedPair, claim: PublishedClaim) -> tuple[PublishedArm, list[str]]:
     """The variances of a number, and sentences on errors in it."""
     said: list[str] = []
     sets = number.samples if row.of_samples else max(1.0, number.samples / row.k)
     problem_M, answer_M, plausible = _spread(number, row, claim, sets, said)
     answers = row.problems * sets * number.seeds
-    return Arm(problem_M / row.problems, answer_M / answers, plausible, number.seeds, number.sd), said
+    return PublishedArm(problem_M / row.problems, answer_M / answers, plausible, number.seeds, number.sd), said
 
 
-def _spread(number: Number, row: Row, claim: Claim, sets: float, said: list[str]) -> Spread:
+def _spread(number: Number, row: PublishedPair, claim: PublishedClaim, sets: float, said: list[str]) -> Spread:
     """The spreads that the published numbers allow."""
     value, tolerance = _exact(number, row, claim.unit, said)
     drawn = _is_drawn(number, row, claim.unit, said)
@@ -130,7 +130,7 @@ def _spread(number: Number, row: Row, claim: Claim, sets: float, said: list[str]
     return published.assumed_spread(value, claim.assume.spread)
 
 
-def _exact(number: Number, row: Row, unit: float, said: list[str]) -> tuple[float, float]:
+def _exact(number: Number, row: PublishedPair, unit: float, said: list[str]) -> tuple[float, float]:
     """The mean, exact if it shows the number of correct samples, and its largest distance from the true one."""
     of = row.problems * number.samples * number.seeds
     if not row.of_samples or not _shown(of, unit):
@@ -143,7 +143,7 @@ def _exact(number: Number, row: Row, unit: float, said: list[str]) -> tuple[floa
     return number.value, unit
 
 
-def _is_drawn(number: Number, row: Row, unit: float, said: list[str]) -> bool:
+def _is_drawn(number: Number, row: PublishedPair, unit: float, said: list[str]) -> bool:
     """True if pass@k of k samples, which would be a share of problems, is none."""
     of, name = row.problems * number.seeds, f"pass@{number.samples}"
     value = {row.metric: number.value, number.second_metric: number.second}.get(name)
@@ -181,7 +181,7 @@ def _cases(asked: Sequence[_Asked], margin: float | None) -> pd.DataFrame:
     return verdicts.decided(pd.DataFrame(tests)).drop(columns=["family", "test"])
 
 
-def _columns(pair: Row, claim: Claim) -> dict[str, Any]:
+def _columns(pair: PublishedPair, claim: PublishedClaim) -> dict[str, Any]:
     return {
         "benchmark": pair.benchmark,
         "model": pair.model,

@@ -48,7 +48,7 @@ class Assumed:
 
 
 @dataclass(frozen=True)
-class Arm:
+class PublishedArm:
     """Variance of a published mean by source, for each spread over the problems that may be behind it.
 
     problem_M, answer_M: by the choice of problems, and by the answers to the same ones. plausible: index of the
@@ -137,7 +137,9 @@ def mean_square(
     return (squares[0], squares[1]) if all(end.success for end in ends) else None
 
 
-def parts(a: Arm, b: Arm, assumed: Assumed, scope: Scope, case: Case, *, paired: bool, only: str = "") -> Parts:
+def parts(
+    a: PublishedArm, b: PublishedArm, assumed: Assumed, scope: Scope, case: Case, *, paired: bool, only: str = ""
+) -> Parts:
     """Variance of the difference of two means, in the best, the plausible or the worst case of what is assumed.
 
     paired: both arms answered the same problems; otherwise their correlation is 0.

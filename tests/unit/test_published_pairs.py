@@ -11,7 +11,7 @@ from scipy import special
 from scipy import stats as scipy_stats
 
 from mcpo_cli.statistics import published, stats
-from mcpo_cli.statistics.published import Arm, Assumed, Parts
+from mcpo_cli.statistics.published import Assumed, Parts, PublishedArm
 from mcpo_cli.statistics.stats import Floats
 
 
@@ -20,9 +20,11 @@ def exactly(spread: float = 0.0, correlation: float = 1.0, run_sd: float = 0.0) 
     return Assumed((spread,) * 3, (correlation,) * 3, (run_sd,) * 3)
 
 
-def arm(value: float, assumed: Assumed, problems: int = 30, sets: float = 8, seeds: int = 1, **more: float) -> Arm:
+def arm(
+    value: float, assumed: Assumed, problems: int = 30, sets: float = 8, seeds: int = 1, **more: float
+) -> PublishedArm:
     problem_M, answer_M, plausible = published.assumed_spread(value, assumed.spread)
-    return Arm(problem_M / problems, answer_M / (problems * sets * seeds), plausible, seeds, **more)
+    return PublishedArm(problem_M / problems, answer_M / (problems * sets * seeds), plausible, seeds, **more)
 
 
 def test_terms_are_those_of_binomials_by_hand() -> None:

@@ -158,7 +158,7 @@ def _line(line: str) -> dict[str, Any]:
 
 
 def _row(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of `PublishedPair`, from those of a row of a file: a side is a number, or a mapping of metrics and facts."""
+    """The keys of `PublishedPair`, from a row of a file: a side is a number, or a mapping of metrics and facts."""
     sides = [dict(side) if isinstance(side := said.get(name), Mapping) else {"value": side} for name in "ab"]
     of_a = filter(METRIC.fullmatch, map(str, sides[0]))
     metric = said.get("metric") or next(of_a, f"avg@{said.get('samples', 1)}")

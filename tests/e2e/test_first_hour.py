@@ -114,7 +114,7 @@ def test_the_tutorial(installed: Path, tmp_path: Path) -> None:
     for name, suite in zip(suites, [text for kind, text in blocks if kind == "yaml"], strict=True):
         (tmp_path / name).write_text(suite, encoding="utf-8")
     typed = [command for kind, text in blocks if kind == "console" for command in lines(text)]
-    assert len(typed) >= 9
+    assert len(typed) >= 8
     shown, used = dict[str, str](), dict[str, float]()
     for command in typed:
         before = of_children()

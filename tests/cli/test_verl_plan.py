@@ -58,7 +58,6 @@ def test_the_papers_table_is_made_of_runs_from_elsewhere(here: InProcess) -> Non
     assert result.returncode == 0, result.stderr
     for column in ("aime24", "aime25", "amc23", "qwen3-8b", "qwen3-14b"):
         assert column in result.stdout
-    assert "qwen3-8b after 2 global steps: 1 seeds x 30 + 30 + 40 problems x 8 samples" in result.stdout
     (table,) = here.home.glob("reports/paper/table1.csv")
     rows = list(csv.DictReader(table.open()))
     measured = {row["tier"]: row["problems"] for row in rows if row["block"] == "measured"}

@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from mcpo_cli import samplers
-from mcpo_cli.backends.local import checkpoint, train
+from mcpo_cli.backends.local import train
 from mcpo_cli.backends.local.start import start_policy
 from mcpo_cli.config import forking
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.runs import bases, folders
+from mcpo_cli.runs import bases, begin, folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.seeds import stream
@@ -200,7 +200,7 @@ def test_forks_may_change_the_sampler(home: Path, uninterrupted: dict[str, dict[
     saved = folders.load(folders.checkpoint_of(folder, 2))
     for spec, has_memory in ((same, True), (other, False)):
         attempt = Attempt(home / "runs" / spec.run_id, spec, 0)
-        checkpoint.copy(folder, 2, attempt.folder)
+        begin.copy(folder, 2, attempt)
         (copied,) = (attempt.folder / "checkpoints").iterdir()
         assert ("sampler" in folders.load(copied).tensors) is has_memory
         assert folders.load(copied).cursor == saved.cursor

@@ -61,11 +61,15 @@ def equal(ours: Sequence[Sample], theirs: Sequence[Sample]) -> float:
     ("most", "n", "top_p"), [(30, 24, 1.0), (30, 24, 0.7), pytest.param(300, 5, 0.9, marks=pytest.mark.slow)]
 )
 def test_samples_are_those_of_hf(words: ModelFacts, text: ModelFacts, most: int, n: int, top_p: float) -> None:
-    """With 30 the samples of a prompt share rows; with 300 they do not, and the window cuts them."""
+    """With 30 the samples of a prompt share rows; with 300 they do not, and the window cuts them.
+
+    Rounding differs between kinds of processors. A token that it changes changes the rest of its sample, so one sample
+    of 300 tokens may differ.
+    """
     for facts, prompts in ((words, SUMS[:3]), (text, LINES[::2])):
         how, asked = Sampling(0.9, top_p, most, facts.stop_ids), requests(facts, prompts, n)
         ours = generate("local", facts, how, asked)
-        assert equal(ours, generate("hf", facts, how, asked)) >= 0.99
+        assert equal(ours, generate("hf", facts, how, asked)) >= (0.99 if most == 30 else 1 - 1 / len(ours))
         assert len({sample.text for sample in ours}) > len(ours) / 2
 
 

@@ -19,6 +19,7 @@ from mcpo_cli.compare.publish import publish_comparison
 from mcpo_cli.compare.subjects import Answer, Subject, answers
 from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.home import home
+from mcpo_cli.statistics.crossed import Over
 
 COLUMNS = ("model", "sample", *NEEDED, *OPTIONAL)
 """The names in `--columns` for columns of a file."""
@@ -94,7 +95,7 @@ def _talk(one: Answer, files: Sequence[Path], *, full: bool) -> None:
 
 
 def question(
-    baseline: str, metric: Sequence[str], at: Sequence[str], margin: float | None, look: str, over: str | None
+    baseline: str, metric: Sequence[str], at: Sequence[str], margin: float | None, look: str, over: Over | None
 ) -> Question:
     """The question that options ask.
 
@@ -106,7 +107,7 @@ def question(
             f"--margin {margin:g}: must be a share above 0 and below 1", fix="--margin 0.01", code="out_of_bounds"
         )
     metrics = tuple(dict.fromkeys(name for words in metric for name in words.split(",") if name))
-    return Question(baseline, metrics, tuple(at), margin, _look(look), over=over)  # type: ignore[arg-type]
+    return Question(baseline, metrics, tuple(at), margin, _look(look), over=over)
 
 
 def _look(text: str) -> tuple[int, int] | None:

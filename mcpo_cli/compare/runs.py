@@ -16,7 +16,7 @@ from mcpo_cli.compare.training import training
 from mcpo_cli.measures.frames import PAIR, Runs
 from mcpo_cli.measures.scores import K
 from mcpo_cli.render.product import Row
-from mcpo_cli.statistics import stats, variance
+from mcpo_cli.statistics import variance
 
 
 def of_runs(data: Runs, question: Question) -> Comparison:
@@ -59,10 +59,7 @@ def _values(data: Runs, metrics: Sequence[Metric]) -> dict[tuple[str, int], pd.D
     """By run and step: n and the metrics of each problem (rows: tier, problem)."""
     rows = data.eval(step="all")
     counts = rows["n"].to_numpy(), rows["c"].to_numpy()
-    columns = {
-        metric: (stats.best_at_k if metric.kind == "best" else stats.pass_at_k)(*counts, metric.k) for metric in metrics
-    }
-    table = pd.DataFrame({"n": rows["n"], **{str(metric): value for metric, value in columns.items()}})
+    table = pd.DataFrame({"n": rows["n"], **{str(metric): metric.of_counts(*counts) for metric in metrics}})
     table = table.assign(**{name: rows[name] for name in ("run_id", "step", "tier", "problem")})
     groups: Iterable[tuple[Any, pd.DataFrame]] = table.groupby(["run_id", "step"], sort=False)
     return {
@@ -136,8 +133,7 @@ def _pairs(seeds: Sequence[str]) -> pd.MultiIndex:
 
 def _sources(last: pd.DataFrame, baseline: str, metric: str) -> Iterator[Row]:
     """The sources of the variance of the headline's difference, at equal steps, with that of base policies."""
-    at_k = stats.best_at_k if metric.startswith("best") else stats.pass_at_k
-    shares = at_k(last["n"].to_numpy(), last["c"].to_numpy(), int(metric.partition("@")[2]))
+    shares = Metric.parse(metric).of_counts(last["n"].to_numpy(), last["c"].to_numpy())
     value = last.assign(value=shares, problem=last["tier"] + "\n" + last["problem"])
     for model, rows in value.groupby("model", sort=False):
         by_arm = {

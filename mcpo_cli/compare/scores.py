@@ -51,9 +51,12 @@ class Metric(NamedTuple):
             return scores.values[self]
         if self == MEAN:
             return scores.score_SP
+        return self.of_counts(scores.samples_SP, np.rint(scores.sum_SP).astype(np.int64))
+
+    def of_counts(self, samples: Ints, correct: Ints) -> Floats:
+        """pass@k or best@k of each cell from its numbers of samples and of correct ones, in their shape."""
         at_k = stats.pass_at_k if self.kind == "pass" else stats.best_at_k
-        correct_SP = np.rint(scores.sum_SP).astype(np.int64)
-        return np.asarray(at_k(scores.samples_SP, correct_SP, self.k))
+        return np.asarray(at_k(samples, correct, self.k))
 
 
 MEAN = Metric("pass", 1)

@@ -18,7 +18,8 @@ without a cluster is a cluster of its own, for which that is the usual variance 
 The variance of the mean is Vp + Vs - Vc: the spread of problems' means, plus that of seeds' means, minus that of the
 cells, which both of them contain (Cameron, Gelbach and Miller 2011, J. Bus. Econ. Stat. 29, 238-249, for two-way
 clusters; for complete tables the estimator of the analysis of variance). It counts at least Vc. Its degrees of freedom
-are Satterthwaite's (1946, Biometrics Bulletin 2, 110-114), and at least those of the seeds.
+are Satterthwaite's (1946, Biometrics Bulletin 2, 110-114), and at least those of the seeds. Where Holm's method looks,
+far below .05, p-values also allow for the doubt in the spread of few seeds (`FewSeeds`).
 
 Coverage of the 95 % intervals, simulated over 3 to 30 seeds, 10 to 1000 problems and 1 to 64 samples, paired by seed or
 not, with missing and uneven cells: `make coverage`. 93 to 98 % from 100 samples of a side on; up to 99 % below, as 3
@@ -32,11 +33,12 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from mcpo_cli.statistics.power import fewest, noncentrality
-from mcpo_cli.statistics.stats import LEAST, ROUNDING, Floats, Student
+from mcpo_cli.statistics.stats import LEAST, ROUNDING, Floats, Interval, Student
 
 Ints = NDArray[np.int64]
 Over = Literal["seeds", "problems", "both"]
@@ -44,6 +46,10 @@ Over = Literal["seeds", "problems", "both"]
 
 PASSES = 200
 """Most passes of the fit of problem and seed effects to a table with missing cells; complete tables take one."""
+TAIL = 0.025
+"""One-sided p-values below this allow for the doubt in the seeds' spread."""
+NODES = 32
+"""Points of the quadrature over that doubt."""
 MOST = 1_000_000
 """Largest number of problems, seeds or samples that `Sources.needed` tries."""
 
@@ -57,6 +63,52 @@ class Part:
     value: float
     df: float
     sign: int = 1
+
+
+@dataclass(frozen=True)
+class FewSeeds(Student):
+    """An estimate over problems and seeds, whose p-values hold in the tails as well.
+
+    Satterthwaite's degrees of freedom are an estimate, too large where the seeds' spread happened to come out small. At
+    level .05 that matters little, but at .0083, where Holm's method looks in a family of six, 3 seeds x 60 problems
+    find a difference that does not exist in 2 to 3 % of the cases. Below a two-sided .05, p is therefore at least the
+    generalized p-value (Tsui and Weerahandi 1989, J. Am. Stat. Assoc. 84, 602-607): the mean of Student's p over the
+    variances of seeds that their mean square leaves open, df x mean square / chi2 with df degrees of freedom.
+    """
+
+    seeds: Part
+    """The seeds' part of the variance; of two sides with seeds of their own, both together."""
+    rest: tuple[Part, ...]
+    """All other parts."""
+
+    def p_above(self, bound: float = 0.0) -> float:
+        """As `Student.p_above`, and at least the generalized p-value where that is below .025."""
+        p = super().p_above(bound)
+        return max(p, min(TAIL, self._generalized(self.mean - bound))) if p < TAIL else p
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """The values that no two-sided test at 1 - level rejects."""
+        whole, tail = super().interval(level), 0.5 - level / 2
+        if tail >= TAIL or not whole.half_width > 0:
+            return whole
+        low, high = whole.half_width, 2 * whole.half_width
+        while self._generalized(high) > tail:
+            low, high = high, 2 * high
+        while high - low > ROUNDING * high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._generalized(middle) > tail else (low, middle)
+        return Interval(self.mean, high, self.n)
+
+    def _generalized(self, distance: float) -> float:
+        """The one-sided generalized p-value of a distance; at least .5 below 0."""
+        node_K, weight_K = np.polynomial.legendre.leggauss(NODES)
+        open_K = self.seeds.value * self.seeds.df / special.chdtri(self.seeds.df, (1 + node_K) / 2)
+        cells = sum(part.value for part in self.rest if part.sign < 0)
+        variance_K = np.maximum(sum(part.sign * part.value for part in self.rest) + open_K, cells)
+        doubt = sum(part.value**2 / part.df for part in self.rest)
+        least = min(part.df for part in self.rest)
+        df_K = np.maximum(variance_K**2 / doubt, least) if doubt > 0 else np.full(NODES, least)
+        return float(weight_K @ special.stdtr(df_K, -distance / np.sqrt(variance_K)) / 2)
 
 
 @dataclass(frozen=True)
@@ -256,7 +308,13 @@ def _estimate(
         return Estimate(Student(value, math.nan, 0, number), (), problems, clusters, seeds)
     least = min([number, *(part.df + 1 for part in parts if part.name == "problem")]) - 1
     variance, df = _satterthwaite(parts, least)
-    return Estimate(Student(value, math.sqrt(variance), df, number), tuple(parts), problems, clusters, seeds)
+    test = Student(value, math.sqrt(variance), df, number)
+    rest = tuple(part for part in parts if part.name != "seed")
+    if 0 < len(rest) < len(parts):
+        of_seeds = [part for part in parts if part.name == "seed"]
+        together = Part("seed", *_satterthwaite(of_seeds, least))
+        test = FewSeeds(test.mean, test.error, test.df, test.n, together, rest)
+    return Estimate(test, tuple(parts), problems, clusters, seeds)
 
 
 def _satterthwaite(parts: Sequence[Part], least: float) -> tuple[float, float]:

@@ -21,6 +21,8 @@ MOST_BENCHMARKS = 12
 """Most benchmarks or categories in the first table; the others are among the details."""
 FAMILIES = {"headline": "headline difference", "others": "other difference", "categories": "category"}
 """What is adjusted together, with the word for one of its tests."""
+OPEN = ("identical", "undecided", "not testable")
+"""Verdicts that only the mean over many benchmarks shows."""
 MOST_NAMED = 8
 """Most names that a sentence lists."""
 BOUGHT = ("problems", "seeds", "samples")
@@ -65,7 +67,7 @@ def shown_rows(found: Comparison) -> list[Row]:
     rows = main_rows(found) if found.training else _mean_first(records(found.differences, part_of=""))
     if found.training or found.differences["benchmark"].nunique() <= MOST_BENCHMARKS:
         return rows + records(found.differences, family="categories")[:MOST_BENCHMARKS]
-    told = [row for row in rows if row["benchmark"] == AVERAGE or row["verdict"] not in ("undecided", "not testable")]
+    told = [row for row in rows if row["benchmark"] == AVERAGE or row["verdict"] not in OPEN]
     return told[:MOST_BENCHMARKS] or rows[:MOST_BENCHMARKS]
 
 
@@ -75,16 +77,24 @@ def _distinct(rows: Sequence[Row]) -> list[Row]:
 
 
 def _sentence(arm: str, rows: Sequence[Row], found: Comparison) -> str:
-    parts: dict[str, list[str]] = {str(row["verdict"]): [] for row in rows[:1]} | {word: [] for word in get_args(Word)}
+    parts: dict[str, list[str]] = {_verdict(row, found): [] for row in rows[:1]} | {word: [] for word in get_args(Word)}
     for row in rows:
         benchmark = "their mean" if row["benchmark"] == AVERAGE else str(row["benchmark"])
         where = [benchmark] if not found.training else []
         where += [row["model"]] if row["model"] else []
         where += [f"equal {equal(found, row['at'])}"] if row["at"] else []
-        parts[row["verdict"]].append(f"{', '.join(where)} ({signed(row['difference'])})")
+        parts.setdefault(_verdict(row, found), []).append(f"{', '.join(where)} ({signed(row['difference'])})")
     said = "; ".join(f"{word} on {_listed(names)}" for word, names in parts.items() if names)
     metric = f" in {found.metric}" if found.training else ""
     return f"{arm} against {found.baseline}{metric}: {said}."
+
+
+def _verdict(row: Row, found: Comparison) -> str:
+    """The word, and why it is `undecided` where the interval, which is not adjusted, leaves 0 out."""
+    if row["verdict"] != "undecided" or not (row["low"] > 0 or row["high"] < 0):
+        return str(row["verdict"])
+    tests = found.differences[found.differences["family"] == row["family"]]["test"].nunique()
+    return f"undecided after correction for {_count(tests, 'test')}"
 
 
 def equal(found: Comparison, at: str) -> str:
@@ -231,6 +241,8 @@ def _settled(row: Row, found: Comparison) -> Iterator[str]:
     where = ["the mean" if row["benchmark"] == AVERAGE else row["benchmark"], row["model"]]
     where += [row["arm"]] if found.differences["arm"].nunique() > 1 else []
     place = ", ".join(filter(None, where))
+    if row["verdict"] == "identical":
+        yield f"{place} is identical: {row['why']}"
     if row["verdict"] == "not testable":
         yield f"{place} is not testable: {row['why']}"
     if row["verdict"] != "undecided" or math.isnan(row["detectable"]) or row["metric"] != "pass@1":

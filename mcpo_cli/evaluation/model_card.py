@@ -43,7 +43,8 @@ def _facts(spec: RunSpec, journal: Journal, step: int) -> Iterator[tuple[str, st
     train, model = spec.train, spec.model
     options = ", ".join(f"{key}={value}" for key, value in flat(spec.identity()["method"]).items() if key != "name")
     # An attempt that was killed at its start has none.
-    code = next((read_json(path) for at in reversed(journal.attempts()) if (path := at / RECORD).exists()), {})
+    records = (at / RECORD for at in reversed(journal.attempts()))
+    code: dict[str, Any] = next((read_json(path) for path in records if path.exists()), {})
     yield "run", f"`{spec.run_id}`"
     yield "method", f"`{spec.method.name}` ({options})"
     yield "trained on", ", ".join(spec.task.published) or f"generated problems of the task `{spec.task.name}`"

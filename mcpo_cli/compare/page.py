@@ -23,6 +23,11 @@ FAMILIES = {"headline": "headline difference", "others": "other difference", "ca
 """What is adjusted together, with the word for one of its tests."""
 MOST_NAMED = 8
 """Most names that a sentence lists."""
+DECIDED: tuple[Word, ...] = ("better", "worse", "equivalent", "not worse")
+OF_MODELS = ("", " (these two models)", " (these models)")
+"""What follows a word that is decided: nothing, or that it holds for the models of one or of two seeds, not for others
+by the same recipe."""
+SAID = tuple(word + scope for word in get_args(Word) for scope in OF_MODELS)
 BOUGHT = ("problems", "seeds", "samples")
 
 
@@ -75,16 +80,24 @@ def _distinct(rows: Sequence[Row]) -> list[Row]:
 
 
 def _sentence(arm: str, rows: Sequence[Row], found: Comparison) -> str:
-    parts: dict[str, list[str]] = {str(row["verdict"]): [] for row in rows[:1]} | {word: [] for word in get_args(Word)}
+    parts: dict[str, list[str]] = {_scoped(row): [] for row in rows[:1]} | {word: [] for word in SAID}
     for row in rows:
         benchmark = "their mean" if row["benchmark"] == AVERAGE else str(row["benchmark"])
         where = [benchmark] if not found.training else []
         where += [row["model"]] if row["model"] else []
         where += [f"equal {equal(found, row['at'])}"] if row["at"] else []
-        parts[row["verdict"]].append(f"{', '.join(where)} ({signed(row['difference'])})")
+        parts[_scoped(row)].append(f"{', '.join(where)} ({signed(row['difference'])})")
     said = "; ".join(f"{word} on {_listed(names)}" for word, names in parts.items() if names)
     metric = f" in {found.metric}" if found.training else ""
     return f"{arm} against {found.baseline}{metric}: {said}."
+
+
+def _scoped(row: Row) -> str:
+    """The word of a verdict; one that rests on one or two seeds says that it is not about the recipe."""
+    word = str(row["verdict"])
+    if row["over"] != "problems" or word not in DECIDED:
+        return word
+    return word + OF_MODELS[min(row["seeds"], 2)]
 
 
 def equal(found: Comparison, at: str) -> str:
@@ -169,9 +182,10 @@ def legend(found: Comparison) -> list[str]:
     look = "" if found.level == ALPHA else f"; p decides below {found.level:.3g}, the level of this look"
     tests = found.differences.groupby("family")["test"].nunique().to_dict()
     families = [_count(tests[family], word) for family, word in FAMILIES.items() if family in tests]
+    each = f" ({len(families)} families, each at level .05)" if len(families) > 1 and not look else ""
     return [
         f"interval: {100 * (1 - found.level):.3g} %, not adjusted; "
-        f"p: of the verdict's test, adjusted over {' and, separately, '.join(families)}{look}",
+        f"p: of the verdict's test, adjusted over {' and, separately, '.join(families)}{each}{look}",
         "detects: the smallest difference that this design finds with probability .8",
     ]
 

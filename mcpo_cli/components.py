@@ -54,13 +54,17 @@ def kind(name: str) -> Kind:
     return KINDS[name]
 
 
-def find(kind_name: str, name: str) -> Any:
-    """What the registry of a kind has under `name`. Raises ConfigError for an unknown kind or name."""
+def find(kind_name: str, name: str, verb: str = "show") -> Any:
+    """What the registry of a kind has under `name`. verb: of `mcpo components`, for the fix.
+
+    Raises:
+        ConfigError: unknown kind or name.
+    """
     known = kind(kind_name).registry()
     if name not in known:
         raise ConfigError(
             f"unknown {kind_name} '{name}': {nearest(name, known)}",
-            fix=mend(f"mcpo components show {kind_name} {{}}", name, known, f"mcpo components list {kind_name}"),
+            fix=mend(f"mcpo components {verb} {kind_name} {{}}", name, known, f"mcpo components list {kind_name}"),
             code="unknown_name",
         )
     return known[name]

@@ -207,6 +207,15 @@ def _probes() -> Found[Any]:
     return measures.registry()
 
 
+def _text_of_probe(measure: Any) -> str:
+    """What it reads, and what each of its values means."""
+    longest = max(map(len, measure.values), default=0)
+    values = "\n".join(f"  {name:<{longest}}  {meaning}" for name, meaning in measure.values.items())
+    also = f", and {', '.join(measure.also)} where a run has them" if measure.also else ""
+    reads = f"It reads rows of kind {', '.join(measure.needs)}{also}, and shows {', '.join(measure.shows)}."
+    return f"{reads}\n\nvalues:\n{values}"
+
+
 def _artifacts() -> Mapping[str, Any]:
     from mcpo_cli.report import artifacts
 
@@ -242,7 +251,9 @@ KINDS = {
     "data": Kind("published sets of problems", _data, _of_data, lambda dataset: dataset.title),
     "collection": Kind("prefixes of generated sets of problems", _collections, lambda collection: {}),
     "grader": Kind("what decides whether an answer is correct", _graders, lambda where: {"where": where}),
-    "probe": Kind("questions to the records of runs", _probes, lambda probe: {"question": probe.question}),
+    "probe": Kind(
+        "questions to the records of runs", _probes, lambda probe: {"question": probe.question}, _text_of_probe
+    ),
     "artifact": Kind(
         "tables and figures to reproduce",
         _artifacts,

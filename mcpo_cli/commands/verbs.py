@@ -1,6 +1,7 @@
 """Shared by verbs: arguments and options with their completion, the help of verbs that take settings."""
 
 import itertools
+import re
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -59,9 +60,13 @@ def check_verb(words: Sequence[str]) -> None:
         if now.startswith("components") and rest:
             action, *rest = rest
             now = f"components {action.replace('audit', 'check')} {first}"
-        kept = [word for word in rest if word not in ("--json", "--debug")]
-        fix = shlex.join(["mcpo", *now.split(), *kept])
+        fix = shlex.join(["mcpo", *now.split(), *_typed(rest)])
         raise ConfigError(f"mcpo has no verb '{first}'", fix=fix, code="unknown_name")
+
+
+def _typed(words: Sequence[str]) -> list[str]:
+    """Words of a command without options about its output, for a fix."""
+    return [word for word in words if word not in ("--json", "--debug")]
 
 
 def _only_when_dry(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
@@ -90,7 +95,7 @@ class Family(TyperGroup):
         if self.get_command(ctx, verb) is None and not verb.startswith("-"):
             family = " ".join(["mcpo", *([ctx.info_name] if ctx.parent else [])])
             known = self.list_commands(ctx)
-            fix = mend(f"{family} {{}} {shlex.join(args[1:])}".rstrip(), verb, known, f"{family} --help")
+            fix = mend(f"{family} {{}} {shlex.join(_typed(args[1:]))}".rstrip(), verb, known, f"{family} --help")
             raise ConfigError(f"{family} has no verb '{verb}': {nearest(verb, known)}", fix=fix, code="unknown_name")
         return super().resolve_command(ctx, args)
 
@@ -165,7 +170,8 @@ class OverridesCommand(TyperCommand):
                     fix=f"mcpo {ctx.info_name} {value or ('FILE' if following == 'VALUE' else following)}",
                 )
             if "=" in word and word.endswith(","):
-                values = "".join(itertools.takewhile(lambda other: "=" not in other, args[at + 1 :])).rstrip(",")
+                others = itertools.takewhile(lambda other: not re.search("^-|=", other), args[at + 1 :])
+                values = "".join(others).rstrip(",")
                 raise ConfigError(
                     f"'{word}' ends with a comma: the values of a sweep have no spaces between them",
                     fix=f"{word}{values}" if values else word.rstrip(","),

@@ -5,11 +5,11 @@ import shlex
 
 import pytest
 
-from tests.cli.conftest import InProcess
+from tests.cli.conftest import Cli, InProcess
 from tests.cli.test_messages import AT_ONCE, FILES, sections
 
 pytestmark = pytest.mark.slow
-TRAINS = ("train", "ablate", "reproduce", "fork")
+TRAINS = ("train", "ablate", "reproduce", "fork", "probe")
 """Verbs that are run with --dry-run."""
 PLACEHOLDER = re.compile(r"\b[A-Z][A-Z_]{2,}\b(?!=)|\bI/N\b")
 """A word of a fix that stands for something that only the user knows."""
@@ -21,15 +21,21 @@ def fixes(section: str) -> list[str]:
     (line, *_) = [*re.findall(r"^  fix: (.*)", section, re.MULTILINE), ""]
     line = re.sub(r"  \(.*\)$", "", line)
     parts = re.split(r",? or:? (?=mcpo |leave |[\w.]+=)|, if ", line)
-    doable = re.compile(r"mcpo |[\w.]+=|'[\w.]+=|--|(leave out|omit) |[\w.]+\.jsonl$")
+    doable = re.compile(r"mcpo |[a-z][\w.]*=|'[\w.]+=|--|(leave out|omit) |[\w.]+\.jsonl$")
     return [part.strip() for part in parts if doable.match(part) and not PLACEHOLDER.search(part)]
 
 
 def mended(command: str, fix: str, message: str) -> list[str]:
-    """The words of `command` after the user has done what `fix` says; a fix that is a command replaces it."""
+    """The words of `command` after the user has done what `fix` says, without training anything."""
+    words = done(command, fix, message)
+    return [*words, *(["--dry-run"] if words[0] in TRAINS and not {"--dry-run", "--built"} & {*words} else [])]
+
+
+def done(command: str, fix: str, message: str) -> list[str]:
+    """See `mended`; a fix that is a command replaces it."""
     words, wanted = shlex.split(command), shlex.split(fix)
     if wanted[0] == "mcpo":
-        return [*wanted[1:], *(["--dry-run"] if wanted[1] in TRAINS and "--dry-run" not in wanted else [])]
+        return wanted[1:]
     if wanted[0] in ("leave", "omit"):
         gone = tuple(word.partition("=")[0].rstrip(",") for word in wanted[1:] if word != "out")
         return [word for word in words if not word.startswith(gone)]
@@ -60,3 +66,13 @@ def test_every_fix_changes_the_outcome(here: InProcess, monkeypatch: pytest.Monk
             if again and (again in message or "usage" in result.stderr.lower()):
                 useless.append(f"$ mcpo {command}\n  fix: {fix}\n$ mcpo {shlex.join(words)}\n  {again}")
     assert not useless, "\n".join(useless)
+
+
+def test_a_forgotten_folder_of_plug_ins_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(cli.home.parent)
+    (cli.home.parent / "plug").mkdir()
+    (cli.home.parent / "plug" / "fluent.py").write_text(FILES["plug/fluent.py"])
+    command = ("train", "method=fluent", "scale=smoke", "--dry-run")
+    refused = cli.refused("unknown_name", *command)
+    (folder,) = re.findall(r"fix: MCPO_PLUGINS=(\S+) mcpo", refused)
+    assert cli(*command, MCPO_PLUGINS=folder).returncode == 0

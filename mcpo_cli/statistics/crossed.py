@@ -10,6 +10,11 @@ With one seed it is about these models (only other problems of the same kind). A
 alone (`Over`): over seeds alone, an interval of a complete table is Student's, or Welch's if seeds are not paired, of
 the seeds' means, and holds for these problems.
 
+Problems may come in clusters that are not independent: questions of one passage, variants of one template, or one
+problem that two benchmarks (or two filters of one answer) share. Then clusters take the place of problems: residuals
+are summed over a cluster before they are squared, with the cluster-robust variance CR2 of `clusters.py`. A problem
+without a cluster is a cluster of its own, for which that is the usual variance of a mean.
+
 The variance of the mean is Vp + Vs - Vc: the spread of problems' means, plus that of seeds' means, minus that of the
 cells, which both of them contain (Cameron, Gelbach and Miller 2011, J. Bus. Econ. Stat. 29, 238-249, for two-way
 clusters; for complete tables the estimator of the analysis of variance). It counts at least Vc. Its degrees of freedom
@@ -29,6 +34,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from mcpo_cli.statistics.power import fewest, noncentrality
 from mcpo_cli.statistics.stats import LEAST, ROUNDING, Floats, Interval, Student
@@ -111,6 +118,8 @@ class Estimate:
     test: Student
     parts: tuple[Part, ...]
     problems: int
+    clusters: int
+    """Number of clusters of problems: the number of problems, unless some belong together."""
     seeds: tuple[int, ...]
     """Number of seeds of each side; one number if both sides are paired by seed, or for a mean."""
 
@@ -152,13 +161,15 @@ class Effects:
         rest_S = sum_S - weight_S * sum_S.sum() / weight_S.sum()
         return Part("seed", float((rest_S**2).sum()) * seeds / (seeds - 1), seeds - 1)
 
-    def cell_part(self) -> Part:
-        """Variance of the mean by the cells, that is neither by problems nor by seeds."""
+    def cell_part(self, cluster_P: Ints) -> Part:
+        """Variance of the mean by the cells (one cluster of one seed), that is neither by clusters nor by seeds."""
         present = ~np.isnan(self.score_SP)
-        number, (seeds, problems) = int(present.sum()), present.shape
-        df = number - seeds - problems + 1
         rest_SP = np.where(present, self.weight_SP * (self.score_SP - self.problem_P - self.seed_S[:, None]), 0.0)
-        return Part("cell", float((rest_SP**2).sum()) * number / df if df > 0 else 0.0, max(df, 1), -1)
+        rest_SC = np.array([np.bincount(cluster_P, rest_P) for rest_P in rest_SP])
+        present_SC = np.array([np.bincount(cluster_P, present_P) > 0 for present_P in present])
+        number, (seeds, clusters) = int(present_SC.sum()), present_SC.shape
+        df = number - seeds - clusters + 1
+        return Part("cell", float((rest_SC**2).sum()) * number / df if df > 0 else 0.0, max(df, 1), -1)
 
 
 def effects(score_SP: Floats, stratum_P: Ints) -> Effects:
@@ -183,79 +194,118 @@ def effects(score_SP: Floats, stratum_P: Ints) -> Effects:
     return Effects(score_SP, weight_SP, problem_P, seed_S)
 
 
-def mean(score_SP: Floats, stratum_P: Ints | None = None, *, over: Over = "both") -> Estimate:
+def mean(
+    score_SP: Floats, stratum_P: Ints | None = None, cluster_P: Ints | None = None, *, over: Over = "both"
+) -> Estimate:
     """The mean of one side.
 
     Args:
         score_SP: a score for each seed and problem, the mean over its samples; NaN if it is missing.
         stratum_P: the benchmark of each problem, 0 to B - 1; benchmarks have equal weights. Without it all are one.
+        cluster_P: the cluster of each problem, 0 to C - 1, which may reach over benchmarks; by default each problem is
+            a cluster.
 
     Raises:
         ValueError: a problem or a seed has no scores, or, unless over seeds alone, a benchmark has fewer than 2
             problems.
     """
-    table, strata = _table(score_SP, stratum_P)
+    table, strata, clusters = _table(score_SP, stratum_P, cluster_P)
     fitted = effects(table, strata)
-    return _estimate(fitted.mean, fitted.problem_sums_P, strata, [fitted], over)
+    return _estimate(fitted.mean, fitted.problem_sums_P, strata, clusters, [fitted], over)
 
 
 def difference(
-    a_SP: Floats, b_SP: Floats, stratum_P: Ints | None = None, *, same_seeds: bool, over: Over = "both"
+    a_SP: Floats,
+    b_SP: Floats,
+    stratum_P: Ints | None = None,
+    cluster_P: Ints | None = None,
+    *,
+    same_seeds: bool,
+    over: Over = "both",
 ) -> Estimate:
     """The difference a - b of two sides with the same problems, in the same order.
 
     Args:
-        a_SP, b_SP, stratum_P: as in `mean`.
+        a_SP, b_SP, stratum_P, cluster_P: as in `mean`.
         same_seeds: row s of both belongs together, so their difference is taken first.
 
     Raises:
         ValueError: as in `mean`, or the numbers of problems (or of seeds, if they belong together) differ.
     """
-    (a, strata), (b, _) = _table(a_SP, stratum_P), _table(b_SP, stratum_P)
+    (a, strata, clusters), (b, _, _) = (_table(side_SP, stratum_P, cluster_P) for side_SP in (a_SP, b_SP))
     if same_seeds:
         if a.shape != b.shape:
             raise ValueError("sides that are paired by seed need the same number of seeds and problems")
-        return mean(a - b, strata, over=over)
+        return mean(a - b, strata, clusters, over=over)
     if a.shape[1] != b.shape[1]:
         raise ValueError("both sides need the same problems")
     one, other = effects(a, strata), effects(b, strata)
-    return _estimate(one.mean - other.mean, one.problem_sums_P - other.problem_sums_P, strata, [one, other], over)
+    sum_P = one.problem_sums_P - other.problem_sums_P
+    return _estimate(one.mean - other.mean, sum_P, strata, clusters, [one, other], over)
 
 
-def _table(score_SP: Floats, stratum_P: Ints | None) -> tuple[Floats, Ints]:
+def _table(score_SP: Floats, stratum_P: Ints | None, cluster_P: Ints | None) -> tuple[Floats, Ints, Ints]:
     table = np.asarray(score_SP, dtype=np.float64)
     if table.ndim != 2 or not table.size:
         raise ValueError("scores are a table of seeds x problems")
-    return table, np.zeros(table.shape[1], int) if stratum_P is None else stratum_P
+    problems = table.shape[1]
+    strata = np.zeros(problems, int) if stratum_P is None else stratum_P
+    return table, strata, np.arange(problems) if cluster_P is None else cluster_P
 
 
-def _problem_parts(sum_P: Floats, stratum_P: Ints) -> list[Part]:
-    """The part of problems in the variance of a mean, for each benchmark."""
-    if np.bincount(stratum_P).min() < 2:
+def _problem_parts(sum_P: Floats, stratum_P: Ints, cluster_P: Ints) -> list[Part]:
+    """The part of clusters of problems in the variance of a mean, for each group of benchmarks that share clusters.
+
+    Of one benchmark it is sum_c e_c^2 / (1 - h_c), where e_c is the sum of the residuals of cluster c and h_c its share
+    of the problems (`clusters.mean`). A cluster with problems of several benchmarks sums e_c / sqrt(1 - h_c) of each
+    before the square: CR2 of a regression on the benchmarks, whose residuals have the mean 0 in each benchmark.
+    """
+    size_B = np.bincount(stratum_P)
+    if size_B.min() < 2:
         raise ValueError("a benchmark needs at least 2 problems")
+    rest_P = sum_P - (np.bincount(stratum_P, sum_P) / size_B)[stratum_P]
+    # K: each benchmark of each cluster.
+    pair_K, place_P = np.unique(np.stack([cluster_P, stratum_P]), axis=1, return_inverse=True)
+    cluster_K, stratum_K = pair_K
+    share_K = np.bincount(place_P.ravel()) / size_B[stratum_K]
+    # A benchmark that is one cluster has residuals of sum 0, and shows nothing of the spread between clusters.
+    rest_K = np.bincount(place_P.ravel(), rest_P) / np.sqrt(np.where(share_K < 1, 1 - share_K, 1.0))
+    group_B = _groups(cluster_K, stratum_K, size_B.size)
     parts = []
-    for stratum in range(int(stratum_P.max()) + 1):
-        own_P = sum_P[stratum_P == stratum]
-        size = len(own_P)
-        parts.append(Part("problem", float(((own_P - own_P.mean()) ** 2).sum()) * size / (size - 1), size - 1))
+    for group in np.unique(group_B):
+        chosen_K = group_B[stratum_K] == group
+        rest_C = np.bincount(cluster_K[chosen_K], rest_K[chosen_K])
+        share_C = np.bincount(cluster_K[chosen_K], share_K[chosen_K]) / (group_B == group).sum()
+        parts.append(Part("problem", float((rest_C**2).sum()), float(1 / (share_C**2).sum() - 1)))
     return parts
 
 
-def _estimate(value: float, sum_P: Floats, stratum_P: Ints, sides: Sequence[Effects], over: Over) -> Estimate:
-    seeds, problems = tuple(len(side.seed_S) for side in sides), len(sum_P)
+def _groups(cluster_K: Ints, stratum_K: Ints, strata: int) -> Ints:
+    """By benchmark: a number that benchmarks have in common if they share a cluster, or a chain of clusters does."""
+    if len(np.unique(cluster_K)) == len(cluster_K):
+        return np.arange(strata)
+    shape = (int(cluster_K.max()) + 1, strata)
+    holds_CB = coo_array((np.ones(len(cluster_K)), (cluster_K, stratum_K)), shape=shape)
+    return np.asarray(connected_components(holds_CB.T @ holds_CB, directed=False)[1])
+
+
+def _estimate(
+    value: float, sum_P: Floats, stratum_P: Ints, cluster_P: Ints, sides: Sequence[Effects], over: Over
+) -> Estimate:
+    seeds, problems, clusters = tuple(len(side.seed_S) for side in sides), len(sum_P), len(np.unique(cluster_P))
     parts: list[Part] = []
-    number = problems
+    number = clusters
     if over == "seeds":
         number = min(seeds)
         parts += [side.seed_part() for side in sides] if number > 1 else []
     else:
-        parts += _problem_parts(sum_P, stratum_P)
+        parts += _problem_parts(sum_P, stratum_P, cluster_P)
     # Two seeds show almost nothing of their spread, and one shows none: such an estimate is about these models.
     if over == "both" and min(seeds) >= LEAST:
-        parts += [part for side in sides for part in (side.seed_part(), side.cell_part())]
-        number = min(*seeds, problems)
-    if not parts:
-        return Estimate(Student(value, math.nan, 0, number), (), problems, seeds)
+        parts += [part for side in sides for part in (side.seed_part(), side.cell_part(cluster_P))]
+        number = min(*seeds, clusters)
+    if not parts or min(part.df for part in parts) <= 0:
+        return Estimate(Student(value, math.nan, 0, number), (), problems, clusters, seeds)
     least = min([number, *(part.df + 1 for part in parts if part.name == "problem")]) - 1
     variance, df = _satterthwaite(parts, least)
     test = Student(value, math.sqrt(variance), df, number)
@@ -264,7 +314,7 @@ def _estimate(value: float, sum_P: Floats, stratum_P: Ints, sides: Sequence[Effe
         of_seeds = [part for part in parts if part.name == "seed"]
         together = Part("seed", *_satterthwaite(of_seeds, least))
         test = FewSeeds(test.mean, test.error, test.df, test.n, together, rest)
-    return Estimate(test, tuple(parts), problems, seeds)
+    return Estimate(test, tuple(parts), problems, clusters, seeds)
 
 
 def _satterthwaite(parts: Sequence[Part], least: float) -> tuple[float, float]:

@@ -14,12 +14,12 @@ import re
 
 _XML = r"(?:\w{1,20}[:_])?(?:think(?:ing)?|thoughts?|reason(?:ing)?|scratchpad)"
 _OPENS = (
-    rf"<{_XML}>|<\|{_XML}\|>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|START_THINKING\|>|<\|inner_prefix\|>"
+    rf"<{_XML}>|<\|think(?:ing)?\|>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|START_THINKING\|>|<\|inner_prefix\|>"
     r"|<\|channel\|>(?:analysis|commentary)\b[^<\n]{0,40}<\|message\|>|<\|channel>thought|<unused94>(?:thought)?"
     r"|Here is my thought process:"
 )
 _CLOSES = (
-    rf"</{_XML}>|<\|/{_XML}\|>|</\|{_XML}\|>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>"
+    rf"</{_XML}>|<\|/think(?:ing)?\|>|</\|think(?:ing)?\|>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>"
     r"|<\|inner_suffix\|>|<\|channel\|>final\b[^<\n]{0,40}<\|message\|>|assistantfinal|<channel\|>|<unused95>"
     r"|Here is my response:"
 )

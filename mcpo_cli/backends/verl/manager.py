@@ -3,7 +3,6 @@
 from typing import Any
 
 from transformers import GenerationConfig
-from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.dapo import DAPORewardManager
 
 from mcpo_cli.tokenization import decoded, opened
@@ -16,8 +15,8 @@ class Rewards(DAPORewardManager):
         super().__init__(config, tokenizer, compute_score, *rest, **options)
         self._ends = {tokenizer.eos_token_id, *_listed_ends(config.actor_rollout_ref.model.path)}
 
-    async def run_single(self, data: DataProto) -> dict[str, Any]:
-        """See `RewardManagerBase`: the reward of the last sequence of `data`."""
+    async def run_single(self, data: Any) -> dict[str, Any]:
+        """See `RewardManagerBase`: the reward of the last sequence of `data`, a `DataProto`."""
         item = data[-1:][0]
         response_T = item.batch["responses"]
         mask_S = item.batch["attention_mask"]
@@ -26,8 +25,7 @@ class Rewards(DAPORewardManager):
         text = opened(self.tokenizer, prompt) + decoded(self.tokenizer, tokens, self._ends)
         rows = data.non_tensor_batch["extra_info"]
         rows[-1] = {**rows[-1], "response": text}
-        result: dict[str, Any] = await super().run_single(data)
-        return result
+        return await super().run_single(data)
 
 
 def _listed_ends(folder: str) -> list[int]:

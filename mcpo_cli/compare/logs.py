@@ -34,7 +34,7 @@ def of_logs(sides: Sequence[Side], question: Question) -> Comparison:
     by_name = {side.name: side for side in sides}
     baseline = by_name[found.baseline]
     others = [side for side in sides if side is not baseline]
-    warnings = [warning for side in others for warning in _facts(side, baseline)]
+    warnings = [warning for side in others for warning in _facts(side, baseline)] + list(_copies(baseline))
     groups = found.flips.groupby(["arm", "benchmark"], sort=False)
     flips = [with_texts(part.reset_index(drop=True), by_name[str(arm)], baseline) for (arm, _), part in groups]
     return replace(
@@ -79,6 +79,19 @@ def _facts(side: Side, baseline: Side) -> Iterator[str]:
     yield from (f"{', '.join(where)}: {said}" for said, where in differs.items())
     for name, facts in silent.items():
         yield f"{name} does not say its {', '.join(facts)}: whether both sides agree in it is not known"
+
+
+def _copies(side: Side) -> Iterator[str]:
+    """Prompts that several problems of a benchmark have: such problems are no independent draws."""
+    if "prompt" not in side.samples:
+        return
+    prompts = side.samples.dropna(subset=["prompt"]).drop_duplicates(["benchmark", "problem"])
+    for benchmark, own in prompts.groupby("benchmark", observed=True):
+        if copies := int(own.duplicated("prompt").sum()):
+            yield (
+                f"{benchmark}: {copies} of {len(own)} problems have the prompt of another one and count as independent "
+                "of it: the interval is too narrow. A column `cluster` says which problems belong together"
+            )
 
 
 def with_texts(flips: pd.DataFrame, side: Side, baseline: Side) -> pd.DataFrame:

@@ -12,6 +12,7 @@ import pandas as pd
 from mcpo_cli.compare import aggregates, means, verdicts
 from mcpo_cli.compare.equal_cost import AVERAGE
 from mcpo_cli.compare.pairs import Pair, pair, together
+from mcpo_cli.compare.parts import parts_of
 from mcpo_cli.compare.scores import MEAN, Arm, Metric, Slice
 from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.render.product import Row
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from mcpo_cli.compare.training import Training
 
 DIFFERENCE = (
-    "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", *verdicts.P_VALUES, "why", "mean",
-    "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed", "by_seed", "sd", "above", "effect",
-    "detectable", "family",
+    "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", *verdicts.P_VALUES, "why",
+    "identical", "mean", "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed", "by_seed", "sd",
+    "above", "effect", "detectable", "family", "part_of",
 )  # fmt: skip
 
 
@@ -83,7 +84,8 @@ class Comparison:
     and adjusted over the family, verdict, the means of both, and what the design can find. The family `headline` is
     what the comparison is about: the headline's metric, averaged over benchmarks; `others` are all other differences at
     the first cost. `test` is equal for differences that are one comparison, such as equal steps and equal rollouts that
-    end at the same scores."""
+    end at the same scores. `part_of` is the benchmark of which a row is a part (a filter of a task, or a category,
+    which have a family of their own); else empty."""
     sources: pd.DataFrame
     """One row per difference and source of variance: sd and its share of the variance of the difference."""
     flips: pd.DataFrame
@@ -187,8 +189,13 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
             for each in every:
                 for metric in metrics if is_first else metrics[:1]:
                     family = "headline" if each is headline and metric == metrics[0] else "others"
-                    rows.append(about | _row(each, metric, question, over) | {"family": family})
+                    rows.append(about | _row(each, metric, question, over) | {"family": family, "part_of": ""})
             if is_first:
+                rows += [
+                    about | _row(part, metrics[0], question, over) | {"family": family, "part_of": each.benchmark}
+                    for each in pairs
+                    for family, part in parts_of(each, arm, baseline)
+                ]
                 estimates = [(each, each.estimate(MEAN, "both")) for each in pairs]
                 sources += [about | row for each, found in estimates for row in _source_rows(each, found)]
                 warnings += [limit for each in pairs for limit in each.limits(each.estimate(metrics[0], over))]

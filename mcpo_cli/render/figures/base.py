@@ -276,11 +276,11 @@ def curves(
         axes.plot(here.index, here.mean(axis=1), markersize=3, markevery=every, **drawn)
         if band and here.shape[1] > 1:
             low, high = here.min(axis=1), here.max(axis=1)
-            ink = {"facecolor": (look.color, 0.07), "edgecolor": (look.color, 0.45)}
+            ink: Any = {"facecolor": (look.color, 0.07), "edgecolor": (look.color, 0.45)}
             axes.fill_between(here.index, low, high, hatch=hatch, lw=0.5, **ink)
             named(axes, BAND)
         if "measured" in data and len(here) - 1 not in every:
-            open_end = {"marker": look.marker, "markerfacecolor": "white", "linestyle": ""}
+            open_end: Any = {"marker": look.marker, "markerfacecolor": "white", "linestyle": ""}
             axes.plot(here.index[-1:], here.mean(axis=1)[-1:], color=look.color, markersize=4, zorder=3, **open_end)
             axes.plot([], [], color=GREY, label=INTERPOLATED, **open_end)
 

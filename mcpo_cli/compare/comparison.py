@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from mcpo_cli.compare.training import Training
 
 DIFFERENCE = (
-    "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", *verdicts.P_VALUES, "why", "mean",
-    "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed", "by_seed", "sd", "above", "effect",
-    "detectable", "family",
+    "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", "error", "df", "n",
+    *verdicts.P_VALUES, "why", "mean", "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed",
+    "by_seed", "sd", "above", "effect", "detectable", "family",
 )  # fmt: skip
 
 
@@ -102,6 +102,8 @@ class Comparison:
     """Sentences on differences of the arms besides their scores, and on data that were left out."""
     training: "Training | None" = None
     """What only runs of mcpo have."""
+    slices: Sequence[Slice] = ()
+    """The scores that were compared."""
 
     def __repr__(self) -> str:
         return "\n".join(
@@ -187,7 +189,8 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
             for each in every:
                 for metric in metrics if is_first else metrics[:1]:
                     family = "headline" if each is headline and metric == metrics[0] else "others"
-                    rows.append(about | _row(each, metric, question, over) | {"family": family})
+                    needed = _needed(each, metric, question, over)
+                    rows.append(about | _row(each, metric, question, over) | needed | {"family": family})
             if is_first:
                 estimates = [(each, each.estimate(MEAN, "both")) for each in pairs]
                 sources += [about | row for each, found in estimates for row in _source_rows(each, found)]
@@ -205,7 +208,25 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
         level=question.level,
         margin=question.margin,
         warnings=tuple(dict.fromkeys(warnings)),
+        slices=tuple(slices),
     )
+
+
+def differences_of(arm: Arm, baseline: Arm, question: Question, metric: Metric, over: Over) -> pd.DataFrame:
+    """The differences in one metric, as `compare` gives them, without the numbers of a design that would find more.
+
+    Raises:
+        ConfigError: see `pairs.pair`.
+    """
+    pairs = [pair(arm, baseline, name) for name in _shared(arm, baseline, [])]
+    whole = together(AVERAGE, pairs)
+    headline = pairs[0] if len(pairs) == 1 else whole
+    rows = [
+        {"at": "", "model": "", **_row(each, metric, question, over)}
+        | {"family": "headline" if each is headline else "others"}
+        for each in (*pairs, *([whole] if whole else []))
+    ]
+    return verdicts.decided(_numbered(rows), question.level)
 
 
 def _baseline(arms: Sequence[Arm], wanted: str) -> Arm:
@@ -266,8 +287,7 @@ def _row(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
     found = each.estimate(metric, over)
     mean, baseline_mean = each.means(metric)
     by_seed = np.array(each.by_seed(metric))
-    effect = question.margin or question.smallest or abs(found.test.mean)
-    row: Row = {
+    return {
         "benchmark": each.benchmark,
         "metric": str(metric),
         "k": metric.k,
@@ -283,9 +303,15 @@ def _row(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
         "by_seed": tuple(by_seed.tolist()),
         "sd": float(by_seed.std(ddof=1)) if by_seed.size > 1 else math.nan,
         "above": int((by_seed > ROUNDING).sum()),
-        "effect": effect,
         "detectable": _detectable(found),
     }
+
+
+def _needed(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
+    """The effect that should be found, and the numbers of problems, seeds or samples that find it."""
+    found = each.estimate(metric, over)
+    effect = question.margin or question.smallest or abs(found.test.mean)
+    row: Row = {"effect": effect}
     # For other metrics the variance of a sample is not that of a response, so no needed numbers are given for them.
     if metric == MEAN and found.test.error > ROUNDING:
         sources = each.sources(each.estimate(metric, "both"))

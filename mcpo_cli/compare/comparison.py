@@ -12,20 +12,21 @@ import pandas as pd
 from mcpo_cli.compare import aggregates, means, verdicts
 from mcpo_cli.compare.equal_cost import AVERAGE
 from mcpo_cli.compare.pairs import Pair, pair, together
+from mcpo_cli.compare.parts import parts_of
 from mcpo_cli.compare.scores import MEAN, Arm, Metric, Slice
 from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.render.product import Row
 from mcpo_cli.statistics.crossed import Estimate, Over
 from mcpo_cli.statistics.power import ALPHA, look_level, noncentrality
-from mcpo_cli.statistics.stats import LEAST, ROUNDING
+from mcpo_cli.statistics.stats import LEAST, ROUNDING, Student
 
 if TYPE_CHECKING:
     from mcpo_cli.compare.training import Training
 
 DIFFERENCE = (
-    "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", "error", "df", "n",
-    *verdicts.P_VALUES, "why", "mean", "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed",
-    "by_seed", "sd", "above", "effect", "detectable", "family",
+    "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", *verdicts.P_VALUES, "why", "mean",
+    "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed", "by_seed", "sd", "above", "effect",
+    "detectable", "family", "part_of", "student",
 )  # fmt: skip
 
 
@@ -83,7 +84,8 @@ class Comparison:
     and adjusted over the family, verdict, the means of both, and what the design can find. The family `headline` is
     what the comparison is about: the headline's metric, averaged over benchmarks; `others` are all other differences at
     the first cost. `test` is equal for differences that are one comparison, such as equal steps and equal rollouts that
-    end at the same scores."""
+    end at the same scores. `part_of` is the benchmark of which a row is a part (a filter of a task, or a category,
+    which have a family of their own); else empty."""
     sources: pd.DataFrame
     """One row per difference and source of variance: sd and its share of the variance of the difference."""
     flips: pd.DataFrame
@@ -104,6 +106,8 @@ class Comparison:
     """What only runs of mcpo have."""
     slices: Sequence[Slice] = ()
     """The scores that were compared."""
+    students: Sequence[Student] = ()
+    """The estimate behind each row of `differences`, for other tests of it."""
 
     def __repr__(self) -> str:
         return "\n".join(
@@ -189,18 +193,24 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
             for each in every:
                 for metric in metrics if is_first else metrics[:1]:
                     family = "headline" if each is headline and metric == metrics[0] else "others"
-                    needed = _needed(each, metric, question, over)
-                    rows.append(about | _row(each, metric, question, over) | needed | {"family": family})
+                    rows.append(about | _row(each, metric, question, over) | {"family": family, "part_of": ""})
             if is_first:
+                rows += [
+                    about | _row(part, metrics[0], question, over) | {"family": family, "part_of": each.benchmark}
+                    for each in pairs
+                    for family, part in parts_of(each, arm, baseline)
+                ]
                 estimates = [(each, each.estimate(MEAN, "both")) for each in pairs]
                 sources += [about | row for each, found in estimates for row in _source_rows(each, found)]
                 warnings += [limit for each in pairs for limit in each.limits(each.estimate(metrics[0], over))]
                 flips += [_flips(part.model, each) for each in pairs]
+    differences = verdicts.decided(_numbered(rows), question.level)
     return Comparison(
         baseline=baselines[0].name,
         metric=str(metrics[0]),
         arms=pd.DataFrame([row for part in slices for row in means.of_slice(part, metrics, over)]),
-        differences=verdicts.decided(_numbered(rows), question.level),
+        differences=differences.drop(columns="student"),
+        students=tuple(differences["student"]),
         sources=pd.DataFrame(sources),
         flips=pd.concat(flips, ignore_index=True) if flips else pd.DataFrame(),
         aggregates=pd.DataFrame(aggregates.over_benchmarks(slices, metrics, baselines[0].name)),
@@ -222,8 +232,8 @@ def differences_of(arm: Arm, baseline: Arm, question: Question, metric: Metric, 
     whole = together(AVERAGE, pairs)
     headline = pairs[0] if len(pairs) == 1 else whole
     rows = [
-        {"at": "", "model": "", **_row(each, metric, question, over)}
-        | {"family": "headline" if each is headline else "others"}
+        {"at": "", "model": "", **_tested(each, metric, question, over)}
+        | {"family": "headline" if each is headline else "others", "part_of": ""}
         for each in (*pairs, *([whole] if whole else []))
     ]
     return verdicts.decided(_numbered(rows), question.level)
@@ -284,6 +294,11 @@ def _check(pairs: Sequence[Pair], metrics: Sequence[Metric]) -> None:
 
 def _row(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
     """The columns of a difference."""
+    return _tested(each, metric, question, over) | _needed(each, metric, question, over)
+
+
+def _tested(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
+    """The means, the difference with its test, and the design."""
     found = each.estimate(metric, over)
     mean, baseline_mean = each.means(metric)
     by_seed = np.array(each.by_seed(metric))

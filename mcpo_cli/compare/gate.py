@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+import pandas as pd
+
 from mcpo_cli.compare import page, rules
 from mcpo_cli.compare.comparison import Comparison, records
 from mcpo_cli.compare.equal_cost import AVERAGE
@@ -142,7 +144,12 @@ def judge(found: Comparison, policy: Policy) -> Gate:
     Raises:
         ConfigError: no difference is about the benchmark of a required rule.
     """
-    rows = records(found.differences, metric=found.metric, at=found.axes[0])
+    rows = records(
+        found.differences.assign(student=pd.Series(found.students, dtype=object)),
+        metric=found.metric,
+        at=found.axes[0],
+        part_of="",
+    )
     required = list(_lines(rows, policy.required, required=True))
     known = [where for where in policy.advisory if _chosen(rows, where)]
     advisory = list(_lines(rows, {where: policy.advisory[where] for where in known}, required=False))

@@ -26,7 +26,9 @@ from mcpo_cli.errors import ConfigError, bad_data
 NEEDED = ("benchmark", "problem", "correct")
 NAMES = ("benchmark", "problem", "seed")
 TEXTS = ("response", "answer", "gold", "prompt")
-OPTIONAL = ("seed", "sample", *TEXTS, "tokens")
+GROUPS = ("cluster", "category")
+"""Columns of a problem: what it shares with other problems, and its kind."""
+OPTIONAL = ("seed", "sample", *GROUPS, *TEXTS, "tokens")
 """Columns of samples that a log may have besides NEEDED."""
 
 
@@ -41,6 +43,10 @@ class Log:
     """By benchmark: the settings of its samples that the log states (grader, temperature, template, ...)."""
     model: str = ""
     """The model or arm that made them, if the log names it. It is not a fact, because sides differ in it."""
+    tasks: Mapping[str, str] = field(default_factory=dict)
+    """By benchmark that is one of several filters of a task: the task."""
+    notes: tuple[str, ...] = ()
+    """What the log has and what is not read of it, in sentences."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,20 @@ class Side:
             for weights in (correct_N, correct_N**2)
         )
         seeds, problems = (tuple(map(str, one.categories)) for one in (seed_N, problem_N))
-        return Scores(seeds, problems, count_SP.astype(np.int64), sum_SP, square_SP)
+        groups = {name: _of_problems(own, name, problems) for name in GROUPS}
+        return Scores(
+            seeds, problems, count_SP.astype(np.int64), sum_SP, square_SP,
+            clusters=groups["cluster"], categories=groups["category"],
+        )  # fmt: skip
+
+    @cached_property
+    def tasks(self) -> dict[str, list[str]]:
+        """By task: its benchmarks, which are the filters that read it, or the task alone."""
+        named = {name: task for log in self.logs for name, task in log.tasks.items()}
+        found: dict[str, list[str]] = {}
+        for name in self.benchmarks:
+            found.setdefault(named.get(name, name), []).append(name)
+        return found
 
     def facts(self, benchmark: str) -> dict[str, str]:
         """The settings of the samples of a benchmark; values that differ from log to log are listed."""
@@ -112,6 +131,15 @@ class Side:
             for name, value in log.facts.get(benchmark, {}).items():
                 found.setdefault(name, {})[value] = None
         return {name: ", ".join(values) for name, values in found.items()}
+
+
+def _of_problems(samples: pd.DataFrame, column: str, problems: Sequence[str]) -> tuple[str, ...]:
+    """By problem: the first value of a column; the problem itself where it is empty; nothing without the column."""
+    if column not in samples or samples[column].isna().all():
+        return ()
+    first = samples.dropna(subset=[column]).drop_duplicates("problem")
+    named = dict(zip(first["problem"].astype(str), first[column].astype(str), strict=True))
+    return tuple(named.get(problem, problem if column == "cluster" else "none") for problem in problems)
 
 
 def plain_rows(frame: pd.DataFrame) -> list[dict[Hashable, Any]]:
@@ -138,7 +166,12 @@ def _shared(texts: Sequence[str]) -> str:
 
 
 def checked(
-    path: Path, samples: pd.DataFrame, facts: Mapping[str, Mapping[str, str]] | None = None, model: str = ""
+    path: Path,
+    samples: pd.DataFrame,
+    facts: Mapping[str, Mapping[str, str]] | None = None,
+    model: str = "",
+    tasks: Mapping[str, str] | None = None,
+    notes: Sequence[str] = (),
 ) -> Log:
     """The log, after checking that its samples have the data that a comparison needs.
 
@@ -168,7 +201,9 @@ def checked(
         )
     # Each name is kept once for all of its samples, because tables with millions of samples are common.
     names = {name: samples[name].astype(str).astype("category") for name in NAMES if name in samples}
-    return Log(path, samples.assign(correct=correct.astype(np.float64), **names), facts or {}, model)
+    return Log(
+        path, samples.assign(correct=correct.astype(np.float64), **names), facts or {}, model, tasks or {}, tuple(notes)
+    )
 
 
 def check_headings(path: Path, kind: str, names: Iterable[str]) -> None:

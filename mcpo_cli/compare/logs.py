@@ -1,6 +1,6 @@
 """Logs of any tool as scores, compared; with the texts of problems whose score changed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -8,7 +8,8 @@ import pandas as pd
 from mcpo_cli.compare.comparison import Comparison, Question, compare
 from mcpo_cli.compare.log import TEXTS, Side
 from mcpo_cli.compare.majority import majority
-from mcpo_cli.compare.scores import Arm, Metric, Slice
+from mcpo_cli.compare.parts import merged
+from mcpo_cli.compare.scores import Arm, Metric, Scores, Slice
 from mcpo_cli.errors import ConfigError
 
 SHOWN = 50
@@ -27,30 +28,40 @@ def of_logs(sides: Sequence[Side], question: Question) -> Comparison:
     """
     if len(sides) < 2:
         raise ConfigError("a comparison needs at least two sides", fix="mcpo compare A B")
-    most = [metric.k for text in question.metrics if (metric := Metric.parse(text)).kind == "maj"]
-    found = compare([Slice([_arm(side, most) for side in sides])], question)
+    metrics = [Metric.parse(text) for text in question.metrics]
+    shared = set.intersection(*(set(side.benchmarks) for side in sides))
+    found = compare([Slice([_arm(side, metrics, shared) for side in sides])], question)
     by_name = {side.name: side for side in sides}
     baseline = by_name[found.baseline]
     others = [side for side in sides if side is not baseline]
-    warnings = [warning for side in others for warning in _facts(side, baseline)]
+    warnings = [warning for side in others for warning in _facts(side, baseline)] + list(_copies(baseline))
     groups = found.flips.groupby(["arm", "benchmark"], sort=False)
     flips = [with_texts(part.reset_index(drop=True), by_name[str(arm)], baseline) for (arm, _), part in groups]
     return replace(
         found,
         flips=pd.concat(flips, ignore_index=True) if flips else found.flips,
-        warnings=(*warnings, *found.warnings),
+        warnings=(*warnings, *found.warnings, *(note for side in sides for log in side.logs for note in log.notes)),
     )
 
 
-def _arm(side: Side, most: Sequence[int]) -> Arm:
-    scores = {name: side.scores(name) for name in side.benchmarks}
-    return Arm(
-        side.name,
-        {
-            name: replace(one, values={Metric("maj", k): value for k, value in majority(side, name, one, most).items()})
-            for name, one in scores.items()
-        },
-    )
+def _arm(side: Side, metrics: Sequence[Metric], shared: Collection[str]) -> Arm:
+    """The scores of a side. shared: the benchmarks of all sides: a task is the mean over its filters among them."""
+    scores: dict[str, Scores] = {}
+    parts: dict[str, dict[str, Scores]] = {}
+    for task, names in side.tasks.items():
+        tables = {name: _with_majority(side, name, metrics) for name in names}
+        common = {name: table for name, table in tables.items() if name in shared}
+        if len(common) > 1:
+            scores[task], parts[task] = merged(common, metrics), common
+        else:
+            scores |= tables
+    return Arm(side.name, scores, parts=parts)
+
+
+def _with_majority(side: Side, benchmark: str, metrics: Sequence[Metric]) -> Scores:
+    scores, most = side.scores(benchmark), [metric.k for metric in metrics if metric.kind == "maj"]
+    values = {Metric("maj", k): value for k, value in majority(side, benchmark, scores, most).items()}
+    return replace(scores, values=values)
 
 
 def _facts(side: Side, baseline: Side) -> Iterator[str]:
@@ -68,6 +79,19 @@ def _facts(side: Side, baseline: Side) -> Iterator[str]:
     yield from (f"{', '.join(where)}: {said}" for said, where in differs.items())
     for name, facts in silent.items():
         yield f"{name} does not say its {', '.join(facts)}: whether both sides agree in it is not known"
+
+
+def _copies(side: Side) -> Iterator[str]:
+    """Prompts that several problems of a benchmark have: such problems are no independent draws."""
+    if "prompt" not in side.samples:
+        return
+    prompts = side.samples.dropna(subset=["prompt"]).drop_duplicates(["benchmark", "problem"])
+    for benchmark, own in prompts.groupby("benchmark", observed=True):
+        if copies := int(own.duplicated("prompt").sum()):
+            yield (
+                f"{benchmark}: {copies} of {len(own)} problems have the prompt of another one and count as independent "
+                "of it: the interval is too narrow. A column `cluster` says which problems belong together"
+            )
 
 
 def with_texts(flips: pd.DataFrame, side: Side, baseline: Side) -> pd.DataFrame:
@@ -91,8 +115,8 @@ def _texts(side: Side, shown: pd.DataFrame, best: pd.Series) -> pd.DataFrame:
     names = [name for name in TEXTS if name in side.samples]
     if not names:
         return pd.DataFrame(index=pd.Index([], name="problem"))
-    samples = side.samples
-    of_these = samples["problem"].isin(shown["problem"]) & (samples["benchmark"] == shown["benchmark"].iloc[0])
+    samples, task = side.samples, str(shown["benchmark"].iloc[0])
+    of_these = samples["problem"].isin(shown["problem"]) & samples["benchmark"].isin(side.tasks.get(task, [task]))
     own = samples.loc[of_these, ["problem", "correct", *names]]
     own = own.assign(problem=own["problem"].astype(str))
     found = own.groupby("problem")["correct"]

@@ -26,7 +26,8 @@ def of_slice(part: Slice, metrics: Sequence[Metric], over: Over) -> Iterator[Row
             for metric in metrics:
                 if smallest < 2 or (metric not in scores.values and metric.k > scores.most):
                     continue
-                found = crossed.mean(metric.of(scores), stratum_P, over=over)
+                cluster_P = np.unique(scores.cluster_names, return_inverse=True)[1]
+                found = crossed.mean(metric.of(scores), stratum_P, cluster_P, over=over)
                 low, high = _interval(found)
                 yield {
                     "at": part.at,

@@ -49,7 +49,9 @@ def noise_floor(found: Comparison, policy: Policy, question: Question) -> NoiseF
         rest = [name for name in names if name not in chosen]
         new, base = _repeats(baseline, chosen, "new"), _repeats(baseline, rest, "base")
         rows = differences_of(new, base, question, Metric.parse(found.metric), over)
-        again = replace(found, baseline="base", differences=rows.assign(at=found.axes[0]))
+        again = replace(
+            found, baseline="base", differences=rows.assign(at=found.axes[0]), students=tuple(rows["student"])
+        )
         outcomes.append(gate.judge(again, required).outcome)
     return NoiseFloor(len(outcomes), outcomes.count("broken"), outcomes.count("undecided"), size, len(names))
 

@@ -60,7 +60,7 @@ def _files(answer: Answer, command: str) -> Iterator[tuple[str, str | bytes]]:
         yield "gate.md", answer.gate.markdown()
     yield f"{STEM}.tex", markup.tex(whole)
     yield f"{STEM}.json", json.dumps(finite(document(answer)), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    pictures = {"forest": figures.forest(found, page.main_rows(found)), "curves": figures.curves(found)}
+    pictures = {"forest": figures.forest(found, page.shown_rows(found)), "curves": figures.curves(found)}
     drawn = {name: base.save(figure) for name, figure in pictures.items() if figure is not None}
     for name, kinds in drawn.items():
         for kind, content in kinds.items():

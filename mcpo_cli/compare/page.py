@@ -17,8 +17,17 @@ from mcpo_cli.statistics.words import Word
 
 MOST_FLIPS = 20
 """Most problems in the table of those that changed most."""
+MOST_BENCHMARKS = 12
+"""Most benchmarks or categories in the first table; the others are among the details."""
+FAMILIES = {"headline": "headline difference", "others": "other difference", "categories": "category"}
+"""What is adjusted together, with the word for one of its tests."""
 MOST_NAMED = 8
 """Most names that a sentence lists."""
+DECIDED: tuple[Word, ...] = ("better", "worse", "equivalent", "not worse")
+OF_MODELS = ("", " (these two models)", " (these models)")
+"""What follows a word that is decided: nothing, or that it holds for the models of one or of two seeds, not for others
+by the same recipe."""
+SAID = tuple(word + scope for word in get_args(Word) for scope in OF_MODELS)
 BOUGHT = ("problems", "seeds", "samples")
 
 
@@ -44,10 +53,25 @@ def sentences(found: Comparison) -> list[str]:
 
 
 def main_rows(found: Comparison) -> list[Row]:
-    """The differences of the verdict and of the picture: of runs the headline's, of logs all in its metric."""
+    """The differences of the verdict: of runs the headline's, of logs all of whole benchmarks in its metric."""
     if found.training:
         return [row for at in found.shown_axes for row in records(found.headline, at=at)]
-    return records(found.differences, metric=found.metric)
+    return _mean_first(records(found.differences, metric=found.metric, part_of=""))
+
+
+def _mean_first(rows: Sequence[Row]) -> list[Row]:
+    """The rows by arm, and of each arm the mean over benchmarks first: it is what the others are details of."""
+    arms = list(dict.fromkeys(row["arm"] for row in rows))
+    return sorted(rows, key=lambda row: (arms.index(row["arm"]), row["benchmark"] != AVERAGE))
+
+
+def shown_rows(found: Comparison) -> list[Row]:
+    """The differences of the first table and of the picture: of many benchmarks only the mean and what is decided."""
+    rows = main_rows(found) if found.training else _mean_first(records(found.differences, part_of=""))
+    if found.training or found.differences["benchmark"].nunique() <= MOST_BENCHMARKS:
+        return rows + records(found.differences, family="categories")[:MOST_BENCHMARKS]
+    told = [row for row in rows if row["benchmark"] == AVERAGE or row["verdict"] not in ("undecided", "not testable")]
+    return told[:MOST_BENCHMARKS] or rows[:MOST_BENCHMARKS]
 
 
 def _distinct(rows: Sequence[Row]) -> list[Row]:
@@ -56,16 +80,24 @@ def _distinct(rows: Sequence[Row]) -> list[Row]:
 
 
 def _sentence(arm: str, rows: Sequence[Row], found: Comparison) -> str:
-    parts: dict[str, list[str]] = {word: [] for word in get_args(Word)}
+    parts: dict[str, list[str]] = {_scoped(row): [] for row in rows[:1]} | {word: [] for word in SAID}
     for row in rows:
         benchmark = "their mean" if row["benchmark"] == AVERAGE else str(row["benchmark"])
         where = [benchmark] if not found.training else []
         where += [row["model"]] if row["model"] else []
         where += [f"equal {equal(found, row['at'])}"] if row["at"] else []
-        parts[row["verdict"]].append(f"{', '.join(where)} ({signed(row['difference'])})")
+        parts[_scoped(row)].append(f"{', '.join(where)} ({signed(row['difference'])})")
     said = "; ".join(f"{word} on {_listed(names)}" for word, names in parts.items() if names)
     metric = f" in {found.metric}" if found.training else ""
     return f"{arm} against {found.baseline}{metric}: {said}."
+
+
+def _scoped(row: Row) -> str:
+    """The word of a verdict; one that rests on one or two seeds says that it is not about the recipe."""
+    word = str(row["verdict"])
+    if row["over"] != "problems" or word not in DECIDED:
+        return word
+    return word + OF_MODELS[min(row["seeds"], 2)]
 
 
 def equal(found: Comparison, at: str) -> str:
@@ -79,7 +111,7 @@ def main_grid(found: Comparison) -> Grid:
     """The differences that the verdict is about; the scores, if there is one arm."""
     if found.differences.empty:
         return scores_grid(found, found.models[0])
-    rows = main_rows(found) if found.training else records(found.differences)
+    rows = shown_rows(found)
     metric = f" in {found.metric}, mean over tiers" if found.training else ""
     return _differences(found, f"Change from {found.baseline}{metric}", rows, is_detail=False)
 
@@ -149,11 +181,11 @@ def legend(found: Comparison) -> list[str]:
         return []
     look = "" if found.level == ALPHA else f"; p decides below {found.level:.3g}, the level of this look"
     tests = found.differences.groupby("family")["test"].nunique().to_dict()
-    words = {"headline": "headline difference", "others": "other difference"}
-    families = [_count(tests[family], word) for family, word in words.items() if family in tests]
+    families = [_count(tests[family], word) for family, word in FAMILIES.items() if family in tests]
+    each = f" ({len(families)} families, each at level .05)" if len(families) > 1 and not look else ""
     return [
         f"interval: {100 * (1 - found.level):.3g} %, not adjusted; "
-        f"p: of the verdict's test, adjusted over {' and, separately, '.join(families)}{look}",
+        f"p: of the verdict's test, adjusted over {' and, separately, '.join(families)}{each}{look}",
         "detects: the smallest difference that this design finds with probability .8",
     ]
 
@@ -169,7 +201,8 @@ def details(found: Comparison) -> list[str]:
 
 def pairing(found: Comparison) -> list[str]:
     """The pairing of samples and the scope of intervals, in one sentence per design."""
-    rows = found.differences[found.differences["benchmark"] != AVERAGE].drop_duplicates(["model", "benchmark", "arm"])
+    whole = (found.differences["benchmark"] != AVERAGE) & (found.differences["part_of"] == "")
+    rows = found.differences[whole].drop_duplicates(["model", "benchmark", "arm"])
     designs: dict[str, dict[str, dict[str, None]]] = {}
     for row in rows.to_dict("records"):
         size = " x ".join(_count(row[what], what.removesuffix("s")) for what in BOUGHT)
@@ -200,7 +233,7 @@ def _listed(names: Sequence[str], *, few: bool = False) -> str:
 
 
 def _count(number: float, what: str) -> str:
-    return f"{number:,.10g} {what}{'' if number == 1 else 's'}"
+    return f"{number:,.10g} {what if number == 1 else f'{what}s'.replace('ys', 'ies')}"
 
 
 def settle(found: Comparison) -> list[str]:
@@ -228,13 +261,19 @@ def _settled(row: Row, found: Comparison) -> Iterator[str]:
 def detail_grids(found: Comparison) -> list[Grid]:
     """The tables of details: scores, all other differences, IQM, sources of variance, and of runs their training."""
     grids = [] if found.differences.empty else [scores_grid(found, model) for model in found.models]
-    others = records(found.differences, family="others")
-    if found.training and others:
-        title = f"All other changes from {found.baseline}, at equal {equal(found, found.axes[0])}"
+    shown = [_key(row) for row in shown_rows(found)]
+    rows = records(found.differences)
+    if others := [row for row in rows if row["family"] != "headline" and _key(row) not in shown]:
+        at = f", at equal {equal(found, found.axes[0])}" if found.training else ""
+        title = f"All other changes from {found.baseline}{at}"
         grids.append(_differences(found, title, others, is_detail=True))
     grids += [_aggregates(found), sources_grid(found)]
     grids += [training_page.gains_grid(found), training_page.runs_grid(found)] if found.training else []
     return [grid for grid in grids if grid.rows]
+
+
+def _key(row: Row) -> tuple[str, ...]:
+    return tuple(str(row[name]) for name in ("model", "arm", "benchmark", "metric", "family"))
 
 
 def scores_grid(found: Comparison, model: str) -> Grid:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -35,6 +36,12 @@ class Pair:
         both_SP = (self.one.samples_SP > 0) & (self.other.samples_SP > 0)
         return bool(both_SP.any(axis=0).all() and both_SP.any(axis=1).all())
 
+    @cached_property
+    def cluster_P(self) -> Ints:
+        """The cluster of each problem, as the baseline names it if both do."""
+        named = self.other if self.other.clusters else self.one
+        return np.unique(named.cluster_names, return_inverse=True)[1]
+
     @property
     def samples(self) -> float:
         """Mean number of samples of a cell."""
@@ -43,7 +50,7 @@ class Pair:
     def estimate(self, metric: Metric, over: Over) -> Estimate:
         """The difference of a metric."""
         one, other = metric.of(self.one), metric.of(self.other)
-        return crossed.difference(one, other, self.stratum_P, same_seeds=self.same_seeds, over=over)
+        return crossed.difference(one, other, self.stratum_P, self.cluster_P, same_seeds=self.same_seeds, over=over)
 
     def means(self, metric: Metric) -> tuple[float, float]:
         """The mean of a metric of both arms."""
@@ -136,6 +143,8 @@ def joined(scores: Mapping[str, Scores]) -> Scores:
         sum_SP,
         square_SP,
         {metric: np.hstack([part.values[metric] for part in parts]) for metric in shared},
+        # A problem that two benchmarks have is one cluster: its scores are not independent.
+        tuple(name for part in parts for name in part.cluster_names),
     )
 
 

@@ -18,7 +18,7 @@ from mcpo_cli import grading
 from mcpo_cli.compare.comparison import Comparison, Question
 from mcpo_cli.compare.log import Log, Side, plain_rows
 from mcpo_cli.compare.logs import of_logs
-from mcpo_cli.data.files import objects
+from mcpo_cli.data import tables
 from mcpo_cli.errors import ConfigError, bad_data
 from mcpo_cli.grading import Pool, Verdict
 from mcpo_cli.render.markup import signed
@@ -32,7 +32,7 @@ VERDICT = [field.name for field in fields(Verdict)]
 
 
 def read(path: Path) -> pd.DataFrame:
-    """The samples of a JSON lines file, with a `name`: the `id` of a line, or else its number.
+    """The samples of a table, with a `name`: the `id` of a line, or else its number.
 
     A line has `gold`, and `response` or `prediction`.
 
@@ -40,7 +40,7 @@ def read(path: Path) -> pd.DataFrame:
         ConfigError: the file cannot be read, is empty, or a line has another form.
     """
     samples = []
-    for number, row in objects(path):
+    for number, row in tables.rows(path):
         texts = "" if {"response", "prediction"} & set(row) else "'response' or 'prediction'"
         if missing := texts if "gold" in row else "'gold'":
             raise bad_data(f"{path}, line {number}: no {missing}; it has {', '.join(row) or 'nothing'}", fix=FORM)

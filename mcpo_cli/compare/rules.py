@@ -73,7 +73,7 @@ class Rule:
 
     def judge(self, row: Row) -> tuple[float, float]:
         """The p-values of a difference: that the rule holds, and that it is broken; NaN where there is no test."""
-        test = Student(row["difference"], row["error"], row["df"], row["n"])
+        test: Student = row["student"]
         margin = self.margin or 0.0
         low = margin if self.kind == "better" else -margin
         inside, outside = _beyond(row, test, low)
@@ -99,7 +99,7 @@ def _beyond(row: Row, test: Student, bound: float) -> tuple[float, float]:
 
 def is_same(row: Row) -> bool:
     """True if both sides have the same score on every problem."""
-    return bool(row["error"] <= ROUNDING and abs(row["difference"]) <= ROUNDING)
+    return bool(row["student"].error <= ROUNDING and abs(row["difference"]) <= ROUNDING)
 
 
 def too_few(rule: Rule, row: Row) -> str:

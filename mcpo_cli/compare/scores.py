@@ -78,6 +78,20 @@ class Scores:
     values: "Mapping[Metric, Floats]" = field(default_factory=dict)
     """Metrics that do not follow from the counts, of each cell: maj@k (`majority.py`), or scores at a cost between two
     evaluations."""
+    clusters: tuple[str, ...] = ()
+    """By problem: the name of what it shares with other problems (a passage, a template); empty if nothing is known."""
+    categories: tuple[str, ...] = ()
+    """By problem: its category; empty if the log has none."""
+
+    @property
+    def cluster_names(self) -> tuple[str, ...]:
+        """By problem: its cluster, which is the problem itself if nothing is known."""
+        return self.clusters or self.problems
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """The index of each problem."""
+        return {problem: at for at, problem in enumerate(self.problems)}
 
     @cached_property
     def score_SP(self) -> Floats:
@@ -97,8 +111,9 @@ class Scores:
 
     @property
     def most(self) -> int:
-        """Largest k of pass@k: the fewest samples of a cell; 1 if scores are not 0 or 1."""
-        return int(self.samples_SP[self.samples_SP > 0].min()) if self.binary else 1
+        """Largest k of pass@k: the fewest samples of a cell; 1 if scores are not 0 or 1, or no counts."""
+        counted = self.binary and MEAN not in self.values
+        return int(self.samples_SP[self.samples_SP > 0].min()) if counted else 1
 
     def of_seeds(self, seeds: Sequence[str]) -> "Scores":
         """The scores of some seeds, in the order given."""
@@ -114,8 +129,7 @@ class Scores:
 
     def only(self, problems: Sequence[str]) -> "Scores":
         """The scores of some problems, in the order given."""
-        index = {problem: at for at, problem in enumerate(self.problems)}
-        at_P = [index[problem] for problem in problems]
+        at_P = [self.place[problem] for problem in problems]
         return replace(
             self,
             problems=tuple(problems),
@@ -123,6 +137,8 @@ class Scores:
             sum_SP=self.sum_SP[:, at_P],
             square_SP=self.square_SP[:, at_P],
             values={metric: value_SP[:, at_P] for metric, value_SP in self.values.items()},
+            clusters=tuple(self.clusters[at] for at in at_P) if self.clusters else (),
+            categories=tuple(self.categories[at] for at in at_P) if self.categories else (),
         )
 
 
@@ -135,6 +151,8 @@ class Arm:
     named_seeds: bool = False
     """True if a seed's name says what decides it, as of a run of mcpo: then seeds that another arm lacks are left out
     of their difference. Seeds of logs are named by paths, and belong together only if all names are the same."""
+    parts: Mapping[str, Mapping[str, Scores]] = field(default_factory=dict)
+    """By benchmark: the scores of its parts, if it is a task that several filters read (`parts.merged`)."""
 
 
 @dataclass(frozen=True)

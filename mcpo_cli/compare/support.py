@@ -172,13 +172,13 @@ def _cases(asked: Sequence[_Asked], margin: float | None) -> pd.DataFrame:
                 family = f"{one.row['metric']}, {one.row['benchmark'] == ALL}, {scope}, {case}"
                 z = difference / found.error if found.error else math.nan
                 tested = {"difference": difference, "error": found.error, "z": z, "df": found.df}
-                estimate = Estimate(test, (Part("problem", math.nan, math.nan),), one.problems, (1,))
+                estimate = Estimate(test, (Part("problem", math.nan, math.nan),), one.problems, one.problems, (1,))
                 tested |= verdicts.judged(estimate, margin, ALPHA)
                 more = {"row": at, "test": len(tests), "family": family}
                 tests.append({**key, "scope": scope, "case": case, **tested, **more})
     if not tests:
         return pd.DataFrame()
-    return verdicts.decided(pd.DataFrame(tests)).drop(columns=["family", "test"])
+    return verdicts.decided(pd.DataFrame(tests)).drop(columns=["family", "test", "student"])
 
 
 def _columns(pair: PublishedPair, claim: PublishedClaim) -> dict[str, Any]:

@@ -15,8 +15,8 @@ P_VALUES = tuple(field.name for field in fields(PValues))
 
 
 def judged(found: Estimate, margin: float | None, level: float) -> dict[str, object]:
-    """A difference as columns of a frame: its interval at 1 - level, its standard error with degrees of freedom, the
-    number of independent values behind it, its p-values, and `why` there are none.
+    """A difference as columns of a frame: its interval at 1 - level, its p-values, `why` there are none, and `student`,
+    the estimate behind them.
 
     Args:
         margin: the largest difference that does not matter, above 0.
@@ -27,8 +27,7 @@ def judged(found: Estimate, margin: float | None, level: float) -> dict[str, obj
     interval = test.interval(1 - level)
     known = found.over != "seeds" or test.error > ROUNDING
     low, high = (interval.low, interval.high) if known else (math.nan, math.nan)
-    shown = {"difference": test.mean, "low": low, "high": high, "error": test.error, "df": test.df, "n": test.n}
-    return {**shown, **asdict(p_values), "why": why}
+    return {"difference": test.mean, "low": low, "high": high, **asdict(p_values), "why": why, "student": test}
 
 
 def _untestable(found: Estimate) -> str:

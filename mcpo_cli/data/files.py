@@ -1,41 +1,28 @@
-"""Reads the rows of a local file: parquet or JSON, in verl's schema or with plain columns.
+"""Reads the problems of a local table (see `tables`), in verl's schema or with plain columns.
 
 verl's schema: `{data_source, prompt: [{role, content}], reward_model: {ground_truth}, extra_info}`, see
 https://verl.readthedocs.io/en/latest/preparation/prepare_data.html.
 """
 
-import gzip
 import json
-import math
-import re
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli.data import tables
 from mcpo_cli.data.base import Dataset, Defect, Reading, integer, strip
 from mcpo_cli.errors import ConfigError, bad_data, mend, nearest
 
-FORMATS = (".jsonl", ".jsonl.gz", ".json", ".parquet")
 VERL = ("prompt", "reward_model")
-PROBLEMS, ANSWERS = ("problem", "question"), ("answer", "final_answer", "ground_truth")
-SURROGATE = re.compile("[\ud800-\udfff]")
-"""Half of a surrogate pair: JSON can escape it, but UTF-8 cannot encode it."""
-MAX_LINE = 64 << 20
-"""Maximum bytes of a line: a small compressed file may hold a line that exceeds any memory."""
-MAX_ROWS = 20_000_000
-"""Maximum rows of a parquet file, whose kilobytes may hold more equal rows than can be read in a day."""
-BATCH = 8192
-"""Rows of a parquet file held in memory at once."""
-USE = "give a parquet or JSONL file with the columns problem and answer, or in verl's schema"
-
-Row = tuple[int, Mapping[str, Any]]
+PROBLEMS = ("problem", "question", "prompt")
+ANSWERS = ("answer", "final_answer", "ground_truth", "target", "gold", "solution")
+USE = "give a table (CSV, JSON lines, Parquet) with the columns problem and answer, or in verl's schema"
 
 
 def inside(folder: Path, name: str) -> list[Path]:
-    """The existing files `<name>.jsonl`, `<name>.parquet`, ... of `folder`."""
-    return [folder / (name + suffix) for suffix in FORMATS if (folder / (name + suffix)).is_file()]
+    """The existing files `<name>.jsonl`, `<name>.parquet`, ... of `folder`, in the order of `tables.FORMATS`."""
+    suffixes = (suffix + packed for suffix in tables.FORMATS for packed in ("", ".gz"))
+    return [folder / (name + suffix) for suffix in suffixes if (folder / (name + suffix)).is_file()]
 
 
 def locate(path: Path, name: str) -> Path:
@@ -47,8 +34,8 @@ def locate(path: Path, name: str) -> Path:
     if path.is_dir():
         candidates = inside(path, name)
         if not candidates:
-            present = sorted(file.name for file in path.iterdir() if _suffix(file))
-            hint = nearest(f"{name}.jsonl", present) if present else f"it holds no {', '.join(FORMATS)} file"
+            present = sorted(file.name for file in path.iterdir() if is_name(file.name))
+            hint = nearest(f"{name}.jsonl", present) if present else "it holds no table"
             raise ConfigError(f"no {name}.jsonl or {name}.parquet in {path}: {hint}", fix=USE, code="not_found")
         return candidates[0]
     if not path.is_file():
@@ -56,8 +43,8 @@ def locate(path: Path, name: str) -> Path:
         hint = nearest(path.name, present) if present else f"there is nothing in {path.parent}"
         fix = mend(str(path.parent / "{}"), path.name, present, USE)
         raise ConfigError(f"no such file: {path}; {hint}", fix=fix, code="not_found")
-    if not _suffix(path):
-        raise bad_data(f"{path}: unknown format '{path.suffix}'; known: {', '.join(FORMATS)}", fix=USE)
+    if not is_name(path.name):
+        raise bad_data(f"{path}: unknown format '{path.suffix}'; known: {', '.join(tables.FORMATS)}", fix=USE)
     return path
 
 
@@ -91,33 +78,28 @@ def read(path: Path, dataset: Dataset, source: str) -> Reading:
 
 def is_name(name: str) -> bool:
     """True if `name` names a file with problems, rather than a data set."""
-    return name.endswith(FORMATS)
+    return bool(tables.suffix(name))
 
 
 def stem(name: str) -> str:
     """A file's name without the suffix of its format."""
-    return name[: len(name) - len(next(filter(name.endswith, FORMATS), ""))]
-
-
-def _suffix(path: Path) -> str:
-    return next((suffix for suffix in FORMATS if path.name.endswith(suffix)), "")
+    return name.removesuffix(tables.suffix(name))
 
 
 def _texts(path: Path, dataset: Dataset) -> Iterator[tuple[int, str, str]]:
-    rows = iter(_parquet(path, dataset) if _suffix(path) == ".parquet" else objects(path))
-    first = next(rows, None)
-    if first is None:
+    """Row number, problem and answer; only these two columns are read."""
+    if not (present := tables.heading(path)):
         return
-    problem, answer = _columns(path, list(first[1]), dataset)
+    problem, answer = _columns(path, present, dataset)
     is_verl = (problem, answer) == VERL
-    for number, row in chain((first,), rows):
+    for number, row in tables.rows(path, (problem, answer)):
         try:
             if is_verl:
-                yield number, _text(_turn(row[problem])), _text(_truth(row[answer]))
+                yield number, tables.text(_turn(row[problem])), tables.text(_truth(row[answer]))
             else:
-                yield number, _text(row[problem]), _text(row[answer])
+                yield number, tables.text(row[problem]), tables.text(row[answer])
         except KeyError as missing:
-            raise bad_data(f"{path}, row {number}: no column {missing}; it has {_listed(row)}", fix=USE) from missing
+            raise bad_data(f"{path}, row {number}: no column {missing}", fix=USE) from missing
         except (ValueError, RecursionError) as error:
             raise bad_data(f"{path}, row {number}: {error}", fix=USE) from error
 
@@ -157,96 +139,6 @@ def _truth(reward: Any) -> Any:
         held = _listed(reward) if isinstance(reward, dict) else json.dumps(reward, default=str)[:60]
         raise ValueError(f"'reward_model' has no 'ground_truth', only {held}")
     return reward["ground_truth"]
-
-
-def _text(value: Any) -> str:
-    """A cell as text: `27.0` becomes `27`, a list is joined by commas, None becomes the empty text."""
-    if value is None:
-        return ""
-    if isinstance(value, str) and not SURROGATE.search(value):
-        return value
-    if isinstance(value, list):
-        return ", ".join(map(_text, value))
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    if isinstance(value, float) and math.isfinite(value):
-        return str(int(value)) if value.is_integer() else repr(value)
-    raise ValueError(f"{json.dumps(value, default=str)[:60]} is neither text nor a number")
-
-
-def _parquet(path: Path, dataset: Dataset) -> Iterator[Row]:
-    """Rows of a parquet file, read in batches; only the columns of problem and answer are loaded."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        # Verified where the file's writer stored checksums.
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            if file.metadata.num_rows > MAX_ROWS:
-                raise ValueError(f"it says that it has {file.metadata.num_rows} rows; {MAX_ROWS} are the most")
-            columns = _columns(path, file.schema_arrow.names, dataset)
-            number = 0
-            for batch in file.iter_batches(batch_size=BATCH, columns=list(columns)):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield number, row
-    except (
-        pa.ArrowException,
-        OSError,
-        ValueError,
-        OverflowError,
-    ) as error:  # the last two: values too large for Python
-        said = str(error).partition("\n")[0]
-        raise bad_data(f"{path} is not a readable parquet file: {said}", fix=USE) from error
-
-
-def objects(path: Path) -> Iterator[Row]:
-    """The objects of a JSON lines file (plain or gzipped) or a .json list, each with its line or item number.
-
-    Raises:
-        ConfigError: the file cannot be read, or a line is not an object.
-    """
-    suffix = _suffix(path)
-    try:
-        if suffix == ".json":
-            yield from _items(path)
-        else:
-            with gzip.open(path) if suffix.endswith(".gz") else path.open("rb") as file:
-                yield from _lines(path, iter(lambda: file.readline(MAX_LINE + 1), b""))
-    except (OSError, EOFError, zlib.error) as error:
-        raise bad_data(f"{path} cannot be read: {error}", fix=USE) from error
-
-
-def _items(path: Path) -> Iterator[Row]:
-    document = _parse(path.read_bytes(), f"{path}")
-    if not isinstance(document, list):
-        raise bad_data(f"{path}: a .json file must hold a list; one object per line is .jsonl", fix=USE)
-    for number, row in enumerate(document, 1):
-        yield number, _object(row, f"{path}, item {number}")
-
-
-def _lines(path: Path, lines: Iterable[bytes]) -> Iterator[Row]:
-    for number, line in enumerate(lines, 1):
-        where = f"{path}, line {number}"
-        if len(line) > MAX_LINE:
-            raise bad_data(f"{where}: more than {MAX_LINE >> 20} MiB", fix=USE)
-        if line.strip():
-            yield number, _object(_parse(line, where), where)
-
-
-def _parse(content: bytes, where: str) -> Any:
-    try:
-        return json.loads(content.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise bad_data(f"{where}: not UTF-8 (byte {error.start})", fix="iconv -t UTF-8 -f CHARSET FILE") from error
-    except (ValueError, RecursionError) as error:  # broken, nested too deep, or a number with thousands of digits
-        raise bad_data(f"{where}: broken JSON: {error}", fix="correct it, or write one JSON object per line") from error
-
-
-def _object(row: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(row, dict):
-        raise bad_data(f"{where}: {type(row).__name__} instead of an object with problem and answer", fix=USE)
-    return row
 
 
 def cached(dataset: Dataset) -> Path | None:

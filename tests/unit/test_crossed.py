@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import integrate
 from scipy import stats as scipy_stats
 
 from mcpo_cli.statistics import crossed
@@ -163,3 +164,27 @@ def test_what_a_design_needs_is_the_least_that_finds_the_effect() -> None:
         design[change] = number - 1
         assert TRUE.detectable(*design) > 0.16
     assert TRUE.needed(0.01, problems=40, seeds=4, samples=2)["samples"] is None  # seeds alone differ by more
+
+
+def test_p_values_in_the_tails_allow_for_the_doubt_in_the_spread_of_few_seeds() -> None:
+    """Seeds that happen to agree: by an independent integral over the seeds' variance, not by Satterthwaite alone."""
+    random = rng(12)
+    score_SP = 0.06 + random.normal(0, 0.01, (3, 1)) + random.normal(0, 0.1, 60) + random.normal(0, 0.05, (3, 60))
+    found = crossed.mean(score_SP)
+    problem, seed, cell = found.parts
+    plain = 2 * scipy_stats.t(found.test.df).sf(found.test.mean / found.test.error)
+
+    def tail(chance: float) -> float:
+        variance = max(problem.value - cell.value + 2 * seed.value / scipy_stats.chi2(2).ppf(chance), cell.value)
+        df = max(variance**2 / (problem.value**2 / 59 + cell.value**2 / 118), 59)
+        return float(scipy_stats.t(df).sf(found.test.mean / math.sqrt(variance)))
+
+    expected = 2 * integrate.quad(tail, 0, 1, limit=200)[0]
+    p = 2 * min(found.test.p_above(), found.test.p_below())
+    assert plain < p < 0.05
+    assert p == pytest.approx(expected, rel=0.01)
+    # The interval holds what no test at its level rejects; at 95 % it is Satterthwaite's.
+    assert found.test.interval(1 - p).low == pytest.approx(0, abs=1e-6)
+    assert found.test.interval().half_width == pytest.approx(
+        scipy_stats.t(found.test.df).ppf(0.975) * found.test.error, rel=1e-9
+    )

@@ -15,7 +15,7 @@ from mcpo_cli.compare.noise_floor import noise_floor
 from mcpo_cli.compare.rules import Policy, Rule
 from mcpo_cli.compare.scores import MEAN, Arm, Scores, Slice
 from mcpo_cli.render.product import Row
-from mcpo_cli.statistics.stats import Floats
+from mcpo_cli.statistics.stats import Floats, Student
 from tests.errors import refused
 
 TRIALS = 1000
@@ -32,7 +32,13 @@ COMPARED = compare(
 
 def row(difference: float, error: float = 0.01, df: float = 99) -> Row:
     p = float(2 * scipy_stats.t.sf(abs(difference / error), df)) if error else float("nan")
-    return {"difference": difference, "error": error, "df": df, "n": 100, "p": p, "problems": 100, "why": ""}
+    return {
+        "difference": difference,
+        "student": Student(difference, error, df, 100),
+        "p": p,
+        "problems": 100,
+        "why": "",
+    }
 
 
 @pytest.mark.parametrize(
@@ -137,7 +143,7 @@ def continuous(random: np.random.Generator, level_P: Floats, seeds: int) -> Floa
 def outcome(base: Arm, new: Arm, rule: dict[str, str]) -> str:
     """The outcome of a gate, without the rest of a comparison, which takes most of the time."""
     rows = differences_of(new, base, Question(), MEAN, "both")
-    return judge(replace(COMPARED, differences=rows), Policy(rule)).outcome
+    return judge(replace(COMPARED, differences=rows, students=tuple(rows["student"])), Policy(rule)).outcome
 
 
 def outcomes(draw: Callable[[np.random.Generator], str]) -> dict[str, float]:
@@ -184,7 +190,8 @@ def test_the_noise_floor_is_the_share_of_gates_that_new_runs_of_the_baseline_bre
         level_P = random.normal(size=200)
         base, new = (arm(name, binary(random, level_P, seeds, 0.5)) for name, seeds in (("base", 5), ("new", 1)))
         rows = differences_of(new, base, Question(), MEAN, "both")
-        again = replace(COMPARED, baseline="base", differences=rows, slices=[Slice([base, new])])
+        again = replace(COMPARED, baseline="base", differences=rows, students=tuple(rows["student"]),
+                        slices=[Slice([base, new])])  # fmt: skip
         noise = noise_floor(again, Policy({"": "no-worse"}), Question())
         assert noise
         assert (noise.gates, noise.part, noise.repeats) == (5, 1, 5)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -48,6 +49,8 @@ class Grades:
 
     correct_PG: Tensor
     """True if the response is correct; False in empty places."""
+    graded_PG: Tensor
+    """False if the response could not be graded, and in empty places."""
     answers: list[list[str | None]]
     """The answers that the grader extracted, one list per group; None for a response without an answer."""
 
@@ -101,10 +104,11 @@ class Language:
         A group's equal responses are graded once. source: the held-out tier of the problems; empty for training.
         """
         groups = self._verdicts(self.task.grader_of(source or self.task.source), problems, rollouts)
-        G = rollouts.length_PG.shape[-1]
+        G, tensor = rollouts.length_PG.shape[-1], partial(torch.tensor, device=rollouts.length_PG.device)
         correct = [_filled([verdict.status == "correct" for verdict in group], G, False) for group in groups]
-        correct_PG = torch.tensor(correct, device=rollouts.length_PG.device)
-        return Grades(correct_PG, [_filled([verdict.answer for verdict in group], G, None) for group in groups])
+        graded = [_filled([verdict.is_graded for verdict in group], G, False) for group in groups]
+        answers = [_filled([verdict.answer for verdict in group], G, None) for group in groups]
+        return Grades(tensor(correct), tensor(graded), answers)
 
     def rewards(self, function: str, problems: Sequence[Problem], rollouts: Rollouts) -> Tensor:
         """reward_PG: the values that a user's function (`train.reward`) returns for the text of each response."""

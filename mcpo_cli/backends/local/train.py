@@ -12,12 +12,12 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from mcpo_cli import samplers
-from mcpo_cli.backends import Stop, checks, corrections, measure
+from mcpo_cli.backends import Stop, checks, corrections, masking, measure
 from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
 from mcpo_cli.backends.graded import Graded
 from mcpo_cli.backends.local import checkpoint, gradients
-from mcpo_cli.backends.local.batch import Sampled, greedy_rewards, rewarded, signals
+from mcpo_cli.backends.local.batch import Sampled, greedy_rewards, rewarded
 from mcpo_cli.backends.local.encoding import Grades, Language
 from mcpo_cli.backends.local.generate import Rollouts, sample
 from mcpo_cli.backends.local.policy import Policy, product_precision
@@ -147,7 +147,7 @@ class Trainer:
         while not drawing.is_full:
             problems, before = drawing.draw(), len(drawing.groups)
             rounds.append(self.sample_round(problems, drawing.round, before, drawing.rollouts))
-            drawing.add(rounds[-1].p_P.tolist())
+            drawing.add(rounds[-1].graded.p_P.tolist(), rounds[-1].graded.rollouts_P.tolist())
         self.cursor, self.sampler_state = drawing.cursor, drawing.state()
         return Sampled.joined(rounds, drawing.batch)
 
@@ -167,6 +167,7 @@ class Trainer:
             problems=list(problems),
             rollouts=rollouts,
             correct_PG=judged.correct_PG,
+            graded_PG=judged.graded_PG,
             seen_PG=seen_PG,
             answers=judged.answers,
             reward_PG=reward_PG,
@@ -180,21 +181,22 @@ class Trainer:
         if train.sampler_rounding:
             exact_PGT = self.updater.log_probs(sampled.rollouts)
             sampled = dataclasses.replace(sampled, rollouts=dataclasses.replace(sampled.rollouts, logp_PGT=exact_PGT))
-        step = sampled.for_method(method.needs, train.max_response)
+        step, used_PG = sampled.for_method(method.needs, train.max_response), sampled.used(method)
         if "collision" in method.needs:
             step = dataclasses.replace(step, collision_PGT=self.updater.collisions(sampled.batch))
         if "greedy_reward" in method.needs:
             problems = [sampled.problems[index] for index in chosen]
-            reward_P, tokens = greedy_rewards(self.policy, self.language, self.spec, self.step, problems)
+            reward_P, graded_P, tokens = greedy_rewards(self.policy, self.language, self.spec, self.step, problems)
+            used_PG = used_PG & graded_P[:, None]
             self.costs.add_untrained(rollouts=len(problems), sampled_tokens=tokens)
             step = dataclasses.replace(step, greedy_reward_P=reward_P)
         with checks.at(f"step {self.step}"):
-            found, state = signals(method, step, self.method_state)
+            found, state = masking.signals(method, step, self.method_state, used_PG)
         index_P = torch.arange(len(chosen), device=chosen.device)
         if train.sampler_rounding:
             extra = corrections.columns(train, sampled.batch.logp_PGT, sampler_PGT, sampled.batch.mask_PGT)
             found = dataclasses.replace(found, columns={**found.columns, **extra})
-        return GradedBatch(sampled.batch, sampled.correct_PG[chosen], found, index_P), state
+        return GradedBatch(sampled.batch, sampled.correct_PG[chosen], found, index_P, used_PG), state
 
     def sample_groups(
         self, problems: Sequence[Problem], seed: int, counts: Sequence[int] = ()
@@ -225,11 +227,11 @@ class Trainer:
     def probe(self, graded: Graded) -> dict[str, float]:
         """Resample the prompts that are due at this step, under the policy that sampled `graded`; returns metrics."""
         due = self.resampler.due(self.step, graded)
-        c_P: list[int] = []
+        n_P, c_P = list[int](), list[int]()
         if due:
             _, judged = self.sample_groups([one.problem for one in due], stream(self.spec.seed, "reroll", self.step))
-            c_P = judged.correct_PG.sum(-1).tolist()
-        rows, metrics = self.resampler.record(self.step, due, [self.spec.train.rollouts] * len(due), c_P)
+            n_P, c_P = judged.graded_PG.sum(-1).tolist(), judged.correct_PG.sum(-1).tolist()
+        rows, metrics = self.resampler.record(self.step, due, n_P, c_P)
         if rows:
             self.attempt.journal.rows("rerolls", self.step, rows)
         return metrics
@@ -273,9 +275,10 @@ class Trainer:
         for number, (tier, problems) in enumerate(self.problems.tiers(settings.problems).items()):
             with checks.at(f"evaluation after step {self.step}"):
                 rollouts = self.sample(problems, *shape, stream(self.spec.seed, "eval", self.step, number))
-            correct_PG = self.language.grade(problems, rollouts, tier).correct_PG
-            for problem, c in zip(problems, correct_PG.sum(-1).tolist(), strict=True):
-                rows.append(EvalRow(step=self.step, tier=tier, problem=problem.text, n=settings.samples, c=c))
+            grades = self.language.grade(problems, rollouts, tier)
+            counts = zip(problems, grades.graded_PG.sum(-1).tolist(), grades.correct_PG.sum(-1).tolist(), strict=True)
+            for problem, n, c in counts:
+                rows.append(measure.eval_row(self.step, tier, problem.text, (settings.samples, n, c)))
         self.attempt.journal.rows("eval", self.step, rows)
 
     def save(self) -> None:

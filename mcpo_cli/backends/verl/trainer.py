@@ -180,7 +180,7 @@ class Trainer(PPOTrainerSync):
             # `__rollout_n__`: verl's column for a prompt's own number of rollouts.
             as_in_training = {"__rollout_n__": self.spec.train.rollouts, "temperature": self.spec.train.temperature}
             resampled = self.sample_groups(batches.columns(rows), "reroll", **as_in_training)
-        n_P, c_P = [group.answers for group in resampled], [sum(group.correct) for group in resampled]
+        n_P, c_P = [sum(group.graded) for group in resampled], [sum(group.correct) for group in resampled]
         again, metrics = self.resampler.record(self.global_steps, due, n_P, c_P)
         if again:
             self.records.journal.rows("rerolls", self.global_steps, again)
@@ -327,11 +327,14 @@ class Trainer(PPOTrainerSync):
 
     def _apply_method(self, keys: Sequence[str], logp: str) -> None:
         """Get the method's output for the batch; `logp`: the field of log-probabilities under the current policy."""
-        step = queue.step(self.spec, self.kept, self._graded(self.kept), keys, self.prompts)
+        graded = self._graded(self.kept)
+        step = queue.step(self.spec, self.kept, graded, keys, self.prompts)
         logp_PGT = partial(queue.padded, logp, keys, self.prompts, step.length_PG)
         seed = stream(self.spec.seed, "method", self.global_steps, 0)
         with checks.at(f"step {self.global_steps}"):
-            self.output, self.method_state = batches.apply_method(self.spec, step, self.method_state, logp_PGT, seed)
+            self.output, self.method_state = batches.apply_method(
+                self.spec, step, self.method_state, graded.judged_PG, logp_PGT, seed
+            )
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """Put the loss's inputs for each sequence into the queue."""

@@ -21,8 +21,8 @@ METRICS = ("exact_match", "acc", "pass@1", "acc_norm")
 def read(path: Path, options: Options) -> list[Log]:
     """One log per folder that has samples, which is one per model, with the newest file of each task.
 
-    A task with several filters is one benchmark per filter: `gsm8k (flexible-extract)`. A sample that a filter makes
-    from several repeats counts once, as in the harness.
+    A task with several filters has a benchmark for each of them, `gsm8k (flexible-extract)`, and counts as one. A
+    sample that a filter makes from several repeats counts once, as in the harness.
 
     Raises:
         ConfigError: a file is damaged, holds a problem twice, or lacks the metric.
@@ -36,7 +36,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _log(folder: Path, tasks: Mapping[str, Path], options: Options) -> Log:
-    frames, facts = [], {}
+    frames, facts, of_filters = [], {}, {}
     for task, file in tasks.items():
         rows, settings = base.json_lines(file, ("doc_id", "filter", "metrics")), _settings(file, task)
         if not all(
@@ -48,6 +48,7 @@ def _log(folder: Path, tasks: Mapping[str, Path], options: Options) -> Log:
         filters = list(dict.fromkeys(str(row["filter"]) for row in rows))
         for name in filters:
             benchmark = task if len(filters) == 1 else f"{task} ({name})"
+            of_filters[benchmark] = task
             if options.benchmark not in ("", task, benchmark):
                 continue
             own = [row for row in rows if str(row["filter"]) == name]
@@ -56,7 +57,7 @@ def _log(folder: Path, tasks: Mapping[str, Path], options: Options) -> Log:
             facts[benchmark] = {"metric": metric, "prompts": prompts, **settings}
     if not frames:
         raise base.no_task(folder, options, tasks)
-    return checked(folder, pd.concat(frames, ignore_index=True), facts, model=folder.name)
+    return checked(folder, pd.concat(frames, ignore_index=True), facts, folder.name, of_filters)
 
 
 def _frame(file: Path, benchmark: str, rows: list[Row], metric: str) -> pd.DataFrame:

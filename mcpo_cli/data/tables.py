@@ -1,0 +1,307 @@
+"""Tables that people's tools write (CSV, TSV, JSON lines, JSON lists, Parquet), read by the columns that are asked for.
+
+- The cells of CSV are texts, whatever they look like: `007` is not 7, and a date stays as it is written. JSON and
+  Parquet keep their types. Cells of other columns are neither converted nor checked.
+- JSON is read by what it is, not by the suffix: a file that begins with `[` is a list, any other has an object a line.
+- Memory is bounded before anything is unpacked, because a kilobyte of Parquet may state gigabytes: its texts are read
+  as numbers of a dictionary, so equal texts are one object. JSON is read line by line.
+"""
+
+import csv
+import gzip
+import io
+import json
+import math
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, cast
+
+import orjson
+
+from mcpo_cli.errors import bad_data
+
+FORMATS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+"""Suffixes of tables, in any case; those of texts may be followed by `.gz`."""
+LONGEST_LINE = 64 << 20
+"""Most bytes of a line, and of a block of CSV: a small compressed file may hold a line that exceeds any memory."""
+MOST_ROWS = 20_000_000
+MOST_BYTES = 16 << 30
+"""Most rows, and most bytes of the columns that are read, of a Parquet file as its own metadata states them."""
+BATCH = 8192
+"""Rows of a Parquet file held in memory at once."""
+LOOKED_AT = 1000
+"""Rows of JSON whose keys are the heading."""
+FIX = "write the table again as CSV, JSON lines or Parquet"
+
+Row = tuple[int, Mapping[str, Any]]
+"""The number of a row, from 1 (the line of JSON lines), and its cells by column."""
+
+_SUFFIX = re.compile(r"(?i)\.(?:parquet|(?:jsonl|ndjson|json|csv|tsv)(?:\.gz)?)$")
+_BIG = re.compile(rb"\d{19}")
+"""orjson reads an integer above 2^64 as a float, which has other digits."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half of a surrogate pair: JSON can escape it, but UTF-8 cannot encode it."""
+
+
+def suffix(name: str) -> str:
+    """The end of a file's name that says that it is a table: `.jsonl`, `.csv.gz`; empty if it is none."""
+    match = _SUFFIX.search(name)
+    return match[0] if match else ""
+
+
+def heading(path: Path) -> list[str]:
+    """The names of a table's columns; of JSON, the keys of its first rows.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    with _Reading(path):
+        if _is(path, "parquet"):
+            import pyarrow.parquet as pq
+
+            return list(pq.read_schema(path).names)
+        if _is(path, "csv", "tsv"):
+            return _csv_heading(path)[0]
+        return list(dict.fromkeys(name for _, row in islice(_json_rows(path), LOOKED_AT) for name in row))
+
+
+def rows(path: Path, names: Iterable[str] | None = None) -> Iterator[Row]:
+    """The rows of a table with the columns `names` (default: all); a row of JSON may lack some.
+
+    Raises:
+        ConfigError: the file cannot be read, or has one of these columns twice.
+    """
+    with _Reading(path):
+        if not _is(path, "parquet", "csv", "tsv"):
+            wanted = None if names is None else frozenset(names)
+            for number, row in _json_rows(path, wanted or ()):
+                yield number, row if wanted is None else {name: row[name] for name in row if name in wanted}
+            return
+        number = 0
+        for batch in _batches(path, names):
+            keys = list(batch)
+            for cells in zip(*batch.values(), strict=True):
+                number += 1
+                yield number, dict(zip(keys, cells, strict=True))
+
+
+def columns(path: Path, names: Iterable[str]) -> dict[str, list[Any]]:
+    """The cells of the columns `names`, None where a row lacks one. Raises ConfigError as `rows` does."""
+    wanted = list(names)
+    found: dict[str, list[Any]] = {name: [] for name in wanted}
+    with _Reading(path):
+        if _is(path, "parquet", "csv", "tsv"):
+            for batch in _batches(path, wanted):
+                for name, cells in batch.items():
+                    found[name].extend(cells)
+        else:
+            for _, row in _json_rows(path, wanted):
+                for name in wanted:
+                    found[name].append(row.get(name))
+    return found
+
+
+class _Reading:
+    """Turns what the libraries raise on a damaged file into one message that names it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        import pyarrow as pa
+
+        if isinstance(error, UnicodeDecodeError) or (isinstance(error, pa.ArrowInvalid) and "UTF8" in str(error)):
+            raise bad_data(f"{self.path}: not UTF-8", fix="iconv -t UTF-8 -f CHARSET FILE") from error
+        if isinstance(
+            error, pa.ArrowException | OSError | EOFError | ValueError | OverflowError | zlib.error | csv.Error
+        ):
+            raise bad_data(f"{self.path} cannot be read: {str(error).partition(chr(10))[0]}", fix=FIX) from error
+
+
+def _is(path: Path, *kinds: str) -> bool:
+    return suffix(path.name).lower().removesuffix(".gz").removeprefix(".") in kinds
+
+
+def _open(path: Path) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(path)) if path.name.lower().endswith(".gz") else path.open("rb")
+
+
+# CSV and Parquet
+
+
+def _batches(path: Path, names: Iterable[str] | None) -> Iterator[dict[str, Iterable[Any]]]:
+    """Some rows at a time: their cells by column."""
+    if _is(path, "parquet"):
+        return _parquet(path, names)
+    return _csv(path, names)
+
+
+def _chosen(path: Path, known: list[str], names: Iterable[str] | None) -> list[str]:
+    chosen = list(dict.fromkeys(known if names is None else (name for name in names if name in known)))
+    if twice := next((name for name in chosen if known.count(name) > 1), None):
+        raise bad_data(f"{path}: it has the column {twice!r} twice", fix="rename one of them")
+    return chosen
+
+
+def _csv_heading(path: Path) -> tuple[list[str], str]:
+    """The names of the columns and what separates them: the most frequent of comma, semicolon and tab."""
+    with _open(path) as file:
+        line = file.readline(LONGEST_LINE).decode("utf-8-sig")
+    separator = "\t" if _is(path, "tsv") else max(",;\t", key=line.count)
+    names = next(csv.reader(io.StringIO(line, newline=""), delimiter=separator), [])
+    return [name.strip() for name in names], separator
+
+
+def _csv(path: Path, names: Iterable[str] | None) -> Iterator[dict[str, Iterable[Any]]]:
+    import pyarrow as pa
+    from pyarrow import csv as arrow
+
+    known, separator = _csv_heading(path)
+    chosen = _chosen(path, known, names)
+    # By place: a heading may hold blanks, and need not be unique where no name is asked for.
+    places = [f"{known.index(name)}" for name in chosen]
+    with pa.input_stream(str(path), compression="detect") as file:
+        reader = arrow.open_csv(
+            file,
+            arrow.ReadOptions(
+                column_names=[f"{k}" for k in range(len(known))], skip_rows=1, block_size=LONGEST_LINE // 4
+            ),
+            arrow.ParseOptions(delimiter=separator, newlines_in_values=True),
+            arrow.ConvertOptions(
+                column_types=dict.fromkeys(places, pa.string()),
+                include_columns=places,
+                null_values=[""],
+                strings_can_be_null=True,
+            ),
+        )
+        for batch in reader:
+            yield {name: batch[place].to_pylist() for name, place in zip(chosen, places, strict=True)}
+
+
+def _parquet(path: Path, names: Iterable[str] | None) -> Iterator[dict[str, Iterable[Any]]]:
+    import pyarrow.parquet as pq
+
+    # Checksums are verified where the file's writer stored them.
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        stated = file.metadata
+        chosen = _chosen(path, file.schema_arrow.names, names)
+        leaves = [k for k in range(len(stated.schema)) if stated.schema.column(k).path.partition(".")[0] in chosen]
+        size = sum(
+            stated.row_group(group).column(leaf).total_uncompressed_size
+            for group in range(stated.num_row_groups)
+            for leaf in leaves
+        )
+        if stated.num_rows > MOST_ROWS:
+            raise ValueError(f"it says that it has {stated.num_rows} rows; {MOST_ROWS} are the most")
+        if size > MOST_BYTES:
+            raise ValueError(f"it says that {size >> 30} GiB are to be read; {MOST_BYTES >> 30} GiB are the most")
+        texts = [stated.schema.column(k).path for k in leaves if stated.schema.column(k).physical_type == "BYTE_ARRAY"]
+    with pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=texts) as file:
+        for batch in file.iter_batches(batch_size=BATCH, columns=chosen):
+            yield {name: _cells(batch[name]) for name in chosen}
+
+
+def _cells(cells: Any) -> Iterable[Any]:
+    """The values of an Arrow array, equal texts as one object; nested ones are made when they are asked for."""
+    import pyarrow as pa
+
+    if isinstance(cells, pa.DictionaryArray):
+        values = cells.dictionary.to_pylist()
+        return [None if place is None else values[place] for place in cells.indices.to_pylist()]
+    if pa.types.is_nested(cells.type):
+        return (cell.as_py() for cell in cells)
+    return cast(list[Any], cells.to_pylist())
+
+
+# JSON
+
+
+def _json_rows(path: Path, names: Iterable[str] = ()) -> Iterator[Row]:
+    """The rows; one that gives a value of `names` twice is refused, because readers differ in which they take."""
+    with _open(path) as file:
+        begin = file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    yield from _json_list(path) if begin == b"[" else _json_lines(path, names)
+
+
+def _json_list(path: Path) -> Iterator[Row]:
+    with _open(path) as file:
+        content = file.read(MOST_BYTES >> 3)
+    for number, row in enumerate(_parsed(content, f"{path}"), 1):
+        yield number, _object(row, f"{path}, item {number}")
+
+
+def _json_lines(path: Path, names: Iterable[str]) -> Iterator[Row]:
+    keys = [json.dumps(name).encode() for name in names]
+    with _open(path) as file:
+        for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), 1):
+            where = f"{path}, line {number}"
+            if len(line) > LONGEST_LINE:
+                raise bad_data(f"{where}: more than {LONGEST_LINE >> 20} MiB", fix=FIX)
+            if not line.strip():
+                continue
+            row = _object(_parsed(line, where), where)
+            if any(line.count(key) > 1 for key in keys):
+                _refuse_twice(line, names, where)
+            yield number, row
+
+
+def _refuse_twice(line: bytes, names: Iterable[str], where: str) -> None:
+    objects: list[list[str]] = []
+    json.loads(line, object_pairs_hook=lambda pairs: objects.append([name for name, _ in pairs]))
+    outermost = objects[-1]
+    if twice := next((name for name in names if outermost.count(name) > 1), None):
+        raise bad_data(f"{where}: it has {twice!r} twice", fix="leave one of them out")
+
+
+def _parsed(content: bytes, where: str) -> Any:
+    try:
+        return parsed(content)
+    except UnicodeDecodeError as error:
+        raise bad_data(f"{where}: not UTF-8 (byte {error.start})", fix="iconv -t UTF-8 -f CHARSET FILE") from error
+    except RecursionError as error:
+        raise bad_data(f"{where}: broken JSON: it is nested too deeply", fix=FIX) from error
+    except ValueError as error:  # broken, or a number with thousands of digits
+        raise bad_data(f"{where}: broken JSON: {error}", fix="correct it, or write one JSON object per line") from error
+
+
+def parsed(content: bytes) -> Any:
+    """The value of a JSON text: integers exact, NaN and half of a surrogate pair as Python's tools write them.
+
+    Raises:
+        UnicodeDecodeError, ValueError, RecursionError: not UTF-8, broken, nested more than about 1,000 levels deep.
+    """
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    if not _BIG.search(content):
+        with suppress(orjson.JSONDecodeError):
+            return orjson.loads(content)
+    return json.loads(content.decode())  # it says where a text is broken
+
+
+def _object(row: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(row, dict):
+        raise bad_data(f"{where}: {type(row).__name__} instead of an object with the cells of a row", fix=FIX)
+    return row
+
+
+def text(value: Any) -> str:
+    """A cell as text, by which it is named: `27.0` becomes `27`, a list is joined by commas, None is empty.
+
+    Raises:
+        ValueError: it is neither text nor a number, or cannot be written as UTF-8.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, str) and not _SURROGATE.search(value):
+        return value
+    if isinstance(value, list):
+        return ", ".join(map(text, value))
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return str(int(value)) if value == int(value) else repr(value)
+    raise ValueError(f"{json.dumps(value, default=str)[:60]} is neither text nor a number")

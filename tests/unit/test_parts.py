@@ -1,0 +1,135 @@
+"""Scores that are not independent: filters of a task, shared problems, clusters; and categories."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as scipy_stats
+
+from mcpo_cli.compare.comparison import Comparison, Question, records
+from mcpo_cli.compare.log import Side, checked
+from mcpo_cli.compare.logs import of_logs
+from mcpo_cli.compare.readers import Options, read
+from mcpo_cli.statistics import clusters, crossed
+from tests.unit.test_results_lm_eval import row, written
+
+
+def compared(*tables: Mapping[str, Any], tasks: Mapping[str, str] | None = None, **asked: Any) -> Comparison:
+    """The comparison of logs a, b, ... with these columns."""
+    sides = [
+        Side(name, (checked(Path(name), pd.DataFrame({"benchmark": "t", **table}), tasks=tasks),))
+        for name, table in zip("abc", tables, strict=False)
+    ]
+    return of_logs(sides, Question(**asked))
+
+
+def test_filters_of_a_task_count_once_and_are_shown_below_it(tmp_path: Path) -> None:
+    """The p-value of a task is that of a t-test of the problems' means over its filters."""
+    random = np.random.default_rng(3)
+    strict_SP = random.integers(0, 2, (2, 60))
+    loose_SP = np.maximum(strict_SP, random.random((2, 60)) < 0.2)
+    sides = []
+    for side in range(2):
+        both = {"strict": strict_SP[side], "loose": loose_SP[side]}
+        rows = [row(at, float(score), name) for name, scores in both.items() for at, score in enumerate(scores)]
+        folder = written(tmp_path / str(side), rows)
+        written(folder, [row(at, float(at % 3 == side), doc_hash=f"{at + 99:064x}") for at in range(30)], "other")
+        sides.append(Side(str(side), tuple(read(folder, Options()))))
+    found = of_logs(sides, Question())
+    by_name = {row["benchmark"]: row for row in records(found.differences)}
+    assert {name: (row["part_of"], row["family"]) for name, row in by_name.items()} == {
+        "other": ("", "others"),
+        "sums": ("", "others"),
+        "average": ("", "headline"),
+        "sums (strict)": ("sums", "others"),
+        "sums (loose)": ("sums", "others"),
+    }
+    mean_P = (strict_SP[1] + loose_SP[1] - strict_SP[0] - loose_SP[0]) / 2
+    expected = scipy_stats.ttest_1samp(mean_P, 0)
+    assert by_name["sums"]["p"] == pytest.approx(expected.pvalue, rel=1e-9)
+    assert by_name["sums (strict)"]["p"] == pytest.approx(
+        scipy_stats.ttest_1samp(strict_SP[1] - strict_SP[0], 0).pvalue, rel=1e-9
+    )
+    # Two tasks of equal weights: the filters do not give a task more of it.
+    of_tasks = [by_name[name]["difference"] for name in ("sums", "other")]
+    assert by_name["average"]["difference"] == pytest.approx(sum(of_tasks) / 2)
+
+
+def test_benchmarks_that_share_problems_give_the_test_of_the_means_per_problem() -> None:
+    """Copies of one benchmark say what one of them says."""
+    random = np.random.default_rng(5)
+    right_P, left_P = random.integers(0, 2, (2, 80))
+    names = [f"p{at}" for at in range(80)]
+    several = {"benchmark": np.repeat(["x", "y", "z"], 80), "problem": names * 3}
+    found = compared(*({**several, "correct": np.tile(side_P, 3)} for side_P in (right_P, left_P)))
+    (mean,) = records(found.headline)
+    expected = scipy_stats.ttest_rel(left_P, right_P)
+    assert (mean["benchmark"], mean["p"]) == ("average", pytest.approx(expected.pvalue, rel=1e-9))
+    bounds = expected.confidence_interval()
+    assert (mean["low"], mean["high"]) == pytest.approx((bounds.low, bounds.high), rel=1e-9)
+
+
+def test_a_cluster_column_gives_the_cluster_robust_interval_of_the_difference() -> None:
+    random = np.random.default_rng(7)
+    passage_P = np.repeat(np.arange(20), random.integers(1, 9, 20))
+    effect_C = random.normal(0, 1, 20)
+    score_SP = [(random.random(len(passage_P)) < 0.5 + 0.2 * side * effect_C[passage_P]) for side in (0, 1)]
+    table = {"problem": [f"p{at}" for at in range(len(passage_P))], "cluster": passage_P}
+    found = compared(*({**table, "correct": score_P.astype(float)} for score_P in score_SP))
+    (row,) = records(found.differences)
+    change_P = score_SP[1].astype(float) - score_SP[0]
+    expected = clusters.mean(change_P, np.ones(len(change_P)), passage_P)
+    interval = expected.interval()
+    assert (row["low"], row["high"]) == pytest.approx((interval.low, interval.high), rel=1e-9)
+    (plain,) = records(
+        compared(*({"problem": table["problem"], "correct": score_P.astype(float)} for score_P in score_SP)).differences
+    )
+    assert plain["high"] - plain["low"] < row["high"] - row["low"]
+
+
+def test_one_cluster_has_no_test() -> None:
+    table = {"problem": list("pqrs"), "cluster": "one passage"}
+    (row,) = records(compared({**table, "correct": [0, 0, 0, 1]}, {**table, "correct": [1, 1, 0, 1]}).differences)
+    assert row["verdict"] == "not testable"
+
+
+def test_categories_are_lines_of_their_own_adjusted_among_themselves() -> None:
+    """Of three categories two gain 9 of 30 problems, and Holm's factor is 3 and then 2."""
+    kinds = np.repeat(["algebra", "geometry", "logic"], 30)
+    base_P = np.tile(np.arange(30) < 10, 3).astype(float)
+    new_P = base_P + (np.tile(np.arange(30) >= 21, 3) & (kinds != "logic"))
+    table = {"problem": [f"p{at}" for at in range(90)], "category": kinds}
+    found = compared({**table, "correct": base_P}, {**table, "correct": new_P})
+    rows = {row["benchmark"]: row for row in records(found.differences, family="categories")}
+    assert list(rows) == ["t: algebra", "t: geometry", "t: logic"]
+    p = scipy_stats.ttest_1samp(np.arange(30) >= 21, 0).pvalue
+    assert rows["t: algebra"]["p"] == pytest.approx(p, rel=1e-9)
+    # The third has the same score everywhere, so it has no p-value and does not count.
+    assert rows["t: algebra"]["p_adjusted"] == pytest.approx(2 * p, rel=1e-9)
+    assert [row["verdict"] for row in rows.values()] == ["better", "better", "not testable"]
+    (headline,) = records(found.headline)
+    assert headline["p_adjusted"] == headline["p"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("benchmarks", "shared"), [(2, 1.0), (8, 1.0), (4, 0.5)])
+def test_benchmarks_that_share_problems_keep_the_level(benchmarks: int, shared: float) -> None:
+    """1,000 trials of two equal models: the mean over benchmarks that share problems is called different in 5 %."""
+    random, trials, found = np.random.default_rng(benchmarks), 1000, 0
+    problems = 60
+    same = round(shared * problems)
+    stratum_P = np.repeat(np.arange(benchmarks), problems)
+    own = problems + np.arange(benchmarks * problems).reshape(benchmarks, problems)
+    own[:, :same] = np.arange(same)
+    for _ in range(trials):
+        effect_P = random.normal(0, 1, own.max() + 1)
+        score_SP = effect_P[own.ravel()] + random.normal(0, 0.5, own.size)
+        estimate = crossed.difference(
+            score_SP[None], np.zeros((1, own.size)), stratum_P, np.unique(own.ravel(), return_inverse=True)[1],
+            same_seeds=True,
+        )  # fmt: skip
+        found += 2 * min(estimate.test.p_above(), estimate.test.p_below()) <= 0.05
+    assert 0.03 <= found / trials <= 0.07

@@ -40,7 +40,7 @@ class Line:
         row = self.row
         why = ""
         if self.outcome == "undecided":
-            why = rules.too_few(self.rule, row) if rules.is_same(row) else row["why"]
+            why = rules.too_few(self.rule, row) if row["identical"] else row["why"]
         numbers = f"{row['arm']} {signed(row['difference'])} {page.interval(row)}"
         return f"{self.benchmark} {self.rule} ({numbers}{f': {why}' if why else ''})"
 

@@ -28,7 +28,7 @@ from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.paths import named
 from mcpo_cli.render.product import Row
 from mcpo_cli.statistics.power import ALPHA
-from mcpo_cli.statistics.stats import ROUNDING, Student
+from mcpo_cli.statistics.stats import Student
 from mcpo_cli.statistics.words import p_values
 
 Kind = Literal["no-worse", "better", "equivalent"]
@@ -79,7 +79,7 @@ class Rule:
         inside, outside = _beyond(row, test, low)
         if self.kind == "better":
             return inside, outside
-        if is_same(row):
+        if row["identical"]:
             return _by_number(margin, int(row["problems"])), 1.0
         if self.margin is None:
             return (math.nan if math.isnan(outside) else 0.0), outside
@@ -95,11 +95,6 @@ def _beyond(row: Row, test: Student, bound: float) -> tuple[float, float]:
     shifted = replace(test, mean=test.mean - bound)
     p = row["p"] if bound == 0 else p_values(shifted).p
     return (p, 1.0) if shifted.mean > 0 else (1.0, p)
-
-
-def is_same(row: Row) -> bool:
-    """True if both sides have the same score on every problem."""
-    return bool(row["student"].error <= ROUNDING and abs(row["difference"]) <= ROUNDING)
 
 
 def too_few(rule: Rule, row: Row) -> str:

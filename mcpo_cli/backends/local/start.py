@@ -69,6 +69,22 @@ def policy_of(model: Any, spec: RunSpec) -> Policy:
     return Policy(model, on, dtype=dtype, lora=lora, kept_rows=spec.compute.micro_batch_tokens)
 
 
+def export(spec: RunSpec, checkpoint: Path, target: Path) -> None:
+    """Write the policy of a checkpoint of a run of `spec` to the folder `target` as transformers loads it.
+
+    Raises:
+        ConfigError: the model that the run began with is gone.
+    """
+    if spec.model.path:
+        folder = pretrained.folder(spec.model)
+    else:
+        cached = bases.cached_base(home(), spec)
+        folder = cached if cached.is_dir() else bases.shipped_base(spec) or cached
+    policy = policy_of(load(folder, spec.model.name, "float32"), spec)
+    policy.load_weights(folders.load(checkpoint).tensors["policy"])
+    policy.save(target, tokenization.load(folder))
+
+
 def load(folder: Path, name: str, dtype: str) -> Any:
     """The causal LM in a Hugging Face folder, which must hold every weight.
 

@@ -38,6 +38,7 @@ def row(difference: float, error: float = 0.01, df: float = 99) -> Row:
         "p": p,
         "problems": 100,
         "why": "",
+        "identical": not error,
     }
 
 

@@ -145,7 +145,7 @@ def _differences(found: Comparison, title: str, rows: Sequence[Any], *, is_detai
         found.baseline: lambda row: share(row["baseline_mean"]),
         "arm's" if "arm" in labels or not rows else str(rows[0]["arm"]): lambda row: share(row["mean"]),
         "change": lambda row: signed(row["difference"]),
-        "interval": _interval,
+        "interval": interval,
         "p": lambda row: _p(deciding(row)),
         "verdict": "verdict",
         "detects": lambda row: share(row["detectable"]),
@@ -163,7 +163,7 @@ def deciding(row: Row) -> float:
     return float(row[names.get(row["verdict"], "p_adjusted")])
 
 
-def _interval(row: Row) -> str:
+def interval(row: Row) -> str:
     return "-" if math.isnan(row["low"]) else f"[{signed(row['low'])}, {signed(row['high'])}]"
 
 
@@ -316,7 +316,7 @@ def _aggregates(found: Comparison) -> Grid:
         "IQM": lambda row: _bounded(row, "iqm", "iqm_low", "iqm_high"),
         "P(better)": lambda row: _bounded(row, "better", "better_low", "better_high"),
         "change": lambda row: signed(row["difference_mean"]),
-        "interval": lambda row: _interval({"low": row["difference_low"], "high": row["difference_high"]}),
+        "interval": lambda row: interval({"low": row["difference_low"], "high": row["difference_high"]}),
     }
     title = f"Over all benchmarks, against {found.baseline}; change and interval: over seeds"
     rows = [row for row in records(found.aggregates) if not math.isnan(row["iqm_low"])]

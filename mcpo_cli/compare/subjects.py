@@ -7,6 +7,7 @@ from functools import partial
 
 from mcpo_cli.compare import page, readers
 from mcpo_cli.compare.comparison import Comparison, Question
+from mcpo_cli.compare.gate import Gate
 from mcpo_cli.compare.log import Side
 from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.readers import Options
@@ -53,6 +54,7 @@ class Answer:
     sides: Sequence[Side] = ()
     """The logs; none for runs."""
     regraded: Regraded | None = None
+    gate: Gate | None = None
 
     @property
     def title(self) -> str:

@@ -15,7 +15,8 @@ P_VALUES = tuple(field.name for field in fields(PValues))
 
 
 def judged(found: Estimate, margin: float | None, level: float) -> dict[str, object]:
-    """A difference with its interval at 1 - level and its p-values, as columns of a frame, and `why` there are none.
+    """A difference as columns of a frame: its interval at 1 - level, its p-values, `why` there are none, and `student`,
+    the estimate behind them.
 
     Args:
         margin: the largest difference that does not matter, above 0.
@@ -33,6 +34,7 @@ def judged(found: Estimate, margin: float | None, level: float) -> dict[str, obj
         **asdict(p_values),
         "why": why,
         "identical": _identical(found),
+        "student": test,
     }
 
 

@@ -32,7 +32,7 @@ from mcpo_cli.errors import Interrupted
 from mcpo_cli.methods import State
 from mcpo_cli.methods.base import AdvancedMethod
 from mcpo_cli.records import SOURCES, EvalRow
-from mcpo_cli.runs import folders
+from mcpo_cli.runs import folders, prompts
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, write_atomic
 from mcpo_cli.seeds import stream
@@ -334,6 +334,8 @@ def begin(spec: RunSpec, attempt: Attempt, stop: Stop) -> Trainer:
     trainer = Trainer(spec, attempt, *start_policy(spec, attempt, stop))
     if sources := trainer.problems.sources():
         write_atomic(attempt.folder.parent / SOURCES, json.dumps(sources, indent=2))
+    if spec.model.path:
+        prompts.check_run(attempt.folder.parent, spec, trainer.problems, trainer.language.prompt)
     if start := attempt.status["start_step"]:
         trainer.restore(folders.checkpoint_of(attempt.folder.parent, start))
     return trainer

@@ -1,13 +1,15 @@
-"""Prompts as token ids: the only code that tokenizes messages, for training, evaluation and both backends."""
+"""Prompts as token ids and responses as text: the only code for both, in training, evaluation and both backends."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import chat_template
+from mcpo_cli import chat_template, thinking
 from mcpo_cli.errors import bad_model
 
+_TAG_TOKENS = 16
+"""More tokens than a tag of reasoning and the space after it can have."""
 TEXT = "text"
 """The role of a message that is given to the model as it is, without a chat template."""
 
@@ -57,6 +59,20 @@ def _plain_ids(tokenizer: Any, text: str) -> list[int]:
     ids, bare = (list(tokenizer(text, add_special_tokens=special)["input_ids"]) for special in (True, False))
     starts = (start for start in range(len(ids) - len(bare) + 1) if ids[start : start + len(bare)] == bare)
     return ids[: next(starts, 0)] + bare
+
+
+def opened(tokenizer: Any, prompt: Sequence[int]) -> str:
+    """The tag of reasoning with which a prompt ends, such as `<think>` and a line break; empty if it ends otherwise.
+
+    A response to this prompt begins within its reasoning, which its own tokens do not say: its text begins with this.
+    """
+    return thinking.opened(decoded(tokenizer, prompt[-_TAG_TOKENS:]))
+
+
+def decoded(tokenizer: Any, tokens: Sequence[int], ends: Collection[int] = ()) -> str:
+    """The text of tokens, special ones included; without the last one if it is one of `ends`."""
+    whole = tokens[:-1] if len(tokens) and tokens[-1] in ends else tokens
+    return str(tokenizer.decode(whole, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
 @lru_cache(maxsize=1)

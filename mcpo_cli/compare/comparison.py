@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from mcpo_cli.compare.training import Training
 
 DIFFERENCE = (
-    "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", *verdicts.P_VALUES, "why", "mean",
-    "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed", "by_seed", "sd", "above", "effect",
-    "detectable", "family", "part_of",
+    "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", *verdicts.P_VALUES, "why",
+    "identical", "mean", "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed", "by_seed", "sd",
+    "above", "effect", "detectable", "family", "part_of",
 )  # fmt: skip
 
 

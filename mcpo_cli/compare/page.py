@@ -70,7 +70,7 @@ def shown_rows(found: Comparison) -> list[Row]:
     rows = main_rows(found) if found.training else _mean_first(records(found.differences, part_of=""))
     if found.training or found.differences["benchmark"].nunique() <= MOST_BENCHMARKS:
         return rows + records(found.differences, family="categories")[:MOST_BENCHMARKS]
-    told = [row for row in rows if row["benchmark"] == AVERAGE or row["verdict"] not in ("undecided", "not testable")]
+    told = [row for row in rows if row["benchmark"] == AVERAGE or row["verdict"] in DECIDED]
     return told[:MOST_BENCHMARKS] or rows[:MOST_BENCHMARKS]
 
 
@@ -80,21 +80,28 @@ def _distinct(rows: Sequence[Row]) -> list[Row]:
 
 
 def _sentence(arm: str, rows: Sequence[Row], found: Comparison) -> str:
-    parts: dict[str, list[str]] = {_scoped(row): [] for row in rows[:1]} | {word: [] for word in SAID}
+    parts: dict[str, list[str]] = {_phrase(row, found): [] for row in rows[:1]} | {word: [] for word in SAID}
     for row in rows:
         benchmark = "their mean" if row["benchmark"] == AVERAGE else str(row["benchmark"])
         where = [benchmark] if not found.training else []
         where += [row["model"]] if row["model"] else []
         where += [f"equal {equal(found, row['at'])}"] if row["at"] else []
-        parts[_scoped(row)].append(f"{', '.join(where)} ({signed(row['difference'])})")
+        parts.setdefault(_phrase(row, found), []).append(f"{', '.join(where)} ({signed(row['difference'])})")
     said = "; ".join(f"{word} on {_listed(names)}" for word, names in parts.items() if names)
     metric = f" in {found.metric}" if found.training else ""
     return f"{arm} against {found.baseline}{metric}: {said}."
 
 
-def _scoped(row: Row) -> str:
-    """The word of a verdict; one that rests on one or two seeds says that it is not about the recipe."""
+def _phrase(row: Row, found: Comparison) -> str:
+    """The word of a verdict, and its scope.
+
+    A word that rests on one or two seeds says that it is not about the recipe; `undecided` says why, where the
+    interval, which is not adjusted, leaves 0 out.
+    """
     word = str(row["verdict"])
+    if word == "undecided" and (row["low"] > 0 or row["high"] < 0):
+        tests = found.differences[found.differences["family"] == row["family"]]["test"].nunique()
+        return f"undecided after correction for {_count(tests, 'test')}"
     if row["over"] != "problems" or word not in DECIDED:
         return word
     return word + OF_MODELS[min(row["seeds"], 2)]
@@ -245,6 +252,8 @@ def _settled(row: Row, found: Comparison) -> Iterator[str]:
     where = ["the mean" if row["benchmark"] == AVERAGE else row["benchmark"], row["model"]]
     where += [row["arm"]] if found.differences["arm"].nunique() > 1 else []
     place = ", ".join(filter(None, where))
+    if row["verdict"] == "identical":
+        yield f"{place} is identical: {row['why']}"
     if row["verdict"] == "not testable":
         yield f"{place} is not testable: {row['why']}"
     if row["verdict"] != "undecided" or math.isnan(row["detectable"]) or row["metric"] != "pass@1":

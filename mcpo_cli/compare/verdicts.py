@@ -26,18 +26,30 @@ def judged(found: Estimate, margin: float | None, level: float) -> dict[str, obj
     interval = test.interval(1 - level)
     known = found.over != "seeds" or test.error > ROUNDING
     low, high = (interval.low, interval.high) if known else (math.nan, math.nan)
-    return {"difference": test.mean, "low": low, "high": high, **asdict(p_values), "why": why}
+    return {
+        "difference": test.mean,
+        "low": low,
+        "high": high,
+        **asdict(p_values),
+        "why": why,
+        "identical": _identical(found),
+    }
+
+
+def _identical(found: Estimate) -> bool:
+    """True if both sides have the same score with each seed, or on each problem, of several."""
+    test = found.test
+    return test.n > 1 and test.error <= ROUNDING and abs(test.mean) <= ROUNDING
 
 
 def _untestable(found: Estimate) -> str:
     test, over_seeds = found.test, found.over == "seeds"
+    if _identical(found):
+        return f"the two sides have the same score {'with every seed' if over_seeds else 'on every problem'}"
     if test.n < LEAST:
         return f"{test.n} {'seeds' if over_seeds else 'problems'} have no interval; at least {LEAST} are needed"
     if test.error > ROUNDING:
         return ""
-    if abs(test.mean) <= ROUNDING:
-        # Seeds that agree on 0 have a p of 1 (`stats.paired_t`).
-        return "" if over_seeds else "the two sides have the same score on every problem"
     where = "every seed" if over_seeds else "every problem and seed"
     return f"the difference is the same on {where}, so it has no variance to test by"
 
@@ -56,8 +68,8 @@ def decided(differences: pd.DataFrame, level: float = ALPHA) -> pd.DataFrame:
         distinct = family.drop_duplicates("test")
         tests = words.adjusted([PValues(*row) for row in distinct[[*P_VALUES]].itertuples(index=False)])
         by_test = dict(zip(distinct["test"], tests, strict=True))
-        for at, row in family[["difference", "test"]].iterrows():
+        for at, row in family[["difference", "test", "identical"]].iterrows():
             tested = by_test[int(row["test"])]
             found.loc[at, adjusted] = astuple(tested)
-            found.loc[at, "verdict"] = words.word(row["difference"], tested, level)
+            found.loc[at, "verdict"] = words.word(row["difference"], tested, level, identical=bool(row["identical"]))
     return found

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from mcpo_cli import samplers
+from mcpo_cli import pretrained, samplers
 from mcpo_cli.backends import Stop, checks, corrections, masking, measure
 from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
@@ -21,7 +21,7 @@ from mcpo_cli.backends.local.batch import Sampled, greedy_rewards, rewarded
 from mcpo_cli.backends.local.encoding import Grades, Language
 from mcpo_cli.backends.local.generate import Rollouts, sample
 from mcpo_cli.backends.local.policy import Policy, product_precision
-from mcpo_cli.backends.local.start import start_policy, stop_ids
+from mcpo_cli.backends.local.start import start_policy
 from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.backends.measure import CostTotals
 from mcpo_cli.backends.resampling import Resampler
@@ -60,7 +60,8 @@ class Trainer:
     def __init__(self, spec: RunSpec, attempt: Attempt, policy: Policy, tokenizer: PreTrainedTokenizerBase) -> None:
         self.spec, self.attempt, self.policy, self.tokenizer = spec, attempt, policy, tokenizer
         closed = not spec.model.path
-        self.language = Language(spec.task, tokenizer, stop_ids(policy.model, tokenizer), closed=closed)
+        ends = () if closed else pretrained.stop_ids(spec.model)
+        self.language = Language(spec.task, tokenizer, ends, closed=closed)
         self.problems = spec.task.problems(spec.train, self.language.tokens)
         self.stream = TrainingStream(self.problems, spec.seed)
         self.updater = Updater(policy, spec.method, spec.train, spec.compute, spec.seed)

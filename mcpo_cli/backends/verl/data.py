@@ -22,6 +22,7 @@ from mcpo_cli.runs import prompts
 from mcpo_cli.runs.journal import write_atomic
 from mcpo_cli.samplers import Refill, is_of_option
 from mcpo_cli.tasks import Task
+from mcpo_cli.tasks.base import Messages
 
 ROWS = 8192
 """Rows held in memory at once; with dynamic sampling the file holds many epochs."""
@@ -74,11 +75,23 @@ def write(spec: RunSpec, ids: prompts.Ids, paths: Paths) -> None:
     Raises:
         ConfigError: the data cannot be read. RunFailed: see `prompts.check`.
     """
-    problems, count = spec.task.problems(spec.train, lambda messages: len(ids(messages))), stream_length(spec)
+    if not (paths.train.exists() and paths.held_out.exists()):
+        _write_all(spec, ids, paths)
     if spec.model.path:
-        prompts.check_run(paths.run, spec, problems, ids)
-    if paths.train.exists() and paths.held_out.exists():
-        return
+        files = {"training": paths.train, "held out": paths.held_out}
+        prompts.check(paths.run, {name: prompts.digest(map(ids, _first(path))) for name, path in files.items()})
+
+
+def _first(path: Path) -> list[Messages]:
+    """The first prompts of a file."""
+    import pyarrow.parquet as pq
+
+    batch = next(pq.ParquetFile(path).iter_batches(prompts.SAMPLE, columns=["prompt"]))
+    return [messages.as_py() for messages in batch.column("prompt")]
+
+
+def _write_all(spec: RunSpec, ids: prompts.Ids, paths: Paths) -> None:
+    problems, count = spec.task.problems(spec.train, lambda messages: len(ids(messages))), stream_length(spec)
     stream = (
         problem
         for start in range(0, count, ROWS)

@@ -6,7 +6,6 @@ neither. Importing this module registers the loop `mcpo` in the sampling process
 
 import time
 from typing import Any
-from uuid import uuid4
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
 
@@ -38,7 +37,7 @@ class OneTurn(AgentLoopBase):
             # vLLM would have to decode each token to find a string.
             own |= {"stop_token_ids": list(stop_ids(self.tokenizer, strings))}
         sampled = await self.server_manager.generate(
-            request_id=uuid4().hex, prompt_ids=prompt, sampling_params=sampling_params | own
+            request_id=f"{row['seed']}-{row['session_id']}", prompt_ids=prompt, sampling_params=sampling_params | own
         )
         length = self.rollout_config.response_length
         response_ids, logps = sampled.token_ids[:length], sampled.log_probs

@@ -30,6 +30,7 @@ Examples:
   mcpo compare base.jsonl new.jsonl                        samples of any tool: is new better?
   mcpo compare out_base/ out_new/ --margin 0.01            two folders of lm-eval; or new not worse by a point
   mcpo compare base.jsonl new.jsonl --gate no-worse:0.01   for a script: exit code 0, 1, or 6 if undecided
+  mcpo compare new.jsonl --history 'old/*.jsonl'           is a run within what earlier runs of its settings do?
   mcpo compare table2 --margin 0.02 --over both            runs, with a margin, over other problems, too
   mcpo compare --arm a='logs/a-s*' --arm b='logs/b-s*'     arms of several training seeds""",
     "reproduce": """\
@@ -83,6 +84,13 @@ Seeds = Annotated[bool, typer.Option("--plan", help="Show which difference N see
 Arm = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=GLOB", help="Logs of the training seeds of one arm (repeatable)."),
+]
+History = Annotated[
+    str,
+    typer.Option(
+        metavar="GLOB",
+        help="Logs of earlier runs of the same settings: is the new run within what they do? At least three.",
+    ),
 ]
 Margin = Annotated[
     float | None,
@@ -147,6 +155,7 @@ def compare(
     look: Look = "",
     plan: Seeds = False,
     arm: Arm = None,
+    history: History = "",
     regrade: Regrade = "",
     columns: Columns = "",
     benchmark: Benchmark = "",
@@ -172,7 +181,7 @@ def compare(
         document = seeds.reach(what or [], question)
         return Reply(document, [*seeds.reach_page(document), partial(console.talk, seeds.reach_legend(document))])
     arms, named = comparing.arms(arm or ()), comparing.columns(columns)
-    subject = Subject(what or [], arms, named, benchmark, reader, regrade)
+    subject = Subject(what or [], arms, history, named, benchmark, reader, regrade)
     where = comparing.Output(paths.named(out) if out else None, mlflow)
     return comparing.reply(subject, question, where, gate=gate, full=full)
 

@@ -134,6 +134,11 @@ class Comparison:
         return self.differences[self.differences["family"] == "headline"]
 
     @property
+    def of_history(self) -> bool:
+        """True if the baseline is a history of runs."""
+        return len(self.differences) > 0 and self.differences["over"].iloc[0] == "history"
+
+    @property
     def names(self) -> list[str]:
         """The arms in order."""
         return list(dict.fromkeys(self.arms["arm"]))
@@ -331,7 +336,7 @@ def _needed(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
     # For other metrics the variance of a sample is not that of a response, so no needed numbers are given for them.
     if metric == MEAN and found.test.error > ROUNDING:
         sources = each.sources(each.estimate(metric, "both"))
-        if found.over != "seeds" or not math.isnan(sources.seed):
+        if found.over in ("problems", "both") or (found.over == "seeds" and not math.isnan(sources.seed)):
             needed = sources.needed(effect, found.problems, min(found.seeds), each.samples, found.over)
             row |= {f"needed_{name}": math.nan if value is None else value for name, value in needed.items()}
     return row

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pandas as pd
 
-from mcpo_cli.compare import training_page
+from mcpo_cli.compare import history_page, training_page
 from mcpo_cli.compare.comparison import Comparison, largest_flips, records
 from mcpo_cli.compare.equal_cost import AVERAGE
 from mcpo_cli.render.markup import Columns, Grid, Page, share, signed
@@ -44,6 +44,8 @@ def page(found: Comparison, name: str = "") -> Page:
 
 def sentences(found: Comparison) -> list[str]:
     """The verdict on each arm; of runs also what it is measured against, and how many ended badly."""
+    if found.of_history:
+        return history_page.sentences(found, main_rows(found))
     shown = _distinct(main_rows(found))
     arms = dict.fromkeys(row["arm"] for row in shown)
     said = [_sentence(arm, [row for row in shown if row["arm"] == arm], found) for arm in arms]
@@ -117,6 +119,8 @@ def main_grid(found: Comparison) -> Grid:
     if found.differences.empty:
         return scores_grid(found, found.models[0])
     rows = shown_rows(found)
+    if found.of_history:
+        return history_page.grid(found, rows)
     metric = f" in {found.metric}, mean over tiers" if found.training else ""
     return _differences(found, f"Change from {found.baseline}{metric}", rows, is_detail=False)
 
@@ -174,6 +178,8 @@ def remarks(found: Comparison, *, most: int | None = None) -> list[str]:
 
     most: the number of lines on data that would settle a difference; None for all.
     """
+    if found.of_history:
+        return history_page.remarks(found, main_rows(found))
     training, settled = list(training_page.remarks(found)) if found.training else [], settle(found)
     if most is not None and len(settled) > most:
         settled = [*settled[:most], f"and {len(settled) - most} more lines of this kind: --full"]

@@ -52,7 +52,7 @@ CORE = {
 GPU = {"torch": "==2.11.0", "vllm": "==0.24.0", "flash-attn": ">=2.8.3,<2.9"}
 """Required on GPUs: the pins of verl's extras `vllm` and `fsdp`, for CUDA 13.0. verl pins flash-attn to 2.8.3, which
 looks for a wheel for CUDA 12; 2.8.3.post2 looks for one for CUDA 13."""
-SETUP = "make setup-gpu  (in a checkout; docs/gpu.md has the commands without make)"
+SETUP = "make setup-gpu  (in a checkout; docs/gpu-reference.md has the commands without make)"
 """Installs all of these, including those for GPUs."""
 
 

@@ -15,7 +15,8 @@ P_VALUES = tuple(field.name for field in fields(PValues))
 
 
 def judged(found: Estimate, margin: float | None, level: float) -> dict[str, object]:
-    """A difference with its interval at 1 - level and its p-values, as columns of a frame, and `why` there are none.
+    """A difference as columns of a frame: its interval at 1 - level, its p-values, `why` there are none, and `student`,
+    the estimate behind them.
 
     Args:
         margin: the largest difference that does not matter, above 0.
@@ -24,7 +25,7 @@ def judged(found: Estimate, margin: float | None, level: float) -> dict[str, obj
     test, why = found.test, _untestable(found)
     p_values = PValues() if why else words.p_values(test, margin)
     interval = test.interval(1 - level)
-    known = found.over != "seeds" or test.error > ROUNDING
+    known = found.over in ("problems", "both") or test.error > ROUNDING
     low, high = (interval.low, interval.high) if known else (math.nan, math.nan)
     return {
         "difference": test.mean,
@@ -33,6 +34,7 @@ def judged(found: Estimate, margin: float | None, level: float) -> dict[str, obj
         **asdict(p_values),
         "why": why,
         "identical": _identical(found),
+        "student": test,
     }
 
 
@@ -43,13 +45,16 @@ def _identical(found: Estimate) -> bool:
 
 
 def _untestable(found: Estimate) -> str:
-    test, over_seeds = found.test, found.over == "seeds"
+    test, over_seeds = found.test, found.over in ("seeds", "history")
     if _identical(found):
         return f"the two sides have the same score {'with every seed' if over_seeds else 'on every problem'}"
     if test.n < LEAST:
-        return f"{test.n} {'seeds' if over_seeds else 'problems'} have no interval; at least {LEAST} are needed"
+        units = "earlier runs" if found.over == "history" else "seeds" if over_seeds else "problems"
+        return f"{test.n} {units} have no interval; at least {LEAST} are needed"
     if test.error > ROUNDING:
         return ""
+    if found.over == "history":
+        return "the earlier runs all have the same score, so they show no spread"
     where = "every seed" if over_seeds else "every problem and seed"
     return f"the difference is the same on {where}, so it has no variance to test by"
 

@@ -1,6 +1,7 @@
 """Arms against a baseline: means, differences with their sources of variance, verdicts, and problems that changed."""
 
 import math
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,15 +19,15 @@ from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.render.product import Row
 from mcpo_cli.statistics.crossed import Estimate, Over
 from mcpo_cli.statistics.power import ALPHA, look_level, noncentrality
-from mcpo_cli.statistics.stats import LEAST, ROUNDING
+from mcpo_cli.statistics.stats import LEAST, ROUNDING, Student
 
 if TYPE_CHECKING:
     from mcpo_cli.compare.training import Training
 
 DIFFERENCE = (
-    "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", *verdicts.P_VALUES, "why", "mean",
-    "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed", "by_seed", "sd", "above", "effect",
-    "detectable", "family", "part_of",
+    "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", *verdicts.P_VALUES, "why",
+    "identical", "mean", "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed", "by_seed", "sd",
+    "above", "effect", "detectable", "family", "part_of", "student",
 )  # fmt: skip
 
 
@@ -104,6 +105,10 @@ class Comparison:
     """Sentences on differences of the arms besides their scores, and on data that were left out."""
     training: "Training | None" = None
     """What only runs of mcpo have."""
+    slices: Sequence[Slice] = ()
+    """The scores that were compared."""
+    students: Sequence[Student] = ()
+    """The estimate behind each row of `differences`, for other tests of it."""
 
     def __repr__(self) -> str:
         return "\n".join(
@@ -127,6 +132,11 @@ class Comparison:
     def headline(self) -> pd.DataFrame:
         """The differences that the comparison is about."""
         return self.differences[self.differences["family"] == "headline"]
+
+    @property
+    def of_history(self) -> bool:
+        """True if the baseline is a history of runs."""
+        return len(self.differences) > 0 and self.differences["over"].iloc[0] == "history"
 
     @property
     def names(self) -> list[str]:
@@ -200,11 +210,13 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
                 sources += [about | row for each, found in estimates for row in _source_rows(each, found)]
                 warnings += [limit for each in pairs for limit in each.limits(each.estimate(metrics[0], over))]
                 flips += [_flips(part.model, each) for each in pairs]
+    differences = verdicts.decided(_numbered(rows), question.level)
     return Comparison(
         baseline=baselines[0].name,
         metric=str(metrics[0]),
         arms=pd.DataFrame([row for part in slices for row in means.of_slice(part, metrics, over)]),
-        differences=verdicts.decided(_numbered(rows), question.level),
+        differences=differences.drop(columns="student"),
+        students=tuple(differences["student"]),
         sources=pd.DataFrame(sources),
         flips=pd.concat(flips, ignore_index=True) if flips else pd.DataFrame(),
         aggregates=pd.DataFrame(aggregates.over_benchmarks(slices, metrics, baselines[0].name)),
@@ -212,7 +224,25 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
         level=question.level,
         margin=question.margin,
         warnings=tuple(dict.fromkeys(warnings)),
+        slices=tuple(slices),
     )
+
+
+def differences_of(arm: Arm, baseline: Arm, question: Question, metric: Metric, over: Over) -> pd.DataFrame:
+    """The differences in one metric, as `compare` gives them, without the numbers of a design that would find more.
+
+    Raises:
+        ConfigError: see `pairs.pair`.
+    """
+    pairs = [pair(arm, baseline, name) for name in _shared(arm, baseline, [])]
+    whole = together(AVERAGE, pairs)
+    headline = pairs[0] if len(pairs) == 1 else whole
+    rows = [
+        {"at": "", "model": "", **_tested(each, metric, question, over)}
+        | {"family": "headline" if each is headline else "others", "part_of": ""}
+        for each in (*pairs, *([whole] if whole else []))
+    ]
+    return verdicts.decided(_numbered(rows), question.level)
 
 
 def _baseline(arms: Sequence[Arm], wanted: str) -> Arm:
@@ -270,11 +300,15 @@ def _check(pairs: Sequence[Pair], metrics: Sequence[Metric]) -> None:
 
 def _row(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
     """The columns of a difference."""
+    return _tested(each, metric, question, over) | _needed(each, metric, question, over)
+
+
+def _tested(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
+    """The means, the difference with its test, and the design."""
     found = each.estimate(metric, over)
     mean, baseline_mean = each.means(metric)
     by_seed = np.array(each.by_seed(metric))
-    effect = question.margin or question.smallest or abs(found.test.mean)
-    row: Row = {
+    return {
         "benchmark": each.benchmark,
         "metric": str(metric),
         "k": metric.k,
@@ -290,13 +324,19 @@ def _row(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
         "by_seed": tuple(by_seed.tolist()),
         "sd": float(by_seed.std(ddof=1)) if by_seed.size > 1 else math.nan,
         "above": int((by_seed > ROUNDING).sum()),
-        "effect": effect,
         "detectable": _detectable(found),
     }
+
+
+def _needed(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
+    """The effect that should be found, and the numbers of problems, seeds or samples that find it."""
+    found = each.estimate(metric, over)
+    effect = question.margin or question.smallest or abs(found.test.mean)
+    row: Row = {"effect": effect}
     # For other metrics the variance of a sample is not that of a response, so no needed numbers are given for them.
     if metric == MEAN and found.test.error > ROUNDING:
         sources = each.sources(each.estimate(metric, "both"))
-        if found.over != "seeds" or not math.isnan(sources.seed):
+        if found.over in ("problems", "both") or (found.over == "seeds" and not math.isnan(sources.seed)):
             needed = sources.needed(effect, found.problems, min(found.seeds), each.samples, found.over)
             row |= {f"needed_{name}": math.nan if value is None else value for name, value in needed.items()}
     return row
@@ -352,9 +392,18 @@ def _flips(model: str, each: Pair) -> pd.DataFrame:
     return found.take(order_P[distance_P[order_P] > 0]).reset_index(drop=True)
 
 
-def largest_flips(flips: pd.DataFrame, most: int) -> pd.DataFrame:
-    """The first `most` flips by the size of the change, of all benchmarks and arms together."""
+def largest_flips(flips: pd.DataFrame) -> pd.DataFrame:
+    """All flips of all benchmarks and arms, the largest change first; those of one size in the order of their problems.
+
+    Numbers in the names of problems count as numbers: `q2` comes before `q10`.
+    """
     if flips.empty:
         return flips
-    size = (flips["score"] - flips["baseline_score"]).abs()
-    return flips.loc[size.sort_values(ascending=False, kind="stable").index[:most]]
+    sizes = (flips["score"] - flips["baseline_score"]).abs().round(9)
+    keys = [(-size, natural(problem)) for size, problem in zip(sizes, flips["problem"], strict=True)]
+    return flips.iloc[sorted(range(len(keys)), key=keys.__getitem__)]
+
+
+def natural(name: object) -> list[tuple[int, str]]:
+    """A key that sorts names by the numbers in them."""
+    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", str(name))]

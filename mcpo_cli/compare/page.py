@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pandas as pd
 
-from mcpo_cli.compare import training_page
+from mcpo_cli.compare import history_page, training_page
 from mcpo_cli.compare.comparison import Comparison, largest_flips, records
 from mcpo_cli.compare.equal_cost import AVERAGE
 from mcpo_cli.render.markup import Columns, Grid, Page, share, signed
@@ -15,8 +15,6 @@ from mcpo_cli.render.product import Row
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.words import Word
 
-MOST_FLIPS = 20
-"""Most problems in the table of those that changed most."""
 MOST_BENCHMARKS = 12
 """Most benchmarks or categories in the first table; the others are among the details."""
 FAMILIES = {"headline": "headline difference", "others": "other difference", "categories": "category"}
@@ -46,6 +44,8 @@ def page(found: Comparison, name: str = "") -> Page:
 
 def sentences(found: Comparison) -> list[str]:
     """The verdict on each arm; of runs also what it is measured against, and how many ended badly."""
+    if found.of_history:
+        return history_page.sentences(found, main_rows(found))
     shown = _distinct(main_rows(found))
     arms = dict.fromkeys(row["arm"] for row in shown)
     said = [_sentence(arm, [row for row in shown if row["arm"] == arm], found) for arm in arms]
@@ -70,7 +70,7 @@ def shown_rows(found: Comparison) -> list[Row]:
     rows = main_rows(found) if found.training else _mean_first(records(found.differences, part_of=""))
     if found.training or found.differences["benchmark"].nunique() <= MOST_BENCHMARKS:
         return rows + records(found.differences, family="categories")[:MOST_BENCHMARKS]
-    told = [row for row in rows if row["benchmark"] == AVERAGE or row["verdict"] not in ("undecided", "not testable")]
+    told = [row for row in rows if row["benchmark"] == AVERAGE or row["verdict"] in DECIDED]
     return told[:MOST_BENCHMARKS] or rows[:MOST_BENCHMARKS]
 
 
@@ -80,21 +80,28 @@ def _distinct(rows: Sequence[Row]) -> list[Row]:
 
 
 def _sentence(arm: str, rows: Sequence[Row], found: Comparison) -> str:
-    parts: dict[str, list[str]] = {_scoped(row): [] for row in rows[:1]} | {word: [] for word in SAID}
+    parts: dict[str, list[str]] = {_phrase(row, found): [] for row in rows[:1]} | {word: [] for word in SAID}
     for row in rows:
         benchmark = "their mean" if row["benchmark"] == AVERAGE else str(row["benchmark"])
         where = [benchmark] if not found.training else []
         where += [row["model"]] if row["model"] else []
         where += [f"equal {equal(found, row['at'])}"] if row["at"] else []
-        parts[_scoped(row)].append(f"{', '.join(where)} ({signed(row['difference'])})")
+        parts.setdefault(_phrase(row, found), []).append(f"{', '.join(where)} ({signed(row['difference'])})")
     said = "; ".join(f"{word} on {_listed(names)}" for word, names in parts.items() if names)
     metric = f" in {found.metric}" if found.training else ""
     return f"{arm} against {found.baseline}{metric}: {said}."
 
 
-def _scoped(row: Row) -> str:
-    """The word of a verdict; one that rests on one or two seeds says that it is not about the recipe."""
+def _phrase(row: Row, found: Comparison) -> str:
+    """The word of a verdict, and its scope.
+
+    A word that rests on one or two seeds says that it is not about the recipe; `undecided` says why, where the
+    interval, which is not adjusted, leaves 0 out.
+    """
     word = str(row["verdict"])
+    if word == "undecided" and (row["low"] > 0 or row["high"] < 0):
+        tests = found.differences[found.differences["family"] == row["family"]]["test"].nunique()
+        return f"undecided after correction for {_count(tests, 'test')}"
     if row["over"] != "problems" or word not in DECIDED:
         return word
     return word + OF_MODELS[min(row["seeds"], 2)]
@@ -112,6 +119,8 @@ def main_grid(found: Comparison) -> Grid:
     if found.differences.empty:
         return scores_grid(found, found.models[0])
     rows = shown_rows(found)
+    if found.of_history:
+        return history_page.grid(found, rows)
     metric = f" in {found.metric}, mean over tiers" if found.training else ""
     return _differences(found, f"Change from {found.baseline}{metric}", rows, is_detail=False)
 
@@ -138,7 +147,7 @@ def _differences(found: Comparison, title: str, rows: Sequence[Any], *, is_detai
         found.baseline: lambda row: share(row["baseline_mean"]),
         "arm's" if "arm" in labels or not rows else str(rows[0]["arm"]): lambda row: share(row["mean"]),
         "change": lambda row: signed(row["difference"]),
-        "interval": _interval,
+        "interval": interval,
         "p": lambda row: _p(deciding(row)),
         "verdict": "verdict",
         "detects": lambda row: share(row["detectable"]),
@@ -156,7 +165,7 @@ def deciding(row: Row) -> float:
     return float(row[names.get(row["verdict"], "p_adjusted")])
 
 
-def _interval(row: Row) -> str:
+def interval(row: Row) -> str:
     return "-" if math.isnan(row["low"]) else f"[{signed(row['low'])}, {signed(row['high'])}]"
 
 
@@ -169,6 +178,8 @@ def remarks(found: Comparison, *, most: int | None = None) -> list[str]:
 
     most: the number of lines on data that would settle a difference; None for all.
     """
+    if found.of_history:
+        return history_page.remarks(found, main_rows(found))
     training, settled = list(training_page.remarks(found)) if found.training else [], settle(found)
     if most is not None and len(settled) > most:
         settled = [*settled[:most], f"and {len(settled) - most} more lines of this kind: --full"]
@@ -245,6 +256,8 @@ def _settled(row: Row, found: Comparison) -> Iterator[str]:
     where = ["the mean" if row["benchmark"] == AVERAGE else row["benchmark"], row["model"]]
     where += [row["arm"]] if found.differences["arm"].nunique() > 1 else []
     place = ", ".join(filter(None, where))
+    if row["verdict"] == "identical":
+        yield f"{place} is identical: {row['why']}"
     if row["verdict"] == "not testable":
         yield f"{place} is not testable: {row['why']}"
     if row["verdict"] != "undecided" or math.isnan(row["detectable"]) or row["metric"] != "pass@1":
@@ -307,7 +320,7 @@ def _aggregates(found: Comparison) -> Grid:
         "IQM": lambda row: _bounded(row, "iqm", "iqm_low", "iqm_high"),
         "P(better)": lambda row: _bounded(row, "better", "better_low", "better_high"),
         "change": lambda row: signed(row["difference_mean"]),
-        "interval": lambda row: _interval({"low": row["difference_low"], "high": row["difference_high"]}),
+        "interval": lambda row: interval({"low": row["difference_low"], "high": row["difference_high"]}),
     }
     title = f"Over all benchmarks, against {found.baseline}; change and interval: over seeds"
     rows = [row for row in records(found.aggregates) if not math.isnan(row["iqm_low"])]
@@ -328,14 +341,24 @@ def sources_grid(found: Comparison) -> Grid:
     return Grid.of("Sources of variance of each difference", rows, columns, len(columns) - 2, is_detail=True)
 
 
+def counts(found: Comparison) -> list[str]:
+    """How many problems each arm gained and lost: `new: 63 gained, 31 lost`."""
+    if found.flips.empty:
+        return []
+    gained = found.flips["score"] > found.flips["baseline_score"]
+    by_arm = gained.groupby(found.flips["arm"], sort=False)
+    return [f"{arm}: {int(each.sum())} gained, {int((~each).sum())} lost" for arm, each in by_arm]
+
+
 def flips_grid(found: Comparison) -> Grid:
-    """The problems whose score changed most."""
+    """All problems whose score changed, largest change first."""
     columns: Columns = {
         "benchmark": "benchmark",
         "arm": "arm",
         "problem": "problem",
         found.baseline: lambda row: share(row["baseline_score"]),
         "arm's": lambda row: share(row["score"]),
+        "change": lambda row: signed(row["score"] - row["baseline_score"]),
     }
-    rows = largest_flips(found.flips, MOST_FLIPS).to_dict("records")
-    return Grid.of(f"Problems that changed most ({len(found.flips)} changed)", rows, columns, 3, is_detail=True)
+    rows = largest_flips(found.flips).to_dict("records")
+    return Grid.of("All problems that changed", rows, columns, 3, is_detail=True)

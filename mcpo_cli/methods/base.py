@@ -38,6 +38,14 @@ class Training(Protocol):
     """The settings `train.*` of a run that options of a method may contradict."""
 
     @property
+    def prompts(self) -> int:
+        """P."""
+
+    @property
+    def mini_batch(self) -> int:
+        """Prompts of a gradient step; with all P there is one gradient step per global step."""
+
+    @property
     def rollouts(self) -> int:
         """G."""
 
@@ -341,6 +349,13 @@ class Method(ABC):
                 "subtracts a penalty from them",
                 "train.overlong_cache=0",
             )
+
+    def without_effect(self, train: Training) -> Iterator[str]:
+        """A sentence, without its full stop, for each part of the method that cannot act with the settings of the run.
+
+        Of options that have their default, only for a part that makes the method what it is.
+        """
+        yield from ()
 
     def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
         """W(p) = mean_j (c_j - p) A_j, the factor of the gradient of p for a group with binary rewards (Eq. 6).

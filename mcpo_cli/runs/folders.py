@@ -56,6 +56,20 @@ def atomic_folder(final: Path, about: Mapping[str, Any]) -> Iterator[Path]:
         raise
 
 
+def final_policy(run_dir: Path) -> Path | None:
+    """The folder of a run's final policy, which its last attempt may lack; None if no attempt has written one."""
+    policies = (attempt / "policy" for attempt in reversed(Journal(run_dir).attempts()))
+    return next((policy for policy in policies if policy.is_dir()), None)
+
+
+def copy_policy(policy: Path, target: Path) -> None:
+    """Copy the files of a final policy to the folder `target`. Raises ConfigError if it changed after training."""
+    check_policy(policy, "exported")
+    for path in policy.iterdir():
+        if path.name != MANIFEST:
+            shutil.copyfile(path, target / path.name)
+
+
 def check_policy(policy: Path, purpose: str) -> None:
     """Raise ConfigError if a run's final policy does not match its stored checksums, if it has any.
 
@@ -114,11 +128,16 @@ def load(checkpoint: Path) -> Checkpoint:
     return Checkpoint(manifest["step"], manifest["cursor"], tensors)
 
 
-def prune(attempt_dir: Path, kept: int) -> None:
-    """Remove all checkpoints of an attempt but the newest `kept`."""
-    folders_of_steps = sorted((attempt_dir / "checkpoints").glob("step_*"))
-    for old in folders_of_steps[: max(0, len(folders_of_steps) - kept)]:
-        shutil.rmtree(old)
+def prune(run_dir: Path, kept: int) -> None:
+    """Remove all checkpoints of a run but the newest `kept`: those of its killed attempts, and parts of some, too."""
+    valid, others = list[Path](), list[Path]()
+    for attempt, last in Journal(run_dir).spans():
+        others += (attempt / "checkpoints").glob(".step_*.part")
+        for folder in (attempt / "checkpoints").glob("step_*"):
+            (valid if int(folder.name.removeprefix("step_")) <= last else others).append(folder)
+    valid.sort(key=lambda folder: folder.name)
+    for folder in [*others, *valid[: max(0, len(valid) - kept)]]:
+        shutil.rmtree(folder)
 
 
 def copy_checkpoint(run_dir: Path, step: int, attempt_dir: Path, without: Collection[str]) -> None:

@@ -81,7 +81,9 @@ class Forecast:
     def cautions(self) -> Iterator[str]:
         """Warnings about settings that are allowed but probably not meant."""
         yield from self.plan.equal_arms
-        if wild := [cell.spec.train.lr for cell in self.plan.cells if cell.spec.train.lr >= WILD]:
+        specs = [cell.spec for cell in self.plan.cells]
+        yield from dict.fromkeys(line for spec in specs for line in spec.method.without_effect(spec.train))
+        if wild := [spec.train.lr for spec in specs if spec.train.lr >= WILD]:
             yield (
                 f"train.lr={max(wild):g}: AdamW changes every weight by about that much in a gradient step, which "
                 f"destroys a policy; the default is {Train.lr:g}"

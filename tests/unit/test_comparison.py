@@ -171,7 +171,7 @@ def difference(at: str, arm: str, *by_seed: float, benchmark: str = "average", m
     effect = stats.paired_t(by_seed)
     about = {"at": at, "model": "toy-s", "arm": arm, "benchmark": benchmark, "metric": metric, "family": "headline"}
     p_values = {"p": effect.p, "p_not_worse": math.nan, "p_equivalent": math.nan}
-    return about | p_values | {"difference": effect.mean, "by_seed": by_seed}
+    return about | p_values | {"difference": effect.mean, "by_seed": by_seed, "identical": False}
 
 
 def adjusted(rows: list[Row]) -> list[Row]:

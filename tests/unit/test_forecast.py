@@ -118,3 +118,22 @@ def test_measured_steps_correct_gpu_hours() -> None:
         assert modelled_gpus
         assert run.gpus.seconds == pytest.approx(1.5 * modelled_gpus.seconds)
         assert run.gpus.sampled == modelled_gpus.sampled
+
+
+@pytest.mark.parametrize(
+    ("overrides", "without"),
+    [
+        (
+            ["method.beta=0.3,1.0", "train.mini_batch=8", "train.prompts=8"],
+            ["method.hinge, method.beta and method.delta"],
+        ),
+        (["method.beta=0.3,1.0", "train.mini_batch=4", "train.prompts=8"], []),
+        (["method.hinge=false", "method.delta=0.1"], ["method.beta and method.delta"]),
+        (["method=dapo", "method.clip_low=0.1", "train.mini_batch=8", "train.prompts=8"], ["method.clip_low"]),
+        (["method=dapo", "train.mini_batch=8", "train.prompts=8"], []),
+    ],
+)
+@pytest.mark.usefixtures("home")
+def test_options_that_cannot_act_get_one_line(overrides: list[str], without: list[str]) -> None:
+    cautions = list(forecast(plans.from_overrides([*WARM, *overrides])).cautions)
+    assert [line.partition("no effect of ")[2] for line in cautions] == without

@@ -250,16 +250,22 @@ def test_pass_at_k_needs_right_and_wrong() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arm", "why"),
+    ("arm", "verdict", "why"),
     [
-        ([1, 0, 1], "the same score on every problem"),
-        ([1, 0], "2 problems have no interval"),
+        ([1, 0, 1], "identical", "the same score on every problem"),
+        ([1, 1, 1], "not testable", "no variance"),
+        ([1, 1], "not testable", "2 problems have no interval"),
     ],
 )
-def test_degenerate_sides_get_a_sentence(arm: list[int], why: str) -> None:
-    rows: list[tuple[str, str, float]] = [("b", f"p{i}", float(value)) for i, value in enumerate(arm)]
-    row = only(of_logs([Side(name, (log(name, rows),)) for name in "ab"], Question()))
-    assert row["verdict"] == "not testable"
+def test_degenerate_sides_get_a_sentence(arm: list[int], verdict: str, why: str) -> None:
+    logs = {
+        name: [("b", f"p{i}", float(value)) for i, value in enumerate(scores)]
+        for name, scores in (("a", [1, 0, 1] if verdict == "identical" else [0, 0, 0]), ("b", arm))
+    }
+    sides = [Side(name, (log(name, rows[: len(arm)]),)) for name, rows in logs.items()]
+    row = only(of_logs(sides, Question()))
+    assert row["verdict"] == verdict
+    assert math.isnan(row["p"])
     assert why in str(row["why"])
 
 

@@ -11,12 +11,12 @@ import psutil
 import pytest
 
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
-from mcpo_cli.backends.verl import checkpoint, launch
+from mcpo_cli.backends.verl import checkpoint, processes
 from mcpo_cli.config import load
 from mcpo_cli.measures.base import by_step
 from mcpo_cli.records import GroupRow
 from mcpo_cli.runs.journal import Journal, read_json
-from mcpo_cli.runs.sanity import evaluated
+from mcpo_cli.trackers.rows import evaluation_metrics
 from tests.verl.conftest import (
     PATIENCE,
     ROOT,
@@ -54,7 +54,7 @@ def test_a_stop_is_followed_by_a_checkpoint_and_a_dead_process_is_noticed(runs: 
 
     second = runs.start("train", *settings)
     wait(lambda: f"step {stopped['durable_step'] + 4} of" in phase(folder), second)
-    (sampler,) = [p for p in launch.marked(str(folder)) if _title(p).startswith("ray::Server")]
+    (sampler,) = [p for p in processes.marked(str(folder)) if _title(p).startswith("ray::Server")]
     sampler.kill()
     said, _ = second.communicate(timeout=PATIENCE)
     assert second.returncode == 1
@@ -102,14 +102,14 @@ def tensorboard_has(journal: Journal, folder: Path) -> None:
     found = {(name, one.step): one.value for name in events.Tags()["scalars"] for one in events.Scalars(name)}
     wanted = {(name, row["step"]): value for row in journal.steps() for name, value in row["metrics"].items()}
     for step, path in journal.files("eval").items():
-        wanted |= {(name, step): value for name, value in evaluated(journal.read(path)).items()}
+        wanted |= {(name, step): value for name, value in evaluation_metrics(journal.read(path)).items()}
     assert found == pytest.approx(wanted, nan_ok=True)
 
 
 def listening(folder: Path) -> set[str]:
     """The addresses that the run's processes listen on, without ranks: torch's rendezvous takes no address."""
     found = set()
-    for process in launch.marked(str(folder)):
+    for process in processes.marked(str(folder)):
         with suppress(psutil.Error):
             if "WorkerDict" not in process.name():
                 connections = process.net_connections("tcp")

@@ -102,7 +102,7 @@ class Updater:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         if self.reference is not None and self.method.moves_reference(step):
-            self._load_weights(self.reference, self._weights(self.policy))
+            self.reference.load_weights(self._weights(self.policy))
         self.trained_tokens, sums, rows = 0, MetricSums(), list[MiniBatchRow]()
         rounds = step == 1 and self.policy.dtype != self.policy.weights_dtype
         rounding, rounded = Rounding(self.policy, batch.rollouts) if rounds else None, dict[str, float]()
@@ -153,7 +153,7 @@ class Updater:
         sums.add("train/grad_norm", norm, 1)
         checks.check_mini_batch(step, number + 1, sums)
         if self.previous is not None:
-            self._load_weights(self.previous, self._weights(self.policy))
+            self.previous.load_weights(self._weights(self.policy))
         self.optimizer.step()
         return sums
 
@@ -173,9 +173,9 @@ class Updater:
 
     def load_state(self, parts: Mapping[str, Mapping[str, Tensor]]) -> None:
         """Inverse of `state`."""
-        self._load_weights(self.policy, parts["policy"])
+        self.policy.load_weights(parts["policy"])
         for name, policy in self._others().items():
-            self._load_weights(policy, parts[name])
+            policy.load_weights(parts[name])
         moments: dict[int, dict[str, Tensor]] = {}
         for key, value in parts["optimizer"].items():
             index, name = key.split(".", 1)
@@ -190,12 +190,6 @@ class Updater:
     @staticmethod
     def _weights(policy: Policy) -> dict[str, Tensor]:
         return {name: value.detach() for name, value in policy.named_parameters().items()}
-
-    @staticmethod
-    def _load_weights(policy: Policy, tensors: Mapping[str, Tensor]) -> None:
-        with torch.no_grad():
-            for name, parameter in policy.named_parameters().items():
-                parameter.copy_(tensors[name])
 
     @torch.no_grad()
     def prepared(

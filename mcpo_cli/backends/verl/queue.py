@@ -51,7 +51,7 @@ class Buffer(ReplayBuffer):
     """True if it submits the prompts of the training batch itself, instead of verl's data loader."""
 
     def __init__(self, trainer: Any) -> None:
-        spec, refills = trainer.spec, isinstance(trainer.spec.sampler, Refill)
+        spec, refills = trainer.spec, isinstance(trainer.spec.sampler, Refill) and not self.draws
         super().__init__(
             poll_interval=POLL_SECONDS,
             trainer_mode="sync",
@@ -118,7 +118,8 @@ class Rounds(Buffer):
 
     verl's data loader yields the training stream in order, and its buffer replaces dropped groups while others are
     sampled: `sampler=uniform` and `sampler=refill`. Every other sampler decides which positions of the stream a round
-    samples, from its state and from the finished rounds of the step, as on the local engine (`backends.drawing`).
+    samples, from its state and from the finished rounds of the step, as on the local engine (`backends.drawing`); so
+    does `refill` with `cluster.deterministic`.
     """
 
     draws = True
@@ -126,7 +127,9 @@ class Rounds(Buffer):
     def restore(self, checkpoint: Path) -> None:
         """Continue after the step whose checkpoint is in this folder, or from the beginning if it has no such file."""
         spec, model = self._trainer.spec, Path(self._trainer.config.actor_rollout_ref.model.path)
-        self._stream = TrainingStream(spec.task.problems(spec.train, data.tokens(model)), spec.seed)
+        ids = data.prompt_ids(model, spec.task)
+        problems = spec.task.problems(spec.train, lambda messages: len(ids(messages)))
+        self._stream = TrainingStream(problems, spec.seed)
         path = checkpoint / SAMPLER
         found: dict[str, Any] = read_json(path) if path.exists() else {"cursor": 0, "state": {}}
         self._cursor: int = found["cursor"]

@@ -33,13 +33,13 @@ from mcpo_cli.backends.verl import checkpoint, data, engine, queue
 from mcpo_cli.backends.verl.batch import Group, Prompt
 from mcpo_cli.backends.verl.engine import Returned, Rounding
 from mcpo_cli.backends.verl.loss import METRIC, gradient_steps, kept_policies, loss, noise_floor
+from mcpo_cli.backends.verl.overrides import draws_by_position
 from mcpo_cli.backends.verl.records import Records, Trained, seconds
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.methods import AdvancedMethod, State
 from mcpo_cli.records import MiniBatchRow
 from mcpo_cli.runs.journal import Journal, read_json
-from mcpo_cli.samplers import is_of_option
 from mcpo_cli.seeds import Stream, stream
 
 
@@ -76,7 +76,7 @@ class Trainer(PPOTrainerSync):
         self.curr_step_profile = False
 
     def _build_replay_buffer(self) -> queue.Buffer:
-        return queue.Buffer(self) if is_of_option(self.spec.sampler) else queue.Rounds(self)
+        return queue.Rounds(self) if draws_by_position(self.spec) else queue.Buffer(self)
 
     def check_alive(self) -> None:
         """Raise RunFailed if one of the actors has died."""

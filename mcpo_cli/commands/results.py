@@ -30,6 +30,7 @@ Examples:
   mcpo compare base.jsonl new.jsonl                        samples of any tool: is new better?
   mcpo compare out_base/ out_new/ --margin 0.01            two folders of lm-eval; or new not worse by a point
   mcpo compare table2 --margin 0.02 --over both            runs, with a margin, over other problems, too
+  mcpo compare runs.csv --lower-is-better                  a table of runs: columns model, seed, and a loss
   mcpo compare --arm a='logs/a-s*' --arm b='logs/b-s*'     arms of several training seeds""",
     "reproduce": """\
 \b
@@ -86,8 +87,11 @@ Arm = Annotated[
 Margin = Annotated[
     float | None,
     typer.Option(
-        metavar="SHARE", help="The largest difference that does not matter, chosen before looking; 0.01 is one point."
+        metavar="NUMBER", help="The largest difference that does not matter, chosen before looking; 0.01 is one point."
     ),
+]
+Lower = Annotated[
+    bool, typer.Option("--lower-is-better", help="Lower values are better: losses, latencies, bits per byte.")
 ]
 Look = Annotated[
     str,
@@ -133,6 +137,7 @@ def compare(
     at: At = None,
     over: Over = None,
     margin: Margin = None,
+    lower_is_better: Lower = False,
     look: Look = "",
     plan: Seeds = False,
     arm: Arm = None,
@@ -156,7 +161,7 @@ def compare(
     from mcpo_cli.compare import seeds
     from mcpo_cli.compare.subjects import Subject
 
-    question = comparing.question(baseline, metric or (), at or (), margin, look, over)
+    question = comparing.question(baseline, metric or (), at or (), margin, look, over, lower=lower_is_better)
     if plan:
         document = seeds.reach(what or [], question)
         return Reply(document, [*seeds.reach_page(document), partial(console.talk, seeds.reach_legend(document))])

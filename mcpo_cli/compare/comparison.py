@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 DIFFERENCE = (
     "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", *verdicts.P_VALUES, "why", "mean",
     "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed", "by_seed", "sd", "above", "effect",
-    "detectable", "family", "part_of",
+    "detectable", "family", "part_of", "share",
 )  # fmt: skip
+
+
+FLIP = ("model", "benchmark", "arm", "problem", "score", "baseline_score")
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,9 @@ class Question:
     """The difference that should be found, for which needed numbers are given; by default the margin, or else the
     difference seen."""
     over: Over | None = None
-    """What intervals are about; by default other seeds for runs of mcpo, and both for logs."""
+    """What intervals are about; by default other seeds for runs of mcpo and tables without problems, else both."""
+    lower: bool = False
+    """Lower is better: `better` and `worse`, and the side on which a margin is lost, change places."""
 
     @property
     def level(self) -> float:
@@ -100,6 +105,8 @@ class Comparison:
     """Largest adjusted p-value that decided; intervals of differences cover 1 minus it."""
     margin: float | None = None
     """The margin that was declared."""
+    lower: bool = False
+    """Lower is better."""
     warnings: tuple[str, ...] = ()
     """Sentences on differences of the arms besides their scores, and on data that were left out."""
     training: "Training | None" = None
@@ -170,7 +177,11 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
             than exist, a metric that scores lack, or a look outside 1..n.
     """
     metrics = [Metric.parse(text) for text in dict.fromkeys(question.metrics or ("pass@1",))]
-    over = question.over or ("seeds" if all(arm.named_seeds for arm in slices[0].arms) else "both")
+    whole_runs = all(len(scores.problems) == 1 for arm in slices[0].arms for scores in arm.scores.values())
+    of_seeds = whole_runs or all(arm.named_seeds for arm in slices[0].arms)
+    over = question.over or ("seeds" if of_seeds else "both")
+    if whole_runs and over != "seeds":
+        raise ConfigError("there are no problems: intervals can be over seeds only", fix="--over seeds")
     baselines = [_baseline(part.arms, question.baseline) for part in slices]
     warnings: list[str] = []
     rows: list[Row] = []
@@ -183,6 +194,12 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
                 continue
             pairs = [pair(arm, baseline, name) for name in _shared(arm, baseline, warnings)]
             _check(pairs, metrics)
+            if question.margin and question.margin >= 1 and all(each.share for each in pairs):
+                raise ConfigError(
+                    f"--margin {question.margin:g}: scores are within 0 and 1, so a margin of 1 excludes nothing",
+                    fix="--margin 0.01",
+                    code="out_of_bounds",
+                )
             whole = together(AVERAGE, pairs)
             headline = pairs[0] if len(pairs) == 1 else whole
             every = [*pairs, *([whole] if whole else [])] if is_first else [headline] if headline else []
@@ -196,21 +213,25 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
                     for each in pairs
                     for family, part in parts_of(each, arm, baseline)
                 ]
-                estimates = [(each, each.estimate(MEAN, "both")) for each in pairs]
-                sources += [about | row for each, found in estimates for row in _source_rows(each, found)]
+                if not whole_runs:
+                    estimates = [(each, each.estimate(MEAN, "both")) for each in pairs]
+                    sources += [about | row for each, found in estimates for row in _source_rows(each, found)]
+                    flips += [_flips(part.model, each) for each in pairs]
                 warnings += [limit for each in pairs for limit in each.limits(each.estimate(metrics[0], over))]
-                flips += [_flips(part.model, each) for each in pairs]
     return Comparison(
         baseline=baselines[0].name,
         metric=str(metrics[0]),
         arms=pd.DataFrame([row for part in slices for row in means.of_slice(part, metrics, over)]),
-        differences=verdicts.decided(_numbered(rows), question.level),
-        sources=pd.DataFrame(sources),
-        flips=pd.concat(flips, ignore_index=True) if flips else pd.DataFrame(),
+        differences=verdicts.decided(_numbered(rows), question.level, lower=question.lower),
+        sources=pd.DataFrame(
+            sources, columns=None if sources else ["model", "benchmark", "arm", "source", "sd", "share"]
+        ),
+        flips=pd.concat(flips, ignore_index=True) if flips else pd.DataFrame(columns=list(FLIP)),
         aggregates=pd.DataFrame(aggregates.over_benchmarks(slices, metrics, baselines[0].name)),
         curves=pd.DataFrame([row for part in slices for row in means.curves(part, over)]),
         level=question.level,
         margin=question.margin,
+        lower=question.lower,
         warnings=tuple(dict.fromkeys(warnings)),
     )
 
@@ -279,7 +300,7 @@ def _row(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
         "metric": str(metric),
         "k": metric.k,
         "arm": each.arm,
-        **verdicts.judged(found, question.margin, question.level),
+        **verdicts.judged(found, question.margin, question.level, lower=question.lower, share=each.share),
         "mean": mean,
         "baseline_mean": baseline_mean,
         "problems": found.problems,
@@ -292,10 +313,11 @@ def _row(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
         "above": int((by_seed > ROUNDING).sum()),
         "effect": effect,
         "detectable": _detectable(found),
+        "share": each.share,
     }
     # For other metrics the variance of a sample is not that of a response, so no needed numbers are given for them.
     if metric == MEAN and found.test.error > ROUNDING:
-        sources = each.sources(each.estimate(metric, "both"))
+        sources = each.sources(each.estimate(metric, "both" if each.has_problems else "seeds"))
         if found.over != "seeds" or not math.isnan(sources.seed):
             needed = sources.needed(effect, found.problems, min(found.seeds), each.samples, found.over)
             row |= {f"needed_{name}": math.nan if value is None else value for name, value in needed.items()}
@@ -345,8 +367,8 @@ def _source_rows(each: Pair, found: Estimate) -> Iterator[Row]:
 
 def _flips(model: str, each: Pair) -> pd.DataFrame:
     one_P, other_P = (np.nanmean(scores.score_SP, axis=0) for scores in (each.one, each.other))
-    about = {"model": model, "benchmark": each.benchmark, "arm": each.arm, "problem": each.one.problems}
-    found = pd.DataFrame({**about, "score": one_P, "baseline_score": other_P})
+    values = (model, each.benchmark, each.arm, each.one.problems, one_P, other_P)
+    found = pd.DataFrame(dict(zip(FLIP, values, strict=True)))
     distance_P = np.abs(one_P - other_P)
     order_P = np.argsort(-distance_P, kind="stable")
     return found.take(order_P[distance_P[order_P] > 0]).reset_index(drop=True)

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-
 from mcpo_cli import paths
 from mcpo_cli.errors import ConfigError, bad_model, first_line, nearest, similar
 
@@ -188,6 +186,8 @@ def _read(folder: Path) -> Iterator[Path]:
 
 def tensors(name: str, path: Path) -> dict[str, dict[str, Any]]:
     """Format and shape of each tensor in a safetensors file, by its name. Raises ConfigError if it is damaged."""
+    from safetensors import SafetensorError, safe_open  # not above: comparisons do without it
+
     try:
         with safe_open(path, framework="numpy") as file:
             slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 (no mapping)

@@ -70,7 +70,7 @@ def _percentages(sides: Sequence[Side], shared: Collection[str]) -> dict[tuple[s
         for side, table in tables.items():
             cell_SP = table.sum_SP / np.maximum(table.samples_SP, 1)
             within = not table.share and cell_SP.min() >= 0 and cell_SP.max() <= 100
-            if within and shares and 20 < means[side] / max(shares) and means[side] / min(shares) < 500:
+            if within and shares and means[side] / max(shares) > 20 and means[side] / min(shares) < 500:
                 said = f"{name}: the scores of {side} were taken as percentages, because those of others are shares"
                 found[side, name] = said
     return found

@@ -258,7 +258,7 @@ def samples(path: Path, rows: Sequence[Row], fields: Mapping[str, Field], option
         chosen[name] = known[0]
     return pd.DataFrame(
         {
-            name: [cell(row, field) if isinstance(field, str) else field(row) for row in rows]
+            name: [clean(cell(row, field) if isinstance(field, str) else field(row)) for row in rows]
             for name, field in chosen.items()
         }
     )
@@ -299,12 +299,17 @@ def only(path: Path, samples: pd.DataFrame, benchmark: str) -> pd.DataFrame:
     return samples[names == benchmark]
 
 
+def clean(value: Any) -> Any:
+    """A text without halves of surrogate pairs: JSON may hold them where a response was cut, tables may not."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) and not value.isascii() else value
+
+
 def name(value: Any) -> str:
     """A name as text: 1 and 1.0 are one name, `1` and `01` are two. What has parts is named by a hash of them."""
     try:
         return str(value) if isinstance(value, bool) else tables.text(value)
     except ValueError:
-        return digest(text(value)) if isinstance(value, Mapping | list) else str(value)
+        return digest(text(value)) if isinstance(value, Mapping | list) else clean(str(value))
 
 
 def numbers(cells: Sequence[Any]) -> Any:

@@ -81,13 +81,13 @@ def _converted(name: str, cells: Sequence[Any]) -> Any:
     if name in FEW:
         return _categories(cells)
     if name in TEXTS:
-        return np.array([None if value is None else base.text(value) for value in cells], dtype=object)
+        return np.array([None if value is None else base.clean(base.text(value)) for value in cells], dtype=object)
     return base.numbers(cells)
 
 
 def _categories(cells: Sequence[Any]) -> Any:
     """Names as texts: a name is never a number, so `1` and `01` are two, and 1 and 1.0 one."""
-    plain = [value if value is None or isinstance(value, str) else base.name(value) for value in cells]
+    plain = [base.clean(value) if value is None or isinstance(value, str) else base.name(value) for value in cells]
     codes, names = pd.factorize(np.array([None if value == "" else value for value in plain], dtype=object))
     return pd.Categorical.from_codes(codes, pd.Index([*map(str, names)], dtype=object))
 

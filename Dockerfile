@@ -1,4 +1,4 @@
-# mcpo with verl, vLLM and flash-attn: the steps of `make setup-gpu` (docs/gpu.md). Where flash-attn has to be compiled, and where vLLM
+# mcpo with verl, vLLM and flash-attn: the steps of `make setup-gpu` (docs/gpu-reference.md). Where flash-attn has to be compiled, and where vLLM
 # and triton compile kernels when they start, they need nvcc, a compiler and Python's headers: hence `devel`. No GPU is needed to build it.
 FROM nvidia/cuda:13.0.3-devel-ubuntu24.04
 

@@ -122,12 +122,12 @@ lock-tools: setup ## Write constraints-tools.txt with other versions of the tool
 	@printf '%s\n' $(ARGS) | $(BIN)/uv --quiet pip compile --universal --generate-hashes --no-annotate --python-version 3.11 \
 		--custom-compile-command "make lock-tools" --output-file constraints-tools.txt - >/dev/null
 
-setup-gpu: $(GPU)/.installed ## Create .venv-gpu: mcpo with verl, vLLM and flash-attn for CUDA 13 (docs/gpu.md)
+setup-gpu: $(GPU)/.installed ## Create .venv-gpu: mcpo with verl, vLLM and flash-attn for CUDA 13 (docs/gpu-reference.md)
 
 # Of the environments that are there, the one with most of what the check needs; missing packages are reasons to skip a part.
 CHECKED := $(firstword $(wildcard $(GPU)/bin/pytest $(VERL)/bin/pytest) $(BIN)/pytest)
 
-gpu-check: $(if $(filter $(BIN)/%,$(CHECKED)),setup) ## Check a machine with one GPU, in .venv-gpu, else .venv-verl, else .venv (docs/gpu-check.md)
+gpu-check: $(if $(filter $(BIN)/%,$(CHECKED)),setup) ## Check a machine with one GPU, in .venv-gpu, else .venv-verl, else .venv (docs/gpu-reference.md)
 	$(CHECKED) -m gpu tests/gpu $(ARGS)
 
 setup-verl: $(VERL)/.installed ## Create .venv-verl: mcpo with verl and vLLM on CPU (5 GB)

@@ -99,6 +99,7 @@ def frames(*words: str) -> Runs:
 def compare(
     *words: str | Path,
     arms: Mapping[str, str] | None = None,
+    history: str = "",
     baseline: str = "",
     metric: str | Sequence[str] = (),
     at: Sequence[str] = (),
@@ -115,6 +116,7 @@ def compare(
     Args:
         words: a suite, settings, ids of runs, or paths of logs.
         arms: name of an arm -> glob of the logs of its training seeds.
+        history: glob of the logs of earlier runs of the same settings, which a new run is compared with.
         baseline: an arm; by default the suite's, or else the first.
         metric: `pass@1`, `best@8`, `maj@4`, one or several, of which the first is the headline's.
         at: of runs, the costs at which arms are compared: `steps`, `rollouts`, `trained_tokens`, `seconds`, ...
@@ -136,7 +138,7 @@ def compare(
         baseline, tuple(filter(None, metrics)), tuple(at), margin, look, over=over, lower=lower_is_better
     )
     named = {name: [column] for name, column in (columns or {}).items()}
-    found = subjects.answers(Subject([*map(str, words)], arms or {}, named, benchmark, reader), question)
+    found = subjects.answers(Subject([*map(str, words)], arms or {}, history, named, benchmark, reader), question)
     if len(found) > 1:
         raise ConfigError(f"the runs have {len(found)} regimes, which are compared one by one", fix="regime=NAME")
     return found[0].found

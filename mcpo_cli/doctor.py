@@ -79,8 +79,8 @@ def _python() -> Iterator[Line]:
         one.name: str(one.specifier) for one in stated if one.marker is None or one.marker.evaluate({"extra": "train"})
     }
     for name in ("torch", "transformers"):
-        version = checks.installed(name)
-        yield _held(name, "local", version, own.pop(name), REINSTALL if version else train)
+        held = checks.installed(name)
+        yield _held(name, "local", held, own.pop(name), REINSTALL if held else train)
     bad = [
         line
         for name, wanted in own.items()

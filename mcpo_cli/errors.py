@@ -1,16 +1,18 @@
 """The errors that users see, with their exit codes.
 
-| class          | exit | meaning                                                        |
-|----------------|------|----------------------------------------------------------------|
-| `ConfigError`  | 2    | bad input: nothing was started                                 |
-| `RunFailed`    | 1    | a run ended in an error; its records are kept, it can continue |
-| `Findings`     | 1    | `data audit` or `doctor` found problems to fix first           |
-| `MissingCells` | 3    | a table or figure needs runs that are not done                 |
-| `StoreError`   | 4    | the MLflow store could not be read or written                  |
-| `OutputLost`   | 1    | standard output cannot be written; records are not affected    |
-| `Differs`      | 5    | `verify`: a step that was trained again is not as recorded     |
-| `Interrupted`  | 130  | stopped by a signal; it can continue                           |
-| anything else  | 70   | a bug: `--debug` shows where                                   |
+| class           | exit | meaning                                                        |
+|-----------------|------|----------------------------------------------------------------|
+| `ConfigError`   | 2    | bad input: nothing was started                                 |
+| `RunFailed`     | 1    | a run ended in an error; its records are kept, it can continue |
+| `Findings`      | 1    | `data audit` or `doctor` found problems to fix first           |
+| `MissingCells`  | 3    | a table or figure needs runs that are not done                 |
+| `StoreError`    | 4    | the MLflow store could not be read or written                  |
+| `OutputLost`    | 1    | standard output cannot be written; records are not affected    |
+| `Differs`       | 5    | `verify`: a step that was trained again is not as recorded     |
+| `GateBroken`    | 1    | `compare --gate`: a required rule is broken                    |
+| `GateUndecided` | 6    | `compare --gate`: the data cannot tell whether the rules hold  |
+| `Interrupted`   | 130  | stopped by a signal; it can continue                           |
+| anything else   | 70   | a bug: `--debug` shows where                                   |
 
 Only `mcpo_cli.main` turns an exception into an exit code; everything else raises. Besides its message, an error has a
 `code` (`CODES`) that stays the same when the wording changes: programs and tests rely on it.
@@ -34,6 +36,8 @@ CODES: dict[str, str] = {
     "problems_found": "`data audit` or `doctor` found problems to fix first",
     "missing_runs": "a table or figure needs runs that are not done",
     "differs": "`verify`: a global step that was trained again is not what the run recorded",
+    "gate_broken": "`compare --gate`: a required rule is broken",
+    "gate_undecided": "`compare --gate`: the data cannot tell whether the required rules hold",
     "store_failed": "the MLflow store could not be read or written",
     "output_lost": "standard output cannot be written",
     "interrupted": "stopped by a signal; the same command continues",
@@ -121,6 +125,19 @@ class Differs(McpoError):
 
     exit_code = 5
     code = "differs"
+
+
+class GateBroken(McpoError):
+    """A required rule of a gate is broken; the message names it with its numbers."""
+
+    code = "gate_broken"
+
+
+class GateUndecided(McpoError):
+    """No required rule of a gate is broken, and the data cannot tell whether all hold."""
+
+    exit_code = 6
+    code = "gate_undecided"
 
 
 class OutputLost(McpoError):

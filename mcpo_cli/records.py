@@ -9,7 +9,7 @@ runs/<run_id>/
     provenance.json               commit, diff, versions, hardware, command
     status.json                   Status, replaced atomically
     metrics.jsonl                 one StepRow per global step
-    groups/step_<s>.jsonl         one GroupRow per prompt group of that step
+    groups/step_<s>.jsonl         one GroupRow per prompt group of that step with two graded rollouts
     eval/step_<s>.jsonl           one EvalRow per held-out problem
     rerolls/step_<s>.jsonl        one RerollRow per prompt that a probe resampled under the policy of that step
     mini_batches/step_<s>.jsonl   one MiniBatchRow per gradient step
@@ -110,7 +110,7 @@ class GroupRow(TypedDict):
     duplicates: float
     """Share of identical pairs of rollouts."""
     rollouts: NotRequired[int]
-    """Number of rollouts, at steps whose groups differ in it; else each group has `train.rollouts`."""
+    """Number of graded rollouts, at steps whose groups differ in it; else each group has `train.rollouts`."""
     entropy: NotRequired[float]
     """Exact entropy of the policy's next-token distribution, in nats, averaged over all tokens of the rollouts.
     Absent under backend=verl for groups that dynamic sampling dropped."""

@@ -17,6 +17,7 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import write_atomic
 from mcpo_cli.trackers.mlflow import Store
+from mcpo_cli.trackers.views import FIRST
 from tests.fakes import write_runs
 
 TIERS = {"k2-3": [2, 1], "k5-6": [1, 1], "k7-8": [0, 1]}
@@ -120,15 +121,14 @@ def in_journals(home: Path, plan: Plan) -> Points:
             finite = [name for name, value in row["metrics"].items() if math.isfinite(float(value))]
             if len(finite) < len(row["metrics"]):
                 finite.append("journal/nonfinite")
-            if "train/accuracy" in finite:
-                finite.append("accuracy/rollouts")
+            finite += [FIRST[name] for name in finite if name in FIRST]
             found.update((run_id, name, row["step"]) for name in finite)
         for path in (attempt / "eval").glob("*.jsonl"):
             rows = [json.loads(line) for line in path.read_text().splitlines()]
             found.update({(run_id, f"eval/{row['tier']}/pass_at_1", row["step"]) for row in rows})
             k = min(8, *(row["n"] for row in rows))
             names = {f"eval/average/{name}" for name in ("pass_at_1", f"pass_at_{k}", f"best_at_{k}")}
-            found.update((run_id, name, rows[0]["step"]) for name in (*names, "accuracy/held_out"))
+            found.update((run_id, name, rows[0]["step"]) for name in (*names, FIRST["eval/average/pass_at_1"]))
     return found
 
 
@@ -145,10 +145,10 @@ def differences(home: Path, plan: Plan, database: Path | str) -> tuple[int, int]
 
 
 def expected(spec: RunSpec, steps: range, evaluations: tuple[int, ...]) -> Points:
-    names = ("train/accuracy", "train/length", "accuracy/rollouts")
+    names = ("train/accuracy", "train/length", FIRST["train/accuracy"])
     rows = [(spec.run_id, name, step) for name in names for step in steps]
     scores = [*(f"{tier}/pass_at_1" for tier in TIERS), *(f"average/{one}_at_{k}" for one, k in AVERAGES)]
-    names = ("accuracy/held_out", *(f"eval/{score}" for score in scores))
+    names = (FIRST["eval/average/pass_at_1"], *(f"eval/{score}" for score in scores))
     return Counter(rows + [(spec.run_id, name, step) for name in names for step in evaluations])
 
 

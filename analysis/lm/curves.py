@@ -23,6 +23,8 @@ COMPOSITION = {
     "mastery/all_wrong": "all-wrong prompts",
 }
 CURVES = ("held-out pass@1", *COMPOSITION.values())
+PANEL = 2.05
+"""Width of a panel in inches: two side by side are legible on a phone."""
 NOTES = (
     "pass@1: mean over the held-out problems of a tier. ± is a 95 % interval over problems and samples of one run; it "
     "says nothing about other seeds.",
@@ -45,7 +47,7 @@ def build(data: Mapping[str, Runs]) -> Product:
             labels=2,
         ),
     ]
-    figure = base.grid(points, "quantity", _draw, sharey=False)
+    figure = base.grid(points, "quantity", _draw, sharey=False, widest=PANEL)
     notes = [*NOTES, band_note(points)]
     return Product(base.titled(TITLE, runs), _sentence(points), points, grids, notes, figure)
 

@@ -49,10 +49,10 @@ class Backend(Protocol):
         """The global steps of the run's complete checkpoints, in order."""
 
     def export(self, spec: RunSpec, run_dir: Path, step: int, target: Path) -> None:
-        """Write the policy after `step`, one of those `kept`, to the folder `target` as transformers loads it.
+        """Write the policy of the checkpoint of `step`, one of those `kept`, to `target` as transformers loads it.
 
         Raises:
-            ConfigError: that step's policy is not available.
+            ConfigError: the model that the run began with is gone.
         """
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from mcpo_cli.backends.graded import FEWEST
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import RunFailed
@@ -11,8 +12,6 @@ from mcpo_cli.samplers import Draw, Finished, Group, Request, State, is_of_optio
 from mcpo_cli.seeds import stream
 from mcpo_cli.tasks import Problems
 
-FEWEST = 2
-"""Rollouts of a group, so that there is something to compare."""
 EPOCHS = 64
 """Epochs of a finite stream that are kept, by reference."""
 
@@ -57,6 +56,7 @@ class Drawing:
         self.cursor, self.groups = cursor, list[Group]()
         self._spec, self._training, self._step, self._state = spec, training, step, state
         self._round, self._drawn = -1, dict[int, Problem]()
+        self._uninformed = set[int]()
         self.rollouts: Sequence[int] = ()
         """Rollouts of each problem that was drawn last."""
 
@@ -110,16 +110,26 @@ class Drawing:
         self.cursor, self._drawn = drawn.cursor, dict(zip(drawn.positions, problems, strict=True))
         return problems
 
-    def add(self, p_P: Sequence[float]) -> None:
-        """Add the accuracies of the groups that were drawn last, in their order."""
+    def add(self, p_P: Sequence[float], graded_P: Sequence[int] = ()) -> None:
+        """Add the accuracies of the groups that were drawn last, in their order.
+
+        graded_P: their numbers of graded rollouts; those of `rollouts` by default. A group with fewer than FEWEST is
+        informative for nobody: a filter drops it, and the sampler does not hear of it after the step.
+        """
         method, sampler = self._spec.method, self._spec.sampler
-        for (position, problem), p, rollouts in zip(self._drawn.items(), p_P, self.rollouts, strict=True):
+        for (position, problem), p, rollouts in zip(self._drawn.items(), p_P, graded_P or self.rollouts, strict=True):
+            if rollouts < FEWEST:
+                self._uninformed.add(position)
+                group = Group(position, problem.number, 0.0, False, self._round, not sampler.filters, rollouts=rollouts)
+                self.groups.append(group)
+                continue
             group = Group(position, problem.number, p, bool(method.keeps(p)), self._round, rollouts=rollouts)
             self.groups.append(replace(group, kept=not sampler.filters or sampler.keeps(group)))
 
     def state(self) -> State:
         """The sampler's state after the step."""
-        finished = Finished(self._step, tuple(self.groups))
+        groups = tuple(group for group in self.groups if group.position not in self._uninformed)
+        finished = Finished(self._step, groups)
         return checked(self._spec.sampler.after(finished, self._state), self._spec.sampler.name)
 
     def _check(self, drawn: Draw, request: Request) -> None:

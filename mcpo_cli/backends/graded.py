@@ -3,11 +3,13 @@
 Shapes: P prompt groups of at most G rollouts.
 
 A group may have fewer rollouts than others (`sampler=knapsack`). Then its last places are empty: not correct, reward,
-length, entropy and log-probability 0, and no mean over rollouts may count them.
+length, entropy and log-probability 0, and no mean over rollouts may count them. Accuracy and reward count graded
+rollouts only: an answer that could not be graded is neither correct nor incorrect.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +20,9 @@ from mcpo_cli.seeds import stream
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+FEWEST = 2
+"""Graded rollouts of a group, so that there is something to compare."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,8 @@ class Graded:
     """Entropy of the policy in nats, mean over each rollout's tokens; None if unknown."""
     logp_PG: Tensor | None = None
     """Log-probability of each whole rollout under the distribution it was sampled from; None if unknown."""
+    graded_PG: Tensor | None = None
+    """False where a rollout could not be graded; None if all were."""
 
     @property
     def drawn_PG(self) -> Tensor:
@@ -44,19 +51,29 @@ class Graded:
         return self.length_PG > 0
 
     @property
+    def judged_PG(self) -> Tensor:
+        """True for rollouts with a verdict."""
+        return self.drawn_PG if self.graded_PG is None else self.drawn_PG & self.graded_PG
+
+    @property
     def rollouts_P(self) -> Tensor:
-        """Rollouts of each group."""
-        return self.drawn_PG.sum(-1)
+        """Graded rollouts of each group."""
+        return self.judged_PG.sum(-1)
+
+    @property
+    def informed_P(self) -> Tensor:
+        """Groups with enough graded rollouts (FEWEST) for an accuracy; the others are in no metric and have no row."""
+        return self.rollouts_P >= FEWEST
 
     @property
     def p_P(self) -> Tensor:
-        """Accuracy of each group, float64."""
-        return self.mean_P(self.correct_PG)
+        """Accuracy of each group among its graded rollouts, float64; NaN without any."""
+        return self.correct_PG.double().sum(-1) / self.rollouts_P
 
     @property
     def mastered_P(self) -> Tensor:
-        """Groups whose rollouts are all correct."""
-        return self.correct_PG.sum(-1) == self.rollouts_P
+        """Groups whose graded rollouts are all correct."""
+        return (self.correct_PG.sum(-1) == self.rollouts_P) & self.informed_P
 
     @property
     def truncated_PG(self) -> Tensor:
@@ -65,11 +82,21 @@ class Graded:
 
     def mean_P(self, value_PG: Tensor) -> Tensor:
         """The mean of `value_PG` over each group's rollouts, float64."""
-        return (value_PG.double() * self.drawn_PG).sum(-1) / self.rollouts_P
+        return (value_PG.double() * self.drawn_PG).sum(-1) / self.drawn_PG.sum(-1)
 
     def mean(self, value_PG: Tensor) -> float:
         """The mean of `value_PG` over all rollouts."""
         return float(value_PG[self.drawn_PG].double().mean())
+
+    def informed(self) -> Graded:
+        """The groups of `informed_P` alone."""
+        informed_P = self.informed_P
+        if informed_P.all():
+            return self
+        tensors = {name: value for name, value in vars(self).items() if name != "problems" and value is not None}
+        rows = {name: value[informed_P] for name, value in tensors.items()}
+        problems = [problem for problem, informed in zip(self.problems, informed_P.tolist(), strict=True) if informed]
+        return dataclasses.replace(self, problems=problems, **rows)
 
 
 def equal_pairs(token_GT: Tensor, drawn_G: Tensor | None = None) -> Tensor:

@@ -16,7 +16,8 @@ from mcpo_cli.backends.graded import Graded
 from mcpo_cli.config import cost
 from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.records import AXES, BINS, GradientRow, GroupRow, MiniBatchRow, SampleRow, StepRow
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.records import AXES, BINS, EvalRow, GradientRow, GroupRow, MiniBatchRow, SampleRow, StepRow
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import directions
 
@@ -144,18 +145,21 @@ def global_step(
         seconds: by phase.
         own: metrics that only this backend has.
     """
-    chosen = list(in_batch)
-    batch = graded.correct_PG[chosen], advantage_PG, graded.rollouts_P[chosen]
+    informed_P, known = graded.informed_P.tolist(), graded.informed()
+    chosen = [index for index in in_batch if informed_P[index]]
+    trained = [row for row, index in enumerate(in_batch) if informed_P[index]]
+    batch = graded.correct_PG[chosen], advantage_PG[trained], graded.rollouts_P[chosen]
     metrics = {
-        **sampled(graded, entropy),
+        **sampled(known, entropy),
         **updates,
-        **sanity(graded, reasons=spec.task.reasons),
+        **sanity(known, reasons=spec.task.reasons),
         **weights(*batch),
         **probed,
         **signs(*batch),
         **sampling(len(graded.problems), len(in_batch), spec.train.prompts),
         **costs,
         **speed(seconds, float(graded.length_PG.sum())),
+        **ungraded(graded),
         **own,
     }
     return StepRow(step=step, time=time.time(), metrics=metrics)
@@ -167,10 +171,10 @@ def sampled(graded: Graded, entropy: float) -> dict[str, float]:
     Accuracy and `mastery/...` are means over groups, reward and length over rollouts.
     """
     p_P, mastered_P, wrong_P = graded.p_P, graded.mastered_P, ~graded.correct_PG.any(-1)
-    wrong_N = graded.length_PG[~graded.correct_PG.bool() & graded.drawn_PG].double()
+    wrong_N = graded.length_PG[~graded.correct_PG.bool() & graded.judged_PG].double()
     length = {"train/wrong_length": float(wrong_N.mean())} if len(wrong_N) else {}
     return length | {
-        "train/reward": graded.mean(graded.reward_PG),
+        "train/reward": float(graded.reward_PG[graded.judged_PG].double().mean()),
         "train/accuracy": float(p_P.mean()),
         "train/response_length": graded.mean(graded.length_PG),
         "train/entropy": entropy,
@@ -256,6 +260,13 @@ def sampling(prompts: int, kept: int, batch: int) -> dict[str, float]:
     return {"sampling/prompts": float(prompts), "sampling/kept": kept / prompts, "sampling/rounds": prompts / batch}
 
 
+def ungraded(graded: Graded) -> dict[str, float]:
+    """`grading/infra_errors`: the share of rollouts that could not be graded; absent if all were."""
+    drawn = int(graded.drawn_PG.sum())
+    missing = drawn - int(graded.judged_PG.sum())
+    return {"grading/infra_errors": missing / drawn} if missing else {}
+
+
 def speed(seconds: Mapping[str, float], tokens: float) -> dict[str, float]:
     """Seconds per phase, and sampled response tokens per second of the whole step."""
     total = sum(seconds.values())
@@ -275,7 +286,7 @@ def process(cpu_seconds: float, seconds: float) -> dict[str, float]:
 
 
 def group_rows(step: int, graded: Graded, in_batch: set[int]) -> list[GroupRow]:
-    """One row per prompt group sampled in this step; in_batch: indices of the groups that were trained on."""
+    """One row per informed group of this step; in_batch: indices of the groups that were trained on."""
     columns = (
         graded.p_P,
         graded.mean_P(graded.length_PG),
@@ -294,10 +305,10 @@ def group_rows(step: int, graded: Graded, in_batch: set[int]) -> list[GroupRow]:
         for row, entropy in zip(rows, entropy_P.tolist(), strict=True):
             if not math.isnan(entropy):
                 row[name] = entropy
-    if not graded.drawn_PG.all():
+    if not graded.judged_PG.all():
         for row, rollouts in zip(rows, graded.rollouts_P.tolist(), strict=True):
             row["rollouts"] = rollouts
-    return rows
+    return [row for row, informed in zip(rows, graded.informed_P.tolist(), strict=True) if informed]
 
 
 def _entropies(graded: Graded) -> dict[Literal["entropy", "entropy_right", "entropy_wrong"], Tensor]:
@@ -313,17 +324,38 @@ def _entropies(graded: Graded) -> dict[Literal["entropy", "entropy_right", "entr
     return {
         "entropy": mean_P(right_PG | ~right_PG),
         "entropy_right": mean_P(right_PG),
-        "entropy_wrong": mean_P(~right_PG),
+        "entropy_wrong": mean_P(~right_PG & graded.judged_PG),
     }
 
 
 def sample_rows(step: int, graded: Graded, responses: Sequence[Sequence[str]]) -> list[SampleRow]:
-    """The full responses of the first `len(responses)` groups."""
+    """The full graded responses of the first `len(responses)` groups."""
+    groups = zip(graded.problems, responses, graded.correct_PG, graded.judged_PG, strict=False)
     return [
         SampleRow(step=step, prompt=problem.text, response=text, gold=problem.gold, correct=bool(correct))
-        for problem, texts, correct_G in zip(graded.problems, responses, graded.correct_PG, strict=False)
-        for text, correct in zip(texts, correct_G[: len(texts)], strict=True)
+        for problem, texts, correct_G, judged_G in groups
+        for text, correct, judged in zip(texts, correct_G[: len(texts)], judged_G[: len(texts)], strict=True)
+        if judged
     ]
+
+
+def eval_row(step: int, tier: str, problem: str, counts: tuple[int, int, int]) -> EvalRow:
+    """The row of one held-out problem; counts: samples drawn, graded and correct.
+
+    Raises:
+        RunFailed: none could be graded.
+    """
+    drawn, n, c = counts
+    if n == 0:
+        raise RunFailed(
+            f"no answer to this problem could be graded: {problem[:200]}",
+            fix="remove the problem, or fix its grader, then rerun the same command: all training so far is kept",
+            code="ungraded",
+        )
+    row = EvalRow(step=step, tier=tier, problem=problem, n=n, c=c)
+    if n < drawn:
+        row["ungraded"] = drawn - n
+    return row
 
 
 class CostTotals:

@@ -6,16 +6,17 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 
 from mcpo_cli.commands import console
 from mcpo_cli.commands.reply import Part, Reply
-from mcpo_cli.compare import output, page
+from mcpo_cli.compare import output, page, rules
 from mcpo_cli.compare.comparison import Question
 from mcpo_cli.compare.log import NEEDED, OPTIONAL
+from mcpo_cli.compare.noise_floor import gated
 from mcpo_cli.compare.publish import publish_comparison
 from mcpo_cli.compare.subjects import Answer, Subject, answers
 from mcpo_cli.errors import ConfigError, mend, nearest
@@ -24,6 +25,7 @@ from mcpo_cli.statistics.crossed import Over
 
 COLUMNS = ("model", "sample", *NEEDED, *OPTIONAL)
 """The names in `--columns` for columns of a file."""
+NO_FLOOR = "noise floor: not known; several logs of the baseline give it: --arm base='logs/base-*'"
 MOST_LINES = 8
 """Most lines on data that would settle an undecided difference, without `--full`."""
 
@@ -37,13 +39,20 @@ class Output:
     mlflow: bool = False
 
 
-def reply(subject: Subject, question: Question, where: Output, *, full: bool) -> Reply:
-    """Compare and write the files.
+def reply(subject: Subject, question: Question, where: Output, *, gate: str, full: bool) -> Reply:
+    """Compare, judge the rules of `gate` if it has any, and write the files.
 
     Raises:
-        ConfigError, MissingCells: see `subjects.answers`; or the folder cannot be one.
+        ConfigError, MissingCells: see `subjects.answers` and `rules.policy`; or the folder cannot be one.
     """
-    return shown(answers(subject, question), (subject, question), where, full=full)
+    if not gate:
+        return shown(answers(subject, question), (subject, question), where, full=full)
+    policy = rules.policy(gate)
+    asked = replace(question, margin=question.margin or policy.margin)
+    judged = [replace(one, gate=gated(one.found, policy, one.question)) for one in answers(subject, asked)]
+    gates = [one.gate for one in judged if one.gate]
+    worst = min(gates, key=lambda gate: ("broken", "undecided", "holds").index(gate.outcome))
+    return replace(shown(judged, (subject, asked, policy), where, full=full), error=worst.error)
 
 
 def shown(found: Sequence[Answer], asked: object, where: Output, *, full: bool) -> Reply:
@@ -68,8 +77,11 @@ def _page(one: Answer, files: Sequence[Path], *, full: bool) -> Iterator[Part]:
     """The verdict and its table; with `full`, also the tables of details and the largest flips."""
     found = one.found
     main = page.main_grid(found)
+    yield from [console.paragraph(one.gate.sentence)] if one.gate else []
     yield from map(console.paragraph, page.sentences(found))
     yield from (main, "")
+    if one.gate:
+        yield console.remark(one.gate.noise.sentence if one.gate.noise else NO_FLOOR)
     yield from map(console.remark, (f"warning: {warning}" for warning in found.warnings))
     yield from map(console.remark, one.regraded.sentences(one.question, found) if one.regraded else ())
     yield from map(console.remark, page.remarks(found, most=None if full else MOST_LINES))

@@ -190,7 +190,10 @@ To = Annotated[
     typer.Option(help="The folder to write (default: MCPO_HOME/exports/RUN_ID/step_N).", show_default=False),
 ]
 Step = Annotated[
-    int | None, typer.Option(min=1, help="Step of the checkpoint (default: the newest).", show_default=False)
+    int | None,
+    typer.Option(
+        min=1, help="Step of the policy: the last, or one with a checkpoint (default: the newest).", show_default=False
+    ),
 ]
 Push = Annotated[
     str | None,
@@ -211,20 +214,31 @@ def export(run_id: RunId, to: To = None, step: Step = None, push: Push = None) -
     if push:
         model_card.check(push)
     run = catalog.find(location(), run_id)
-    backend, name = backends.get(run.spec.backend), run.spec.run_id
-    steps = backend.kept(run.folder)
-    chosen = step or max(steps, default=0)
-    if chosen not in steps:
-        known = ", ".join(map(str, steps)) or "none"
+    backend, name, last = backends.get(run.spec.backend), run.spec.run_id, run.spec.train.steps
+    final = folders.final_policy(run.folder)
+    steps = sorted({kept for kept in backend.kept(run.folder) if kept} | ({last} if final else set()))
+    if not steps:
         raise ConfigError(
-            f"{name} has no complete checkpoint of step {chosen}; complete ones: {known}",
-            fix=f"mcpo {'export' if steps else 'runs show'} {name}",
+            f"{name} is {run.state} and has kept no policy: neither a checkpoint nor the final one",
+            fix=f"mcpo runs show {name}",
+            code="missing_runs",
+        )
+    chosen = step or steps[-1]
+    if chosen not in steps:
+        known = ", ".join(map(str, steps))
+        raise ConfigError(
+            f"{name} has kept no policy of step {chosen}; those that it has are of step {known}",
+            fix=f"mcpo export {name} --step {min(steps, key=lambda kept: abs(kept - chosen))}",
+            code="not_found",
         )
     target = paths.named(to or home() / "exports" / name / f"step_{chosen}")
     if target.exists():
         raise ConfigError(f"{target} already exists and is not overwritten", fix="--to FOLDER")
     with folders.atomic_folder(target, {"run_id": name, "step": chosen}) as part:
-        backend.export(run.spec, run.folder, chosen, part)
+        if final and chosen == last:
+            folders.copy_policy(final, part)
+        else:
+            backend.export(run.spec, run.folder, chosen, part)
         (part / "README.md").write_text(model_card.text(run.spec, Journal(run.folder), chosen), encoding="utf-8")
     address = model_card.push(target, push, f"{name} after step {chosen}") if push else None
     document = {"run_id": name, "step": chosen, "folder": str(target), "address": address}

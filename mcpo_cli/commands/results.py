@@ -29,6 +29,8 @@ Examples:
   mcpo compare table2 --plan                               what N seeds can find, before training them
   mcpo compare base.jsonl new.jsonl                        samples of any tool: is new better?
   mcpo compare out_base/ out_new/ --margin 0.01            two folders of lm-eval; or new not worse by a point
+  mcpo compare base.jsonl new.jsonl --gate no-worse:0.01   for a script: exit code 0, 1, or 6 if undecided
+  mcpo compare new.jsonl --history 'old/*.jsonl'           is a run within what earlier runs of its settings do?
   mcpo compare table2 --margin 0.02 --over both            runs, with a margin, over other problems, too
   mcpo compare runs.csv --lower-is-better                  a table of runs: columns model, seed, and a loss
   mcpo compare --arm a='logs/a-s*' --arm b='logs/b-s*'     arms of several training seeds""",
@@ -84,6 +86,13 @@ Arm = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=GLOB", help="Logs of the training seeds of one arm (repeatable)."),
 ]
+History = Annotated[
+    str,
+    typer.Option(
+        metavar="GLOB",
+        help="Logs of earlier runs of the same settings: is the new run within what they do? At least three.",
+    ),
+]
 Margin = Annotated[
     float | None,
     typer.Option(
@@ -92,6 +101,15 @@ Margin = Annotated[
 ]
 Lower = Annotated[
     bool, typer.Option("--lower-is-better", help="Lower values are better: losses, latencies, bits per byte.")
+]
+Gate = Annotated[
+    str,
+    typer.Option(
+        metavar="RULE|FILE.yaml",
+        help="Exit with 0 if a rule holds, 1 if it is broken, 6 if the data cannot tell: no-worse:M, better, "
+        "equivalent:M, or no-worse (not found worse); BENCHMARK=RULE,... for some (mean, each); or a policy in a file.",
+        autocompletion=completing("no-worse", "better", "equivalent:0.01", "file"),
+    ),
 ]
 Look = Annotated[
     str,
@@ -138,9 +156,11 @@ def compare(
     over: Over = None,
     margin: Margin = None,
     lower_is_better: Lower = False,
+    gate: Gate = "",
     look: Look = "",
     plan: Seeds = False,
     arm: Arm = None,
+    history: History = "",
     regrade: Regrade = "",
     columns: Columns = "",
     benchmark: Benchmark = "",
@@ -166,9 +186,9 @@ def compare(
         document = seeds.reach(what or [], question)
         return Reply(document, [*seeds.reach_page(document), partial(console.talk, seeds.reach_legend(document))])
     arms, named = comparing.arms(arm or ()), comparing.columns(columns)
-    subject = Subject(what or [], arms, named, benchmark, reader, regrade)
+    subject = Subject(what or [], arms, history, named, benchmark, reader, regrade)
     where = comparing.Output(paths.named(out) if out else None, mlflow)
-    return comparing.reply(subject, question, where, full=full)
+    return comparing.reply(subject, question, where, gate=gate, full=full)
 
 
 Artifact = Annotated[

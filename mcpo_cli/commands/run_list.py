@@ -86,7 +86,7 @@ def row(run: "Run", arm: str) -> dict[str, Any]:
         "task": spec.task.name,
         **spec.about,
         "state": run.state,
-        "step": Tracker(run.folder, spec).read().step,
+        "step": Tracker(run.folder).read().step,
         "steps": spec.train.steps,
         "score": run.score,
         "date": run.date,

@@ -13,8 +13,6 @@ from mcpo_cli import extras
 from mcpo_cli.commands.reply import Debug, Json
 from mcpo_cli.errors import ConfigError, StoreError
 
-HINT = 'choose "Model training" on the left; MLflow opens with its pages for language-model applications'
-
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
 Host = Annotated[
     str,
@@ -55,9 +53,9 @@ def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug
             )
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with suppress(KeyboardInterrupt):
-            server = Server(uri, host, talks=debug)
-            url = f"http://{host}:{port}/#/experiments"
-            console.talk(f"MLflow UI for {store.shown}: {url} (stop with Ctrl-C)\n{HINT}")
+            server = Server(uri, host, store.newest(), talks=debug)
+            url = f"http://{host}:{port}/"
+            console.talk(f"MLflow UI for {store.shown}: {url} (stop with Ctrl-C)")
             if as_json:
                 console.print_json({"url": url, "store": store.shown})
                 sys.stdout.flush()

@@ -11,6 +11,7 @@ import pandas as pd
 
 from mcpo_cli.compare import aggregates, means, verdicts
 from mcpo_cli.compare.equal_cost import AVERAGE
+from mcpo_cli.compare.flips import FLIP, flips_of
 from mcpo_cli.compare.pairs import Pair, pair, together
 from mcpo_cli.compare.parts import parts_of
 from mcpo_cli.compare.scores import MEAN, Arm, Metric, Slice
@@ -18,19 +19,16 @@ from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.render.product import Row
 from mcpo_cli.statistics.crossed import Estimate, Over
 from mcpo_cli.statistics.power import ALPHA, look_level, noncentrality
-from mcpo_cli.statistics.stats import LEAST, ROUNDING
+from mcpo_cli.statistics.stats import LEAST, ROUNDING, Student
 
 if TYPE_CHECKING:
     from mcpo_cli.compare.training import Training
 
 DIFFERENCE = (
-    "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", *verdicts.P_VALUES, "why", "mean",
-    "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed", "by_seed", "sd", "above", "effect",
-    "detectable", "family", "part_of", "share",
+    "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", *verdicts.P_VALUES, "why",
+    "identical", "mean", "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed", "by_seed", "sd",
+    "above", "effect", "detectable", "family", "part_of", "share", "student",
 )  # fmt: skip
-
-
-FLIP = ("model", "benchmark", "arm", "problem", "score", "baseline_score")
 
 
 @dataclass(frozen=True)
@@ -111,6 +109,10 @@ class Comparison:
     """Sentences on differences of the arms besides their scores, and on data that were left out."""
     training: "Training | None" = None
     """What only runs of mcpo have."""
+    slices: Sequence[Slice] = ()
+    """The scores that were compared."""
+    students: Sequence[Student] = ()
+    """The estimate behind each row of `differences`, for other tests of it."""
 
     def __repr__(self) -> str:
         return "\n".join(
@@ -134,6 +136,11 @@ class Comparison:
     def headline(self) -> pd.DataFrame:
         """The differences that the comparison is about."""
         return self.differences[self.differences["family"] == "headline"]
+
+    @property
+    def of_history(self) -> bool:
+        """True if the baseline is a history of runs."""
+        return len(self.differences) > 0 and self.differences["over"].iloc[0] == "history"
 
     @property
     def names(self) -> list[str]:
@@ -216,13 +223,15 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
                 if not whole_runs:
                     estimates = [(each, each.estimate(MEAN, "both")) for each in pairs]
                     sources += [about | row for each, found in estimates for row in _source_rows(each, found)]
-                    flips += [_flips(part.model, each) for each in pairs]
+                    flips += [flips_of(part.model, each) for each in pairs]
                 warnings += [limit for each in pairs for limit in each.limits(each.estimate(metrics[0], over))]
+    differences = verdicts.decided(_numbered(rows), question.level, lower=question.lower)
     return Comparison(
         baseline=baselines[0].name,
         metric=str(metrics[0]),
         arms=pd.DataFrame([row for part in slices for row in means.of_slice(part, metrics, over)]),
-        differences=verdicts.decided(_numbered(rows), question.level, lower=question.lower),
+        differences=differences.drop(columns="student"),
+        students=tuple(differences["student"]),
         sources=pd.DataFrame(
             sources, columns=None if sources else ["model", "benchmark", "arm", "source", "sd", "share"]
         ),
@@ -233,7 +242,25 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
         margin=question.margin,
         lower=question.lower,
         warnings=tuple(dict.fromkeys(warnings)),
+        slices=tuple(slices),
     )
+
+
+def differences_of(arm: Arm, baseline: Arm, question: Question, metric: Metric, over: Over) -> pd.DataFrame:
+    """The differences in one metric, as `compare` gives them, without the numbers of a design that would find more.
+
+    Raises:
+        ConfigError: see `pairs.pair`.
+    """
+    pairs = [pair(arm, baseline, name) for name in _shared(arm, baseline, [])]
+    whole = together(AVERAGE, pairs)
+    headline = pairs[0] if len(pairs) == 1 else whole
+    rows = [
+        {"at": "", "model": "", **_tested(each, metric, question, over)}
+        | {"family": "headline" if each is headline else "others", "part_of": ""}
+        for each in (*pairs, *([whole] if whole else []))
+    ]
+    return verdicts.decided(_numbered(rows), question.level)
 
 
 def _baseline(arms: Sequence[Arm], wanted: str) -> Arm:
@@ -291,11 +318,15 @@ def _check(pairs: Sequence[Pair], metrics: Sequence[Metric]) -> None:
 
 def _row(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
     """The columns of a difference."""
+    return _tested(each, metric, question, over) | _needed(each, metric, question, over)
+
+
+def _tested(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
+    """The means, the difference with its test, and the design."""
     found = each.estimate(metric, over)
     mean, baseline_mean = each.means(metric)
     by_seed = np.array(each.by_seed(metric))
-    effect = question.margin or question.smallest or abs(found.test.mean)
-    row: Row = {
+    return {
         "benchmark": each.benchmark,
         "metric": str(metric),
         "k": metric.k,
@@ -311,14 +342,20 @@ def _row(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
         "by_seed": tuple(by_seed.tolist()),
         "sd": float(by_seed.std(ddof=1)) if by_seed.size > 1 else math.nan,
         "above": int((by_seed > ROUNDING).sum()),
-        "effect": effect,
         "detectable": _detectable(found),
         "share": each.share,
     }
+
+
+def _needed(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
+    """The effect that should be found, and the numbers of problems, seeds or samples that find it."""
+    found = each.estimate(metric, over)
+    effect = question.margin or question.smallest or abs(found.test.mean)
+    row: Row = {"effect": effect}
     # For other metrics the variance of a sample is not that of a response, so no needed numbers are given for them.
     if metric == MEAN and found.test.error > ROUNDING:
         sources = each.sources(each.estimate(metric, "both" if each.has_problems else "seeds"))
-        if found.over != "seeds" or not math.isnan(sources.seed):
+        if found.over in ("problems", "both") or (found.over == "seeds" and not math.isnan(sources.seed)):
             needed = sources.needed(effect, found.problems, min(found.seeds), each.samples, found.over)
             row |= {f"needed_{name}": math.nan if value is None else value for name, value in needed.items()}
     return row
@@ -363,20 +400,3 @@ def _source_rows(each: Pair, found: Estimate) -> Iterator[Row]:
     for name, part in known.items():
         sd, share = math.sqrt(parts[name][0]), part / whole if whole > 0 else 0.0
         yield {"benchmark": each.benchmark, "arm": each.arm, "source": name, "sd": sd, "share": share}
-
-
-def _flips(model: str, each: Pair) -> pd.DataFrame:
-    one_P, other_P = (np.nanmean(scores.score_SP, axis=0) for scores in (each.one, each.other))
-    values = (model, each.benchmark, each.arm, each.one.problems, one_P, other_P)
-    found = pd.DataFrame(dict(zip(FLIP, values, strict=True)))
-    distance_P = np.abs(one_P - other_P)
-    order_P = np.argsort(-distance_P, kind="stable")
-    return found.take(order_P[distance_P[order_P] > 0]).reset_index(drop=True)
-
-
-def largest_flips(flips: pd.DataFrame, most: int) -> pd.DataFrame:
-    """The first `most` flips by the size of the change, of all benchmarks and arms together."""
-    if flips.empty:
-        return flips
-    size = (flips["score"] - flips["baseline_score"]).abs()
-    return flips.loc[size.sort_values(ascending=False, kind="stable").index[:most]]

@@ -58,7 +58,8 @@ def forest(found: Comparison, rows: Sequence[Row]) -> Figure | None:
         axes.grid(visible=False, axis="y")
         axes.xaxis.set_major_formatter(lambda value, _: _plain(value))
         about = f"; grey: the margin of {_plain(margin)}" if margin else ""
-        axes.set_xlabel(f"minus {_short(found.baseline)}, with {100 * (1 - found.level):.3g}% interval{about}")
+        unit = f"{found.metric} minus that of {_short(found.baseline)} (share of samples)"
+        axes.set_xlabel(f"{unit}; bars: {100 * (1 - found.level):.3g} % interval{about}")
     return figure
 
 
@@ -107,8 +108,7 @@ def _curves(axes: Axes, data: pd.DataFrame, looks: dict[str, base.Look]) -> None
     axes.xaxis.set_major_locator(FixedLocator(k[:: (len(k) + 4) // 5]))  # at most five ticks
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda k, _: f"{k:g}")
-    base.percent(axes)
-    axes.set(xlabel="k", ylabel="pass@k, 95% interval")
+    axes.set(xlabel="k (samples of a problem)", ylabel="pass@k (share), 95 % interval")
 
 
 def _looks(names: Sequence[str]) -> dict[str, base.Look]:
@@ -151,7 +151,7 @@ def _along(axes: Axes, metric: str, training: Training, at: str, model: str, arm
     for score in records(training.before, model=model, benchmark=AVERAGE, metric=metric):
         base.reference(axes, score["mean"], score["arm"])
     base.integer_ticks(axes)
-    axes.set(xlabel=UNITS[at], ylabel=f"held-out {metric}")
+    axes.set(xlabel=UNITS[at], ylabel=f"held-out {metric} (share)")
 
 
 def _profile(axes: Axes, here: pd.DataFrame, metric: str) -> None:
@@ -161,4 +161,4 @@ def _profile(axes: Axes, here: pd.DataFrame, metric: str) -> None:
         level_L = np.unique([0, *score_K, 1])
         above_L = (score_K[None] > level_L[:, None]).mean(axis=1)
         axes.step(level_L, above_L, where="post", color=look.color, linestyle=look.linestyle, label=arm)
-    axes.set(xlabel=f"level of {metric}", ylabel="runs and tiers above it")
+    axes.set(xlabel=f"level of {metric}", ylabel="share of scores above")

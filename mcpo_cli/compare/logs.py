@@ -41,16 +41,10 @@ def of_logs(sides: Sequence[Side], question: Question) -> Comparison:
     baseline = by_name[found.baseline]
     others = [side for side in sides if side is not baseline]
     notes = [note for side in sides for log in side.logs for note in log.notes]
-    notes += (
-        []
-        if question.lower
-        else [
-            f"{name}: higher counts as better; if it is not: --lower-is-better"
-            for name in sorted(shared)
-            if LOSS.search(name)
-        ]
-    )
-    warnings = [warning for side in others for warning in _facts(side, baseline)]
+    if not question.lower:
+        turned = (name for name in sorted(shared) if LOSS.search(name))
+        notes += [f"{name}: higher counts as better; if it is not: --lower-is-better" for name in turned]
+    warnings = [warning for side in others for warning in _facts(side, baseline)] + list(_copies(baseline))
     groups = found.flips.groupby(["arm", "benchmark"], sort=False)
     flips = [with_texts(part.reset_index(drop=True), by_name[str(arm)], baseline) for (arm, _), part in groups]
     return replace(
@@ -124,6 +118,19 @@ def _facts(side: Side, baseline: Side) -> Iterator[str]:
     yield from (f"{', '.join(where)}: {said}" for said, where in differs.items())
     for name, facts in silent.items():
         yield f"{name} does not say its {', '.join(facts)}: whether both sides agree in it is not known"
+
+
+def _copies(side: Side) -> Iterator[str]:
+    """Prompts that several problems of a benchmark have: such problems are no independent draws."""
+    if "prompt" not in side.samples:
+        return
+    prompts = side.samples.dropna(subset=["prompt"]).drop_duplicates(["benchmark", "problem"])
+    for benchmark, own in prompts.groupby("benchmark", observed=True):
+        if copies := int(own.duplicated("prompt").sum()):
+            yield (
+                f"{benchmark}: {copies} of {len(own)} problems have the prompt of another one and count as independent "
+                "of it: the interval is too narrow. A column `cluster` says which problems belong together"
+            )
 
 
 def with_texts(flips: pd.DataFrame, side: Side, baseline: Side) -> pd.DataFrame:

@@ -13,7 +13,8 @@ from typing import Any
 import pandas as pd
 
 from mcpo_cli.compare import figures, page
-from mcpo_cli.compare.comparison import Comparison, largest_flips
+from mcpo_cli.compare.comparison import Comparison
+from mcpo_cli.compare.flips import largest_flips
 from mcpo_cli.compare.log import TEXTS, Side, plain_rows
 from mcpo_cli.compare.subjects import Answer
 from mcpo_cli.render import markup
@@ -56,6 +57,8 @@ def _files(answer: Answer, command: str) -> Iterator[tuple[str, str | bytes]]:
         yield f"{name}.csv", kept.map(_as_text).to_csv(index=False, lineterminator="\n", float_format=DIGITS)
     whole = page.page(found, answer.title)
     yield f"{STEM}.md", markup.markdown(whole)
+    if answer.gate:
+        yield "gate.md", answer.gate.markdown()
     yield f"{STEM}.tex", markup.tex(whole)
     yield f"{STEM}.json", json.dumps(finite(document(answer)), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     pictures = {"forest": figures.forest(found, page.shown_rows(found)), "curves": figures.curves(found)}
@@ -95,6 +98,7 @@ def document(answer: Answer) -> dict[str, Any]:
     ]  # fmt: skip
     return {
         "title": answer.title,
+        **({"gate": answer.gate.to_json()} if answer.gate else {}),
         "sentences": page.sentences(found),
         "baseline": found.baseline,
         "metric": found.metric,
@@ -112,7 +116,7 @@ def html(answer: Answer, pictures: Mapping[str, bytes], command: str) -> str:
     environment.filters |= {"share": markup.share, "kind": lambda word: KINDS.get(word, "")}
     return environment.get_template("comparison.html.jinja").render(
         title=answer.title,
-        sentences=page.sentences(found),
+        sentences=[*([answer.gate.sentence] if answer.gate else []), *page.sentences(found)],
         baseline=found.baseline,
         remarks=page.remarks(found),
         warnings=found.warnings,

@@ -7,9 +7,10 @@ from typing import Any, get_args
 
 import pandas as pd
 
-from mcpo_cli.compare import training_page
-from mcpo_cli.compare.comparison import Comparison, largest_flips, records
+from mcpo_cli.compare import history_page, training_page
+from mcpo_cli.compare.comparison import Comparison, records
 from mcpo_cli.compare.equal_cost import AVERAGE
+from mcpo_cli.compare.flips import largest_flips
 from mcpo_cli.render.markup import Columns, Grid, Page, share, signed
 from mcpo_cli.render.product import Row
 from mcpo_cli.statistics.power import ALPHA
@@ -23,6 +24,11 @@ FAMILIES = {"headline": "headline difference", "others": "other difference", "ca
 """What is adjusted together, with the word for one of its tests."""
 MOST_NAMED = 8
 """Most names that a sentence lists."""
+DECIDED: tuple[Word, ...] = ("better", "worse", "equivalent", "not worse")
+OF_MODELS = ("", " (these two models)", " (these models)")
+"""What follows a word that is decided: nothing, or that it holds for the models of one or of two seeds, not for others
+by the same recipe."""
+SAID = tuple(word + scope for word in get_args(Word) for scope in OF_MODELS)
 BOUGHT = ("problems", "seeds", "samples")
 
 
@@ -41,6 +47,8 @@ def page(found: Comparison, name: str = "") -> Page:
 
 def sentences(found: Comparison) -> list[str]:
     """The verdict on each arm; of runs also what it is measured against, and how many ended badly."""
+    if found.of_history:
+        return history_page.sentences(found, main_rows(found))
     shown = _distinct(main_rows(found))
     arms = dict.fromkeys(row["arm"] for row in shown)
     said = [_sentence(arm, [row for row in shown if row["arm"] == arm], found) for arm in arms]
@@ -65,7 +73,7 @@ def shown_rows(found: Comparison) -> list[Row]:
     rows = main_rows(found) if found.training else _mean_first(records(found.differences, part_of=""))
     if found.training or found.differences["benchmark"].nunique() <= MOST_BENCHMARKS:
         return rows + records(found.differences, family="categories")[:MOST_BENCHMARKS]
-    told = [row for row in rows if row["benchmark"] == AVERAGE or row["verdict"] not in ("undecided", "not testable")]
+    told = [row for row in rows if row["benchmark"] == AVERAGE or row["verdict"] in DECIDED]
     return told[:MOST_BENCHMARKS] or rows[:MOST_BENCHMARKS]
 
 
@@ -75,19 +83,34 @@ def _distinct(rows: Sequence[Row]) -> list[Row]:
 
 
 def _sentence(arm: str, rows: Sequence[Row], found: Comparison) -> str:
-    parts: dict[str, list[str]] = {str(row["verdict"]): [] for row in rows[:1]} | {word: [] for word in get_args(Word)}
+    parts: dict[str, list[str]] = {_phrase(row, found): [] for row in rows[:1]} | {word: [] for word in SAID}
     for row in rows:
         benchmark = "their mean" if row["benchmark"] == AVERAGE else str(row["benchmark"])
         where = [benchmark] if not found.training else []
         where += [row["model"]] if row["model"] else []
         where += [f"equal {equal(found, row['at'])}"] if row["at"] else []
-        parts[row["verdict"]].append(f"{', '.join(where)} ({signed(row['difference'])})")
+        parts.setdefault(_phrase(row, found), []).append(f"{', '.join(where)} ({signed(row['difference'])})")
     said = "; ".join(f"{word} on {_listed(names)}" for word, names in parts.items() if names)
     metric = f" in {found.metric}" if found.training else ""
     metric += " (lower is better)" if found.lower else ""
     if all(row["verdict"] == "not testable" for row in rows):
         said += f": {rows[0]['why']}"
     return f"{arm} against {found.baseline}{metric}: {said}."
+
+
+def _phrase(row: Row, found: Comparison) -> str:
+    """The word of a verdict, and its scope.
+
+    A word that rests on one or two seeds says that it is not about the recipe; `undecided` says why, where the
+    interval, which is not adjusted, leaves 0 out.
+    """
+    word = str(row["verdict"])
+    if word == "undecided" and (row["low"] > 0 or row["high"] < 0):
+        tests = found.differences[found.differences["family"] == row["family"]]["test"].nunique()
+        return f"undecided after correction for {_count(tests, 'test')}"
+    if row["over"] != "problems" or word not in DECIDED:
+        return word
+    return word + OF_MODELS[min(row["seeds"], 2)]
 
 
 def equal(found: Comparison, at: str) -> str:
@@ -102,6 +125,8 @@ def main_grid(found: Comparison) -> Grid:
     if found.differences.empty:
         return scores_grid(found, found.models[0])
     rows = shown_rows(found)
+    if found.of_history:
+        return history_page.grid(found, rows)
     metric = f" in {found.metric}, mean over tiers" if found.training else ""
     return _differences(found, f"Change from {found.baseline}{metric}", rows, is_detail=False)
 
@@ -128,7 +153,7 @@ def _differences(found: Comparison, title: str, rows: Sequence[Any], *, is_detai
         found.baseline: lambda row: share(row["baseline_mean"]),
         "arm's" if "arm" in labels or not rows else str(rows[0]["arm"]): lambda row: share(row["mean"]),
         "change": lambda row: signed(row["difference"]),
-        "interval": _interval,
+        "interval": interval,
         "p": lambda row: _p(deciding(row)),
         "verdict": "verdict",
         "detects": lambda row: ">1" if row["share"] and row["detectable"] > 1 else share(row["detectable"]),
@@ -146,7 +171,7 @@ def deciding(row: Row) -> float:
     return float(row[names.get(row["verdict"], "p_adjusted")])
 
 
-def _interval(row: Row) -> str:
+def interval(row: Row) -> str:
     return "-" if math.isnan(row["low"]) else f"[{signed(row['low'])}, {signed(row['high'])}]"
 
 
@@ -159,6 +184,8 @@ def remarks(found: Comparison, *, most: int | None = None) -> list[str]:
 
     most: the number of lines on data that would settle a difference; None for all.
     """
+    if found.of_history:
+        return history_page.remarks(found, main_rows(found))
     training, settled = list(training_page.remarks(found)) if found.training else [], settle(found)
     if most is not None and len(settled) > most:
         settled = [*settled[:most], f"and {len(settled) - most} more lines of this kind: --full"]
@@ -172,9 +199,10 @@ def legend(found: Comparison) -> list[str]:
     look = "" if found.level == ALPHA else f"; p decides below {found.level:.3g}, the level of this look"
     tests = found.differences.groupby("family")["test"].nunique().to_dict()
     families = [_count(tests[family], word) for family, word in FAMILIES.items() if family in tests]
+    each = f" ({len(families)} families, each at level .05)" if len(families) > 1 and not look else ""
     return [
         f"interval: {100 * (1 - found.level):.3g} %, not adjusted; "
-        f"p: of the verdict's test, adjusted over {' and, separately, '.join(families)}{look}",
+        f"p: of the verdict's test, adjusted over {' and, separately, '.join(families)}{each}{look}",
         "detects: the smallest difference that this design finds with probability .8",
     ]
 
@@ -238,6 +266,8 @@ def _settled(row: Row, found: Comparison) -> Iterator[str]:
     where = ["the mean" if row["benchmark"] == AVERAGE else row["benchmark"], row["model"]]
     where += [row["arm"]] if found.differences["arm"].nunique() > 1 else []
     place = ", ".join(filter(None, where))
+    if row["verdict"] == "identical":
+        yield f"{place} is identical: {row['why']}"
     if row["verdict"] == "not testable":
         yield f"{place} is not testable: {row['why']}"
     if row["verdict"] != "undecided" or math.isnan(row["detectable"]) or row["metric"] != "pass@1":
@@ -300,7 +330,7 @@ def _aggregates(found: Comparison) -> Grid:
         "IQM": lambda row: _bounded(row, "iqm", "iqm_low", "iqm_high"),
         "P(better)": lambda row: _bounded(row, "better", "better_low", "better_high"),
         "change": lambda row: signed(row["difference_mean"]),
-        "interval": lambda row: _interval({"low": row["difference_low"], "high": row["difference_high"]}),
+        "interval": lambda row: interval({"low": row["difference_low"], "high": row["difference_high"]}),
     }
     title = f"Over all benchmarks, against {found.baseline}; change and interval: over seeds"
     rows = [row for row in records(found.aggregates) if not math.isnan(row["iqm_low"])]

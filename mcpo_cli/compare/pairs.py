@@ -89,7 +89,7 @@ class Pair:
         if found.over == "both" and few:
             yield f"{self.benchmark}: {size} are few: the interval is wider than it had to be (it covers up to 99 %)"
         differing = int((self.change_P != 0).sum())
-        if found.over != "seeds" and 0 < differing <= FEW_PROBLEMS:
+        if found.over in ("problems", "both") and 0 < differing <= FEW_PROBLEMS:
             yield (
                 f"{self.benchmark}: only {differing} of {found.problems} problems differ between {self.arm} and the "
                 "baseline: an interval that so few decide can be far too narrow"

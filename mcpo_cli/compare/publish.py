@@ -34,7 +34,7 @@ def publish_comparison(answer: Answer, key: str, files: Sequence[Path]) -> None:
         if plan:
             note = f"{markup.escaped(sentence)}\n\n{markup.pipes(page.main_grid(answer.found))}"
             values = {headline_name(row): row["difference"] for row in records(answer.found.headline)}
-            log_artifacts(store, plan, files, values, note)
+            log_artifacts(store, plan, files, values, sentence, note)
         else:
             log_comparison(store, answer.title, key, files, _differences(answer.found), sentence)
 

@@ -189,7 +189,7 @@ def _decision(one: Row, p_values: PValues, seeds: int, level: float) -> dict[str
     """
     names = {key: one[key] for key in ("regime", "model", "arm", "metric", "at")}
     numbers = {name: one[name] for name in ("difference", "low", "high")}
-    verdict = words.word(one["difference"], p_values, level)
+    verdict = words.word(one["difference"], p_values, level, identical=one["identical"])
     tested = {"p_adjusted": p_values.p, "level": level, "seeds": seeds, "verdict": verdict}
     return names | numbers | tested
 

@@ -2,7 +2,7 @@
 
 import difflib
 import glob
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from mcpo_cli.compare.log import Log, Side
@@ -30,10 +30,11 @@ def run_of(word: str) -> str:
     return path.resolve().name if is_run else ""
 
 
-def sides(words: Sequence[str], arms: Mapping[str, str], read: Read) -> list[Side]:
+def sides(words: Sequence[str], arms: Mapping[str, str], read: Read, history: str = "") -> list[Side]:
     """The sides that `words` name, and those of `arms`: name -> glob of the logs of its training seeds.
 
-    A word is one side, or one per model if it has logs of several. Logs of one model are its training seeds.
+    A word is one side, or one per model if it has logs of several. Logs of one model are its training seeds. What the
+    words name is no part of the `history`, one of the patterns of `arms`, even if it matches.
 
     Raises:
         ConfigError: see `readers.read`; or a word or a glob matches no file.
@@ -52,8 +53,10 @@ def sides(words: Sequence[str], arms: Mapping[str, str], read: Read) -> list[Sid
         for log in logs:
             found.setdefault(path / log.model if len(models) > 1 else path, []).append(log)
     named = [Side(name, tuple(logs)) for name, logs in zip(names(found), found.values(), strict=True)]
+    new = {path.resolve() for path in paths}
     return named + [
-        Side(name, tuple(log for path in _matches(pattern) for log in read(path))) for name, pattern in arms.items()
+        Side(name, tuple(log for path in _matches(pattern, new if pattern == history else set()) for log in read(path)))
+        for name, pattern in arms.items()
     ]
 
 
@@ -79,9 +82,9 @@ def _is_evaluation(word: str) -> bool:
     return (location() / "evals" / word).is_dir()
 
 
-def _matches(pattern: str) -> list[Path]:
+def _matches(pattern: str, without: Collection[Path] = ()) -> list[Path]:
     whole = str(named(pattern))
-    found = [Path(path) for path in sorted(glob.glob(whole, recursive=True))]  # noqa: PTH207 (absolute ones, too)
+    found = [path for path in map(Path, sorted(glob.glob(whole, recursive=True))) if path.resolve() not in without]  # noqa: PTH207 (absolute ones, too)
     if not found:
         raise ConfigError(
             f"{pattern}: no file or folder matches",

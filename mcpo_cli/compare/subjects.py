@@ -7,6 +7,7 @@ from functools import partial
 
 from mcpo_cli.compare import page, readers
 from mcpo_cli.compare.comparison import Comparison, Question
+from mcpo_cli.compare.gate import Gate
 from mcpo_cli.compare.log import Side
 from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.readers import Options
@@ -21,6 +22,9 @@ from mcpo_cli.home import location
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.runs import catalog
 
+HISTORY = "history"
+"""The name of the side that earlier runs are."""
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -30,6 +34,8 @@ class Subject:
     """A suite, settings, runs, or paths of logs."""
     arms: Mapping[str, str] = field(default_factory=dict)
     """Name of an arm -> glob of the logs of its training seeds."""
+    history: str = ""
+    """Glob of the logs of earlier runs, which a new run is compared with."""
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Columns of logs by our name; if a name has several columns, the first that a file has is read."""
     benchmark: str = ""
@@ -53,6 +59,7 @@ class Answer:
     sides: Sequence[Side] = ()
     """The logs; none for runs."""
     regraded: Regraded | None = None
+    gate: Gate | None = None
 
     @property
     def title(self) -> str:
@@ -70,12 +77,16 @@ def answers(subject: Subject, question: Question) -> list[Answer]:
         MissingCells: a run is neither done nor failed.
     """
     words = [run_of(word) or word for word in subject.words]
+    if subject.history:
+        baseline = {HISTORY: subject.history}
+        subject = replace(subject, arms={**baseline, **subject.arms})
+        question = replace(question, baseline=HISTORY, over="history")
     if subject.arms or any(is_log(word) for word in words if not plan.is_suite(word) and "=" not in word):
         if question.at:
             raise ConfigError("logs have no cost to be equal: --at is for runs", fix="omit --at", code="contradiction")
         options = Options(dict(subject.columns), subject.benchmark)
         read = partial(readers.read, options=options, reader=subject.reader)
-        return [_of_logs(sides_of(words, subject.arms, read), subject, question)]
+        return [_of_logs(sides_of(words, subject.arms, read, subject.history), subject, question)]
     if subject.grader:
         raise ConfigError(
             "records of runs hold no responses to all problems, so none can be graded again",

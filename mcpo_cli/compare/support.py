@@ -178,7 +178,7 @@ def _cases(asked: Sequence[_Asked], margin: float | None) -> pd.DataFrame:
                 tests.append({**key, "scope": scope, "case": case, **tested, **more})
     if not tests:
         return pd.DataFrame()
-    return verdicts.decided(pd.DataFrame(tests)).drop(columns=["family", "test"])
+    return verdicts.decided(pd.DataFrame(tests)).drop(columns=["family", "test", "identical", "student"])
 
 
 def _columns(pair: PublishedPair, claim: PublishedClaim) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class Training:
 def gained(verdict: Word, loses: bool, baseline_loses: bool, baseline: str) -> str:
     """A difference in words: `loses less than DAPO`."""
     if verdict not in ("better", "worse"):
-        return f"does not differ significantly from {baseline}"
+        return f"{verdict} against {baseline}"
     if loses != baseline_loses:
         does = ("loses", "gains") if loses else ("gains", "loses")
         return f"{does[0]} where {baseline} {does[1]}"

@@ -7,9 +7,12 @@ from typing import Any
 from mcpo_cli.compare.comparison import Comparison, records
 from mcpo_cli.compare.equal_cost import AVERAGE, COLLAPSED, UNITS
 from mcpo_cli.compare.training import Training
+from mcpo_cli.measures.frames import PAIR
 from mcpo_cli.measures.scores import K
 from mcpo_cli.render.markup import Columns, Grid, share, signed
 from mcpo_cli.render.product import Row
+from mcpo_cli.statistics import clusters
+from mcpo_cli.statistics.stats import LEAST
 
 
 def sentences(found: Comparison) -> Iterator[str]:
@@ -73,6 +76,22 @@ def remarks(found: Comparison) -> Iterator[str]:
         f"Compared at the largest cost that all runs of a model reach: {'; '.join(costs)}. Between two evaluations a "
         "score is interpolated; nothing is extrapolated."
     )
+    yield from _of_base_policies(found)
+
+
+def _of_base_policies(found: Comparison) -> Iterator[str]:
+    """The interval of each difference for new base policies, where runs share a base policy."""
+    rows = found.trained.final.groupby(["model", "arm", *PAIR])["value"].mean()
+    for row in records(found.headline, at=found.axes[0]):
+        arm, baseline = (rows.xs((row["model"], name)) for name in (row["arm"], found.baseline))
+        diff = (arm - baseline).dropna()
+        base_N = diff.index.get_level_values("base_seed")
+        if len(diff) > base_N.nunique() >= LEAST:
+            mean = clusters.mean(diff, [1.0] * len(diff), base_N).interval()
+            yield (
+                f"{row['arm']}, {row['model']}: for other base policies too the change is {signed(mean.mean)} ± "
+                f"{share(mean.half_width)} (runs share {mean.n} base policies, which are the units)"
+            )
 
 
 def details(found: Comparison) -> Iterator[str]:

@@ -17,7 +17,8 @@ P_VALUES = tuple(field.name for field in fields(PValues))
 def judged(
     found: Estimate, margin: float | None, level: float, *, lower: bool = False, share: bool = False
 ) -> dict[str, object]:
-    """A difference with its interval at 1 - level and its p-values, as columns of a frame, and `why` there are none.
+    """A difference as columns of a frame: its interval at 1 - level, its p-values, `why` there are none, and `student`,
+    the estimate behind them, of minus the difference if lower is better.
 
     Args:
         margin: the largest difference that does not matter, above 0.
@@ -26,24 +27,41 @@ def judged(
         share: scores are within 0..1, and so their differences within -1..1.
     """
     test, why = found.test, _untestable(found)
-    p_values = PValues() if why else words.p_values(replace(test, mean=-test.mean) if lower else test, margin)
+    judged_test = replace(test, mean=-test.mean) if lower else test
+    p_values = PValues() if why else words.p_values(judged_test, margin)
     interval = test.interval(1 - level)
-    known = found.over != "seeds" or test.error > ROUNDING
+    known = found.over in ("problems", "both") or test.error > ROUNDING
     low, high = (interval.low, interval.high) if known else (math.nan, math.nan)
     if share:
         low, high = (math.copysign(min(abs(end), 1.0), end) for end in (low, high))
-    return {"difference": test.mean, "low": low, "high": high, **asdict(p_values), "why": why}
+    return {
+        "difference": test.mean,
+        "low": low,
+        "high": high,
+        **asdict(p_values),
+        "why": why,
+        "identical": _identical(found),
+        "student": judged_test,
+    }
+
+
+def _identical(found: Estimate) -> bool:
+    """True if both sides have the same score with each seed, or on each problem, of several."""
+    test = found.test
+    return test.n > 1 and test.error <= ROUNDING and abs(test.mean) <= ROUNDING
 
 
 def _untestable(found: Estimate) -> str:
-    test, over_seeds = found.test, found.over == "seeds"
+    test, over_seeds = found.test, found.over in ("seeds", "history")
+    if _identical(found):
+        return f"the two sides have the same score {'with every seed' if over_seeds else 'on every problem'}"
     if test.n < LEAST:
-        return f"{test.n} {'seeds' if over_seeds else 'problems'} have no interval; at least {LEAST} are needed"
+        units = "earlier runs" if found.over == "history" else "seeds" if over_seeds else "problems"
+        return f"{test.n} {units} have no interval; at least {LEAST} are needed"
     if test.error > ROUNDING:
         return ""
-    if abs(test.mean) <= ROUNDING:
-        # Seeds that agree on 0 have a p of 1 (`stats.paired_t`).
-        return "" if over_seeds else "the two sides have the same score on every problem"
+    if found.over == "history":
+        return "the earlier runs all have the same score, so they show no spread"
     where = "every seed" if over_seeds else "every problem and seed"
     return f"the difference is the same on {where}, so it has no variance to test by"
 
@@ -63,8 +81,9 @@ def decided(differences: pd.DataFrame, level: float = ALPHA, *, lower: bool = Fa
         distinct = family.drop_duplicates("test")
         tests = words.adjusted([PValues(*row) for row in distinct[[*P_VALUES]].itertuples(index=False)])
         by_test = dict(zip(distinct["test"], tests, strict=True))
-        for at, row in family[["difference", "test"]].iterrows():
+        for at, row in family[["difference", "test", "identical"]].iterrows():
             tested = by_test[int(row["test"])]
             found.loc[at, adjusted] = astuple(tested)
-            found.loc[at, "verdict"] = words.word(-row["difference"] if lower else row["difference"], tested, level)
+            difference = -row["difference"] if lower else row["difference"]
+            found.loc[at, "verdict"] = words.word(difference, tested, level, identical=bool(row["identical"]))
     return found

@@ -39,6 +39,20 @@ class Cluster:
     the drift that the hinge sees is rounding. So this setting is of the kind identity. verl's other backend, `torch`,
     saves memory only: it rounds logits as well.
     """
+    deterministic: bool = later(False)
+    """Whether the same command computes the same bits on the same machine: verl's `full_determinism`.
+
+    Sums in a fixed order in training (deterministic kernels, NCCL's ring), batch-invariant kernels in vLLM, and under
+    dynamic sampling whole rounds of prompts as with the local engine, instead of one prompt for each that was answered.
+    It is slower, and vLLM has such kernels for GPUs of compute capability 8.0 and newer. All this changes rounding, and
+    which prompts dynamic sampling takes, so this setting is of the kind identity.
+    """
+    eager: bool = runtime(False)
+    """Whether vLLM computes without torch.compile and CUDA graphs, which it makes anew at each start and resume.
+
+    Starts are shorter and samples slower. verl turns vLLM's cache of compiled code off, because it was found corrupt
+    (vLLM issue 31199); VLLM_DISABLE_COMPILE_CACHE=0 in the environment turns it on again.
+    """
     offload: bool = runtime(False)
     """Whether weights and optimizer move to CPU memory while the other engine works."""
     attention: Literal["flash_attention_2", "sdpa"] = runtime("flash_attention_2")

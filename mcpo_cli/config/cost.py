@@ -28,15 +28,19 @@ SAMPLING_ROUNDS = 3
 TRAINING_PASSES, LORA_PASSES = 5, 4
 """Cost of training on a token, in forward passes: one for its old log-probability, one forward, one recomputation of
 activations, and two for the backward pass; one with LoRA, which needs no gradients of most weights."""
-SECONDS_PER_TOKEN, SECONDS_PER_TOKEN_AND_PARAMETER = 3.7e-6, 1.2e-11
-"""Sampling time: a linear fit through toy-s (200k tokens per CPU second) and toy-m (110k), one thread each on an AMD
-EPYC with two cores. Rollouts of a group share prefixes, so a token costs less than one forward pass of it."""
+SECONDS_PER_TOKEN, SECONDS_PER_TOKEN_AND_PARAMETER = 5.5e-6, 1.8e-11
+"""Time to sample a token, and its share of grading, probes and records: CPU seconds of whole runs of toy-s and toy-m,
+one thread each on an AMD EPYC with two cores. Sampling alone is 117k to 200k tokens per CPU second of toy-s, depending
+on what else uses the caches. Rollouts of a group share prefixes, so a token costs less than one forward pass of it."""
 OPERATIONS_PER_CORE = 6e10
 """Operations per second of one core in float32, in products of an existing model's sizes (an AMD EPYC with AVX-512: 5
 to 6; what rollouts of a group share is computed once)."""
+LOADING_SECONDS = 5.0
+"""Time until torch and transformers are loaded, once for all runs of a plan: half of 6 CPU seconds of the workers' fork
+server and 4 of the command, which work at the same time."""
 START_SECONDS = 1.0
 """Time of a worker besides its global steps: it loads its policy, and checks and closes its records."""
-WARMUP_STEPS, WARMUP_PASSES = 450, 11
+WARMUP_STEPS, WARMUP_PASSES = 450, 7.5
 """Typical number of steps until a warm-up reaches its target accuracy; and the cost of such a step, which is in double
 precision and shares no prefixes, relative to sampling its tokens."""
 GRADIENT_SHARE = 0.5
@@ -101,20 +105,33 @@ def training_seconds(spec: RunSpec) -> float:
     if gpus := gpu_cost(spec):
         return gpus.seconds / (spec.cluster.nodes * spec.cluster.gpus)
     train, existing = spec.train, existing_on_local(spec)
-    _, response = spec.task.expected_tokens(train.max_response)
-    # A question is computed once per group. For a small model, the measured time per token includes its prompts.
-    question = spec.task.question_tokens() if existing else 0.0
-    group = question + train.rollouts * response
+    group = _group_tokens(spec, train.rollouts)
     sampled = _rounds(spec) * group
     # Forward and backward pass of an existing model; long groups are computed twice.
     passes = (3 if group <= spec.compute.micro_batch_tokens else 4) if existing else UPDATE
     all_groups = spec.method.dynamic_sampling or "reference_policy" in spec.method.needs
     trained = group * (1.0 if all_groups else GRADIENT_SHARE) * (passes + policies_kept(spec))
-    evaluated = len(eval_steps(spec)) * eval_problems(spec) * (question + spec.eval.samples * response)
-    tokens = train.steps * train.prompts * (sampled + trained) + evaluated
-    if existing:
-        return tokens * 2.0 * parameters(spec) / (OPERATIONS_PER_CORE * spec.compute.threads)
-    return _seconds_per_token(spec) * tokens
+    steps = _seconds_per_token(spec) * train.steps * train.prompts * (sampled + trained)
+    return steps + len(eval_steps(spec)) * evaluation_seconds(spec)
+
+
+def evaluation_seconds(spec: RunSpec) -> float:
+    """Modelled seconds of one evaluation."""
+    problems, samples = eval_problems(spec), spec.eval.samples
+    if spec.backend == "verl" and spec.compute.device != "cpu":
+        _, response = spec.task.expected_tokens(spec.train.max_response)
+        sampling = operations(spec, problems * samples * response, 0) / PEAK / SAMPLING_UTILISATION
+        return sampling / (spec.cluster.nodes * spec.cluster.gpus)
+    return _seconds_per_token(spec) * problems * _group_tokens(spec, samples)
+
+
+def _group_tokens(spec: RunSpec, rollouts: int) -> float:
+    """Tokens that the local engine computes for a problem and its rollouts.
+
+    A question is computed once. For a small model, the measured time per token includes its prompts.
+    """
+    _, response = spec.task.expected_tokens(spec.train.max_response)
+    return (spec.task.question_tokens() if existing_on_local(spec) else 0.0) + rollouts * response
 
 
 def warmup_seconds(spec: RunSpec) -> float:
@@ -127,6 +144,9 @@ def warmup_seconds(spec: RunSpec) -> float:
 
 
 def _seconds_per_token(spec: RunSpec) -> float:
+    """Seconds in which the local engine samples a token."""
+    if existing_on_local(spec):
+        return 2.0 * parameters(spec) / (OPERATIONS_PER_CORE * spec.compute.threads)
     return SECONDS_PER_TOKEN + SECONDS_PER_TOKEN_AND_PARAMETER * parameters(spec)
 
 

@@ -15,6 +15,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, first_line
 from mcpo_cli.evaluation.metrics import over_problems
 from mcpo_cli.model_files import HUB_ID
+from mcpo_cli.pretrained import write
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.runs.provenance import RECORD
@@ -41,7 +42,9 @@ def text(spec: RunSpec, journal: Journal, step: int) -> str:
 def _facts(spec: RunSpec, journal: Journal, step: int) -> Iterator[tuple[str, str]]:
     train, model = spec.train, spec.model
     options = ", ".join(f"{key}={value}" for key, value in flat(spec.identity()["method"]).items() if key != "name")
-    code = read_json(journal.attempts()[-1] / RECORD)
+    # An attempt that was killed at its start has none.
+    records = (at / RECORD for at in reversed(journal.attempts()))
+    code: dict[str, Any] = next((read_json(path) for path in records if path.exists()), {})
     yield "run", f"`{spec.run_id}`"
     yield "method", f"`{spec.method.name}` ({options})"
     yield "trained on", ", ".join(spec.task.published) or f"generated problems of the task `{spec.task.name}`"
@@ -49,6 +52,7 @@ def _facts(spec: RunSpec, journal: Journal, step: int) -> Iterator[tuple[str, st
     yield "global steps", f"{step} of {train.prompts} prompts x {train.rollouts} rollouts, learning rate {train.lr:g}"
     if model.lora_rank:
         yield "trained by", f"LoRA of rank {model.lora_rank}, alpha {model.lora_alpha}; merged into the weights here"
+    yield "can be read by", f"transformers {write.OLDEST} or newer, vLLM, `mcpo evaluate`"
     yield "settings", f"scale `{spec.scale}`, regime `{spec.regime}`, backend `{spec.backend}`"
     named = code.get("commit") or code.get("package") or "unknown"
     yield "code", f"commit {named}{' with changes' if code.get('dirty') else ''}"

@@ -16,7 +16,7 @@ from mcpo_cli.evaluation.asking import Asking, Benchmark
 from mcpo_cli.home import location
 from mcpo_cli.model_facts import ModelFacts, resolve
 from mcpo_cli.runs import catalog, folders
-from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.runs.journal import read_json
 from mcpo_cli.tasks import GeneratedTask, Task
 
 
@@ -56,14 +56,14 @@ def subject(model: str, revision: str) -> EvaluatedModel:
             return EvaluatedModel(facts)
         return _policy(facts, from_dict(read_json(spec_file)))
     run = catalog.find(location(), model)
-    policies = [attempt / "policy" for attempt in Journal(run.folder).attempts() if (attempt / "policy").is_dir()]
-    if not policies:
+    policy = folders.final_policy(run.folder)
+    if not policy:
         raise ConfigError(
             f"run {run.spec.run_id} is {run.state}: it has no final policy yet",
             fix="mcpo runs list",
             code="missing_runs",
         )
-    return _policy(resolve(str(policies[-1])), run.spec)
+    return _policy(resolve(str(policy)), run.spec)
 
 
 def _policy(facts: ModelFacts, spec: RunSpec) -> EvaluatedModel:

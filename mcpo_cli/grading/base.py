@@ -28,6 +28,11 @@ class Verdict:
     """The number that a user's function returned; None from any other grader."""
 
     @property
+    def is_graded(self) -> bool:
+        """False if the answer could not be graded."""
+        return self.status != "infra_error"
+
+    @property
     def reward(self) -> float:
         """The score; without one, 1 for a correct response and 0 for any other."""
         return float(self.status == "correct") if self.score is None else self.score

@@ -1,13 +1,15 @@
 r"""Finds the text of a response that is its answer, in time linear in the response's length.
 
-1.  Reasoning is skipped: only the text after the last `</think>` counts. If a `<think>` is never closed, there is no
-    answer.
-2.  Boxes: every `\boxed{...}` and `\fbox{...}` with balanced braces, also `\boxed 5`. The last one is the answer.
-    A box inside a box belongs to the outer one, and `\phantom{5}` is ignored. A box that is never closed (truncated
-    response) or has no visible content (empty, `\quad`) is ignored.
-3.  Without a box, lines that begin with the label `Answer:` or `Final answer:`, with or without markdown; the text may
-    be on the next line. The last one is the answer.
-4.  Without either, the rest of the line after the last `answer is`.
+1.  Reasoning is skipped: only the text after the last tag that closes it counts (`mcpo_cli.thinking` has the tags). If
+    a tag of reasoning is never closed, there is no answer.
+2.  Boxes: every `\boxed{...}` and `\fbox{...}` with balanced braces, also `\boxed 5`, and every `<answer>...</answer>`
+    without a box. The last one is the answer. A box inside a box belongs to the outer one, and `\phantom{5}` is
+    ignored. A box that is never closed (truncated response), has no visible content (empty, `\quad`) or holds a
+    placeholder (`\boxed{your answer here}`, `\boxed{...}`) is ignored.
+3.  Without these, lines that begin with the label `Answer:` or `Final answer:`, with or without markdown, a number
+    after `####` that ends its line, and any text after `####` that ends the response. The text of a label may be on
+    the next line; then it needs no colon. The last one is the answer.
+4.  Without any, the rest of the line after the last `answer is`.
 5.  Otherwise the response marks no answer. A trailing unmarked number is not taken as the answer.
 
 All differing boxes (or labelled lines) are returned: the grader decides whether they mean the same, and if they do not,
@@ -21,16 +23,33 @@ that offers a choice.
 import re
 from dataclasses import dataclass
 
+from mcpo_cli import thinking
+
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*+")
-_TOKEN = re.compile(_BOX.pattern + r"(?:(\{)|(-?\w++(?:[./,]\w++)*+))|\\[{}]|[{}]")
+_TOKEN = re.compile(_BOX.pattern + r"(?:(\{)|(-?(?:\d\w*+(?:[./,]\w++)*+|(?!a\b|I\b)[A-Za-z]\b)))|\\[{}]|[{}]")
+_COMMAND_OF_TEXT = re.compile(r"\\(?:text|mathrm|textbf|mathbf|mbox)\s*")
 _PHANTOM = re.compile(r"\\[hv]?phantom\s*+\{[^{}]*+\}")
 _INVISIBLE = re.compile(
     r"(?:\\hspace\*?\{[^{}]*\}|\\(?:text|mathrm|mbox)\s*\{\s*\}|\\q?quad(?![A-Za-z])"
     r"|\\[,;:! ]|[\s~{}$])*+"
 )
 _SEPARATOR = re.compile(r"\b(?:and|or)\b|[,;]")
-_LABEL = re.compile(r"(?im)^[ \t>*_#-]*+(?:the[ \t]++)?(?:final[ \t]++)?answer[ \t*_]*+[:\uff1a][\s*_]*+(?=\S)")
-_PROSE = re.compile(r"(?i)\banswer[ \t]++is\b[\s:*_]*+(?=\S)")
+_TAG = re.compile(r"(?i)<(/?)(answer|final_answer|solution)>")
+_PLACEHOLDER = re.compile(
+    r"(?i)[\s<\[({_]*(?:(?:the|your|my|an?|insert|put|enter|write|final|numerical|numeric|correct|exact|short)[\s_-]*)*"
+    r"(?:answer|result|solution|value|number|expression|notation|format|content)(?:[\s_-]*(?:goes|here|only|value))*[\s>\])}_]*"
+    r"|(?:\.|…|\\[lcvd]?dots|\\square|\\Box|[_?\s])+"
+)
+"""What stands in for an answer where a response says how it will mark it."""
+_LABEL = re.compile(
+    r"(?im)^[ \t>*_#-]*+(?:(?:the[ \t]++)?(?:final[ \t]++)?answer[ \t*_]*+(?:[:\uff1a]|$)"
+    r"|(?:最终|最后)?答案[ \t*_]*+[:\uff1a为是])[\s*_]*+(?=\S)"
+)
+_HASHES = re.compile(r"(?m)(?<!#)#{4}(?!#)[ \t*]*+(?:(?=[$\\]*-?[$\\]*[\d.][\d,./%$* ]*$)|(?=[^\s#][^\n#]*+\s*\Z))")
+_PROSE = re.compile(
+    r"(?i)(?:\banswer[ \t]++(?:is|equals|=)|答案[是为])[\s:*_\uff1a]*+"
+    r"(?:(?:therefore|thus|then|simply)\b[\s,]*+)?(?=\S)"
+)
 _FORMULA = re.compile(r"\$\$([^$]++)\$\$|\$([^$]++)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 _CLOSING_WORDS = re.compile(r"\. I hope it is correct\b.*")
 """The closing words of answers in Minerva's format (arXiv 2206.14858, appendix D.1), and all that follows them."""
@@ -60,14 +79,18 @@ class Marked:
 
 def marked(response: str) -> Marked | None:
     """The answers that `response` marks, by the rules in the module docstring; None if there are none."""
-    text = response
-    if "</think>" in text:
-        text = text.rpartition("</think>")[2]
-    elif "<think>" in text:
+    text = thinking.answer(response)
+    if text is None:
         return None
-    if boxed := boxes(text):
+    if boxed := sorted([*boxes(text), *_tagged(text)]):
         return _marked([content for _, _, content in boxed], _side_by_side(text, boxed))
-    if lines := [_line(text, label.end()) for label in _LABEL.finditer(text)]:
+    return labelled(text)
+
+
+def labelled(text: str) -> Marked | None:
+    """The answers that `text` marks by labels and words (rules 3 and 4), whatever it has in boxes."""
+    starts = sorted({label.end() for pattern in (_LABEL, _HASHES) for label in pattern.finditer(text)})
+    if lines := [line for start in starts if not _is_placeholder(line := _line(text, start))]:
         return _marked(lines, lines[-1:])
     ends = [said.end() for said in _PROSE.finditer(text)]
     if not ends:
@@ -98,7 +121,7 @@ def boxes(text: str) -> list[tuple[int, int, str]]:
         while complete and complete[-1][0] > start:
             complete.pop()
         content = _PHANTOM.sub("", _BOX.sub("", content)).strip()
-        if not _INVISIBLE.fullmatch(content):
+        if not (_INVISIBLE.fullmatch(content) or _is_placeholder(content)):
             complete.append((start, end, content))
 
     commands = [at for at in (text.find("\\boxed"), text.find("\\fbox")) if at >= 0]
@@ -114,6 +137,25 @@ def boxes(text: str) -> list[tuple[int, int, str]]:
             if start >= 0:
                 keep(start, token.end(), text[inside : token.start()])
     return complete
+
+
+def _tagged(text: str) -> list[tuple[int, int, str]]:
+    """Start, end and content of every `<answer>` of one line without a box, label or marker of its own."""
+    complete, opened = [], None
+    for tag in _TAG.finditer(text):
+        if not tag[1]:
+            opened = tag
+        elif opened and opened[2].lower() == tag[2].lower():
+            content = text[opened.end() : tag.start()].strip()
+            marks = content and not (_INVISIBLE.fullmatch(content) or _is_placeholder(content))
+            if marks and "\n" not in content and not _BOX.search(content) and not labelled(content):
+                complete.append((opened.start(), tag.end(), bare(content)))
+            opened = None
+    return complete
+
+
+def _is_placeholder(content: str) -> bool:
+    return len(content) < 80 and _PLACEHOLDER.fullmatch(_COMMAND_OF_TEXT.sub("", content)) is not None
 
 
 def _side_by_side(text: str, boxed: list[tuple[int, int, str]]) -> list[str]:

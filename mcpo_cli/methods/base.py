@@ -38,6 +38,14 @@ class Training(Protocol):
     """The settings `train.*` of a run that options of a method may contradict."""
 
     @property
+    def prompts(self) -> int:
+        """P."""
+
+    @property
+    def mini_batch(self) -> int:
+        """Prompts of a gradient step; with all P there is one gradient step per global step."""
+
+    @property
     def rollouts(self) -> int:
         """G."""
 
@@ -142,11 +150,11 @@ class MiniBatch:
     """Totals over one whole mini-batch, so that weights of sequences do not depend on its split."""
 
     sequences: int
-    """Rollouts that count (`Signals.counts_PG`)."""
+    """Rollouts that count (`Signals.counts_PG`); at least 1, since weights divide by it."""
     tokens: int
-    """Response tokens of the rollouts that count."""
+    """Response tokens of the rollouts that count; at least 1."""
     prompts: int
-    """Prompt groups."""
+    """Prompt groups with a rollout that counts."""
     max_response: int
     """The longest response that sampling allows."""
     sums: Mapping[str, float] = field(default_factory=dict)
@@ -155,9 +163,11 @@ class MiniBatch:
     @classmethod
     def of(cls, length_PG: Tensor, signals: Signals, max_response: int) -> MiniBatch:
         """The totals of a mini-batch from the lengths and signals of all its prompts."""
-        counted = length_PG if signals.counts_PG is None else length_PG[signals.counts_PG]
+        counts_PG = length_PG > 0 if signals.counts_PG is None else signals.counts_PG
+        counted = length_PG[counts_PG]
         sums = {name: float(column.sum()) for name, column in signals.columns.items() if column.ndim == 2}
-        return cls(counted.numel(), int(counted.sum()), len(length_PG), max_response, sums)
+        prompts = int(counts_PG.any(-1).sum())
+        return cls(max(counted.numel(), 1), max(int(counted.sum()), 1), prompts, max_response, sums)
 
 
 @dataclass(frozen=True)
@@ -339,6 +349,13 @@ class Method(ABC):
                 "subtracts a penalty from them",
                 "train.overlong_cache=0",
             )
+
+    def without_effect(self, train: Training) -> Iterator[str]:
+        """A sentence, without its full stop, for each part of the method that cannot act with the settings of the run.
+
+        Of options that have their default, only for a part that makes the method what it is.
+        """
+        yield from ()
 
     def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
         """W(p) = mean_j (c_j - p) A_j, the factor of the gradient of p for a group with binary rewards (Eq. 6).

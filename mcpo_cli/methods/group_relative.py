@@ -9,10 +9,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from mcpo_cli.methods.base import Floats, Method, Quotient, Report, Signals, State, Step, Term, TokenBatch, TokenLoss
+from mcpo_cli.methods.base import (
+    Floats,
+    Method,
+    Quotient,
+    Report,
+    Signals,
+    State,
+    Step,
+    Term,
+    TokenBatch,
+    TokenLoss,
+    Training,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,6 +34,9 @@ Aggregation = Literal["seq-mean-token-mean", "token-mean", "seq-mean-token-sum",
 """Each token weighs 1/(B |y|), 1/N, 1/B or 1/(B L_max), for B sequences of |y| tokens, N tokens in all, and L_max the
 longest response that is allowed."""
 
+
+ONE_STEP = "with one gradient step per global step (train.mini_batch=train.prompts)"
+"""The policy of that step is the rollout policy, so no token has drifted."""
 
 EQUAL = 1e-9
 """Numbers with a smaller standard deviation are equal up to rounding; dividing by it would amplify that rounding."""
@@ -153,6 +169,15 @@ class Clipped(PolicyGradient):
     """The ratio is clipped below at 1 - clip_low."""
     clip_high: float = dataclasses.field(default=0.2, metadata={"ge": 0.0})
     """The ratio is clipped above at 1 + clip_high."""
+
+    def without_effect(self, train: Training) -> Iterator[str]:
+        """The ratio is 1 in the only gradient step of a global step, as no gradient step came before."""
+        yield from super().without_effect(train)
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        options = [name for name in ("clip_low", "clip_high") if getattr(self, name) != defaults[name]]
+        if options and train.mini_batch == train.prompts:
+            names = " and ".join(f"method.{name}" for name in options)
+            yield f"{ONE_STEP}, ratios are 1 and nothing is clipped: no effect of {names}"
 
     def log_ratio(self, batch: TokenBatch) -> Tensor:
         """log_ratio_BT that is clipped: that of each token. A sequence-level method overrides it."""

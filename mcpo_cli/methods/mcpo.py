@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -18,8 +19,9 @@ from mcpo_cli.methods.base import (
     Term,
     TokenBatch,
     TokenLoss,
+    Training,
 )
-from mcpo_cli.methods.group_relative import Clipped, Normalized
+from mcpo_cli.methods.group_relative import ONE_STEP, Clipped, Normalized
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -95,6 +97,15 @@ class Mcpo(Clipped, Normalized, AdvancedMethod):
     @property
     def screens(self) -> bool:
         return self.penalises_drift
+
+    def without_effect(self, train: Training) -> Iterator[str]:
+        """In the only gradient step of a global step no token has drifted from the rollout policy."""
+        yield from super().without_effect(train)
+        if self.penalises_drift and self.anchor == "rollout" and train.mini_batch == train.prompts:
+            yield f"{ONE_STEP}, the hinge cannot act: no effect of method.hinge, method.beta and method.delta"
+        elif not self.penalises_drift and (self.beta, self.delta) != (Mcpo.beta, Mcpo.delta):
+            off = "method.hinge=false" if not self.hinge else "method.beta=0"
+            yield f"{off} leaves the hinge out: no effect of method.beta and method.delta"
 
     def scale(self, p: Floats) -> Floats:
         """Eq. 13: 1 for p <= 0.5, otherwise 2 sqrt(p(1 - p))."""

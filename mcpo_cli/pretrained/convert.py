@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.errors import first_line
+from mcpo_cli.pretrained import write
 
 SPECIAL = {
     "bos_token": "bos_token_id",
@@ -58,8 +59,7 @@ def convert(gguf: Path, target: Path) -> None:
     )
     # The name by which its makers called a training run.
     model.config.__dict__.pop("_model_name_or_path", None)
-    model.save_pretrained(target)
-    tokenizer.save_pretrained(target)
+    write.write(target, model, tokenizer)
 
 
 def _mend(tokenizer: Any, metadata: dict[str, Any]) -> None:

@@ -151,7 +151,8 @@ def publish_artifacts(built: Sequence[tuple[Plan, Sequence[BuiltArtifact]]], rep
             files = [path for one in of_plan for path in (*one.paths, one.folder / f"{one.name}.json")]
             headlines = {name: value for one in of_plan for name, value in _headlines(one).items()}
             table = next((one for one in of_plan if one.name == presets.stem(whole.suite) and one.grids), None)
-            log_artifacts(store, whole, [*report, *files], headlines, _results(table) if table else "")
+            results = (table.page.sentence, _results(table)) if table else ()
+            log_artifacts(store, whole, [*report, *files], headlines, *results)
 
     if built:
         publish.publish(_store({whole.suite: whole for whole, _ in built}), send, talk)

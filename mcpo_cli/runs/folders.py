@@ -56,6 +56,20 @@ def atomic_folder(final: Path, about: Mapping[str, Any]) -> Iterator[Path]:
         raise
 
 
+def final_policy(run_dir: Path) -> Path | None:
+    """The folder of a run's final policy, which its last attempt may lack; None if no attempt has written one."""
+    policies = (attempt / "policy" for attempt in reversed(Journal(run_dir).attempts()))
+    return next((policy for policy in policies if policy.is_dir()), None)
+
+
+def copy_policy(policy: Path, target: Path) -> None:
+    """Copy the files of a final policy to the folder `target`. Raises ConfigError if it changed after training."""
+    check_policy(policy, "exported")
+    for path in policy.iterdir():
+        if path.name != MANIFEST:
+            shutil.copyfile(path, target / path.name)
+
+
 def check_policy(policy: Path, purpose: str) -> None:
     """Raise ConfigError if a run's final policy does not match its stored checksums, if it has any.
 

@@ -85,9 +85,7 @@ class LiveDisplay:
         table.padding = (0, 1, 0, 0)
         for cell in (cell for cell in view.cells if cell.state == "running"):
             bar = ProgressBar(total=cell.cell.spec.train.steps, completed=cell.progress.step, width=BAR_WIDTH)
-            left = cell.progress.seconds_left
-            shown = "" if left is None else f"{duration(left)} left"
-            table.add_row(cell.cell.spec.run_id, shown, bar, ", ".join(_activity(cell)))
+            table.add_row(label(cell), _left(cell), bar, ", ".join([*_activity(cell), cell.cell.spec.run_id]))
         return table
 
 
@@ -99,7 +97,8 @@ class LineDisplay:
 
     def __init__(self) -> None:
         self._states: dict[str, str] = {}
-        self._said: dict[str, tuple[float, str]] = {}
+        self._printed: dict[str, tuple[float, str]] = {}
+        """By run id: the time of its last line, and the progress that it showed."""
 
     def __enter__(self) -> "LineDisplay":
         return self
@@ -117,14 +116,15 @@ class LineDisplay:
             first = name not in self._states
             self._states[name] = cell.state
             if changed and not (first and cell.state == "done"):
-                self.note(f"{name}: {cell.state}{f' ({cell.error})' if cell.error else ''}{_done_of(view, cell)}")
-                self._said[name] = now, ""
+                error = f" ({cell.error})" if cell.error else ""
+                self.note(f"{label(cell)}: {cell.state}{error}{_done_of(view, cell)}, {name}")
+                self._printed[name] = now, ""
             elif cell.state == "running":
-                at, before = self._said.get(name, (now, ""))
-                shown = details(cell)
-                if now - at >= (STANDSTILL_SECONDS if shown == before else LINE_SECONDS):
-                    self.note(f"{name}: {shown}")
-                    self._said[name] = now, shown
+                at, before = self._printed.get(name, (now, ""))
+                line = details(cell)
+                if now - at >= (STANDSTILL_SECONDS if line == before else LINE_SECONDS):
+                    self.note(f"{label(cell)}: {line}, {name}")
+                    self._printed[name] = now, line
 
     def note(self, text: str) -> None:
         """Print a message on stderr, after the time of day."""
@@ -138,25 +138,33 @@ def header(view: View) -> str:
     return f"{view.suite}: {done} of {len(view.cells)} runs done, {duration(view.elapsed)} elapsed, {left}"
 
 
+def label(cell: RunView) -> str:
+    """A run as people tell it from others of its plan: `MCPO, toy-s, seed 1`."""
+    spec = cell.cell.spec
+    return f"{cell.cell.arm or spec.method.name}, {spec.model.name}, seed {spec.seed}"
+
+
 def details(cell: RunView) -> str:
-    """A running cell's phase, metrics and time left."""
-    left = cell.progress.seconds_left
-    return ", ".join(_activity(cell) + ([] if left is None else [f"{duration(left)} left"]))
+    """A running cell's metrics, time left and phase."""
+    return ", ".join(part for part in (*_activity(cell), _left(cell)) if part)
+
+
+def _left(cell: RunView) -> str:
+    return "" if cell.seconds_left is None else f"{duration(cell.seconds_left)} left"
 
 
 def _activity(cell: RunView) -> list[str]:
-    """A running cell's phase and metrics."""
+    """A running cell's metrics and phase; what matters most comes first, because a narrow terminal cuts the end."""
     progress = cell.progress
-    parts = [progress.phase]
-    parts += [f"{name} {progress.metrics[key]:.3f}" for name, key in LIVE_METRICS.items() if key in progress.metrics]
+    parts = [f"{name} {progress.metrics[key]:.3f}" for name, key in LIVE_METRICS.items() if key in progress.metrics]
     if progress.pass_at_1 is not None:
-        parts.append(f"eval pass@1 {progress.pass_at_1:.3f}")
-    return parts
+        parts.insert(0, f"eval pass@1 {progress.pass_at_1:.3f}")
+    return [progress.phase, *parts] if not progress.metrics else [*parts[:2], progress.phase, *parts[2:]]
 
 
 def _failures(view: View) -> list[Text]:
     return [
-        Text(f"{cell.cell.spec.run_id}: {cell.state}: {cell.error}", style=STYLES.get(cell.state, ""))
+        Text(f"{label(cell)}: {cell.state}: {cell.error}, {cell.cell.spec.run_id}", style=STYLES.get(cell.state, ""))
         for cell in view.cells
         if cell.error
     ]

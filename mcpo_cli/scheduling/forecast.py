@@ -9,7 +9,7 @@ from typing import Any
 
 from mcpo_cli import machine
 from mcpo_cli.config import cost
-from mcpo_cli.config.cost import GpuCost
+from mcpo_cli.config.cost import LOADING_SECONDS, GpuCost
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.errors import ConfigError
@@ -35,6 +35,17 @@ class Expected:
     gpus: GpuCost | None
     """The cost of a run on GPUs, as measured where steps were; None for other runs."""
     seconds_left: float
+    """Seconds until the run ends; the next two are parts of them."""
+    start_seconds: float
+    """Seconds until the first of its global steps begins: start-up, warm-up, evaluation of a base policy."""
+    end_seconds: float
+    """Seconds of the evaluation after the last global step."""
+
+    @property
+    def step_seconds(self) -> float:
+        """Seconds of one global step, with its share of the evaluations between the first and the last."""
+        steps = self.seconds_left - self.start_seconds - self.end_seconds
+        return max(0.0, steps) / max(1, self.cell.spec.train.steps - self.step)
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--dry-run --json` prints for the run."""
@@ -70,7 +81,9 @@ class Forecast:
     def cautions(self) -> Iterator[str]:
         """Warnings about settings that are allowed but probably not meant."""
         yield from self.plan.equal_arms
-        if wild := [cell.spec.train.lr for cell in self.plan.cells if cell.spec.train.lr >= WILD]:
+        specs = [cell.spec for cell in self.plan.cells]
+        yield from dict.fromkeys(line for spec in specs for line in spec.method.without_effect(spec.train))
+        if wild := [spec.train.lr for spec in specs if spec.train.lr >= WILD]:
             yield (
                 f"train.lr={max(wild):g}: AdamW changes every weight by about that much in a gradient step, which "
                 f"destroys a policy; the default is {Train.lr:g}"
@@ -87,7 +100,12 @@ class Forecast:
     @property
     def seconds(self) -> float:
         """Seconds until the last run ends."""
-        return makespan([run.seconds_left for run in self.runs.values()], self.parallel)
+        return self.loading + makespan([run.seconds_left for run in self.runs.values()], self.parallel)
+
+    @property
+    def loading(self) -> float:
+        """Seconds until the first worker of this machine has loaded its libraries; 0 if none is to be started."""
+        return LOADING_SECONDS if any(spec.cluster.launcher == "local" for spec in self.unfinished) else 0.0
 
     @property
     def basis(self) -> str:
@@ -105,7 +123,7 @@ class Forecast:
         taken, left = list[PlannedRun](), list[float]()
         for group in self.plan.groups:
             more = [self.runs[cell.spec.run_id].seconds_left for cell in group]
-            if (needed := makespan([*left, *more], self.parallel)) > seconds:
+            if (needed := self.loading + makespan([*left, *more], self.parallel)) > seconds:
                 if not taken:
                     first = f"the first {len(group)} runs take" if len(group) > 1 else "the first run takes"
                     why = f"--budget of {seconds:.0f} s: {first} about {math.ceil(needed)} s"
@@ -128,11 +146,15 @@ def _expected(cell: PlannedRun, home: Path, speeds: Speeds, bases: set[str]) -> 
     spec, folder = cell.spec, home / "runs" / cell.spec.run_id
     state, step, left = attempts.state(folder, spec), 0, 0.0
     if state != "done":
-        step = Tracker(folder, spec).read().step
+        step = Tracker(folder).read().step
         left = speeds.seconds_left(spec, step, bases)
+    factor = speeds.factor(spec) or 1.0
     if gpus := cost.gpu_cost(spec):
-        gpus = replace(gpus, seconds=gpus.seconds * (speeds.factor(spec) or 1.0))
-    return Expected(cell, folder, state, step, gpus, left)
+        gpus = replace(gpus, seconds=gpus.seconds * factor)
+    evaluation = factor * cost.evaluation_seconds(spec)
+    steps = factor * cost.training_seconds(spec) * (1 - step / spec.train.steps)
+    start = left - steps + (0.0 if step else evaluation)
+    return Expected(cell, folder, state, step, gpus, left, start, evaluation)
 
 
 def _slots(plan: Plan) -> int:

@@ -1,6 +1,5 @@
 """The progress of a run, read cheaply from the end of its newest attempt while another process writes it."""
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -8,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.config.plan import PlannedRun
-from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import State
 from mcpo_cli.runs import sanity
@@ -27,8 +25,6 @@ class Progress:
     """The metrics of `step`."""
     pass_at_1: float | None = None
     """Mean accuracy over all problems of the newest evaluation; None before the first."""
-    seconds_left: float | None = None
-    """None while unknown."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +35,8 @@ class RunView:
     state: State
     progress: Progress
     error: str | None = None
+    seconds_left: float | None = None
+    """None if this scheduler does not train the run, or once it has ended."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +53,8 @@ class View:
 class Tracker:
     """Follows one run; each reading costs two small files."""
 
-    def __init__(self, run_dir: Path, spec: RunSpec) -> None:
+    def __init__(self, run_dir: Path) -> None:
         self._journal = Journal(run_dir)
-        self._steps = spec.train.steps
-        self._first: tuple[Path, int, float] | None = None
-        self._last_step = -1
-        self._seconds_left: float | None = None
         self._eval: tuple[Path, float] | None = None
         self._offsets: dict[Path, int] = {}
         self._warned: set[str] = set()
@@ -80,15 +74,12 @@ class Tracker:
         status = read_json(attempts[-1] / "status.json")
         row = last_row(attempts[-1] / "metrics.jsonl")
         step = row["step"] if row else status["start_step"]
-        if row:
-            self._clock(attempts[-1], step)
         return Progress(
             step=step,
             # While a resuming worker loads its libraries, the last attempt is still the previous one.
             phase={"running": status.get("phase", "starting"), "done": "ending"}.get(status["state"], "starting"),
             metrics=row["metrics"] if row else {},
             pass_at_1=self._pass_at_1(attempts[-1]),
-            seconds_left=self._seconds_left,
         )
 
     def warnings(self) -> list[sanity.Warned]:
@@ -114,16 +105,6 @@ class Tracker:
         new = [note for note in found if note not in self._noted]
         self._noted.update(new)
         return new
-
-    def _clock(self, attempt: Path, step: int) -> None:
-        """Update the seconds left, from the speed since this attempt's first seen step."""
-        now = time.monotonic()
-        if self._first is None or self._first[0] != attempt:
-            self._first = (attempt, step, now)
-        elif step != self._last_step:
-            _, first_step, since = self._first
-            self._seconds_left = (self._steps - step) * (now - since) / (step - first_step)
-        self._last_step = step
 
     def _pass_at_1(self, attempt: Path) -> float | None:
         newest = max((attempt / "eval").glob("step_*.jsonl"), default=None)

@@ -20,6 +20,7 @@ from mcpo_cli.scheduling.display import Display
 from mcpo_cli.scheduling.forecast import Expected, Forecast, makespan
 from mcpo_cli.scheduling.limits import Watch, check_limits
 from mcpo_cli.scheduling.outcome import RunOutcome
+from mcpo_cli.scheduling.pace import Pace
 from mcpo_cli.scheduling.process import ForkServer, LocalWorker, Worker
 from mcpo_cli.scheduling.progress import Progress, RunView, Tracker, View, final_metrics
 from mcpo_cli.scheduling.worker import BUSY
@@ -28,8 +29,6 @@ from mcpo_cli.trackers.follower import following_plan
 WORKER = (sys.executable, "-P", "-m", "mcpo_cli.scheduling.worker")
 """A worker of a backend that preloads nothing. -P keeps files in the user's folder from shadowing modules."""
 TICK_SECONDS = 0.25
-ESTIMATE_SECONDS = 10.0
-"""Time between two corrections of the estimates by the steps that running runs have done."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Threads of a worker sleep until all have done their part; they do not spin.
@@ -116,10 +115,10 @@ class _Scheduler:
         self.servers: dict[tuple[str, ...], ForkServer] = {}
         self.began = time.monotonic()
         # All arms of one seed come before the next seed, so that a plan that is cut off has whole comparisons.
-        self.queue = [_Job(run, Tracker(run.folder, run.cell.spec), run.state) for run in expected.runs.values()]
+        self.queue = [_Job(run, Tracker(run.folder), run.state) for run in expected.runs.values()]
         jobs = {job.spec.run_id: job for job in self.queue}
         self.jobs = [jobs[cell.spec.run_id] for cell in expected.plan.cells]
-        self._estimate()
+        self.pace = Pace(expected)
 
     def stop(self) -> None:
         """Ask the running workers to exit; the second call kills them. Takes effect at the next tick."""
@@ -132,8 +131,6 @@ class _Scheduler:
                 self._follow(job)
             while not self.stops and (job_to_start := self._next()):
                 self._start(job_to_start)
-            if time.monotonic() - self.estimated >= ESTIMATE_SECONDS:
-                self._estimate()
             self.display.update(self._view())
             if not any(job.process for job in self.jobs) and (self.stops or not any(job.waits for job in self.jobs)):
                 return
@@ -212,6 +209,8 @@ class _Scheduler:
     def _follow(self, job: _Job) -> None:
         if job.process:
             job.progress = job.tracker.read()
+            if job.process.pid or job.progress.phase != "starting":
+                self.pace.see(job.spec.run_id, job.progress.step, time.monotonic())
             if (code := job.process.poll()) is not None:
                 self._end(job, job.process.pid, code)
             elif job.watch and not job.broke and (broke := job.watch.exceeded(job.progress)):
@@ -237,8 +236,6 @@ class _Scheduler:
             job.state, job.error = "failed", one_line(job.broke)
         else:
             job.state, job.error = outcome.ending(job.run.folder, job.spec, pid, code, job.state)
-        self.expected.speeds.learn(job.run.folder, job.spec)
-        self._estimate()
 
     def _warn(self, job: _Job) -> None:
         for warned in job.tracker.warnings():
@@ -246,39 +243,15 @@ class _Scheduler:
         for note in job.tracker.notes():
             self.display.note(f"{job.spec.run_id}: {note}")
 
-    def _estimate(self) -> None:
-        """Estimate the time of the remaining work, from all steps done here so far."""
-        self.estimated = time.monotonic()
-        for job in self.jobs:
-            if job.process or job.state == "running":
-                self.expected.speeds.learn(job.run.folder, job.spec)
-        bases = set[str]()
-        self.estimates = {
-            job.spec.run_id: self.expected.speeds.seconds_left(job.spec, job.progress.step or job.run.step, bases)
-            for job in self.jobs
-            if job.waits or job.process
-        }
-
     def _view(self) -> View:
+        now = time.monotonic()
         going = [*(job for job in self.jobs if job.process), *(job for job in self.queue if job.waits)]
-        left = {job.spec.run_id: self._seconds_left(job) for job in going}
+        left = {job.spec.run_id: self.pace.seconds_left(job.spec.run_id, now) for job in going}
         cells = [
-            RunView(
-                job.run.cell,
-                job.state,
-                replace(job.progress, seconds_left=left.get(job.spec.run_id, job.progress.seconds_left)),
-                job.error,
-            )
-            for job in self.jobs
+            RunView(job.run.cell, job.state, job.progress, job.error, left.get(job.spec.run_id)) for job in self.jobs
         ]
-        elapsed = time.monotonic() - self.began
-        seconds = makespan([*left.values()], self.expected.parallel)
-        return View(self.expected.plan.suite, cells, elapsed, seconds, stopping=self.stops > 0)
-
-    def _seconds_left(self, job: _Job) -> float:
-        """Seconds left by the run's own speed, or by the estimate while that is unknown."""
-        measured = job.progress.seconds_left
-        return self.estimates[job.spec.run_id] if measured is None else measured
+        seconds = self.pace.loading(now - self.began) + makespan([*left.values()], self.expected.parallel)
+        return View(self.expected.plan.suite, cells, now - self.began, seconds, stopping=self.stops > 0)
 
 
 def _placed(spec: RunSpec) -> RunSpec:

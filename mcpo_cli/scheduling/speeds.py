@@ -25,13 +25,10 @@ class Speeds:
         self._measured: dict[Kind, dict[str, tuple[float, float]]] = defaultdict(dict)
         """By kind and run: the measured and the modelled seconds of its steps."""
         for run in catalog.runs(home):
-            self.learn(run.folder, run.spec)
+            self._learn(run.folder, run.spec)
 
-    def learn(self, run_dir: Path, spec: RunSpec) -> None:
-        """Take into account the time of a run's steps so far, whether it goes on or not.
-
-        To be called again after further steps.
-        """
+    def _learn(self, run_dir: Path, spec: RunSpec) -> None:
+        """Take into account the time of a run's steps so far, whether it goes on or not."""
         taken, steps = 0.0, 0
         for first, last in _timed(run_dir):
             # System clocks are sometimes set back.

@@ -40,8 +40,9 @@ from mcpo_cli.statistics.power import fewest, noncentrality
 from mcpo_cli.statistics.stats import LEAST, ROUNDING, Floats, Interval, Student
 
 Ints = NDArray[np.int64]
-Over = Literal["seeds", "problems", "both"]
-"""What an interval is about: other seeds of the same recipe, other problems of the same kind, or both."""
+Over = Literal["seeds", "problems", "both", "history"]
+"""What an interval is about: other seeds of the same recipe, other problems of the same kind, or both. Of a new run
+against a history of runs: where a further run of the history's kind would be (`difference`)."""
 
 PASSES = 200
 """Most passes of the fit of problem and seed effects to a table with missing cells; complete tables take one."""
@@ -126,6 +127,8 @@ class Estimate:
     def over(self) -> Over:
         """What the interval is about; over both, fewer than LEAST seeds leave only the problems."""
         names = {part.name for part in self.parts}
+        if "history" in names:
+            return "history"
         if "problem" not in names:
             return "seeds"
         return "both" if "seed" in names else "problems"
@@ -224,6 +227,9 @@ def difference(
 ) -> Estimate:
     """The difference a - b of two sides with the same problems, in the same order.
 
+    Over a history, b has earlier runs, and the spread of their means is taken for that of a's runs, too: the interval
+    is Student's prediction interval for the mean of as many new runs, whose width is sqrt(1/a + 1/b) of their spread.
+
     Args:
         a_SP, b_SP, stratum_P, cluster_P: as in `mean`.
         same_seeds: row s of both belongs together, so their difference is taken first.
@@ -232,15 +238,26 @@ def difference(
         ValueError: as in `mean`, or the numbers of problems (or of seeds, if they belong together) differ.
     """
     (a, strata, clusters), (b, _, _) = (_table(side_SP, stratum_P, cluster_P) for side_SP in (a_SP, b_SP))
-    if same_seeds:
+    if same_seeds and over != "history":
         if a.shape != b.shape:
             raise ValueError("sides that are paired by seed need the same number of seeds and problems")
         return mean(a - b, strata, clusters, over=over)
     if a.shape[1] != b.shape[1]:
         raise ValueError("both sides need the same problems")
     one, other = effects(a, strata), effects(b, strata)
+    if over == "history":
+        return _of_history(one, other, len(np.unique(clusters)))
     sum_P = one.problem_sums_P - other.problem_sums_P
     return _estimate(one.mean - other.mean, sum_P, strata, clusters, [one, other], over)
+
+
+def _of_history(new: Effects, old: Effects, clusters: int) -> Estimate:
+    difference, (runs, problems), again = new.mean - old.mean, old.score_SP.shape, len(new.score_SP)
+    if runs < 2:
+        return Estimate(Student(difference, math.nan, 0, runs), (Part("history", 0.0, 0),), problems, clusters, (runs,))
+    part = Part("history", old.seed_part().value * (1 + runs / again), runs - 1)
+    test = Student(difference, math.sqrt(part.value), part.df, runs)
+    return Estimate(test, (part,), problems, clusters, (runs,))
 
 
 def _table(score_SP: Floats, stratum_P: Ints | None, cluster_P: Ints | None) -> tuple[Floats, Ints, Ints]:
@@ -258,7 +275,7 @@ def _estimate(
     seeds, problems, clusters = tuple(len(side.seed_S) for side in sides), len(sum_P), len(np.unique(cluster_P))
     parts: list[Part] = []
     number = clusters
-    if over == "seeds":
+    if over in ("seeds", "history"):
         number = min(seeds)
         parts += [side.seed_part() for side in sides] if number > 1 else []
     else:

@@ -6,6 +6,7 @@ before looking.
 
 | word          | rule                                                                                      |
 |---------------|-------------------------------------------------------------------------------------------|
+| identical     | both sides have the same score in each seed, or on each problem: there is nothing to test   |
 | equivalent    | a margin is declared, and both one-sided tests (Schuirmann 1987) find |difference| < m     |
 | better        | the two-sided test finds a difference, and it is above 0                                   |
 | worse         | the same, and it is below 0                                                                |
@@ -27,7 +28,7 @@ from mcpo_cli.statistics import stats
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import Student
 
-Word = Literal["equivalent", "better", "worse", "not worse", "undecided", "not testable"]
+Word = Literal["identical", "equivalent", "better", "worse", "not worse", "undecided", "not testable"]
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,16 @@ def adjusted(family: Sequence[PValues]) -> list[PValues]:
     return [PValues(*map(float, row)) for row in np.array([stats.holm(kind) for kind in kinds]).T]
 
 
-def word(difference: float, tests: PValues, level: float = ALPHA) -> Word:
-    """The word for a difference. tests: its adjusted p-values; level: the largest of them that decides."""
+def word(difference: float, tests: PValues, level: float = ALPHA, *, identical: bool = False) -> Word:
+    """The word for a difference.
+
+    Args:
+        tests: its adjusted p-values.
+        level: the largest of them that decides.
+        identical: whether both sides have the same score in each seed, or on each problem.
+    """
+    if identical:
+        return "identical"
     if math.isnan(tests.p):
         return "not testable"
     if tests.p_equivalent <= level:

@@ -215,7 +215,8 @@ def verl_computes_the_same_loss(method: Method) -> None:
     signals = _signals(method, of)
     batch = mini_batch(method, of, signals)
     signals = signals.with_columns(batch.columns)
-    output = MethodOutput(signals, of.length_PG, [batch.total], signals.has_gradient_PG, MetricSums())
+    used_PG = of.length_PG > 0
+    output = MethodOutput(signals, of.length_PG, [batch.total], used_PG, signals.has_gradient_PG, MetricSums())
     P, G = of.length_PG.shape
     sent = queue.fields(method, output, [(prompt, rollout) for prompt in range(P) for rollout in range(G)])
     lengths = of.length_PG.flatten().tolist()

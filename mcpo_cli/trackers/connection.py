@@ -20,7 +20,7 @@ from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.home import home
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs.journal import write_atomic
-from mcpo_cli.trackers import OFFLINE, descriptions
+from mcpo_cli.trackers import OFFLINE, descriptions, views
 
 Point = tuple[str, float, float, int]
 """Name, value, time in seconds since the epoch, global step."""
@@ -119,11 +119,17 @@ class Connection:
                         if error.error_code != "RESOURCE_ALREADY_EXISTS":
                             raise
                     found = self.client().get_experiment_by_name(suite)
-                    self.client().set_experiment_tag(found.experiment_id, NOTE, " ".join(about(suite)).strip())
+                    self.client().set_experiment_tag(found.experiment_id, NOTE, ". ".join(filter(None, about(suite))))
+                self.show(str(found.experiment_id), views.tags())
             if found.lifecycle_stage == "deleted":
                 raise StoreError(f"the experiment '{suite}' was deleted in {self.shown}", fix="restore it in mcpo ui")
             self._experiments[suite] = str(found.experiment_id)
         return self._experiments[suite]
+
+    def show(self, experiment: str, wanted: Mapping[str, str]) -> None:
+        """Give an experiment the views that it lacks (`views.py`); a person may have changed the others."""
+        for key in wanted.keys() - self.client().get_experiment(experiment).tags.keys():
+            self.client().set_experiment_tag(experiment, key, wanted[key])
 
     def find(self, experiment: str, tag: str, value: str) -> Any:
         """The run whose `tag` is `value`; None without any. A repeated request may have made two: one is deleted."""

@@ -13,6 +13,7 @@ from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.records import SOURCES
 from mcpo_cli.runs import provenance
 from mcpo_cli.runs.journal import Journal, document, read_json
+from mcpo_cli.trackers.rows import AVERAGE, averages
 
 
 def tags(cell: PlannedRun, attempt: Path) -> dict[str, Any]:
@@ -21,6 +22,15 @@ def tags(cell: PlannedRun, attempt: Path) -> dict[str, Any]:
     code = provenance.read(attempt)
     found |= {key: code[key] for key in ("commit", "dirty") if key in code}
     return found | ({"mlflow.source.git.commit": found["commit"]} if "commit" in found else {})
+
+
+def outcome(journal: Journal) -> dict[str, str]:
+    """Tags with the held-out accuracy of a run's first and last evaluation, and their difference."""
+    files = list(journal.files("eval").values())
+    if not files:
+        return {}
+    before, after = (averages(journal.read(path))[f"{AVERAGE}/pass_at_1"] for path in (files[0], files[-1]))
+    return {"before": f"{before:.3f}", "after": f"{after:.3f}", "change": f"{after - before:+.3f}"}
 
 
 def inputs(spec: RunSpec, run_dir: Path) -> list[DatasetInput]:

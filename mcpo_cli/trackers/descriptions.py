@@ -5,7 +5,6 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 from mcpo_cli.config import arm_names
 from mcpo_cli.config.plan import Plan, about
@@ -15,8 +14,6 @@ LONGEST = 120
 """Most characters of the list of arms in a plan's name."""
 SERIES = "series"
 """The tag shared by runs that differ only in the seed."""
-UI = "http://127.0.0.1:5000"
-"""The address at which `mcpo ui` listens."""
 MOST_NOTE = 8000
 """Most characters of a description: MLflow cuts longer ones. A table that makes it longer is only in the artifacts."""
 OURS = "<!-- mcpo writes this description; without this line it leaves it as it is -->"
@@ -75,12 +72,3 @@ def contrasts(plan: Plan) -> dict[str, str]:
         for key, by_arm in shown.items()
         if len(set(by_arm.values())) > 1
     }
-
-
-def address(experiment: str, parent: str = "") -> str:
-    """The address of the charts of the runs below `parent`, or of all runs, relative to the UI's."""
-    wanted = quote(f"tags.`mlflow.parentRunId` = '{parent}'" if parent else "tags.arm != ''")
-    # If they are not sorted by date, children are not folded below their parent.
-    order = f"orderByKey={quote('tags.`mlflow.runName`')}&orderByAsc=true"
-    mode = "workflowType=machine_learning&compareRunsMode=CHART"
-    return f"#/experiments/{experiment}/runs?{mode}&{order}&searchFilter={wanted}"

@@ -125,8 +125,7 @@ def following_plan(plan: Plan, note: Callable[[str], None], stopped: Callable[[]
     finally:
         whole = follower.close(STOPPED_SECONDS if stopped() else LAST_SECONDS, ". `mcpo runs sync` uploads the rest")
         if whole and len(plan.cells) > 1:
-            opened = "" if store.is_server else " (opened by mcpo ui)"
-            note(f"charts of these runs{opened}:\n{store.link(plan)}")
+            note(f"charts of these runs: {store.link(plan)}")
 
 
 @contextmanager

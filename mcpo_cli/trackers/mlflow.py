@@ -24,9 +24,9 @@ from mcpo_cli.records import State, Status
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.journal import Journal, read_json
-from mcpo_cli.trackers import contents, descriptions
+from mcpo_cli.trackers import contents, descriptions, views
 from mcpo_cli.trackers.connection import SOURCE, STATUS, Connection, Point, milliseconds, reason
-from mcpo_cli.trackers.rows import AVERAGE, Row, Rows
+from mcpo_cli.trackers.rows import Row, Rows
 
 PARENT = "mlflow.parentRunId"
 RUN_ID, PLAN_ID = "mcpo.run_id", "mcpo.plan_id"
@@ -37,8 +37,6 @@ STEP, EVALUATED = "mlflow.mcpo.step", "mlflow.mcpo.eval_step"
 """Tags of a run: the last step and evaluation in the store. MLflow's UI hides tags that begin with `mlflow.`."""
 ORIGIN, SETTLED = "mlflow.mcpo.home", "mlflow.mcpo.settled"
 """Tags of a run: machine and home that it was sent from, and the attempt whose end is completely in the store."""
-FIRST = {"train/accuracy": "accuracy/rollouts", f"{AVERAGE}/pass_at_1": "accuracy/held_out"}
-"""Metrics with a second name in MLflow: it shows charts in alphabetical order, and these two belong first."""
 REFUSALS = {
     *("BAD_REQUEST", "INVALID_PARAMETER_VALUE", "INVALID_STATE"),
     *("RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"),
@@ -119,22 +117,26 @@ class Store(Connection):
                 if run is None:
                     tags = {SUITE: plan.suite, SOURCE: redact(plan.command)}
                     run = self.create(experiment, name, (PLAN_ID, plan.plan_id), self._start(plan), tags)
-                    charts = descriptions.address(experiment, run.info.run_id)
+                    charts = views.address(experiment, run.info.run_id)
                     self.describe(run.info.run_id, descriptions.plan_note(plan, charts))
+            self.show(experiment, views.charts(run.info.run_id, list(descriptions.series(plan).values())))
             differing = descriptions.contrasts(plan)
             if differing.keys() - run.data.params.keys():
                 self.log(run.info.run_id, params=differing)
             self._parents[key] = run.info.run_id
         return self._parents[key]
 
-    @property
-    def ui(self) -> str:
-        """The address of MLflow's UI over this store: the server's, or that of `mcpo ui`."""
-        return self.shown.rstrip("/") if self.is_server else descriptions.UI
-
     def link(self, plan: Plan) -> str:
-        """The address of the charts of the plan's runs."""
-        return f"{self.ui}/{descriptions.address(self.experiment(plan.suite), self.parent(plan))}"
+        """Where the charts of the plan's runs are: an address of a server, or the command that opens them."""
+        if not self.is_server:
+            return "mcpo ui"
+        return f"{self.shown.rstrip('/')}/{views.address(self.experiment(plan.suite), self.parent(plan))}"
+
+    def newest(self) -> str:
+        """The address of the table with the newest plan, relative to the UI's; without one, of all experiments."""
+        found = self.search(f"tags.`{PLAN_ID}` != ''")
+        parent = max(found, key=lambda run: int(run.info.start_time), default=None)
+        return views.address(parent.info.experiment_id) if parent else "#/experiments"
 
     def _forget(self) -> None:
         super()._forget()
@@ -253,7 +255,8 @@ class Store(Connection):
             with tempfile.TemporaryDirectory() as folder:
                 contents.write_files(Path(folder), journal)
                 self.client().log_artifacts(child.mlflow_id, folder)
-            self.log(child.mlflow_id, tags={"state": child.state, SETTLED: ending})
+            outcome = contents.outcome(journal)
+            self.log(child.mlflow_id, tags={**outcome, "state": child.state, SETTLED: ending})
             child.settled = ending
         self.set_status(child.mlflow_id, STATUS[child.state], updated)
         return len(points)
@@ -264,7 +267,7 @@ def _points(rows: Sequence[Row]) -> list[Point]:
         (name, value, row.seconds, row.step)
         for row in rows
         for metric, value in row.metrics.items()
-        for name in (metric, *([FIRST[metric]] if metric in FIRST else []))
+        for name in (metric, *([views.FIRST[metric]] if metric in views.FIRST else []))
     ]
 
 

@@ -14,7 +14,7 @@ from mcpo_cli.config.plan import Plan
 from mcpo_cli.records import Results
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.settings import flat
-from mcpo_cli.trackers import contents, descriptions
+from mcpo_cli.trackers import contents, descriptions, views
 from mcpo_cli.trackers.connection import STATUS
 from mcpo_cli.trackers.mlflow import PARENT, RUN_ID, Store
 
@@ -58,12 +58,13 @@ def log_probe(store: Store, probe: str, findings: Mapping[str, Mapping[str, floa
 
 
 def log_artifacts(
-    store: Store, plan: Plan, files: Sequence[Path], values: Mapping[str, float], results: str = ""
+    store: Store, plan: Plan, files: Sequence[Path], values: Mapping[str, float], verdict: str = "", results: str = ""
 ) -> None:
     """Upload files to the plan's parent run, and the missing content of the plan's runs.
 
     Args:
         values: metrics to log to the parent run.
+        verdict: the sentence for the column of verdicts in the table of runs.
         results: Markdown for the description of the parent run.
     """
     store.ingest(plan)
@@ -71,8 +72,9 @@ def log_artifacts(
         parent = store.parent(plan)
         _log_files(store, parent, files, values)
         if results:
-            charts = descriptions.address(store.experiment(plan.suite), parent)
+            charts = views.address(store.experiment(plan.suite), parent)
             store.describe(parent, descriptions.plan_note(plan, charts, results))
+            store.log(parent, tags={"verdict": verdict})
 
 
 def log_comparison(
@@ -83,6 +85,7 @@ def log_comparison(
         now, experiment, tag = time.time(), store.experiment(COMPARISONS), ("mcpo.comparison", key)
         run = store.find(experiment, *tag) or store.create(experiment, title, tag, now, {})
         _log_files(store, run.info.run_id, files, values)
+        store.log(run.info.run_id, tags={"verdict": note})
         store.describe(run.info.run_id, f"{note}\n\n{descriptions.OURS}")
         store.set_status(run.info.run_id, STATUS["done"], now)
 

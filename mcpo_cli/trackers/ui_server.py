@@ -42,6 +42,19 @@ _FILES = "/static-files/"
 """Path of the pages' own files, which may have any name."""
 ANSWERS = {"/ajax-api/2.0/mlflow/gateway-proxy": b'{"endpoints": []}'}
 """The gate's own answers to a GET, such as that there is no gateway. Pages would show a refusal as an error."""
+UI = "/?ui"
+"""The address of MLflow's own start page behind the gate's."""
+START = """<!DOCTYPE html><meta charset="utf-8"><title>mcpo</title><script>
+for (const [key, value] of Object.entries({
+  "mlflow.workflowType_v1": '"machine_learning"',
+  "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": "true",
+})) localStorage.getItem(key) ?? localStorage.setItem(key, value);
+location.replace("%s" + (location.hash || "%s"));
+</script>"""
+"""The page at `/`, which goes on to the wanted page of MLflow, or to a first one.
+
+MLflow's view is that for model training, and its assistant closed, until the reader chooses otherwise.
+"""
 LOOPBACK = ("127.0.0.1", "localhost")
 
 
@@ -55,14 +68,17 @@ def allowed(method: str, path: str) -> bool:
 
 
 class Gate:
-    """An ASGI application that puts `allowed` in front of another one."""
+    """An ASGI application that puts `allowed` in front of another one. first: the page that it opens with."""
 
-    def __init__(self, app: Any) -> None:
-        self.app = app
+    def __init__(self, app: Any, first: str) -> None:
+        self.app, self._start = app, (START % (UI, first)).encode()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request, with 403 if it may not pass and has no entry in `ANSWERS`."""
-        if scope["type"] == "lifespan" or (scope["type"] == "http" and allowed(scope["method"], scope["path"])):
+        wanted = scope.get("method"), scope.get("path"), scope.get("query_string", b"")
+        if scope["type"] == "http" and wanted == ("GET", "/", b""):
+            await _send(send, 200, b"text/html", self._start)
+        elif scope["type"] == "lifespan" or (scope["type"] == "http" and allowed(scope["method"], scope["path"])):
             await self.app(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
@@ -82,10 +98,11 @@ class Server(uvicorn.Server):
 
     Args:
         host: the address that it listens at, whose names it answers to.
+        first: the page that it opens with.
         talks: whether it prints its log.
     """
 
-    def __init__(self, uri: str, host: str, *, talks: bool) -> None:
+    def __init__(self, uri: str, host: str, first: str, *, talks: bool) -> None:
         os.environ |= {
             "_MLFLOW_SERVER_FILE_STORE": uri,
             "_MLFLOW_SERVER_REGISTRY_STORE": uri,
@@ -98,7 +115,7 @@ class Server(uvicorn.Server):
         with warnings.catch_warnings(action="ignore"):
             from mlflow.server.fastapi_app import app
 
-        super().__init__(uvicorn.Config(Gate(app), log_level="info" if talks else "critical"))
+        super().__init__(uvicorn.Config(Gate(app, first), log_level="info" if talks else "critical"))
 
 
 def _answers_to(host: str) -> Sequence[str]:

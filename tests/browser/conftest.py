@@ -85,12 +85,11 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, ui: str, tmp_path: Path) -> Iterator[Page]:
-    """The list of experiments at the address that `mcpo ui` prints; its last state is `page.png` in `tmp_path`."""
+    """The page that the address of `mcpo ui` opens; its last state is `page.png` in `tmp_path`."""
     context = browser.new_context(viewport={"width": 1600, "height": 1200})
     context.set_default_timeout(WAIT)
     opened = context.new_page()
     opened.goto(ui)
-    opened.get_by_text("Model training", exact=True).click()
     yield opened
     for number, shown in enumerate(context.pages):
         shown.screenshot(path=tmp_path / f"page{number}.png")

@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.report.builder import BuiltArtifact
-from mcpo_cli.trackers import descriptions, resolve
+from mcpo_cli.trackers import descriptions, resolve, views
 from mcpo_cli.trackers.mlflow import Store
 
 pytestmark = pytest.mark.browser
@@ -18,8 +18,7 @@ WAIT = 60_000
 
 @pytest.fixture
 def runs(page: Page) -> Page:
-    """The runs of the experiment, reached from the list of experiments."""
-    page.get_by_role("link", name="table1", exact=True).click()
+    """The runs of the experiment, with which the UI opens."""
     expect(page.get_by_role("heading", name="Runs")).to_be_visible(timeout=WAIT)
     return page
 
@@ -53,14 +52,24 @@ def test_a_parent_names_its_children_and_its_command(parent: Page, plan: Plan) -
     expect(parent.get_by_role("heading", name="MCPO toy-s seed 1")).to_be_visible(timeout=WAIT)
 
 
-def test_the_address_that_a_plan_ends_with_shows_the_charts_of_its_runs(page: Page, ui: str, plan: Plan) -> None:
+def test_it_opens_with_what_is_compared_and_without_an_assistant(runs: Page, plan: Plan) -> None:
+    name = descriptions.plan_name(plan)
+    expect(runs.get_by_role("link", name=name)).to_be_visible(timeout=WAIT)
+    for column in ("verdict", "arm", "model", "seed", "before", "after", "change"):
+        expect(runs.get_by_role("columnheader", name=column, exact=True).first).to_be_visible()
+    expect(runs.get_by_text("Welcome to MLflow Assistant")).to_have_count(0)
+
+
+def test_the_charts_of_a_plan_show_all_its_runs_by_series(page: Page, ui: str, plan: Plan) -> None:
     uri = resolve("")
     assert uri
     store = Store(uri)
-    page.goto(ui.partition("#")[0] + descriptions.address(store.experiment(plan.suite), store.parent(plan)))
+    page.goto(ui + views.address(store.experiment(plan.suite), store.parent(plan)))
     for cell in plan.cells:
         name = f"{descriptions.series(plan)[cell.spec.run_id]} {cell.spec.seeds}"
         expect(page.get_by_role("link", name=name).first).to_be_visible(timeout=WAIT)
+    expect(page.get_by_text("Group: MCPO")).to_be_visible()
+    expect(page.get_by_text("1 held-out accuracy").first).to_be_visible()
     assert points(page.locator(".js-plotly-plot").first) >= 1
 
 

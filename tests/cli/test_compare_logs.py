@@ -65,7 +65,7 @@ def verdict(document: Any, **where: Any) -> str:
         (("base.jsonl", "new.jsonl"), ("--baseline", "new"), "worse"),
         (("base.jsonl", "copy.jsonl"), (), "undecided"),
         (("base.jsonl", "copy.jsonl"), ("--margin", "0.05"), "equivalent"),
-        (("base.jsonl", "base-again.jsonl"), (), "not testable"),
+        (("base.jsonl", "base-again.jsonl"), (), "identical"),
         (("low.jsonl", "high.jsonl"), ("--margin", "0.05"), "not worse"),
     ],
 )
@@ -229,3 +229,30 @@ def test_one_grader_for_both_sides_explains_what_two_graders_made(here: InProces
     assert [row["before"], row["after"], row["share"]] == pytest.approx([0.75, 0, 1])
     # A problem's majority is 7 unless two of its three answers are 8, which is every fourth problem.
     assert {row["metric"]: row["mean"] for row in graded["differences"]}["maj@3"] == pytest.approx(0.75)
+
+
+def solved_of_100(path: Path, solved: int) -> None:
+    rows = [f"sums,p{problem},{int(problem < solved)}" for problem in range(100)]
+    path.write_text("\n".join(["benchmark,problem,correct", *rows]))
+
+
+def test_a_run_and_its_history(here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Earlier runs solve 48 to 52 of 100: mean .500, sd .0158, and 2.776 x .0158 x sqrt(1 + 1/5) is .048."""
+    monkeypatch.chdir(tmp_path)
+    for solved in range(48, 53):
+        solved_of_100(tmp_path / f"run{solved}.csv", solved)
+    solved_of_100(tmp_path / "run60.csv", 60)
+    solved_of_100(tmp_path / "run44.csv", 44)
+    words = ("--history", "run*[!4].csv")
+    # run60 matches the pattern, and is no part of its own history.
+    shown = here("compare", "run60.csv", *words).stdout.splitlines()
+    assert shown[0] == "run60 is above what 5 earlier runs do on sums (.600, expected [.452, .548])."
+    gated = here("compare", "run44.csv", "--history", "run[45][0-9].csv", "--gate", "no-worse")
+    assert (gated.returncode, gated.stdout.splitlines()[0]) == (
+        1, "gate broken: sums no-worse (run44 -.060 [-.108, -.012])"
+    )  # fmt: skip
+    assert "of 5 gates of the baseline against itself (1 of its 5 repeats against the other 4), 0 (0%)" in " ".join(
+        gated.stdout.split()
+    )
+    (document,) = here.json("compare", "run44.csv", "--history", "run4[89].csv")["comparisons"]
+    assert document["differences"][0]["why"] == "2 earlier runs have no interval; at least 3 are needed"

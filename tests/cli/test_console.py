@@ -20,13 +20,12 @@ STEP = Progress(
     phase="step 13 of 40",
     metrics={"train/accuracy": 0.4321, "mastery/mastered": 0.11},
     pass_at_1=0.25,
-    seconds_left=65.0,
 )
 
 
 def view(*states: State, progress: Progress = STEP, error: str | None = None) -> View:
     cells = [
-        RunView(cell, state, progress, error if state == "failed" else None)
+        RunView(cell, state, progress, error if state == "failed" else None, 65.0 if state == "running" else None)
         for cell, state in zip(CELLS, states, strict=True)
     ]
     return View("table1", cells, elapsed=61.0, seconds_left=3723.0, stopping=False)
@@ -52,12 +51,13 @@ def test_lines_tell_changes_at_once_and_progress_now_and_then(
     lines = [after_the_time(line) for line in err.splitlines()]
     second = CELLS[1].spec.run_id
     assert out == ""
-    assert f"{second}: running" in lines
-    assert f"{second}: done (2 of 3)" in lines
-    assert f"{CELLS[2].spec.run_id}: failed (no luck)" in lines
-    # 25 seconds without a change.
-    assert sum(line.startswith(f"{second}: step 13") for line in lines) == 1
-    assert not any(line.startswith(CELLS[0].spec.run_id) for line in lines)
+    assert f"mcpo, toy-s, seed 1: running, {second}" in lines
+    assert f"mcpo, toy-s, seed 1: done (2 of 3), {second}" in lines
+    assert f"mcpo, toy-s, seed 2: failed (no luck), {CELLS[2].spec.run_id}" in lines
+    # 25 seconds without a change; all that matters is within 80 columns.
+    progress = "eval pass@1 0.250, accuracy 0.432, step 13 of 40, mastered 0.110, 1:05 left"
+    assert lines.count(f"mcpo, toy-s, seed 1: {progress}, {second}") == 1
+    assert not any("seed 0" in line for line in lines)
 
 
 @pytest.mark.parametrize(("changes", "expected"), [(True, 28), (False, 3)])
@@ -73,11 +73,11 @@ def test_lines_of_progress_repeat_themselves_once_a_minute(
             display.update(view("done", "running", "running"))
             clock[0] += 0.25
     lines = [after_the_time(line) for line in capsys.readouterr().err.splitlines()]
-    found = sum(line.startswith(f"{CELLS[1].spec.run_id}: step") for line in lines)
-    assert expected - 1 <= found <= expected
+    printed = sum(line.startswith("mcpo, toy-s, seed 1: step") for line in lines)
+    assert expected - 1 <= printed <= expected
 
 
-@pytest.mark.parametrize("width", [30, 60, 120])
+@pytest.mark.parametrize("width", [40, 80, 120])
 def test_the_live_display_fits_the_terminal(width: int) -> None:
     screen = io.StringIO()
     with LiveDisplay(Console(file=screen, force_terminal=True, width=width, color_system=None)) as display:
@@ -85,7 +85,9 @@ def test_the_live_display_fits_the_terminal(width: int) -> None:
         display.note("a word")
     lines = [line for part in screen.getvalue().split("\x1b") for line in part.splitlines()]
     assert all(len(line) <= width + 5 for line in lines)
-    assert "mcpo-toy-s-s1" in screen.getvalue()
+    # At 80 columns the arm, the time left and both accuracies.
+    for shown in ("mcpo, toy-s, seed 1", "1:05 left", *(["pass@1 0.250", "accuracy 0.432"] if width >= 80 else [])):
+        assert shown in screen.getvalue()
     assert "no luck" in " ".join(screen.getvalue().split())
     assert "a word" in screen.getvalue()
 

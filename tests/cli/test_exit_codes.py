@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +53,25 @@ def test_run_failed(here: InProcess) -> None:
     # A second run of that base policy does not train it again.
     again = here(*words, "base_seed=0", "seed=1")
     ends(again, "RunFailed", "it was tried before, as ")
+
+
+def test_a_gate(here: InProcess, tmp_path: Path) -> None:
+    """Of 100 problems `new` loses 10: p is .0015, the interval reaches from -.160 to -.040."""
+    for name, solved in (("base", 60), ("new", 50)):
+        rows = [f"p{problem},{int(problem < solved)}" for problem in range(100)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["problem,correct", *rows]))
+    words = ("compare", str(tmp_path / "base.csv"), str(tmp_path / "new.csv"), "--out", str(tmp_path / "out"))
+    broken = here(*words, "--gate", "no-worse:0.03", "--json")
+    ends(broken, "GateBroken", "gate broken: results no-worse:0.03 (new -.100 [-.160, -.040])")
+    document = json.loads(broken.stdout)
+    assert document["error"]["code"] == "gate_broken"
+    assert document["comparisons"][0]["gate"]["outcome"] == "broken"
+    assert "| results | new | no-worse:0.03 | broken | .600 | .500 | -.100 |" in (tmp_path / "out/gate.md").read_text()
+    undecided = here(*words, "--gate", "no-worse:0.05")
+    ends(undecided, "GateUndecided", "gate undecided: results no-worse:0.05")
+    assert undecided.stdout.startswith("gate undecided: ")
+    holds = here(*words, "--gate", "no-worse:0.2")
+    assert (holds.returncode, holds.stdout.splitlines()[0][:11]) == (0, "gate holds:")
 
 
 class Dying(Answers):

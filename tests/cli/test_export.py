@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from mcpo_cli.evaluation.metrics import over_problems
 from mcpo_cli.runs.journal import Journal
 from tests.cli.conftest import Cli, InProcess
+from tests.models import existing
 from tests.web import Answers, serving
 
 pytestmark = pytest.mark.slow
@@ -95,8 +96,55 @@ def test_a_policy_is_exported_and_pushed(
     again = here("export", run["run_id"], "--to", str(target))
     assert (again.returncode, "is not overwritten" in again.stderr) == (2, True)
     unknown = here("export", run["run_id"], "--step", "99")
-    assert (unknown.returncode, "no complete checkpoint of step 99" in unknown.stderr) == (2, True)
-    assert "fix: mcpo export " in unknown.stderr
+    assert (unknown.returncode, "has kept no policy of step 99" in unknown.stderr) == (2, True)
+    assert f"fix: mcpo export {run['run_id']} --step {step}" in unknown.stderr
     denied = cli("export", run["run_id"], "--to", str(tmp_path / "other"), "--push", "a/b", HF_TOKEN="wrong")
     assert (denied.returncode, "was not uploaded" in denied.stderr) == (2, True), denied.stderr
     assert (tmp_path / "other" / "model.safetensors").is_file()
+
+
+SMALL = (
+    "scale=laptop task=sums task.style=plain task.examples=0 method=grpo train.prompts=2 train.rollouts=2 "
+    "train.mini_batch=1 train.max_response=8 train.max_prompt=100 eval.problems=2 eval.samples=2 train.lr=1e-3 "
+    "train.reward=random compute.threads=1 compute.tracking_uri=offline"
+)
+
+
+def greedy(folder: Path, prompt: str) -> str:
+    """What transformers answers with the model in `folder`."""
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
+    ids = tokenizer(prompt, return_tensors="pt")
+    out = model.generate(**ids, do_sample=False, max_new_tokens=8, pad_token_id=tokenizer.eos_token_id)
+    return str(tokenizer.decode(out[0, ids["input_ids"].shape[1] :]))
+
+
+@pytest.mark.parametrize("more", [[], ["model.lora_rank=2"]], ids=["weights", "lora"])
+def test_a_run_that_keeps_no_checkpoint_exports_its_final_policy(
+    more: list[str], here: InProcess, warm_home: Path, tmp_path: Path
+) -> None:
+    """Also by its step, and after an attempt without a policy; transformers answers with it as with the run's own."""
+    folder = existing(tmp_path / "model")
+    (run,) = here.json("train", f"model.path={folder}", *SMALL.split(), "train.steps=2", *more)["runs"]
+    run_dir = warm_home / "runs" / run["run_id"]
+    assert not list(run_dir.glob("attempt_*/checkpoints/step_*"))
+    for number, arguments in enumerate(([], ["--step", "2"])):
+        target = tmp_path / str(number)
+        assert here.json("export", run["run_id"], "--to", str(target), *arguments)["step"] == 2
+        assert greedy(target, "1+2=") == greedy(run_dir / "attempt_1" / "policy", "1+2=")
+    (run_dir / "attempt_2").mkdir()
+    for name in ("status.json", "spec.json"):
+        (run_dir / "attempt_2" / name).write_text((run_dir / "attempt_1" / name).read_text())
+    assert here.json("export", run["run_id"], "--to", str(tmp_path / "again"))["step"] == 2
+    assert here("export", run["run_id"], "--step", "1").returncode == 2
+
+
+def test_a_checkpoint_between_is_exported(here: InProcess, warm_home: Path, tmp_path: Path) -> None:
+    """Its weights are those of a run that ended there."""
+    folder, weights = existing(tmp_path / "model"), []
+    kept = ["compute.checkpoint_every=1", "compute.checkpoints=3", "compute.checkpoints_after=3"]
+    for steps in (1, 2):
+        (run,) = here.json("train", f"model.path={folder}", *SMALL.split(), f"train.steps={steps}", *kept)["runs"]
+        target = tmp_path / str(steps)
+        here.json("export", run["run_id"], "--step", "1", "--to", str(target))
+        weights.append((target / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1]

@@ -163,7 +163,7 @@ def ours(method: Method, policy: Policy, batch: dict[str, Tensor], reward_PG: Te
     step = Step(reward_PG, reward_PG >= 1, rollouts.length_PG, prompt_P, 24, **given)
     signals, _ = method.signals(step, {})
     updater = Updater(policy, method, SPEC.train, SPEC.compute, 0)
-    return updater, GradedBatch(rollouts, reward_PG >= 1, signals, torch.arange(PROMPTS))
+    return updater, GradedBatch(rollouts, reward_PG >= 1, signals, torch.arange(PROMPTS), rollouts.drawn_PG)
 
 
 @pytest.mark.parametrize("name", ["mcpo", "mcpo_extended", "gspo"])

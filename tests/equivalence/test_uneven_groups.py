@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends import measure
+from mcpo_cli.backends import masking, measure
 from mcpo_cli.backends.graded import Graded, equal_pairs
-from mcpo_cli.backends.local import batch as batches
 from mcpo_cli.backends.local import gradients
 from mcpo_cli.backends.local.batch import Sampled
 from mcpo_cli.backends.local.encoding import Language
@@ -80,8 +79,8 @@ def alone(rollouts: Rollouts, index: int) -> tuple[Rollouts, Step]:
 
 def graded_batch(rollouts: Rollouts, method: Method) -> GradedBatch:
     rollouts = crop(rollouts)
-    signals, _ = batches.signals(method, step_of(rollouts), {})
-    return GradedBatch(rollouts, CORRECT_PG, signals, torch.arange(len(COUNTS)))
+    signals, _ = masking.signals(method, step_of(rollouts), {}, rollouts.drawn_PG)
+    return GradedBatch(rollouts, CORRECT_PG, signals, torch.arange(len(COUNTS)), rollouts.drawn_PG)
 
 
 def test_smaller_groups_are_the_first_rollouts_of_larger_ones(rollouts: Rollouts) -> None:
@@ -110,7 +109,7 @@ def test_empty_places_are_neither_read_nor_graded(rollouts: Rollouts) -> None:
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.label)
 def test_signals_are_those_of_each_group_alone(rollouts: Rollouts, method: Method) -> None:
     rollouts = crop(rollouts)
-    found, _ = batches.signals(method, step_of(rollouts), {})
+    found, _ = masking.signals(method, step_of(rollouts), {}, rollouts.drawn_PG)
     assert found.counts_PG is not None
     for index, count in enumerate(COUNTS):
         expected, _ = method.signals(alone(rollouts, index)[1], {})
@@ -154,7 +153,8 @@ def test_an_update_is_that_of_the_groups_without_empty_places(
     expected = [torch.zeros_like(parameter) for parameter in policy.parameters()]
     for index in range(4):
         own, of = alone(batch.rollouts, index)
-        group = GradedBatch(own, of.correct_PG, batch.signals.map(cut(batch.rollouts, index)), torch.tensor([index]))
+        signals, index_P = batch.signals.map(cut(batch.rollouts, index)), torch.tensor([index])
+        group = GradedBatch(own, of.correct_PG, signals, index_P, own.drawn_PG)
         tokens = updater.tokens(group, total)
         assert len(tokens.group_B) == COUNTS[index]
         loss = reduce(updater.loss(tokens), tokens.mask_BT)
@@ -182,7 +182,7 @@ def test_probed_gradients_are_those_of_the_group_alone(rollouts: Rollouts) -> No
     batch = graded_batch(rollouts, get("grpo"))
     own, of = alone(rollouts, 2)
     signals, _ = get("grpo").signals(of, {})
-    small = GradedBatch(own, of.correct_PG, signals, torch.tensor([2]))
+    small = GradedBatch(own, of.correct_PG, signals, torch.tensor([2]), own.drawn_PG)
     pairs = (batch.select(torch.tensor([2])), rollouts.select(torch.tensor([1]))), (small, alone(rollouts, 1)[0])
     found, wanted = (
         gradients.rows(
@@ -271,9 +271,9 @@ def test_rows_by_hand() -> None:
 
 def test_metrics_of_sampled_rollouts_are_finite(rollouts: Rollouts) -> None:
     problems = Arithmetic().training(0, 0, 4)
-    every = torch.arange(4)
-    sampled = Sampled(1.0, problems, rollouts, CORRECT_PG, CORRECT_PG, [[None] * G] * 4, CORRECT_PG.double(), every)
-    assert sampled.p_P.tolist() == sampled.graded.p_P.tolist() == [1 / 2, 1.0, 2 / 3, 1 / 2]
+    verdicts = (CORRECT_PG, rollouts.drawn_PG, CORRECT_PG)
+    sampled = Sampled(1.0, problems, rollouts, *verdicts, [[None] * G] * 4, CORRECT_PG.double(), torch.arange(4))
+    assert sampled.graded.p_P.tolist() == [1 / 2, 1.0, 2 / 3, 1 / 2]
     assert all(
         map(
             math.isfinite,

@@ -32,7 +32,7 @@ def batch_of(rollouts: Rollouts, correct_PG: Tensor, method: Method) -> GradedBa
         correct_PG.double(), correct_PG, rollouts.length_PG, index_P, max_response=T, logp_PGT=rollouts.logp_PGT
     )
     signals, _ = method.signals(step, {})
-    return GradedBatch(rollouts, correct_PG, signals, index_P)
+    return GradedBatch(rollouts, correct_PG, signals, index_P, rollouts.drawn_PG)
 
 
 def updater_of(policy: Policy, method: Method, train: Train, **compute: int) -> Updater:

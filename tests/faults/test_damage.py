@@ -141,7 +141,7 @@ def test_damaged_documents_are_named(name: str, what: str, plan: Plan) -> None:
         assert states == ["failed"]
         assert str(folder / name) in "; ".join(attempts.missing(folder, spec))
         # Readers that only watch do not stop.
-        Tracker(folder, spec).read()
+        Tracker(folder).read()
     assert "done" not in states
 
 

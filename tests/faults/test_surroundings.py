@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -155,3 +156,11 @@ def test_a_planted_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(OSError, match="File exists"), launch._ray(found, paths):
         pass
     assert (precious / "file").exists()
+
+
+def test_modules_of_the_current_folder_are_not_imported(tmp_path: Path) -> None:
+    """`python -m` would import them before the installed ones."""
+    (tmp_path / "typer.py").write_text("open('it ran', 'w')")
+    command = [sys.executable, "-m", "mcpo_cli", "--version"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, (tmp_path / "it ran").exists()) == (0, False), done.stderr

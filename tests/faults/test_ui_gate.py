@@ -84,7 +84,7 @@ def test_pages_are_told_that_there_is_no_gateway_and_mlflow_is_not_asked() -> No
     async def send(message: Any) -> None:
         sent.append(message)
 
-    gate = ui_server.Gate(never)
+    gate = ui_server.Gate(never, "#/experiments")
     asked_for = {"type": "http", "method": "GET", "path": "/ajax-api/2.0/mlflow/gateway-proxy"}
     asyncio.run(gate(asked_for, None, send))
     asyncio.run(gate({**asked_for, "method": "POST"}, None, send))
@@ -163,7 +163,8 @@ def test_a_served_page(mcpo_home: Path) -> None:
         # Editing goes on, and the page itself is there.
         tag = {"run_id": run, "key": "mlflow.note.content", "value": "seen"}
         assert asked(port, "POST", f"{api}/runs/set-tag", tag)[0] == 200
-        assert b"<html" in asked(port, "GET", "/")[1].lower()
+        assert b"machine_learning" in asked(port, "GET", "/")[1]
+        assert b"<html" in asked(port, "GET", "/?ui")[1].lower()
     finally:
         running.send_signal(signal.SIGINT)
     assert running.wait(60) == 0

@@ -58,7 +58,7 @@ def graded(rollouts: Rollouts, method: Method, right: int, reward_G: list[float]
     reward_PG = correct_PG.double() if reward_G is None else torch.tensor([reward_G], dtype=torch.float64)
     step = Step(reward_PG, correct_PG, rollouts.length_PG, torch.zeros(1, dtype=torch.long), max_response=9)
     signals, _ = method.signals(step, {})
-    return GradedBatch(rollouts, correct_PG, signals, torch.zeros(1, dtype=torch.long))
+    return GradedBatch(rollouts, correct_PG, signals, torch.zeros(1, dtype=torch.long), rollouts.drawn_PG)
 
 
 def direction(policy: Policy, prompt: str, rollouts: Rollouts, method: Method, right: int, *reward_G: float) -> Any:

@@ -115,7 +115,7 @@ def test_a_run_that_ends_below_half_of_its_base_policy_collapsed_and_counts_like
         ("worse", -0.1, -0.05, "loses more than DAPO"),
         ("better", 0.05, -0.05, "gains where DAPO loses"),
         ("worse", -0.05, 0.05, "loses where DAPO gains"),
-        ("undecided", -0.1, -0.05, "does not differ significantly from DAPO"),
+        ("undecided", -0.1, -0.05, "undecided against DAPO"),
     ],
 )
 def test_an_arm_that_ends_below_its_base_policy_never_gains(

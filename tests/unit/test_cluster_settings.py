@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from mcpo_cli.backends.verl import overrides
+from mcpo_cli import machine
+from mcpo_cli.backends.verl import checks, overrides
 from mcpo_cli.backends.verl.checkpoint import lora_merged
 from mcpo_cli.config import cost
 from mcpo_cli.config.load import from_dict, load
@@ -51,6 +52,53 @@ def test_what_changes_results_names_another_run_and_nothing_else_does() -> None:
     # Runs that were recorded before the setting existed keep their ids.
     assert "cluster" not in plain.identity()
     assert paper("cluster.fused_kernels=true").identity()["cluster"] == {"fused_kernels": True}
+
+
+def test_deterministic_runs_set_all_of_verls_switches_and_draw_whole_rounds() -> None:
+    plain, same = paper("method=dapo"), paper("method=dapo", "cluster.deterministic=true")
+    assert plain.run_id != same.run_id
+    rows = table(same)
+    assert rows["actor_rollout_ref.actor.fsdp_config.full_determinism"] is True
+    assert rows["actor_rollout_ref.rollout.full_determinism"] is True
+    # Before a process starts, as Python's hashes and CUDA's libraries need them.
+    variables = overrides.environment(same)
+    for name, value in overrides.DETERMINISTIC.items():
+        assert variables[name] == value
+        assert rows[f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}"] == value
+    assert not overrides.DETERMINISTIC.keys() & overrides.environment(plain).keys()
+    # verl's loader submits one prompt for each that was dropped: how many depends on the speed of answers.
+    assert [overrides.draws_by_position(spec) for spec in (plain, same)] == [False, True]
+    assert not overrides.draws_by_position(paper("cluster.deterministic=true"))
+    sizes = [table(spec)["data.gen_batch_size"] for spec in (plain, same)]
+    assert sizes == [1, plain.train.prompts]
+    assert rows["algorithm.filter_groups.enable"] is False
+
+
+def test_eager_mode_is_vllms_and_names_no_other_run() -> None:
+    eager = paper("cluster.eager=true")
+    assert eager.run_id == paper().run_id
+    assert [table(spec)["actor_rollout_ref.rollout.enforce_eager"] for spec in (eager, paper())] == [True, False]
+
+
+def test_a_run_waits_for_the_memory_of_its_killed_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not for the memory of others, nor for longer than a killed attempt takes to end."""
+    spec, slept = paper("model=qwen3-8b"), list[float]()
+    full = machine.Gpu("H100", 80 * machine.GIB, 10 * machine.GIB)
+    empty = machine.Gpu("H100", 80 * machine.GIB, 79 * machine.GIB)
+    monkeypatch.setattr(checks.time, "sleep", slept.append)
+    monkeypatch.setattr(checks.time, "monotonic", lambda: sum(slept))
+    monkeypatch.setattr(checks.machine, "gpus", lambda: [empty if len(slept) >= 3 else full])
+    monkeypatch.setattr(checks.processes, "marked", lambda name: ["a process"] * name.endswith(spec.run_id))
+    assert checks._settled(spec) == [empty]
+    assert len(slept) == 3
+    slept.clear()
+    monkeypatch.setattr(checks.machine, "gpus", lambda: [full])
+    assert checks._settled(spec) == [full]
+    assert checks.LEAVING_SECONDS <= sum(slept) <= checks.LEAVING_SECONDS + 1
+    slept.clear()
+    monkeypatch.setattr(checks.processes, "marked", lambda name: [])
+    assert checks._settled(spec) == [full]
+    assert not slept
 
 
 def test_an_attempt_with_other_numerics_is_no_attempt_at_this_run(tmp_path: Path) -> None:

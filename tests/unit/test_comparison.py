@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from mcpo_cli.compare import comparison, verdicts
+from mcpo_cli.compare import comparison, training_page, verdicts
 from mcpo_cli.compare.comparison import Question, compare, records
 from mcpo_cli.compare.runs import of_runs
 from mcpo_cli.compare.scores import Arm, Scores, Slice
@@ -127,6 +127,25 @@ def test_base_policies_and_seeds_are_pairs_and_their_variances_are_told_apart(mc
     assert set(found.sources["source"]) == {"seed", "problem", "rest", "base"}
 
 
+def test_runs_that_share_base_policies_also_get_the_interval_for_new_ones(
+    mcpo_home: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MCPO's runs from base policies 0, 1 and 2 differ by .00, .02 and .07, and by seed."""
+    runs = Runs(fakes.table1("base_seed=0,1,2"))
+
+    def points(cell: PlannedRun) -> list[Point]:
+        more = (0.0, 0.02, 0.07)[cell.spec.seed_of_base] + cell.spec.seed / 100
+        return [(step, 1.0 * step, dict.fromkeys(TIERS, 0.3 + more * (cell.arm == "MCPO"))) for step in (0, 3)]
+
+    evaluated(runs, monkeypatch, points)
+    # Means of base policies over seeds 0, 1, 2: .01, .03, .08; t(2) = 4.303, sd = .036056, over the root of 3.
+    said = [line for line in training_page.remarks(of_runs(runs, Question())) if "base policies, which" in line]
+    assert said == [
+        "MCPO, toy-s: for other base policies too the change is +.040 ± .090 (runs share 3 base policies, which are "
+        "the units)"
+    ]
+
+
 @pytest.mark.parametrize(
     ("difference", "p_values", "level", "word"),
     [
@@ -152,7 +171,7 @@ def difference(at: str, arm: str, *by_seed: float, benchmark: str = "average", m
     effect = stats.paired_t(by_seed)
     about = {"at": at, "model": "toy-s", "arm": arm, "benchmark": benchmark, "metric": metric, "family": "headline"}
     p_values = {"p": effect.p, "p_not_worse": math.nan, "p_equivalent": math.nan}
-    return about | p_values | {"difference": effect.mean, "by_seed": by_seed}
+    return about | p_values | {"difference": effect.mean, "by_seed": by_seed, "identical": False}
 
 
 def adjusted(rows: list[Row]) -> list[Row]:

@@ -20,7 +20,7 @@ from tests.errors import refused
 
 GROUPS = [field.name for field in dataclasses.fields(RunSpec) if dataclasses.is_dataclass(field.default)]
 
-OF_RESULTS = ("compute.dtype", "cluster.fused_kernels", "cluster.verl")
+OF_RESULTS = ("compute.dtype", "cluster.fused_kernels", "cluster.deterministic", "cluster.verl")
 """Settings of machines that change results by more than rounding at random."""
 
 

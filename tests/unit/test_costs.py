@@ -72,7 +72,7 @@ def test_greedy_responses_are_counted_and_are_the_most_likely(here: Path, monkey
         prompt_PS, most = language.prompts(problems), spec.train.max_response
         cold = sample(policy, prompt_PS, 1, most, 1e-6, language.eos, 0, language.stops)
         right_P = language.grade(problems, cold).correct_PG.squeeze(-1).double()
-        asked.append((found[0], found[1], right_P, int(cold.length_PG.sum())))
+        asked.append((found[0], found[2], right_P, int(cold.length_PG.sum())))
         return found
 
     monkeypatch.setattr(train, "greedy_rewards", both)

@@ -328,7 +328,10 @@ def test_a_response_ends_before_its_first_stop_string(
     tmp_path: Path, stops: tuple[str, ...], text: str, tokens: int, finish: Literal["stop", "length"]
 ) -> None:
     words = tokenizer(resolve(str(wordy(tmp_path))))
-    ids = words("so 7\n8 is")["input_ids"]
-    assert engines.finish(words, ids, (0,), 5, stops) == Sample(text, tokens, finish, 5)
+    ids, request = words("so 7\n8 is")["input_ids"], engines.SampleRequest("x", (1,), (5,), stops)
+    assert engines.finish(words, request, ids, (0,), 5) == Sample(text, tokens, finish, 5)
     if finish == "stop":
-        assert engines.finish(words, [*ids, 0, 0], (0,), 5, stops) == Sample(text, tokens, finish, 5)
+        assert engines.finish(words, request, [*ids, 0, 0], (0,), 5) == Sample(text, tokens, finish, 5)
+    # A prompt that ends with a tag of reasoning began the response; a stop string in the tag ends nothing.
+    thinks = engines.SampleRequest("x", tuple(words("1 <think>\n")["input_ids"]), (5,), stops)
+    assert engines.finish(words, thinks, ids, (0,), 5).text == "<think>\n" + text

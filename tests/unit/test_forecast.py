@@ -6,7 +6,7 @@ import pytest
 
 from mcpo_cli.config import cost
 from mcpo_cli.config import plan as plans
-from mcpo_cli.config.cost import START_SECONDS, training_seconds
+from mcpo_cli.config.cost import LOADING_SECONDS, START_SECONDS, training_seconds
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import run_dir
@@ -51,10 +51,8 @@ def test_the_first_steps_of_a_running_run_correct_its_estimate_and_those_of_its_
         assert speeds.basis([other]) == "from the cost model"
         attempt.journal.step({"step": 4, "time": 127.0, "metrics": {}})
         before = speeds.factor(waiting)
-        for _ in range(2):  # a run that has done more is learned again, not counted twice
-            speeds.learn(run_dir(running.run_id), running)
         assert before
-        assert speeds.factor(waiting) == pytest.approx(before * 9 / 7)
+        assert Speeds(home).factor(waiting) == pytest.approx(before * 9 / 7)
 
 
 @pytest.mark.usefixtures("home")
@@ -88,10 +86,10 @@ def test_a_budget_counts_only_the_steps_that_are_left() -> None:
     plan = plans.from_overrides([*WARM, "seed=0,1,2", "compute.parallel=1"])
     recorded(plan.cells[0].spec, {step: 10.0 * step for step in range(1, 9)})
     # Ten seconds per step: 20 are left of the first run and 100 of each other run; each worker adds its start-up.
-    needed = 120 + 2 * START_SECONDS
+    needed = LOADING_SECONDS + 120 + 2 * START_SECONDS
     assert forecast(plan).within(needed + 0.1).cells == plan.cells[:2]
     assert forecast(plan).within(needed - 0.1).cells == plan.cells[:1]
-    with refused("bad_input", "21 s"):
+    with refused("bad_input", "26 s"):
         forecast(plan).within(19)
 
 
@@ -102,7 +100,7 @@ def test_the_end_is_that_of_runs_in_the_order_of_their_starts() -> None:
     assert [(cell.spec.train.steps, cell.spec.seed) for cell in plan.cells] == [(10, 0), (10, 1), (400, 0), (400, 1)]
     found = forecast(plan)
     short, _, long, _ = (run.seconds_left for run in found.in_table)
-    assert found.seconds == pytest.approx(short + short + long)
+    assert found.seconds == pytest.approx(LOADING_SECONDS + short + short + long)
 
 
 @pytest.mark.usefixtures("home")
@@ -120,3 +118,22 @@ def test_measured_steps_correct_gpu_hours() -> None:
         assert modelled_gpus
         assert run.gpus.seconds == pytest.approx(1.5 * modelled_gpus.seconds)
         assert run.gpus.sampled == modelled_gpus.sampled
+
+
+@pytest.mark.parametrize(
+    ("overrides", "without"),
+    [
+        (
+            ["method.beta=0.3,1.0", "train.mini_batch=8", "train.prompts=8"],
+            ["method.hinge, method.beta and method.delta"],
+        ),
+        (["method.beta=0.3,1.0", "train.mini_batch=4", "train.prompts=8"], []),
+        (["method.hinge=false", "method.delta=0.1"], ["method.beta and method.delta"]),
+        (["method=dapo", "method.clip_low=0.1", "train.mini_batch=8", "train.prompts=8"], ["method.clip_low"]),
+        (["method=dapo", "train.mini_batch=8", "train.prompts=8"], []),
+    ],
+)
+@pytest.mark.usefixtures("home")
+def test_options_that_cannot_act_get_one_line(overrides: list[str], without: list[str]) -> None:
+    cautions = list(forecast(plans.from_overrides([*WARM, *overrides])).cautions)
+    assert [line.partition("no effect of ")[2] for line in cautions] == without

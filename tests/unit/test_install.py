@@ -36,7 +36,7 @@ def test_make_the_page_the_image_and_doctor_install_the_same() -> None:
     """flash-attn last, built with the torch that the lock has installed."""
     dry = ["make", "--dry-run", "--always-make", "setup-gpu"]
     recipe = subprocess.run(dry, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8").splitlines()
+    page = (ROOT / "docs" / "gpu-reference.md").read_text(encoding="utf-8").splitlines()
     image = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
     made = installs(recipe)
     assert made == installs([line for line in page if line.startswith("$ pip ")])

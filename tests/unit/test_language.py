@@ -83,6 +83,22 @@ def test_verdicts_are_on_the_text_before_the_stop_string(tokenizer: PreTrainedTo
     assert language.shown(rollouts)[0][1] == " 7\n<|end|>"
 
 
+def test_special_tokens_reach_the_grader_and_samples(tmp_path: Path) -> None:
+    """As does the tag that the prompt opened; the token that ended the response does not."""
+    words = AutoTokenizer.from_pretrained(wordy(tmp_path / "model", chat=True))
+    words.add_special_tokens({"additional_special_tokens": ["<answer>", "</answer>"]})
+    words.chat_template += "<think>\n"
+    language = Language(tasks.get("sums", style="chat", examples=0), words, [0], closed=False)
+    tokens = [*words("5+2 <answer>7</answer>")["input_ids"], 0]
+    prompt_PS = language.prompts([Problem("5 + 2", "7")])
+    nothing = torch.zeros(1, 1, len(tokens))
+    rollouts = Rollouts(
+        prompt_PS, torch.tensor([[tokens]]), torch.tensor([[len(tokens)]]), torch.tensor([[True]]), nothing, nothing
+    )
+    assert language.texts(rollouts) == [["<think>5+2 <answer>7</answer>"]]
+    assert language.shown(rollouts) == [["<think>5+2 <answer>7</answer><end>"]]
+
+
 def test_prompts_of_different_lengths_are_filled_up(tokenizer: PreTrainedTokenizerBase) -> None:
     task = tasks.get("sums")
     language = Language(task, tokenizer, [END], closed=False)

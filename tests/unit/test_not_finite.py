@@ -74,7 +74,7 @@ def rollouts(policy: Policy) -> Rollouts:
 def graded(method: Method, drawn: Rollouts) -> GradedBatch:
     correct_PG = torch.tensor([[True, False, False, False], [True, True, False, False]])
     step = Step(correct_PG.double(), correct_PG, drawn.length_PG, torch.arange(2), max_response=T)
-    return GradedBatch(drawn, correct_PG, method.signals(step, {})[0], torch.arange(2))
+    return GradedBatch(drawn, correct_PG, method.signals(step, {})[0], torch.arange(2), drawn.drawn_PG)
 
 
 def checkpoints(folder: Path) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from scipy import special
 from scipy import stats as scipy_stats
 
-from mcpo_cli.compare import verdicts
+from mcpo_cli.compare import page, verdicts
 from mcpo_cli.compare.comparison import Comparison, Question
 from mcpo_cli.compare.equal_cost import AVERAGE
 from mcpo_cli.compare.log import Log, Side, checked
@@ -250,16 +250,22 @@ def test_pass_at_k_needs_right_and_wrong() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arm", "why"),
+    ("arm", "verdict", "why"),
     [
-        ([1, 0, 1], "the same score on every problem"),
-        ([1, 0], "2 problems have no interval"),
+        ([1, 0, 1], "identical", "the same score on every problem"),
+        ([1, 1, 1], "not testable", "no variance"),
+        ([1, 1], "not testable", "2 problems have no interval"),
     ],
 )
-def test_degenerate_sides_get_a_sentence(arm: list[int], why: str) -> None:
-    rows: list[tuple[str, str, float]] = [("b", f"p{i}", float(value)) for i, value in enumerate(arm)]
-    row = only(of_logs([Side(name, (log(name, rows),)) for name in "ab"], Question()))
-    assert row["verdict"] == "not testable"
+def test_degenerate_sides_get_a_sentence(arm: list[int], verdict: str, why: str) -> None:
+    logs = {
+        name: [("b", f"p{i}", float(value)) for i, value in enumerate(scores)]
+        for name, scores in (("a", [1, 0, 1] if verdict == "identical" else [0, 0, 0]), ("b", arm))
+    }
+    sides = [Side(name, (log(name, rows[: len(arm)]),)) for name, rows in logs.items()]
+    row = only(of_logs(sides, Question()))
+    assert row["verdict"] == verdict
+    assert math.isnan(row["p"])
     assert why in str(row["why"])
 
 
@@ -324,3 +330,19 @@ def test_tables_that_do_not_say_enough_are_refused(
 ) -> None:
     with refused("bad_data", named):
         tabular.read(written(tmp_path, "csv", pd.DataFrame(frame)), Options(columns))
+
+
+def test_prompts_that_several_problems_share_are_named() -> None:
+    samples = pd.DataFrame({"benchmark": "b", "problem": [f"q{i}" for i in range(6)], "correct": [0.0, 1.0] * 3})
+    asked = samples.assign(prompt=["x", "x", "y", "z", "z", "z"])
+    sides = [Side(name, (checked(Path(name), table),)) for name, table in (("base", asked), ("new", samples))]
+    assert [line for line in of_logs(sides, Question()).warnings if "prompt of another" in line] == [
+        "b: 3 of 6 problems have the prompt of another one and count as independent of it: the interval is too narrow. "
+        "A column `cluster` says which problems belong together"
+    ]
+
+
+def test_a_verdict_of_one_or_two_seeds_is_about_these_models() -> None:
+    for seeds, word in ((1, "better (these two models) on"), (2, "better (these models) on"), (3, "better on")):
+        found = of_logs([drawn("base", 0.0, seeds), drawn("new", 2.0, seeds)], Question())
+        assert word in " ".join(page.sentences(found))

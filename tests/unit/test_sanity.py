@@ -141,10 +141,10 @@ def test_few_rollouts_exceed_a_share_by_chance(rollouts: int, told: bool) -> Non
 
 
 def test_a_run_is_told_of_each_limit_once(tmp_path: Path) -> None:
-    attempt, tracker = Attempt(tmp_path, spec(), 0), Tracker(tmp_path, spec())
+    attempt, tracker = Attempt(tmp_path, spec(), 0), Tracker(tmp_path)
     told = []
     for row in [*rows(0.1, 0.3, 0.4), *rows(0.1, 0.2, metric="sanity/logp_difference")]:
         attempt.journal.step(row)
         told += [warned["metric"] for warned in tracker.warnings()]
     assert told == ["sanity/truncated", "sanity/logp_difference"]
-    assert [warned["steps"] for warned in Tracker(tmp_path, spec()).warnings()] == [2, 2]
+    assert [warned["steps"] for warned in Tracker(tmp_path).warnings()] == [2, 2]

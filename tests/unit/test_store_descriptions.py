@@ -1,9 +1,9 @@
 """What MLflow's UI shows: names, notes, tags, averages, results."""
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ from mlflow import MlflowClient
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.report.build import publish_artifacts
-from mcpo_cli.trackers import descriptions
+from mcpo_cli.trackers import descriptions, views
 from mcpo_cli.trackers.connection import NOTE
 from mcpo_cli.trackers.follower import following_plan
 from mcpo_cli.trackers.mlflow import Store
@@ -60,7 +60,7 @@ def test_averages_are_means_over_tiers_of_means_over_problems(problems: list[tup
         assert found[f"eval/average/{name}"] == pytest.approx(sum(means) / len(means))
 
 
-def test_several_runs_end_with_a_link_that_compares_them(store: Store, home: Path) -> None:
+def test_several_runs_end_with_the_command_that_shows_their_charts(store: Store, home: Path) -> None:
     complete(spec(0, "dapo"))
     complete(spec(0))
     notes: list[str] = []
@@ -69,19 +69,34 @@ def test_several_runs_end_with_a_link_that_compares_them(store: Store, home: Pat
     assert notes == []
     with following_plan(BOTH, notes.append, lambda: False):
         pass
-    (note,) = notes
-    parent = runs(store, "table1")[f"table1 {BOTH.plan_id}"].info
-    address = urlsplit(urlsplit(note.splitlines()[-1]).fragment)
-    assert address.path == f"/experiments/{parent.experiment_id}/runs"
-    (wanted,) = parse_qs(address.query)["searchFilter"]
-    assert len(MlflowClient(store.uri).search_runs([parent.experiment_id], wanted)) == 2
+    assert notes == ["charts of these runs: mcpo ui"]
+
+
+def test_views_name_the_columns_that_are_compared_and_find_the_runs_of_a_plan(store: Store, home: Path) -> None:
+    for seed in (0, 1):
+        complete(spec(seed))
+    store.ingest(plan(spec(0), spec(1)))
+    (run,) = [run for run in runs(store).values() if "mcpo.plan_id" in run.data.tags]
+    client, experiment, parent = MlflowClient(store.uri), run.info.experiment_id, run.info.run_id
+    shared = client.get_experiment(experiment).tags
+    assert shared[views.KIND] == "custom_model_development"
+    assert views.address(experiment) == store.newest() == f"#/experiments/{experiment}/runs?viewStateShareKey=mcpo"
+    table = json.loads(json.loads(shared[f"{views.VIEW}{views.TABLE}"])["state"])
+    children = client.search_runs([experiment], "tags.arm != ''")
+    for child in children:
+        columns = {f"tags.`{name}`" for name in child.data.tags}
+        assert {*table["selectedColumns"]} - columns == {"tags.`verdict`"}
+        assert (child.data.tags["before"], child.data.tags["change"]) == ("0.500", "+0.000")
+    state = json.loads(shared[f"{views.VIEW}{parent}"])
+    assert len(client.search_runs([experiment], state["searchFilter"])) == len(children) == 2
+    assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "series"}]
 
 
 def test_a_parent_says_what_its_arms_differ_in_and_what_came_out(store: Store, home: Path) -> None:
     complete(spec(0, "dapo"))
     complete(spec(0))
     (home / "table1.csv").write_text("1")
-    log_artifacts(store, BOTH, [home / "table1.csv"], {"average/pass@1": 2.0}, "MCPO wins.")
+    log_artifacts(store, BOTH, [home / "table1.csv"], {"average/pass@1": 2.0}, "better", "MCPO wins.")
     client, parent = MlflowClient(store.uri), runs(store, "table1")[f"table1 {BOTH.plan_id}"]
     assert parent.data.metrics["average/pass_1"] == 2
     assert [file.path for file in client.list_artifacts(parent.info.run_id, "reports")] == ["reports/table1.csv"]
@@ -90,12 +105,13 @@ def test_a_parent_says_what_its_arms_differ_in_and_what_came_out(store: Store, h
     assert not parent.data.params.keys() & {"train.lr", "seed", "model.name"}
     assert "MCPO wins.\n\n" in parent.data.tags[NOTE]
     # Descriptions by mcpo are replaced, those by people are not.
-    log_artifacts(store, BOTH, [], {}, "MCPO loses.")
+    log_artifacts(store, BOTH, [], {}, "worse", "MCPO loses.")
     note = client.get_run(parent.info.run_id).data.tags[NOTE]
     assert "MCPO loses." in note
+    assert client.get_run(parent.info.run_id).data.tags["verdict"] == "worse"
     assert "MCPO wins." not in note
     client.set_tag(parent.info.run_id, NOTE, "mine")
-    log_artifacts(store, BOTH, [], {}, "MCPO wins.")
+    log_artifacts(store, BOTH, [], {}, "better", "MCPO wins.")
     assert client.get_run(parent.info.run_id).data.tags[NOTE] == "mine"
 
 

@@ -66,7 +66,7 @@ def case(train: Train) -> tuple[TokenBatch, Data]:
             "response_mask": ragged(batch.mask_BT.double(), length_B),
             "old_log_probs": ragged(batch.logp_old_BT, length_B),
             "advantages": ragged(batch.advantage_BT.expand_as(batch.mask_BT), length_B),
-            FACTS: torch.tensor([facts(METHOD, signals, place, total) for place in places]).double(),
+            FACTS: torch.tensor([facts(METHOD, signals, place, total, of.length_PG > 0) for place in places]).double(),
             "dp_size": 1,
             **{column_field(name): ragged(value_BT, length_B) for name, value_BT in columns.items()},
         }

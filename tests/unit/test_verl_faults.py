@@ -108,18 +108,17 @@ def test_what_was_thrown_away_has_no_entropy_and_probes_are_no_sampling(spec: Ru
     assert (kept["duplicates"], row["metrics"]["sanity/duplicates_expected"]) == (1.0, pytest.approx(math.exp(-1)))
 
 
-def test_in_training_an_answer_without_a_verdict_is_no_success_and_is_counted(spec: RunSpec, tmp_path: Path) -> None:
+def test_in_training_an_answer_without_a_verdict_is_in_no_count(spec: RunSpec, tmp_path: Path) -> None:
     records = Records(spec, tmp_path)
-    kept, thrown = [group(0, "correct", LOST), group(2, "wrong", "correct")], [group(1, LOST, LOST)]
+    kept = [group(0, "correct", LOST, "correct"), group(2, "wrong", "correct", "correct")]
+    thrown = [group(1, LOST, "wrong", LOST)]
     records.step(1, trained(kept, thrown), spent(spec, tmp_path), TOKENIZER)
     (row,) = read_lines(tmp_path / "metrics.jsonl")
-    assert row["metrics"]["grading/infra_errors"] == 3 / 6
-    assert row["metrics"]["train/accuracy"] == pytest.approx(2 / 6)
-    assert [(found["p"], found["kept"]) for found in rows(tmp_path, "groups", 1)] == [
-        (0.5, True),
-        (0, False),
-        (0.5, True),
-    ]
+    assert row["metrics"]["grading/infra_errors"] == 3 / 9
+    assert row["metrics"]["train/accuracy"] == pytest.approx((1 + 2 / 3) / 2)
+    assert row["metrics"]["mastery/mastered"] == 1 / 2
+    # The group with one verdict has no row.
+    assert [(found["p"], found["rollouts"]) for found in rows(tmp_path, "groups", 1)] == [(1, 2), (2 / 3, 3)]
 
 
 def test_in_evaluation_an_answer_without_a_verdict_is_in_no_count(spec: RunSpec, tmp_path: Path) -> None:
@@ -132,7 +131,7 @@ def test_in_evaluation_an_answer_without_a_verdict_is_in_no_count(spec: RunSpec,
 
 
 def test_a_problem_without_any_verdict_has_no_accuracy(spec: RunSpec, tmp_path: Path) -> None:
-    with refused("ungraded", "infra_error 1.0", "1 + 1 _ ="):
+    with refused("ungraded", "1 + 1 _ ="):
         Records(spec, tmp_path).evaluation(0, [group(0, "wrong", "wrong"), group(1, LOST, LOST)])
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from mcpo_cli.backends.verl import checkpoint, launch, reward
+from mcpo_cli.backends.verl import checkpoint, launch, processes, reward
 from mcpo_cli.backends.verl.batch import Group, Prompt, end_tokens, graded
 from mcpo_cli.backends.verl.launch import Channel
 from mcpo_cli.backends.verl.loss import merged, noise_floor
@@ -125,7 +125,7 @@ def sleeper(mark: str) -> "subprocess.Popen[bytes]":
     """A process that ignores a polite request, as a hanging worker of Ray's does."""
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
     process = subprocess.Popen(
-        [sys.executable, "-c", code], env={**os.environ, launch.MARK: mark}, stdout=subprocess.PIPE
+        [sys.executable, "-c", code], env={**os.environ, processes.MARK: mark}, stdout=subprocess.PIPE
     )
     assert process.stdout is not None
     process.stdout.readline()
@@ -133,11 +133,11 @@ def sleeper(mark: str) -> "subprocess.Popen[bytes]":
 
 
 def test_all_processes_of_a_run_end_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.2)
     mine, other = sleeper("/runs/a"), sleeper("/runs/b")
     try:
-        assert [process.pid for process in launch.marked("/runs/a")] == [mine.pid]
-        launch.end("/runs/a")
+        assert [process.pid for process in processes.marked("/runs/a")] == [mine.pid]
+        processes.end("/runs/a")
         assert mine.wait(5) < 0
         assert other.poll() is None
     finally:

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from mcpo_cli.backends.verl import launch
+from mcpo_cli.backends.verl import processes
 from mcpo_cli.runs.journal import Journal, read_json
 from tests.verl import LEAN
 
@@ -116,7 +116,7 @@ def phase(folder: Path) -> str:
 
 def nobody_is_left(folder: Path) -> bool:
     """True if no process of the run lives."""
-    return not [p for p in launch.marked(str(folder)) if p.status() != psutil.STATUS_ZOMBIE]
+    return not [p for p in processes.marked(str(folder)) if p.status() != psutil.STATUS_ZOMBIE]
 
 
 def logged(home: Path, folder: Path, name: str) -> list[tuple[int, float]]:
@@ -155,4 +155,4 @@ def ended(found: Runs) -> Iterator[Runs]:
             process.wait()
         # Without its parent a worker stops, and so do the processes that it started.
         for folder in found.home.glob("runs/*"):
-            launch.end(str(folder))
+            processes.end(str(folder))

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from mcpo_cli.backends import masking
 from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.backends.local.update import GradedBatch
 from mcpo_cli.backends.measure import MetricSums
@@ -12,10 +13,17 @@ from mcpo_cli.backends.verl.loss import FACTS
 from mcpo_cli.methods import Method, Step
 
 
-def graded(rollouts: Rollouts, method: Method, right_P: Sequence[int], max_response: int) -> GradedBatch:
+def graded(
+    rollouts: Rollouts,
+    method: Method,
+    right_P: Sequence[int],
+    max_response: int,
+    ungraded: Sequence[tuple[int, int]] = (),
+) -> GradedBatch:
     """The rollouts with made-up verdicts and a shaped reward.
 
     right_P: number of correct rollouts of each prompt. max_response: the longest response that sampling allows.
+    ungraded: prompt and number of each rollout that could not be graded.
     """
     device, G = rollouts.length_PG.device, rollouts.length_PG.shape[1]
     correct_PG = torch.arange(G, device=device) < torch.tensor(right_P, device=device)[:, None]
@@ -23,8 +31,12 @@ def graded(rollouts: Rollouts, method: Method, right_P: Sequence[int], max_respo
     index_P = torch.arange(len(right_P), device=device)
     tokens = {"logp_PGT": rollouts.logp_PGT, "entropy_PGT": rollouts.entropy_PGT}
     step = Step(reward_PG, correct_PG, rollouts.length_PG, index_P, max_response=max_response, **tokens)
-    signals, _ = method.signals(step, {})
-    return GradedBatch(rollouts, correct_PG, signals, index_P)
+    graded_PG = torch.ones_like(correct_PG)
+    for place in ungraded:
+        graded_PG[place] = False
+    used_PG = masking.used(method, rollouts.drawn_PG, graded_PG)
+    signals, _ = masking.signals(method, step, {}, used_PG)
+    return GradedBatch(rollouts, correct_PG & graded_PG, signals, index_P, used_PG)
 
 
 def sequences(rollouts: Rollouts) -> dict[str, list[torch.Tensor]]:
@@ -47,7 +59,7 @@ def through_the_queue(batch: GradedBatch, method: Method, max_response: int) -> 
     (P, G), length_PG = batch.correct_PG.shape, batch.rollouts.length_PG.cpu()
     signals, total = batch.signals.map(torch.Tensor.cpu), batch.total(max_response)
     indices = [(prompt, rollout) for prompt in range(P) for rollout in range(G)]
-    output = MethodOutput(signals, length_PG, [total], signals.has_gradient_PG, MetricSums())
+    output = MethodOutput(signals, length_PG, [total], batch.used_PG.cpu(), signals.has_gradient_PG, MetricSums())
     fields = queue.fields(method, output, indices)
     facts = fields.pop(FACTS)
     named = {name: list(value.unbind()) for name, value in fields.items()}

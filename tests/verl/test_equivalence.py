@@ -64,6 +64,8 @@ SPLITS: dict[str, dict[str, Any]] = {
 }
 ACCURACY = (0, 1, 2, 3, 4, 4)
 """Correct rollouts of each prompt: every kind, mastered twice."""
+UNGRADED = ((2, 3), (4, 0), (1, 1), (1, 2), (1, 3))
+"""Rollouts that could not be graded: of a mixed prompt, of a mastered one, and all but one of the second."""
 PREVIOUS = 0.015
 """The noise of the policy before the last gradient step."""
 REFERENCE = 0.03
@@ -91,7 +93,7 @@ def policy(noise: float = 0.0) -> Policy:
 
 def graded(rollouts: Rollouts, method: Method) -> GradedBatch:
     """The rollouts with made-up verdicts and a shaped reward."""
-    return queued.graded(rollouts, method, ACCURACY, LIMIT)
+    return queued.graded(rollouts, method, ACCURACY, LIMIT, UNGRADED)
 
 
 def prepared(rollouts: Rollouts, method: Method) -> tuple[Updater, GradedBatch]:
@@ -256,7 +258,7 @@ def test_what_is_prepared_is_what_the_local_backend_prepares(method: Method, rol
     step = Step(batch.correct_PG.double(), batch.correct_PG, rollouts.length_PG, torch.arange(P), max_response=LIMIT)
     longest = int(rollouts.length_PG.max())
     logp_PGT = rollouts.logp_PGT[..., :longest]
-    found = verl_batch.prepare(method, step, batch.signals, logp_PGT, batch.total(LIMIT), seed)
+    found = verl_batch.prepare(method, step, batch.signals, batch.used_PG, logp_PGT, batch.total(LIMIT), seed)
     assert found.columns.keys() == expected.columns.keys() == set(method.token_columns)
     for name, column in found.columns.items():
         assert torch.equal(column, expected.columns[name][..., :longest])

@@ -46,7 +46,7 @@ def test_a_set_is_trained_on_evaluated_and_probed(runs: Runs) -> None:
     journal = Journal(folder)
     assert [row["step"] for row in journal.steps()] == [1, 2]
     assert max(row["metrics"]["train/grad_norm"] for row in journal.steps()) > 0
-    assert {row["metrics"]["grading/infra_errors"] for row in journal.steps()} == {0}
+    assert not any("grading/infra_errors" in row["metrics"] for row in journal.steps())
     # The verifier agrees with arithmetic, and verdicts of both kinds occur.
     samples = [row for path in journal.files("samples").values() for row in journal.read(path)]
     assert len(samples) == 2 * 8 * 4

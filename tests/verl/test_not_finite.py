@@ -106,7 +106,7 @@ def test_advantages_name_the_step(trainer: Any, monkeypatch: pytest.MonkeyPatch)
         raise NotFinite("method=x: an advantage is NaN or infinite")
 
     trainer.kept, trainer.method_state = [], {}
-    trainer._graded = lambda _: None
+    trainer._graded = lambda _: SimpleNamespace(judged_PG=None)
     monkeypatch.setattr(module.queue, "step", lambda *_: SimpleNamespace(length_PG=None))
     monkeypatch.setattr(module.batches, "apply_method", broken)
     with pytest.raises(NotFinite, match=r"^step 3: method=x: an advantage"):

@@ -270,15 +270,24 @@ def refilled(method: str, order: dict[str, int], discarded: set[str]) -> Any:
 def test_the_buffer_drops_the_groups_that_the_method_drops(
     name: str, dropped: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+    """An answer that could not be graded is no answer: with one, `right` is not mixed. One verdict is too few."""
+    from mcpo_cli.backends.verl import queue
 
-    accuracy = {"wrong": 0.0, "right": 1.0, "mixed": None}
-    monkeypatch.setattr(ReplayBuffer, "_dapo_filtered_keys", lambda *_: ({"wrong", "right"}, Counter([0.0, 1.0])))
+    answers = {
+        "wrong": ["wrong"] * 3,
+        "right": ["correct", "infra_error", "correct"],
+        "mixed": ["correct", "wrong", "infra_error"],
+        "alone": ["infra_error", "correct", "infra_error"],
+    }
+    said = [{"reward_extra_info": {"status": status}} for statuses in answers.values() for status in statuses]
+    monkeypatch.setattr(queue.tq, "kv_batch_get", lambda **_: {"extra_fields": said})
     buffer = refilled(name, {}, set())
-    buffer._dapo_classification_cache = {"train": accuracy}
+    buffer.partitions["train"] = {f"{uid}_{number}_0": {} for uid in answers for number in range(3)}
+    buffer.finished_keys["train"] = {*answers}
     found, counts = buffer._dapo_filtered_keys("train")
-    assert found == dropped
-    assert counts == Counter(accuracy[uid] for uid in dropped)
+    assert found == dropped | {"alone"}
+    assert counts.total() == len(found)
+    assert buffer._dapo_filtered_keys("train")[0] == found
 
 
 def test_of_more_prompts_than_needed_the_first_of_the_stream_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
-from mcpo_cli.backends.verl import checkpoint, launch
+from mcpo_cli.backends.verl import checkpoint, processes
 from mcpo_cli.config import load
 from mcpo_cli.measures.base import by_step
 from mcpo_cli.records import GroupRow
@@ -54,7 +54,7 @@ def test_a_stop_is_followed_by_a_checkpoint_and_a_dead_process_is_noticed(runs: 
 
     second = runs.start("train", *settings)
     wait(lambda: f"step {stopped['durable_step'] + 4} of" in phase(folder), second)
-    (sampler,) = [p for p in launch.marked(str(folder)) if _title(p).startswith("ray::Server")]
+    (sampler,) = [p for p in processes.marked(str(folder)) if _title(p).startswith("ray::Server")]
     sampler.kill()
     said, _ = second.communicate(timeout=PATIENCE)
     assert second.returncode == 1
@@ -109,7 +109,7 @@ def tensorboard_has(journal: Journal, folder: Path) -> None:
 def listening(folder: Path) -> set[str]:
     """The addresses that the run's processes listen on, without ranks: torch's rendezvous takes no address."""
     found = set()
-    for process in launch.marked(str(folder)):
+    for process in processes.marked(str(folder)):
         with suppress(psutil.Error):
             if "WorkerDict" not in process.name():
                 connections = process.net_connections("tcp")

@@ -8,13 +8,12 @@ from mcpo_cli.compare.comparison import Comparison, Question, records
 from mcpo_cli.compare.equal_cost import UNITS
 from mcpo_cli.compare.runs import of_runs
 from mcpo_cli.measures.frames import Runs
-from mcpo_cli.render import markup
 from mcpo_cli.render.figures import base
 from mcpo_cli.render.product import SUMMARY, Artifact, Product
 
 SUITE = "table1"
 TITLE = "MCPO against DAPO at a glance"
-ROW, FRAME = 0.34, 0.5
+ROW, FRAME = 0.34, 0.65
 """Height of a row and of the figure's frame, in inches."""
 NOTES = (
     "Points: mean over seeds of the arm's average pass@1 minus the baseline's, paired by seed. Bars: 95% t-interval; "
@@ -33,19 +32,15 @@ def build(data: Mapping[str, Runs]) -> Product:
 
 
 def _sentence(compared: Comparison) -> str:
-    """The arms against the baseline, each verdict once with all its differences, and against the base policies."""
-    training = compared.trained
-    found: dict[str, list[str]] = {}
-    for one in records(compared.headline):
-        where = f"{one['model']} at equal {UNITS[one['at']]}"
-        said = f"{one['arm']} {training.in_words(one, compared.baseline)}"
-        found.setdefault(said, []).append(
-            f"{markup.change(one['difference'], one['high'] - one['difference'])} on {where}"
-        )
-    parts = "; ".join(f"{said} ({', '.join(found_at)})" for said, found_at in found.items())
-    gains = records(training.gains, at=compared.axes[0], metric=compared.metric)
-    below = " and ".join(f"{one['arm']} on {one['model']}" for one in gains if one["mark"])
-    return f"In average held-out {compared.metric} {parts}. Arms that end below where they started: {below or 'none'}."
+    """One line: each arm's words with the costs at which they hold, and arms that end below the base policies."""
+    found: dict[str, dict[str, None]] = {}
+    for row in records(compared.headline):
+        said = f"{row['arm']} {compared.trained.in_words(row, compared.baseline)}"
+        found.setdefault(said, {})[f"equal {UNITS[row['at']]}"] = None
+    parts = "; ".join(f"{said} at {' and '.join(costs)}" for said, costs in found.items())
+    gains = records(compared.trained.gains, at=compared.axes[0], metric=compared.metric)
+    below = " and ".join(f"{row['arm']} on {row['model']}" for row in gains if row["mark"])
+    return f"{parts}." + (f" {below} end below where they started." if below else "")
 
 
 def _figure(compared: Comparison) -> Figure:
@@ -71,7 +66,10 @@ def _figure(compared: Comparison) -> Figure:
             [f"{one['arm']}, {one['model']},\nequal {UNITS[one['at']]}" for _, one in rows],
         )
         axes.margins(y=0.5 / len(rows))
-        axes.set_xlabel(f"{compared.metric} minus that of {compared.baseline}; bars: 95% interval")
+        for fill, meaning in ((base.GREY, "p is below .05"), ("white", "undecided")):
+            axes.plot([], [], "s", color=base.GREY, markerfacecolor=fill, label=meaning)
+        base.legend(figure)
+        axes.set_xlabel(f"{compared.metric} minus that of {compared.baseline} (share)\nbars: 95 % interval")
         axes.locator_params(axis="x", nbins=6)
     return figure
 

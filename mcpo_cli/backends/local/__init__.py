@@ -16,7 +16,6 @@ from mcpo_cli.home import location
 from mcpo_cli.machine import GIB
 from mcpo_cli.runs import begin, folders
 from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.journal import Journal
 from mcpo_cli.tasks import closed
 
 
@@ -97,17 +96,10 @@ class Local:
         return begin.kept(run_dir)
 
     def export(self, spec: RunSpec, run_dir: Path, step: int, target: Path) -> None:
-        """Copy the final policy, the only one that is kept in that form."""
-        policy = Journal(run_dir).attempts()[-1] / "policy"
-        if step != spec.train.steps or not policy.is_dir():
-            raise ConfigError(
-                f"backend=local exports the policy after the last step, {spec.train.steps}, once the run is done",
-                fix=f"mcpo export {spec.run_id}",
-            )
-        folders.check_policy(policy, "exported")
-        for path in policy.iterdir():
-            if path.name != folders.MANIFEST:
-                shutil.copyfile(path, target / path.name)
+        """Write the weights of a checkpoint; see `start.export`."""
+        from mcpo_cli.backends.local import start
+
+        start.export(spec, folders.checkpoint_of(run_dir, step), target)
 
 
 BACKEND = Local()

@@ -1,18 +1,17 @@
 """The batch of a global step: all groups that were sampled, graded and rewarded, and which of them are trained on.
 
-Groups of different sizes are a rectangle with empty places (`backends/graded.py`); a method gets a step per size.
+Groups of different sizes are a rectangle with empty places (`backends/graded.py`); `backends/masking.py` gives methods
+the rollouts that were graded.
 """
 
-import dataclasses
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends import checks, corrections, measure
+from mcpo_cli.backends import checks, corrections, masking, measure
 from mcpo_cli.backends.graded import Graded, equal_pairs, overlong_penalty, random_rewards
 from mcpo_cli.backends.local.encoding import Language
 from mcpo_cli.backends.local.generate import Rollouts, concatenate, drawn_by
@@ -21,7 +20,7 @@ from mcpo_cli.backends.local.update import crop
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import functions
-from mcpo_cli.methods import Method, Signals, State, Step
+from mcpo_cli.methods import Method, Step
 from mcpo_cli.methods.base import Need
 
 
@@ -34,6 +33,8 @@ class Sampled:
     rollouts: Rollouts
     correct_PG: Tensor
     """False in empty places, as `reward_PG` is 0 there."""
+    graded_PG: Tensor
+    """False where a rollout could not be graded."""
     seen_PG: Tensor
     """Correctness as the method gets it: `correct_PG`, or coins (`train.reward`)."""
     answers: list[list[str | None]]
@@ -48,16 +49,12 @@ class Sampled:
             problems=[problem for part in rounds for problem in part.problems],
             rollouts=concatenate([part.rollouts for part in rounds]),
             correct_PG=torch.cat([part.correct_PG for part in rounds]),
+            graded_PG=torch.cat([part.graded_PG for part in rounds]),
             seen_PG=torch.cat([part.seen_PG for part in rounds]),
             answers=[answers for part in rounds for answers in part.answers],
             reward_PG=torch.cat([part.reward_PG for part in rounds]),
             batch_index=torch.tensor(batch, device=rounds[0].batch_index.device),
         )
-
-    @property
-    def p_P(self) -> Tensor:
-        """Accuracy of each group, float64."""
-        return self.correct_PG.double().sum(-1) / self.rollouts.drawn_PG.sum(-1)
 
     @cached_property
     def graded(self) -> Graded:
@@ -74,12 +71,17 @@ class Sampled:
             entropy_PG=rollouts.entropy_PGT.sum(-1) / rollouts.length_PG.clamp(min=1),
             # The sampler's log-probabilities are those at temperature 1.
             logp_PG=rollouts.logp_PGT.sum(-1) if self.temperature == 1 else None,
+            graded_PG=self.graded_PG,
         )
 
     @cached_property
     def batch(self) -> Rollouts:
         """The rollouts that are trained on, padded to the longest of them, as `Step` has them."""
         return crop(self.rollouts.select(self.batch_index))
+
+    def used(self, method: Method) -> Tensor:
+        """used_PG of the groups that are trained on, see `masking.used`."""
+        return masking.used(method, self.batch.drawn_PG, self.graded_PG[self.batch_index])
 
     def for_method(self, needs: Collection[Need], max_response: int) -> Step:
         """The groups that are trained on, as methods see them."""
@@ -124,8 +126,8 @@ def rewarded(
 
 def greedy_rewards(
     policy: Policy, language: Language, spec: RunSpec, step: int, problems: Sequence[Problem]
-) -> tuple[Tensor, int]:
-    """reward_P of each prompt's greedy response, and the number of tokens of all of them."""
+) -> tuple[Tensor, Tensor, int]:
+    """reward_P and graded_P of each prompt's greedy response, and the number of tokens of all of them."""
     train, prompt_PS = spec.train, language.prompts(problems).to(policy.device)
     nothing_TP1 = torch.zeros(train.max_response, len(problems), 1, device=policy.device)
     draw = partial(_most_likely, train.sampler_rounding)
@@ -133,9 +135,9 @@ def greedy_rewards(
         rollouts = drawn_by(draw, policy, prompt_PS, nothing_TP1, language.eos, language.stops)
     # Places that no sampled prompt has, so that these have their own random numbers.
     at = step, train.prompts * (1 + train.max_refills)
-    correct_P1 = language.grade(problems, rollouts).correct_PG
-    _, reward_P1 = rewarded(language, spec, at, problems, rollouts, correct_P1)
-    return reward_P1.squeeze(-1), int(rollouts.length_PG.sum())
+    grades = language.grade(problems, rollouts)
+    _, reward_P1 = rewarded(language, spec, at, problems, rollouts, grades.correct_PG)
+    return reward_P1.squeeze(-1), grades.graded_PG.squeeze(-1), int(rollouts.length_PG.sum())
 
 
 def _most_likely(rounding: float, logits_NV: Tensor, row_M: Tensor, uniform_M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -143,42 +145,3 @@ def _most_likely(rounding: float, logits_NV: Tensor, row_M: Tensor, uniform_M: T
     logits_NV = corrections.rounded(logits_NV, rounding)
     largest_M = logits_NV.amax(-1)[row_M]
     return logits_NV.argmax(-1)[row_M], largest_M, largest_M
-
-
-def signals(method: Method, step: Step, state: State) -> tuple[Signals, State]:
-    """`checks.signals`. The empty places of `step` (length 0) do not count, have no gradient, and are 0 everywhere.
-
-    A method never sees an empty place. That is correct if a group's signals depend only on that group
-    (`Method.uneven_groups`); its signals of each group are put back into the rectangle.
-    """
-    drawn_PG = step.length_PG > 0
-    if drawn_PG.all():
-        return checks.signals(method, step, state)
-    count_P = drawn_PG.sum(-1)
-    sizes = count_P.unique().tolist()
-    indices = [(count_P == size).nonzero().squeeze(-1) for size in sizes]
-    steps = [_of_size(step, index_P, size) for index_P, size in zip(indices, sizes, strict=True)]
-    found = [checks.signals(method, part, state)[0] for part in steps]
-
-    def whole(parts: list[Tensor]) -> Tensor:
-        value = parts[0].new_zeros(step.mask_PGT.shape[: parts[0].ndim])
-        for index_P, part in zip(indices, parts, strict=True):
-            value[(index_P, *(slice(size) for size in part.shape[1:]))] = part
-        return value
-
-    counts = [one.has_gradient_PG | True if one.counts_PG is None else one.counts_PG for one in found]
-    columns = {name: whole([one.columns[name] for one in found]) for name in found[0].columns}
-    advantage = whole([one.advantage for one in found])
-    return Signals(advantage, whole([one.has_gradient_PG for one in found]), whole(counts), columns), state
-
-
-def _of_size(step: Step, index_P: Tensor, size: int) -> Step:
-    """The groups of `index_P`, which have `size` rollouts each, as a separate step."""
-    longest = int(step.length_PG[index_P].max())
-
-    def cut(value: Tensor) -> Tensor:
-        part = value[index_P]
-        return part if part.ndim == 1 else part[:, :size] if part.ndim == 2 else part[:, :size, :longest]
-
-    parts: dict[str, Any] = {name: cut(value) for name, value in vars(step).items() if isinstance(value, Tensor)}
-    return dataclasses.replace(step, **parts)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -16,7 +17,7 @@ from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import Verdict, functions
 from mcpo_cli.tasks import Task
 from mcpo_cli.tasks.base import Messages
-from mcpo_cli.tokenization import prompt_ids
+from mcpo_cli.tokenization import decoded, opened, prompt_ids
 
 T = TypeVar("T")
 
@@ -48,6 +49,8 @@ class Grades:
 
     correct_PG: Tensor
     """True if the response is correct; False in empty places."""
+    graded_PG: Tensor
+    """False if the response could not be graded, and in empty places."""
     answers: list[list[str | None]]
     """The answers that the grader extracted, one list per group; None for a response without an answer."""
 
@@ -70,30 +73,36 @@ class Language:
         """prompt_PS: the tokens of the prompts, filled up with `trees.NO_TOKEN`."""
         if self.closed:
             return prompts(self.tokenizer, problems)
-        ids = [torch.tensor(prompt_ids(self.tokenizer, self.task.messages(problem))) for problem in problems]
+        ids = [torch.tensor(self.prompt(self.task.messages(problem))) for problem in problems]
         return torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=trees.NO_TOKEN)
+
+    def prompt(self, messages: Messages) -> list[int]:
+        """The tokens of a prompt of a model that exists."""
+        return prompt_ids(self.tokenizer, messages, self.task.template_variables)
 
     def tokens(self, messages: Messages) -> int:
         """The number of tokens of a prompt."""
-        return len(prompt_ids(self.tokenizer, messages))
+        return len(self.prompt(messages))
 
     def shown(self, rollouts: Rollouts) -> list[list[str]]:
         """The text of each response with its end, one list per group."""
-        if self.closed:
-            return decoded(rollouts, self.tokenizer)
-        return [[self._read(tokens) for tokens in group] for group in _tokens(rollouts)]
+        return words_of(rollouts, self.tokenizer) if self.closed else self._read(rollouts)
 
     def texts(self, rollouts: Rollouts) -> list[list[str]]:
-        """The text of each response as graders take it: without end tokens, up to the first stop string."""
+        """The text of each response as graders take it: without its end token, up to the first stop string."""
         if self.stops is None:
             end = self.tokenizer.eos_token
-            return [[text.removesuffix(end) for text in texts] for texts in decoded(rollouts, self.tokenizer)]
-        cut = self.stops.cut
-        return [[cut(self._read(tokens, plain=True)) for tokens in group] for group in _tokens(rollouts)]
+            return [[text.removesuffix(end) for text in texts] for texts in words_of(rollouts, self.tokenizer)]
+        return self._read(rollouts, self.stops)
 
-    def _read(self, tokens: list[int], *, plain: bool = False) -> str:
-        """The text of `tokens`; plain: without special tokens."""
-        return str(self.tokenizer.decode(tokens, skip_special_tokens=plain))
+    def _read(self, rollouts: Rollouts, stops: Stops | None = None) -> list[list[str]]:
+        """The text of each response, after the tag of reasoning that its prompt opened; without the end by `stops`."""
+        ends, cut = (stops.ids, stops.cut) if stops else ((), str)
+        texts = []
+        for prompt, group in zip(rollouts.prompt_PS.tolist(), _tokens(rollouts), strict=True):
+            tag = opened(self.tokenizer, [token for token in prompt if token != trees.NO_TOKEN])
+            texts.append([tag + cut(decoded(self.tokenizer, tokens, ends)) for tokens in group])
+        return texts
 
     def grade(self, problems: Sequence[Problem], rollouts: Rollouts, source: str = "") -> Grades:
         """The verdicts of the task's grader on the text of each response, as verl and `mcpo evaluate` have them.
@@ -101,10 +110,11 @@ class Language:
         A group's equal responses are graded once. source: the held-out tier of the problems; empty for training.
         """
         groups = self._verdicts(self.task.grader_of(source or self.task.source), problems, rollouts)
-        G = rollouts.length_PG.shape[-1]
+        G, tensor = rollouts.length_PG.shape[-1], partial(torch.tensor, device=rollouts.length_PG.device)
         correct = [_filled([verdict.status == "correct" for verdict in group], G, False) for group in groups]
-        correct_PG = torch.tensor(correct, device=rollouts.length_PG.device)
-        return Grades(correct_PG, [_filled([verdict.answer for verdict in group], G, None) for group in groups])
+        graded = [_filled([verdict.is_graded for verdict in group], G, False) for group in groups]
+        answers = [_filled([verdict.answer for verdict in group], G, None) for group in groups]
+        return Grades(tensor(correct), tensor(graded), answers)
 
     def rewards(self, function: str, problems: Sequence[Problem], rollouts: Rollouts) -> Tensor:
         """reward_PG: the values that a user's function (`train.reward`) returns for the text of each response."""
@@ -142,7 +152,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, problems: Sequence[Problem], long
     return Encoded(prompts(tokenizer, problems), torch.tensor(padded), torch.tensor([len(gold) for gold in golds]))
 
 
-def decoded(rollouts: Rollouts, tokenizer: PreTrainedTokenizerBase) -> list[list[str]]:
+def words_of(rollouts: Rollouts, tokenizer: PreTrainedTokenizerBase) -> list[list[str]]:
     """The text of each response of a model with a closed vocabulary, its end token included, one list per group."""
     words, between = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))), separator(tokenizer.get_vocab())
     return [[between.join([words[token] for token in tokens]) for tokens in group] for group in _tokens(rollouts)]

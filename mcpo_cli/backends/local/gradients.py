@@ -47,10 +47,10 @@ def update_direction(updater: Updater, prompt: str, group: GradedBatch) -> Direc
 
     def u() -> Vector:
         tokens = updater.tokens(group, total)
-        s_B, right_B = tokens.mean_B(tokens.log_ratio_BT.exp()), group.correct_PG[group.rollouts.drawn_PG]
+        s_B, right_B = tokens.mean_B(tokens.log_ratio_BT.exp()), group.correct_PG[group.used_PG]
         return _gradient(s_B[right_B].mean() - s_B[~right_B].mean(), policy)
 
-    return Direction(prompt, float(group.correct_PG.sum() / group.rollouts.drawn_PG.sum().double()), v, u)
+    return Direction(prompt, float(group.correct_PG[group.used_PG].double().mean()), v, u)
 
 
 def likelihood_direction(policy: Policy, prompt: str, rollouts: Rollouts) -> Direction:

@@ -31,6 +31,7 @@ from mcpo_cli.backends.local.lora import Lora
 from mcpo_cli.backends.local.tree import Tree
 from mcpo_cli.config.cost import VOCABULARY_NUMBERS
 from mcpo_cli.config.schema import Model
+from mcpo_cli.pretrained import write
 from mcpo_cli.seeds import stream
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
@@ -148,6 +149,12 @@ class Policy:
         """The trained tensors, in a fixed order."""
         return list(self.named_parameters().values())
 
+    @torch.no_grad()
+    def load_weights(self, tensors: Mapping[str, Tensor]) -> None:
+        """Set the trained tensors to those of the same names."""
+        for name, parameter in self.named_parameters().items():
+            parameter.copy_(tensors[name])
+
     def copy(self) -> "Policy":
         """A policy whose trained tensors are its own, equal to these now."""
         options: Mapping[str, Any] = {"dtype": self.dtype, "kept_rows": self.kept_rows}
@@ -160,8 +167,7 @@ class Policy:
         weights = self.model.state_dict()
         if self.lora:
             weights = {name: self.lora.merged(name, weight).detach() for name, weight in weights.items()}
-        self.model.save_pretrained(folder, state_dict=weights)
-        tokenizer.save_pretrained(folder)
+        write.write(folder, self.model, tokenizer, weights)
 
     def log_probs(self, prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor) -> Tensor:
         """logp_PGT of the tokens at temperature 1, nats, with its gradient; 0 outside the mask.

@@ -69,6 +69,22 @@ def policy_of(model: Any, spec: RunSpec) -> Policy:
     return Policy(model, on, dtype=dtype, lora=lora, kept_rows=spec.compute.micro_batch_tokens)
 
 
+def export(spec: RunSpec, checkpoint: Path, target: Path) -> None:
+    """Write the policy of a checkpoint of a run of `spec` to the folder `target` as transformers loads it.
+
+    Raises:
+        ConfigError: the model that the run began with is gone.
+    """
+    if spec.model.path:
+        folder = pretrained.folder(spec.model)
+    else:
+        cached = bases.cached_base(home(), spec)
+        folder = cached if cached.is_dir() else bases.shipped_base(spec) or cached
+    policy = policy_of(load(folder, spec.model.name, "float32"), spec)
+    policy.load_weights(folders.load(checkpoint).tensors["policy"])
+    policy.save(target, tokenization.load(folder))
+
+
 def load(folder: Path, name: str, dtype: str) -> Any:
     """The causal LM in a Hugging Face folder, which must hold every weight.
 
@@ -85,19 +101,17 @@ def load(folder: Path, name: str, dtype: str) -> Any:
         library = f"transformers {transformers.__version__}"
         raise ConfigError(f"{name}: {library} cannot load it: {first_line(error)}") from error
     model, info = loaded
+    # transformers would leave them out.
+    if others := sorted(info["unexpected_keys"]):
+        raise ConfigError(
+            f"{name}: {len(others)} weights are stored that config.json does not ask for: {', '.join(others[:3])}"
+        )
     # transformers would replace them with random numbers.
     if absent := sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"]):
         raise ConfigError(
             f"{name}: {len(absent)} weights are missing or differ in shape from config.json: {', '.join(absent[:3])}"
         )
     return model
-
-
-def stop_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """The tokens that end a response: the tokenizer's end token and those of generation_config.json, as in vLLM."""
-    named = model.generation_config.eos_token_id
-    listed = named if isinstance(named, list) else [named]
-    return [*dict.fromkeys(token for token in [tokenizer.eos_token_id, *listed] if token is not None)]
 
 
 def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:

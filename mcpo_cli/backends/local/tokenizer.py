@@ -45,7 +45,7 @@ class Stops:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, stop_ids: Sequence[int], strings: Sequence[str]) -> None:
-        self.tokenizer, self.strings = tokenizer, tuple(strings)
+        self.tokenizer, self.strings, self.ids = tokenizer, tuple(strings), frozenset(stop_ids)
         self.ends_V = torch.zeros(len(tokenizer), dtype=torch.bool)
         self.ends_V[[*stop_ids, *tokens_with(tokenizer, self.strings)]] = True
         texts = token_texts(tokenizer) if strings else ()

@@ -11,17 +11,17 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from mcpo_cli import samplers
-from mcpo_cli.backends import Stop, checks, corrections, measure
+from mcpo_cli import pretrained, samplers
+from mcpo_cli.backends import Stop, checks, corrections, masking, measure
 from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
 from mcpo_cli.backends.graded import Graded
 from mcpo_cli.backends.local import checkpoint, gradients
-from mcpo_cli.backends.local.batch import Sampled, greedy_rewards, rewarded, signals
+from mcpo_cli.backends.local.batch import Sampled, greedy_rewards, rewarded
 from mcpo_cli.backends.local.encoding import Grades, Language
 from mcpo_cli.backends.local.generate import Rollouts, sample
 from mcpo_cli.backends.local.policy import Policy, product_precision
-from mcpo_cli.backends.local.start import start_policy, stop_ids
+from mcpo_cli.backends.local.start import start_policy
 from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.backends.measure import CostTotals
 from mcpo_cli.backends.resampling import Resampler
@@ -32,7 +32,7 @@ from mcpo_cli.errors import Interrupted
 from mcpo_cli.methods import State
 from mcpo_cli.methods.base import AdvancedMethod
 from mcpo_cli.records import SOURCES, EvalRow
-from mcpo_cli.runs import folders
+from mcpo_cli.runs import folders, prompts
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, write_atomic
 from mcpo_cli.seeds import stream
@@ -60,7 +60,8 @@ class Trainer:
     def __init__(self, spec: RunSpec, attempt: Attempt, policy: Policy, tokenizer: PreTrainedTokenizerBase) -> None:
         self.spec, self.attempt, self.policy, self.tokenizer = spec, attempt, policy, tokenizer
         closed = not spec.model.path
-        self.language = Language(spec.task, tokenizer, stop_ids(policy.model, tokenizer), closed=closed)
+        ends = () if closed else pretrained.stop_ids(spec.model)
+        self.language = Language(spec.task, tokenizer, ends, closed=closed)
         self.problems = spec.task.problems(spec.train, self.language.tokens)
         self.stream = TrainingStream(self.problems, spec.seed)
         self.updater = Updater(policy, spec.method, spec.train, spec.compute, spec.seed)
@@ -147,7 +148,7 @@ class Trainer:
         while not drawing.is_full:
             problems, before = drawing.draw(), len(drawing.groups)
             rounds.append(self.sample_round(problems, drawing.round, before, drawing.rollouts))
-            drawing.add(rounds[-1].p_P.tolist())
+            drawing.add(rounds[-1].graded.p_P.tolist(), rounds[-1].graded.rollouts_P.tolist())
         self.cursor, self.sampler_state = drawing.cursor, drawing.state()
         return Sampled.joined(rounds, drawing.batch)
 
@@ -167,6 +168,7 @@ class Trainer:
             problems=list(problems),
             rollouts=rollouts,
             correct_PG=judged.correct_PG,
+            graded_PG=judged.graded_PG,
             seen_PG=seen_PG,
             answers=judged.answers,
             reward_PG=reward_PG,
@@ -180,21 +182,22 @@ class Trainer:
         if train.sampler_rounding:
             exact_PGT = self.updater.log_probs(sampled.rollouts)
             sampled = dataclasses.replace(sampled, rollouts=dataclasses.replace(sampled.rollouts, logp_PGT=exact_PGT))
-        step = sampled.for_method(method.needs, train.max_response)
+        step, used_PG = sampled.for_method(method.needs, train.max_response), sampled.used(method)
         if "collision" in method.needs:
             step = dataclasses.replace(step, collision_PGT=self.updater.collisions(sampled.batch))
         if "greedy_reward" in method.needs:
             problems = [sampled.problems[index] for index in chosen]
-            reward_P, tokens = greedy_rewards(self.policy, self.language, self.spec, self.step, problems)
+            reward_P, graded_P, tokens = greedy_rewards(self.policy, self.language, self.spec, self.step, problems)
+            used_PG = used_PG & graded_P[:, None]
             self.costs.add_untrained(rollouts=len(problems), sampled_tokens=tokens)
             step = dataclasses.replace(step, greedy_reward_P=reward_P)
         with checks.at(f"step {self.step}"):
-            found, state = signals(method, step, self.method_state)
+            found, state = masking.signals(method, step, self.method_state, used_PG)
         index_P = torch.arange(len(chosen), device=chosen.device)
         if train.sampler_rounding:
             extra = corrections.columns(train, sampled.batch.logp_PGT, sampler_PGT, sampled.batch.mask_PGT)
             found = dataclasses.replace(found, columns={**found.columns, **extra})
-        return GradedBatch(sampled.batch, sampled.correct_PG[chosen], found, index_P), state
+        return GradedBatch(sampled.batch, sampled.correct_PG[chosen], found, index_P, used_PG), state
 
     def sample_groups(
         self, problems: Sequence[Problem], seed: int, counts: Sequence[int] = ()
@@ -225,11 +228,11 @@ class Trainer:
     def probe(self, graded: Graded) -> dict[str, float]:
         """Resample the prompts that are due at this step, under the policy that sampled `graded`; returns metrics."""
         due = self.resampler.due(self.step, graded)
-        c_P: list[int] = []
+        n_P, c_P = list[int](), list[int]()
         if due:
             _, judged = self.sample_groups([one.problem for one in due], stream(self.spec.seed, "reroll", self.step))
-            c_P = judged.correct_PG.sum(-1).tolist()
-        rows, metrics = self.resampler.record(self.step, due, [self.spec.train.rollouts] * len(due), c_P)
+            n_P, c_P = judged.graded_PG.sum(-1).tolist(), judged.correct_PG.sum(-1).tolist()
+        rows, metrics = self.resampler.record(self.step, due, n_P, c_P)
         if rows:
             self.attempt.journal.rows("rerolls", self.step, rows)
         return metrics
@@ -273,9 +276,10 @@ class Trainer:
         for number, (tier, problems) in enumerate(self.problems.tiers(settings.problems).items()):
             with checks.at(f"evaluation after step {self.step}"):
                 rollouts = self.sample(problems, *shape, stream(self.spec.seed, "eval", self.step, number))
-            correct_PG = self.language.grade(problems, rollouts, tier).correct_PG
-            for problem, c in zip(problems, correct_PG.sum(-1).tolist(), strict=True):
-                rows.append(EvalRow(step=self.step, tier=tier, problem=problem.text, n=settings.samples, c=c))
+            grades = self.language.grade(problems, rollouts, tier)
+            counts = zip(problems, grades.graded_PG.sum(-1).tolist(), grades.correct_PG.sum(-1).tolist(), strict=True)
+            for problem, n, c in counts:
+                rows.append(measure.eval_row(self.step, tier, problem.text, (settings.samples, n, c)))
         self.attempt.journal.rows("eval", self.step, rows)
 
     def save(self) -> None:
@@ -331,6 +335,8 @@ def begin(spec: RunSpec, attempt: Attempt, stop: Stop) -> Trainer:
     trainer = Trainer(spec, attempt, *start_policy(spec, attempt, stop))
     if sources := trainer.problems.sources():
         write_atomic(attempt.folder.parent / SOURCES, json.dumps(sources, indent=2))
+    if spec.model.path:
+        prompts.check_run(attempt.folder.parent, spec, trainer.problems, trainer.language.prompt)
     if start := attempt.status["start_step"]:
         trainer.restore(folders.checkpoint_of(attempt.folder.parent, start))
     return trainer

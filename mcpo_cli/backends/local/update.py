@@ -32,7 +32,7 @@ WORTH_SPLITTING = 2**20
 class GradedBatch:
     """Prompt groups of one global step with the method's signals. Shapes: P prompts, G rollouts.
 
-    The empty places of smaller groups are not correct, do not count and have no gradient.
+    Places that are not used do not count and have no gradient.
     """
 
     rollouts: Rollouts
@@ -40,23 +40,25 @@ class GradedBatch:
     signals: Signals
     index_P: Tensor
     """Indices of the prompts in the global step's batch, int64."""
+    used_PG: Tensor
+    """The rollouts that the method sees (`masking.used`): all that were drawn, unless one could not be graded."""
 
     @property
     def mixed_P(self) -> Tensor:
-        """Prompts with correct and incorrect rollouts: 0 < p < 1."""
-        right_P = self.correct_PG.sum(-1)
-        return (right_P > 0) & (right_P < self.rollouts.drawn_PG.sum(-1))
+        """Prompts with correct and incorrect rollouts among those that are used: 0 < p < 1."""
+        right_P = (self.correct_PG & self.used_PG).sum(-1)
+        return (right_P > 0) & (right_P < self.used_PG.sum(-1))
 
     def select(self, index: Tensor) -> "GradedBatch":
         """The groups of `index`, in that order."""
-        signals = self.signals.map(lambda tensor: tensor[index])
-        return GradedBatch(self.rollouts.select(index), self.correct_PG[index], signals, self.index_P[index])
+        signals, rollouts = self.signals.map(lambda tensor: tensor[index]), self.rollouts.select(index)
+        return GradedBatch(rollouts, self.correct_PG[index], signals, self.index_P[index], self.used_PG[index])
 
     def in_places(self, value_B: Tensor) -> Tensor:
-        """`value_B` of the rollouts in order, spread over all P * G places; 0 in empty ones."""
-        drawn_M = self.rollouts.drawn_PG.flatten()
-        value_M = value_B.new_zeros(len(drawn_M), *value_B.shape[1:])
-        value_M[drawn_M] = value_B
+        """`value_B` of the used rollouts in order, spread over all P * G places; 0 in the others."""
+        used_M = self.used_PG.flatten()
+        value_M = value_B.new_zeros(len(used_M), *value_B.shape[1:])
+        value_M[used_M] = value_B
         return value_M
 
     def total(self, max_response: int) -> MiniBatch:
@@ -100,7 +102,7 @@ class Updater:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         if self.reference is not None and self.method.moves_reference(step):
-            self._load_weights(self.reference, self._weights(self.policy))
+            self.reference.load_weights(self._weights(self.policy))
         self.trained_tokens, sums, rows = 0, MetricSums(), list[MiniBatchRow]()
         rounds = step == 1 and self.policy.dtype != self.policy.weights_dtype
         rounding, rounded = Rounding(self.policy, batch.rollouts) if rounds else None, dict[str, float]()
@@ -130,7 +132,7 @@ class Updater:
             trained_M[screened_M] = self._screen(method, batch, screened_M, total, on_policy, sums)
         if not trained_M.any():
             # The optimizer's momentum still moves the weights; one group stands in for all, so that a loss is recorded.
-            trained_M[0] = True
+            trained_M[batch.used_PG.any(-1).to(torch.int8).argmax()] = True
         rollouts = batch.rollouts.select(trained_M)
         read_PG = rollouts.length_PG + trees.lengths(rollouts.prompt_PS)[:, None]
         self.trained_tokens += int(read_PG[rollouts.drawn_PG].sum())
@@ -151,7 +153,7 @@ class Updater:
         sums.add("train/grad_norm", norm, 1)
         checks.check_mini_batch(step, number + 1, sums)
         if self.previous is not None:
-            self._load_weights(self.previous, self._weights(self.policy))
+            self.previous.load_weights(self._weights(self.policy))
         self.optimizer.step()
         return sums
 
@@ -171,9 +173,9 @@ class Updater:
 
     def load_state(self, parts: Mapping[str, Mapping[str, Tensor]]) -> None:
         """Inverse of `state`."""
-        self._load_weights(self.policy, parts["policy"])
+        self.policy.load_weights(parts["policy"])
         for name, policy in self._others().items():
-            self._load_weights(policy, parts[name])
+            policy.load_weights(parts[name])
         moments: dict[int, dict[str, Tensor]] = {}
         for key, value in parts["optimizer"].items():
             index, name = key.split(".", 1)
@@ -188,12 +190,6 @@ class Updater:
     @staticmethod
     def _weights(policy: Policy) -> dict[str, Tensor]:
         return {name: value.detach() for name, value in policy.named_parameters().items()}
-
-    @staticmethod
-    def _load_weights(policy: Policy, tensors: Mapping[str, Tensor]) -> None:
-        with torch.no_grad():
-            for name, parameter in policy.named_parameters().items():
-                parameter.copy_(tensors[name])
 
     @torch.no_grad()
     def prepared(
@@ -261,8 +257,7 @@ class Updater:
         gradients = torch.autograd.grad(reduce(loss, tokens.mask_BT), self.policy.parameters())
         with torch.no_grad():
             sums = measure.losses(loss, tokens.mask_BT)
-            drawn_PG = batch.rollouts.drawn_PG
-            fresh = tokens.select(~screened_M[:, None].expand_as(drawn_PG)[drawn_PG])
+            fresh = tokens.select(~screened_M[:, None].expand_as(batch.used_PG)[batch.used_PG])
             if len(fresh.group_B):
                 sums.merge(measure.reported(self.method.report(fresh), fresh.group_B))
             if first:
@@ -295,7 +290,7 @@ class Updater:
     def tokens(
         self, batch: GradedBatch, total: MiniBatch, on_policy: bool = False, keep_padding: bool = False
     ) -> TokenBatch:
-        """The rollouts of `batch` as sequences, with log-probabilities under the policy and the one before it.
+        """The used rollouts of `batch` as sequences, with log-probabilities under the policy and the one before it.
 
         total: of the mini-batch that the groups are part of. on_policy: both policies still are the one that sampled.
         keep_padding: keep columns that are padding in every row.
@@ -332,7 +327,8 @@ class Updater:
             **kept_BT,
             entropy_BT=entropy_BT,
         )
-        return tokens if rollouts.drawn_PG.all() else tokens.select(rollouts.drawn_PG.flatten())
+        used_B = sequences(batch.used_PG)
+        return tokens if used_B.all() else tokens.select(used_B)
 
 
 def _joined(parts: list[TokenBatch]) -> TokenBatch:

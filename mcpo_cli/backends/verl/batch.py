@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mcpo_cli import grading
-from mcpo_cli.backends import checks, measure
+from mcpo_cli.backends import masking, measure
 from mcpo_cli.backends.graded import Graded, equal_pairs, random_rewards
 from mcpo_cli.backends.measure import MetricSums
 from mcpo_cli.config.schema import RunSpec
@@ -61,18 +61,13 @@ class Group:
         return replace(self, reward=list(map(float, random_correct)), random_correct=random_correct)
 
     @property
-    def ungraded(self) -> int:
-        """Number of rollouts that could not be graded."""
-        return sum(verdict.status == "infra_error" for verdict in self.verdicts)
-
-    @property
-    def answers(self) -> int:
-        """Number of rollouts that were graded."""
-        return len(self.verdicts) - self.ungraded
+    def graded(self) -> list[bool]:
+        """False for each rollout that could not be graded."""
+        return [verdict.is_graded for verdict in self.verdicts]
 
     @property
     def correct(self) -> list[bool]:
-        """True for each correct rollout; one that could not be graded counts as incorrect."""
+        """True for each correct rollout."""
         return [verdict.status == "correct" for verdict in self.verdicts]
 
 
@@ -138,6 +133,7 @@ def graded(groups: Sequence[Group], ends: Collection[int], temperature: float) -
         entropy_PG=torch.tensor([group.entropy for group in groups], dtype=torch.float64),
         # Log-probabilities under the distribution that was sampled are known at temperature 1 only.
         logp_PG=torch.tensor([group.logp for group in groups], dtype=torch.float64) if temperature == 1 else None,
+        graded_PG=torch.tensor([group.graded for group in groups]),
     )
 
 
@@ -146,59 +142,74 @@ class MethodOutput:
     """A method's signals for a batch.
 
     signals: with the columns of `Method.prepare`. totals: of each mini-batch; all have the same number of prompts.
-    has_gradient_PG: True for sequences with a gradient. report: the method's report on the sequences of the first
-    mini-batch that have none because the policy has not moved yet.
+    used_PG: the sequences that the method sees (`masking.used`). has_gradient_PG: True for sequences with a gradient.
+    report: the method's report on the sequences of the first mini-batch that have none because the policy has not moved
+    yet.
     """
 
     signals: Signals
     length_PG: Tensor
     totals: list[MiniBatch]
+    used_PG: Tensor
     has_gradient_PG: Tensor
     report: MetricSums
 
 
 def apply_method(
-    spec: RunSpec, step: Step, state: State, logp_PGT: Callable[[], Tensor], seed: int
+    spec: RunSpec, step: Step, state: State, graded_PG: Tensor, logp_PGT: Callable[[], Tensor], seed: int
 ) -> tuple[MethodOutput, State]:
     """The output of the method of `spec` for the batch `step`, and the method's next state.
 
-    logp_PGT: log-probabilities under the policy that sampled, for methods that read them. seed: of `prepare`.
+    graded_PG: False where a rollout could not be graded. logp_PGT: log-probabilities under the policy that sampled, for
+    methods that read them. seed: of `prepare`.
     """
     method, size = spec.method, spec.train.mini_batch
-    signals, state = checks.signals(method, step, state)
+    used_PG = masking.used(method, step.length_PG > 0, graded_PG)
+    signals, state = masking.signals(method, step, state, used_PG)
     totals = [
         MiniBatch.of(step.length_PG[index_M], signals.map(operator.itemgetter(index_M)), step.max_response)
         for index_M in torch.arange(len(step.length_PG)).split(size)
     ]
     if isinstance(method, AdvancedMethod) and method.prepares:
         (total,) = totals
-        signals = prepare(method, step, signals, logp_PGT(), total, seed)
-    has_gradient_PG, report = screen(method, step, signals, logp_PGT, totals[0])
-    return MethodOutput(signals, step.length_PG, totals, has_gradient_PG, report), state
+        signals = prepare(method, step, signals, used_PG, logp_PGT(), total, seed)
+    has_gradient_PG, report = screen(method, step, signals, logp_PGT, totals[0], size)
+    return MethodOutput(signals, step.length_PG, totals, used_PG, has_gradient_PG, report), state
 
 
 def prepare(
-    method: AdvancedMethod, step: Step, signals: Signals, logp_PGT: Tensor, total: MiniBatch, seed: int
+    method: AdvancedMethod,
+    step: Step,
+    signals: Signals,
+    used_PG: Tensor,
+    logp_PGT: Tensor,
+    total: MiniBatch,
+    seed: int,
 ) -> Signals:
-    """`signals` of a batch of one mini-batch, with the columns of `AdvancedMethod.prepare`."""
-    batch = _on_policy(step, signals, logp_PGT, total)
-    return signals.with_columns(method.prepare(batch, seed))
+    """`signals` of a batch of one mini-batch, with the columns of `AdvancedMethod.prepare`; 0 where unused."""
+    used_B = used_PG.flatten()
+    batch = _on_policy(step, signals, logp_PGT, total).select(used_B)
+    columns = dict[str, Tensor]()
+    for name, part in method.prepare(batch, seed).items():
+        columns[name] = part.new_zeros(len(used_B), *part.shape[1:])
+        columns[name][used_B] = part
+    return signals.with_columns(columns)
 
 
 def screen(
-    method: Method, step: Step, signals: Signals, logp_PGT: Callable[[], Tensor], first: MiniBatch
+    method: Method, step: Step, signals: Signals, logp_PGT: Callable[[], Tensor], first: MiniBatch, size: int
 ) -> tuple[Tensor, MetricSums]:
     """has_gradient_PG, and the method's report on the sequences that this excludes from the first mini-batch.
 
-    Before the first gradient step no policy has drifted, so a rounding error must not pass for a drift. first: totals
-    of that mini-batch.
+    Before the first gradient step no policy has drifted, so a rounding error must not pass for a drift. first, size:
+    totals and number of prompts of that mini-batch.
     """
     # The policy before the last gradient step differs from the one that sampled, so it may have drifted already.
     has_gradient_PG = signals.has_gradient_PG.clone()
     if not isinstance(method, AdvancedMethod) or not method.screens or "previous_policy" in method.needs:
         return has_gradient_PG, MetricSums()
     screened_PG = signals.has_gradient_PG & (signals.advantage_PG == 0)
-    screened_PG[first.prompts :] = False
+    screened_PG[size:] = False
     if not screened_PG.any():
         return has_gradient_PG, MetricSums()
     batch = _on_policy(step, signals, logp_PGT(), first).select(screened_PG.flatten())

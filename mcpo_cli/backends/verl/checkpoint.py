@@ -16,6 +16,7 @@ from mcpo_cli.config.cost import KEPT_CHECKPOINTS
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.methods import State
+from mcpo_cli.pretrained import write
 from mcpo_cli.runs.journal import read_json, sync, write_atomic
 
 if TYPE_CHECKING:
@@ -140,8 +141,7 @@ def export(root: Path, step: int, target: Path, spec: RunSpec) -> None:
     weights = lora_merged(_weights(actor), spec.model)
     model.load_state_dict({name: value.to(dtype) for name, value in weights.items()}, assign=True)
     model.tie_weights()
-    model.save_pretrained(target)
-    tokenization.load(actor / "huggingface").save_pretrained(target)
+    write.write(target, model, tokenization.load(actor / "huggingface"))
 
 
 def lora_merged(weights: dict[str, Tensor], model: Model) -> dict[str, Tensor]:

@@ -5,6 +5,7 @@ import importlib.util
 import re
 import shutil
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib import metadata
@@ -16,18 +17,20 @@ import psutil
 from packaging.specifiers import SpecifierSet
 
 from mcpo_cli import architecture, home, machine, pretrained
-from mcpo_cli.backends.verl import overrides
+from mcpo_cli.backends.verl import overrides, processes
 from mcpo_cli.config import cost
 from mcpo_cli.config.cost import KEPT_CHECKPOINTS
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import SIMILAR, ConfigError
-from mcpo_cli.machine import GIB
+from mcpo_cli.machine import GIB, Gpu
 from mcpo_cli.methods import AdvancedMethod
 
 Problem = tuple[str, str]
 """A missing requirement, and the command that fixes it."""
 CONNECT_SECONDS = 5.0
+LEAVING_SECONDS = 30.0
+"""Seconds to wait for the end of a killed attempt's processes, which hold memory of the GPU."""
 BUNDLE_CPUS = 3
 """CPU slots that verl reserves in Ray per GPU."""
 OVERRIDE = re.compile(r"(?P<add>\+?)(?P<key>[A-Za-z_]\w*(?:\.\w+)+)=(?P<value>.+)", re.DOTALL)
@@ -49,7 +52,7 @@ CORE = {
 GPU = {"torch": "==2.11.0", "vllm": "==0.24.0", "flash-attn": ">=2.8.3,<2.9"}
 """Required on GPUs: the pins of verl's extras `vllm` and `fsdp`, for CUDA 13.0. verl pins flash-attn to 2.8.3, which
 looks for a wheel for CUDA 12; 2.8.3.post2 looks for one for CUDA 13."""
-SETUP = "make setup-gpu  (in a checkout; docs/gpu.md has the commands without make)"
+SETUP = "make setup-gpu  (in a checkout; docs/gpu-reference.md has the commands without make)"
 """Installs all of these, including those for GPUs."""
 
 
@@ -236,7 +239,7 @@ def _device(spec: RunSpec) -> Iterator[Problem]:
 
 
 def _gpus(spec: RunSpec) -> Iterator[Problem]:
-    gpus, cluster = machine.gpus(), spec.cluster
+    gpus, cluster = _settled(spec), spec.cluster
     if not gpus:
         yield (
             "this machine has no NVIDIA GPU (nvidia-smi finds none, or CUDA_VISIBLE_DEVICES hides them)",
@@ -247,7 +250,7 @@ def _gpus(spec: RunSpec) -> Iterator[Problem]:
         message = f"cluster.gpus={cluster.gpus}: this machine has {len(gpus)} ({gpus[0].name})"
         yield message, f"cluster.gpus={len(gpus)} cluster.tensor_parallel=1"
     for gpu in gpus:
-        if gpu.free < cluster.gpu_memory * gpu.memory:
+        if _lacks_memory(gpu, spec):
             yield (
                 f"{gpu.name} has only {gpu.free / GIB:.0f} of {gpu.memory / GIB:.0f} GiB free; sampling takes the "
                 f"fraction cluster.gpu_memory={cluster.gpu_memory:g}",
@@ -266,6 +269,25 @@ def _gpus(spec: RunSpec) -> Iterator[Problem]:
                 f"while it {doing}; {smallest.name} has {smallest.memory / GIB:.0f} GiB{share}",
                 f"raise {fixes[doing]}, or a smaller model",
             )
+
+
+def _settled(spec: RunSpec) -> list[Gpu]:
+    """The GPUs, once the processes of a killed attempt of this run have given their memory back.
+
+    They end by themselves when they miss their parent (`main.py`), within seconds.
+    """
+    name, deadline = str(overrides.planned(spec, home.location()).run), time.monotonic() + LEAVING_SECONDS
+    while True:
+        gpus = machine.gpus()
+        waits = any(_lacks_memory(gpu, spec) for gpu in gpus) and processes.marked(name)
+        if not waits or time.monotonic() > deadline:
+            return gpus
+        time.sleep(0.5)
+
+
+def _lacks_memory(gpu: Gpu, spec: RunSpec) -> bool:
+    """True if less is free than vLLM will take."""
+    return gpu.free < spec.cluster.gpu_memory * gpu.memory
 
 
 def _address(spec: RunSpec) -> Iterator[Problem]:

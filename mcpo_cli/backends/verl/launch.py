@@ -13,16 +13,15 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from mcpo_cli import pretrained
 from mcpo_cli.backends import Stop
 from mcpo_cli.backends.verl import checkpoint, data
 from mcpo_cli.backends.verl.overrides import Paths, command, environment
+from mcpo_cli.backends.verl.processes import MARK, end
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, McpoError, RunFailed
@@ -32,12 +31,6 @@ from mcpo_cli.runs.journal import read_json, write_atomic
 
 TICK_SECONDS = 0.25
 LOG = "verl.log"
-MARK = "MCPO_VERL_RUN"
-"""Environment variable that names the run; all its processes, Ray's and vLLM's included, inherit it."""
-GRACE_SECONDS = 3.0
-"""Seconds between SIGTERM and SIGKILL."""
-LAST_SECONDS = 30.0
-"""Seconds after which to give up on processes that survive SIGKILL, because they hang in the kernel."""
 PREFIX = re.compile(r"\x1b\[[0-9;]*m|\([\w.]+ pid=[^)]*\)")
 """Colours and process name that Ray puts before a line written by another process."""
 ERROR = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Exit|Died|Failed)(?:\(\w+\))?: \S")
@@ -96,7 +89,7 @@ def _train(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     start = attempt.status["start_step"]
     paths = Paths(attempt.folder.parent, attempt.folder, str(folder), evaluate_first=start == 0)
     attempt.phase("writing the problems")
-    data.write(spec, data.tokens(folder), paths)
+    data.write(spec, data.prompt_ids(folder, spec.task), paths)
     checkpoint.choose(paths.checkpoints, start, spec.cluster.nodes * spec.cluster.gpus)
     with _ray(spec, paths) as variables:
         code = _follow(spec, paths, attempt, stop, variables)
@@ -178,32 +171,6 @@ def fail(channel: Channel, log: Path, code: int) -> None:
         lines, fix = [known[0], message], known[1]
     lines += [line for line in last_errors(text) if line not in message]
     raise RunFailed("\n".join([*lines, f"full log: {log}"]), fix=fix)
-
-
-def marked(name: str) -> list[psutil.Process]:
-    """All processes of the run `name` except this one."""
-    processes = []
-    for process in psutil.process_iter():
-        try:
-            if process.pid != os.getpid() and process.environ().get(MARK) == name:
-                processes.append(process)
-        except psutil.Error:
-            continue  # it ended, or belongs to another user
-    return processes
-
-
-def end(name: str) -> None:
-    """End all processes of the run `name`: SIGTERM, then SIGKILL until all are dead: a dying one may start another."""
-    deadline = time.monotonic() + GRACE_SECONDS
-    for process in marked(name):
-        with suppress(psutil.Error):
-            process.terminate()
-    while (left := marked(name)) and time.monotonic() < deadline + LAST_SECONDS:
-        if time.monotonic() > deadline:
-            for process in left:
-                with suppress(psutil.Error):
-                    process.kill()
-        time.sleep(0.1)
 
 
 def known_failure(text: str) -> tuple[str, str] | None:

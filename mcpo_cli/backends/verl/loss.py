@@ -34,10 +34,13 @@ def column_field(name: str) -> str:
     return f"mcpo_{name}"
 
 
-def facts(method: Method, signals: Signals, index: tuple[int, int], total: MiniBatch) -> list[float]:
-    """The row of FACTS for sequence `index` (prompt, rollout): prompt, mini-batch totals, columns and their sums."""
+def facts(method: Method, signals: Signals, index: tuple[int, int], total: MiniBatch, used_PG: Tensor) -> list[float]:
+    """The row of FACTS for sequence `index` (prompt, rollout).
+
+    That is: the prompt, the mini-batch's totals, whether the sequence is used (`masking.used`), columns and their sums.
+    """
     totals = (total.sequences, total.tokens, total.prompts, total.max_response)
-    values = [float(signals.columns[name][index]) for name in method.columns]
+    values = [float(column[index]) for column in (used_PG, *(signals.columns[name] for name in method.columns))]
     return [float(index[0]), *map(float, totals), *values, *(total.sums[name] for name in method.columns)]
 
 
@@ -45,17 +48,22 @@ def loss(
     method: Method, model_output: Any, data: Any, dp_group: Any = None, train: Train = NOTHING
 ) -> tuple[Tensor, dict[str, Any]]:
     """verl's `loss_fn`; `data` is a TensorDict of the sequences of one micro-batch. train: for its corrections."""
-    tokens = token_batch(method, model_output, data)
+    everything, used_B = token_batch(method, model_output, data), facts_of(method, data)[:, 5].bool()
+    group = int(everything.group_B[0])
+    drift = float(((everything.logp_BT - everything.logp_old_BT).abs() * everything.mask_BT).detach().max())
+    if not used_B.any():
+        # Ranks must have equally many sequences, so an unused one may fill up a rank.
+        return everything.logp_BT.sum() * 0, {METRIC: {"group": group, "sums": {}, "prompts": {}, "drift": drift}}
+    tokens = everything if used_B.all() else everything.select(used_B)
     token_loss = corrections.applied(train, checks.token_loss(method, tokens), tokens)
     with torch.no_grad():
         sums = measure.losses(token_loss, tokens.mask_BT)
         sums.merge(measure.reported(method.report(tokens), tokens.group_B))
         if corrections.WEIGHT in tokens.columns:
             sums.merge(corrections.measured(tokens.columns, tokens.logp_old_BT, tokens.mask_BT))
-        drift = float(((tokens.logp_BT - tokens.logp_old_BT).abs() * tokens.mask_BT).max())
     prompts = {name: [sorted(side) for side in sides] for name, sides in sums.prompts.items()}
     value = reduce(token_loss, tokens.mask_BT) * data["dp_size"]
-    return value, {METRIC: {"group": int(tokens.group_B[0]), "sums": sums.pairs, "prompts": prompts, "drift": drift}}
+    return value, {METRIC: {"group": group, "sums": sums.pairs, "prompts": prompts, "drift": drift}}
 
 
 def kept_policies(method: Method) -> list[str]:
@@ -75,11 +83,9 @@ def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
     fields = [column_field(name) for name in own] + [KEPT[policy] for policy in kept]
     padded = data.select("response_mask", "old_log_probs", "advantages", *fields).to_padded_tensor()
     mask_BT = padded["response_mask"].bool()
-    # The queue may return FACTS as a ragged tensor.
-    rows = data[FACTS]
-    fact_BF = (rows.values() if rows.is_nested else rows).reshape(len(mask_BT), -1)
+    fact_BF = facts_of(method, data)
     sequences, token_count, prompts, max_response = fact_BF[0, 1:5].long().tolist()
-    values_CB, sums_C = _halves(fact_BF[:, 5:])
+    values_CB, sums_C = _halves(fact_BF[:, 6:])
     return TokenBatch(
         logp_BT=logp_BT.where(mask_BT, 0.0),
         logp_old_BT=padded["old_log_probs"].where(mask_BT, 0.0),
@@ -91,6 +97,12 @@ def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
         **{f"logp_{policy.removesuffix('_policy')}_BT": padded[KEPT[policy]].where(mask_BT, 0.0) for policy in kept},
         entropy_BT=None if entropy_BT is None else entropy_BT.where(mask_BT, 0.0),
     )
+
+
+def facts_of(method: Method, data: Any) -> Tensor:
+    """fact_BF, the rows of FACTS of a micro-batch; the queue may return them as a ragged tensor."""
+    rows: Tensor = data[FACTS]
+    return (rows.values() if rows.is_nested else rows).reshape(-1, 6 + 2 * len(method.columns))
 
 
 def noise_floor(reports: list[dict[str, Any]], prompts: int) -> float:

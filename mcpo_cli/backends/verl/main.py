@@ -21,8 +21,8 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import validate_config
 from verl.utils.device import auto_set_device
 
-from mcpo_cli.backends.verl import launch
 from mcpo_cli.backends.verl.launch import Channel
+from mcpo_cli.backends.verl.processes import MARK, end
 from mcpo_cli.errors import McpoError, RunFailed
 
 QUEUE = "TransferQueueController"
@@ -102,7 +102,7 @@ def wait_for_gpus(gpus: int, tell: Callable[[str], None]) -> None:
 def _die_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(0.5)
-    launch.end(os.environ[launch.MARK])
+    end(os.environ[MARK])
     os._exit(1)
 
 

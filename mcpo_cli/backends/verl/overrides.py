@@ -17,13 +17,24 @@ from mcpo_cli import pretrained
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs import bases
-from mcpo_cli.samplers import Refill
+from mcpo_cli.samplers import Refill, is_of_option
 from mcpo_cli.seeds import Stream, stream
 from mcpo_cli.settings import flat
 
 MAIN = "mcpo_cli.backends.verl.main"
 PATCHES = "mcpo_cli.backends.verl.patches"
 """The module that every process of verl imports first."""
+DETERMINISTIC = {
+    "PYTHONHASHSEED": "0",
+    "CUBLAS_WORKSPACE_CONFIG": ":16:8",
+    "FLASH_ATTENTION_DETERMINISTIC": "1",
+    "NCCL_ALGO": "Ring",
+    "NCCL_PROTO": "Simple",
+    "VERL_DISABLE_FLASH_ATTN_CE": "1",
+    "VERL_FULL_DETERMINISM": "1",
+    "VLLM_BATCH_INVARIANT": "1",
+}
+"""The variables of verl's `enable_full_determinism`. verl sets them in processes that run already, some too late."""
 BARE = re.compile(r"(?=.*[A-Za-z])(?!(?i:true|false|null|nan|inf)$)[A-Za-z0-9_./:@+-]+")
 """Strings that Hydra's grammar accepts without quotes."""
 
@@ -138,10 +149,10 @@ def _filled(value: Any, names: SimpleNamespace) -> Any:
 def values(spec: RunSpec, paths: Paths) -> SimpleNamespace:
     """The `values` of `settings.yaml`: all that are not settings of mcpo taken unchanged."""
     train, on_gpu = spec.train, _on_gpu(spec)
-    refills = isinstance(spec.sampler, Refill)
+    refills = isinstance(spec.sampler, Refill) and not draws_by_position(spec)
     return SimpleNamespace(
         on_gpu=on_gpu,
-        on_cpu=not on_gpu,
+        eager=not on_gpu or spec.cluster.eager,
         device="cuda" if on_gpu else "cpu",
         param_dtype="bf16" if on_gpu else "fp32",
         rollout_dtype="bfloat16" if on_gpu else "float32",
@@ -157,6 +168,15 @@ def values(spec: RunSpec, paths: Paths) -> SimpleNamespace:
         run_id=spec.run_id,
         hydra=paths.attempt / "hydra",
     )
+
+
+def draws_by_position(spec: RunSpec) -> bool:
+    """True if a round of prompts is drawn as with the local engine (`queue.Rounds`), not by verl's data loader.
+
+    verl's loader gives a prompt for each one that a filter has dropped, as soon as it is answered, so that the position
+    at which the next step begins depends on the speed of answers.
+    """
+    return not is_of_option(spec.sampler) or (spec.cluster.deterministic and spec.sampler.filters)
 
 
 def _ray(spec: RunSpec) -> Table:
@@ -179,6 +199,8 @@ def _workers(spec: RunSpec) -> dict[str, str]:
     variables = {"VLLM_NO_USAGE_STATS": "1", "VERL_USE_EXTERNAL_MODULES": ",".join(modules)}
     # Loading checkpoints must not run code (`patches.py`). The second keeps the first from rejecting verl's messages.
     variables |= {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1", "VERL_DATAPROTO_SERIALIZATION_METHOD": "numpy"}
+    if spec.cluster.deterministic:
+        variables |= DETERMINISTIC
     if not _on_gpu(spec):
         # verl registers FSDP for cuda and npu only; VERL_ENGINE_DEVICE selects it.
         variables |= {"VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cuda", "VLLM_CPU_KVCACHE_SPACE": "1"}

@@ -23,7 +23,7 @@ from verl.workers.utils.padding import response_from_nested, response_to_nested
 from mcpo_cli.backends import corrections, measure
 from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
-from mcpo_cli.backends.graded import Graded
+from mcpo_cli.backends.graded import FEWEST, Graded
 from mcpo_cli.backends.verl import batch, data
 from mcpo_cli.backends.verl.batch import Group, MethodOutput, Prompt, index_of, uid_of
 from mcpo_cli.backends.verl.loss import FACTS, KEPT, column_field, facts
@@ -51,7 +51,7 @@ class Buffer(ReplayBuffer):
     """True if it submits the prompts of the training batch itself, instead of verl's data loader."""
 
     def __init__(self, trainer: Any) -> None:
-        spec, refills = trainer.spec, isinstance(trainer.spec.sampler, Refill)
+        spec, refills = trainer.spec, isinstance(trainer.spec.sampler, Refill) and not self.draws
         super().__init__(
             poll_interval=POLL_SECONDS,
             trainer_mode="sync",
@@ -79,10 +79,16 @@ class Buffer(ReplayBuffer):
         return super()._terminal_eviction_reasons(global_steps, partition_id)
 
     def _dapo_filtered_keys(self, partition_id: str) -> tuple[set[str], Counter[float]]:
-        # verl drops all groups of equal verdicts.
-        equal, _ = super()._dapo_filtered_keys(partition_id)
-        accuracy = self._dapo_classification_cache[partition_id]
-        dropped = {uid: accuracy[uid] for uid in equal if not self._trainer.spec.method.keeps(accuracy[uid])}
+        # verl would drop all groups of equal verdicts, and take an answer that could not be graded for a wrong one.
+        if partition_id != "train" or self.filter_groups_metric is None:
+            return set(), Counter()
+        finished, known = self.finished_keys[partition_id], self._dapo_classification_cache[partition_id]
+        for uid in known.keys() - finished:
+            del known[uid]
+        new = [key for key in self.partitions[partition_id] if uid_of(key) in finished - known.keys()]
+        for uid, p in accuracies(new, partition_id).items():
+            known[uid] = None if self._trainer.spec.method.keeps(p) and not math.isnan(p) else p
+        dropped = {uid: p for uid, p in known.items() if p is not None}
         return set(dropped), Counter(dropped.values())
 
     def _select_prompt_uids(
@@ -112,7 +118,8 @@ class Rounds(Buffer):
 
     verl's data loader yields the training stream in order, and its buffer replaces dropped groups while others are
     sampled: `sampler=uniform` and `sampler=refill`. Every other sampler decides which positions of the stream a round
-    samples, from its state and from the finished rounds of the step, as on the local engine (`backends.drawing`).
+    samples, from its state and from the finished rounds of the step, as on the local engine (`backends.drawing`); so
+    does `refill` with `cluster.deterministic`.
     """
 
     draws = True
@@ -120,7 +127,9 @@ class Rounds(Buffer):
     def restore(self, checkpoint: Path) -> None:
         """Continue after the step whose checkpoint is in this folder, or from the beginning if it has no such file."""
         spec, model = self._trainer.spec, Path(self._trainer.config.actor_rollout_ref.model.path)
-        self._stream = TrainingStream(spec.task.problems(spec.train, data.tokens(model)), spec.seed)
+        ids = data.prompt_ids(model, spec.task)
+        problems = spec.task.problems(spec.train, lambda messages: len(ids(messages)))
+        self._stream = TrainingStream(problems, spec.seed)
         path = checkpoint / SAMPLER
         found: dict[str, Any] = read_json(path) if path.exists() else {"cursor": 0, "state": {}}
         self._cursor: int = found["cursor"]
@@ -142,7 +151,9 @@ class Rounds(Buffer):
         while not drawing.is_full:
             found, metrics = super().sample(global_steps, partition_id, self._submit(drawing))
             groups = self._trainer.read(found.keys)
-            drawing.add([sum(group.correct) / len(group.correct) for group in groups])
+            graded = [sum(group.graded) for group in groups]
+            correct = [sum(group.correct) for group in groups]
+            drawing.add([c / max(n, 1) for c, n in zip(correct, graded, strict=True)], graded)
         self._cursor, self._state = drawing.cursor, drawing.state()
         return self._batch(drawing.batch), metrics
 
@@ -165,6 +176,18 @@ class Rounds(Buffer):
         self._clear_groups("train", dropped)
         partition = self.partitions["train"]
         return KVBatchMeta(partition_id="train", keys=[*partition], tags=[*partition.values()])
+
+
+def accuracies(keys: Collection[str], partition: str) -> dict[str, float]:
+    """The accuracy of each prompt of the trajectories `keys`, by its id; NaN with fewer than FEWEST graded rollouts."""
+    if not keys:
+        return {}
+    queued = tq.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=["extra_fields"])["extra_fields"]
+    statuses: dict[str, list[str]] = {}
+    for key, extra in zip(keys, list(queued), strict=True):
+        statuses.setdefault(uid_of(key), []).append(getattr(extra, "data", extra)["reward_extra_info"]["status"])
+    graded = {uid: [status for status in found if status != "infra_error"] for uid, found in statuses.items()}
+    return {uid: f.count("correct") / len(f) if len(f) >= FEWEST else math.nan for uid, f in graded.items()}
 
 
 def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> list[Group]:
@@ -257,7 +280,7 @@ def fields(method: Method, output: MethodOutput, indices: Sequence[tuple[int, in
     """Inputs of the loss for the trajectories at `indices` (prompt, rollout): advantages, columns, facts."""
     signals, length_PG, totals = output.signals, output.length_PG, output.totals
     size = len(length_PG) // len(totals)
-    rows = [facts(method, signals, index, totals[index[0] // size]) for index in indices]
+    rows = [facts(method, signals, index, totals[index[0] // size], output.used_PG) for index in indices]
     nested = {column_field(name): _ragged(signals.columns[name], length_PG, indices) for name in method.token_columns}
     advantages = _ragged(signals.advantage, length_PG, indices)
     return TensorDict(

@@ -14,8 +14,6 @@ from mcpo_cli.backends.verl import batch
 from mcpo_cli.backends.verl.batch import Group
 from mcpo_cli.backends.verl.launch import Channel
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import RunFailed
-from mcpo_cli.records import EvalRow
 from mcpo_cli.runs.journal import JournalWriter
 
 PHASES = {
@@ -81,7 +79,6 @@ class Records:
             shown = everything[: spec.compute.sample_groups]
             texts = [[str(tokenizer.decode(tokens)) for tokens in group.tokens] for group in shown]
             self.journal.rows("samples", step, measure.sample_rows(step, graded, texts))
-        ungraded = sum(group.ungraded for group in everything) / graded.correct_PG.numel()
         row = measure.global_step(
             step,
             spec,
@@ -93,29 +90,26 @@ class Records:
             probed=trained.probed,
             costs=costs.totals,
             seconds=trained.seconds,
-            own={"grading/infra_errors": ungraded, **{f"verl/{name}": value for name, value in _flat(trained.verl)}},
+            own={f"verl/{name}": value for name, value in _flat(trained.verl)},
         )
         self.journal.step(row)
 
     def evaluation(self, step: int, answered: Sequence[Group]) -> None:
         """Write one row per held-out problem; RunFailed if no answer to one could be graded."""
-        rows = [_eval_row(step, group) for group in answered]
+        rows = [
+            measure.eval_row(
+                step,
+                group.prompt.tier,
+                group.prompt.problem.text,
+                (len(group.verdicts), sum(group.graded), sum(group.correct)),
+            )
+            for group in answered
+        ]
         self.journal.rows("eval", step, rows)
 
     def close(self) -> None:
         """Flush the journal to the disk and close it."""
         self.journal.close()
-
-
-def _eval_row(step: int, group: Group) -> EvalRow:
-    problem, n = group.prompt.problem.text, group.answers
-    if n == 0:
-        why = group.verdicts[0].detail
-        raise RunFailed(f"no answer to this problem could be graded ({why}): {problem[:200]}", code="ungraded")
-    row = EvalRow(step=step, tier=group.prompt.tier, problem=problem, n=n, c=sum(group.correct))
-    if group.ungraded:
-        row["ungraded"] = group.ungraded
-    return row
 
 
 def _flat(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:

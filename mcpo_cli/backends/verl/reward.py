@@ -19,12 +19,13 @@ async def compute_score(
     """`score` and `acc` (1 or 0), and the `status`, `detail` and `answer` of the verdict.
 
     An `unevaluated` answer scores 0, because restating the problem must not be rewarded. An `infra_error` scores 0
-    because verl needs a number; its status shows that the answer was not graded, and `batch.check` counts it.
+    because verl needs a number; its status keeps the rollout out of the update (`masking`). `batch.check` counts it.
 
     extra_info: has the text of the `problem`, the name of the `grader`, possibly a user's function that returns the
-    `reward` in place of the verdict, and stop strings (`data.stops`) up to which the response is graded.
+    `reward` in place of the verdict, stop strings (`data.stops`) up to which the response is graded, and from
+    `manager.Rewards` the `response` with its special tokens, which `solution_str` lacks.
     """
-    response = cut(solution_str, stops(extra_info))
+    response = cut(extra_info.get("response", solution_str), stops(extra_info))
 
     async def judged(grader: str) -> Verdict:
         return await grade(grader, functions.question(grader, extra_info["problem"], ground_truth), response)

@@ -33,13 +33,13 @@ from mcpo_cli.backends.verl import checkpoint, data, engine, queue
 from mcpo_cli.backends.verl.batch import Group, Prompt
 from mcpo_cli.backends.verl.engine import Returned, Rounding
 from mcpo_cli.backends.verl.loss import METRIC, gradient_steps, kept_policies, loss, noise_floor
+from mcpo_cli.backends.verl.overrides import draws_by_position
 from mcpo_cli.backends.verl.records import Records, Trained, seconds
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.methods import AdvancedMethod, State
 from mcpo_cli.records import MiniBatchRow
 from mcpo_cli.runs.journal import Journal, read_json
-from mcpo_cli.samplers import is_of_option
 from mcpo_cli.seeds import Stream, stream
 
 
@@ -76,7 +76,7 @@ class Trainer(PPOTrainerSync):
         self.curr_step_profile = False
 
     def _build_replay_buffer(self) -> queue.Buffer:
-        return queue.Buffer(self) if is_of_option(self.spec.sampler) else queue.Rounds(self)
+        return queue.Rounds(self) if draws_by_position(self.spec) else queue.Buffer(self)
 
     def check_alive(self) -> None:
         """Raise RunFailed if one of the actors has died."""
@@ -180,7 +180,7 @@ class Trainer(PPOTrainerSync):
             # `__rollout_n__`: verl's column for a prompt's own number of rollouts.
             as_in_training = {"__rollout_n__": self.spec.train.rollouts, "temperature": self.spec.train.temperature}
             resampled = self.sample_groups(batches.columns(rows), "reroll", **as_in_training)
-        n_P, c_P = [group.answers for group in resampled], [sum(group.correct) for group in resampled]
+        n_P, c_P = [sum(group.graded) for group in resampled], [sum(group.correct) for group in resampled]
         again, metrics = self.resampler.record(self.global_steps, due, n_P, c_P)
         if again:
             self.records.journal.rows("rerolls", self.global_steps, again)
@@ -327,11 +327,14 @@ class Trainer(PPOTrainerSync):
 
     def _apply_method(self, keys: Sequence[str], logp: str) -> None:
         """Get the method's output for the batch; `logp`: the field of log-probabilities under the current policy."""
-        step = queue.step(self.spec, self.kept, self._graded(self.kept), keys, self.prompts)
+        graded = self._graded(self.kept)
+        step = queue.step(self.spec, self.kept, graded, keys, self.prompts)
         logp_PGT = partial(queue.padded, logp, keys, self.prompts, step.length_PG)
         seed = stream(self.spec.seed, "method", self.global_steps, 0)
         with checks.at(f"step {self.global_steps}"):
-            self.output, self.method_state = batches.apply_method(self.spec, step, self.method_state, logp_PGT, seed)
+            self.output, self.method_state = batches.apply_method(
+                self.spec, step, self.method_state, graded.judged_PG, logp_PGT, seed
+            )
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """Put the loss's inputs for each sequence into the queue."""

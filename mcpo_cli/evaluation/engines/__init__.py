@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 
 from mcpo_cli.errors import bad_data, no_room
 from mcpo_cli.model_facts import ModelFacts
+from mcpo_cli.tokenization import cut, decoded, opened
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Sample:
     """One response."""
 
     text: str
-    """The text without the stop token, up to the first stop string."""
+    """The text without the stop token, up to the first stop string; it begins with the tag that the prompt `opened`."""
     tokens: int
     """Number of tokens, including the stop token or the one that completes a stop string."""
     finish: Literal["stop", "length", "no_room"]
@@ -78,25 +79,23 @@ def room(request: SampleRequest, sampling: Sampling, window: int) -> int:
     return min(sampling.max_tokens, window - length, request.max_tokens or window)
 
 
-def finish(tokenizer: Any, ids: Sequence[int], stop_ids: Sequence[int], seed: int, stops: Sequence[str] = ()) -> Sample:
+def finish(tokenizer: Any, request: SampleRequest, ids: Sequence[int], stop_ids: Sequence[int], seed: int) -> Sample:
     """The sample made of the drawn `ids`; tokens after the first stop token or stop string are padding."""
 
-    def text(count: int | None, *, special: bool = False) -> str:
-        read = tokenizer.decode(ids[:count], skip_special_tokens=not special, clean_up_tokenization_spaces=False)
-        return str(read)
+    def text(count: int | None) -> str:
+        return decoded(tokenizer, ids[:count])
 
     def stopped(count: int | None) -> bool:
-        shown = text(count, special=True)
-        return any(string in shown for string in stops)
+        return any(string in text(count) for string in request.stops)
 
+    tag = opened(tokenizer, request.prompt_ids)
     end = next((i for i, token in enumerate(ids) if token in stop_ids), None)
-    if stops and stopped(end):
+    if request.stops and stopped(end):
         tokens = bisect_left(range(len(ids) if end is None else end), True, key=stopped)
-        cut = text(tokens)
-        return Sample(cut[: min(start for string in stops if (start := cut.find(string)) >= 0)], tokens, "stop", seed)
+        return Sample(tag + cut(text(tokens), request.stops), tokens, "stop", seed)
     if end is None:
-        return Sample(text(end), len(ids), "length", seed)
-    return Sample(text(end), end + 1, "stop", seed)
+        return Sample(tag + text(end), len(ids), "length", seed)
+    return Sample(tag + text(end), end + 1, "stop", seed)
 
 
 def open_engine(

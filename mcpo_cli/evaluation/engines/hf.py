@@ -124,6 +124,6 @@ class Transformers:
         )
         responses = ids_BS[:, len(request.prompt_ids) :].tolist()
         return [
-            finish(self.tokenizer, ids, stop_ids, seed, request.stops)
+            finish(self.tokenizer, request, ids, stop_ids, seed)
             for ids, seed in zip(responses, request.seeds, strict=True)
         ]

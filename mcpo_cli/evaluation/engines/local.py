@@ -97,7 +97,7 @@ class Local:
         return [[self._sample(request, seed, *next(rows)) for seed in request.seeds] for request in batch]
 
     def _sample(self, request: SampleRequest, seed: int, ids: Sequence[int], length: int) -> Sample:
-        return finish(self.tokenizer, ids[:length], self.sampling.stop_ids, seed, request.stops)
+        return finish(self.tokenizer, request, ids[:length], self.sampling.stop_ids, seed)
 
     def _draw(self, logits_NV: Tensor, row_M: Tensor, uniform_M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """See `sampler.Draw`; the tokens of `engine=hf`, without log-probabilities and entropies."""

@@ -83,7 +83,7 @@ class Vllm:
             for output in engine.step():
                 number, i = map(int, output.request_id.split(":"))
                 request, seed = requests[number], requests[number].seeds[i]
-                samples[number][i] = finish(words, list(output.outputs[0].token_ids), stop_ids, seed, request.stops)
+                samples[number][i] = finish(words, request, list(output.outputs[0].token_ids), stop_ids, seed)
                 if len(samples[number]) == len(request.seeds):
                     yield request.key, [samples[number][j] for j in range(len(request.seeds))]
 

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from itertools import count, product
+from itertools import count, cycle, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +36,9 @@ ABREAST = 3
 SERIES = 4
 """Most arms in one panel of curves."""
 BAND = "range of runs"
+HATCHES = ("////", "\\\\\\\\", "----", "....")
+"""Patterns of bands, in the order of the arms, so that bands on top of each other can be told apart."""
+INTERPOLATED = "interpolated, not measured"
 MARKERS = 7
 """Most markers on a curve of many points."""
 KEYS = ["model", "arm", *PAIR]
@@ -253,7 +256,7 @@ def curves(
 
     Args:
         data: columns arm, PAIR, `x` and `value`; NaN omits a point. Only an `x` with values of all runs is drawn. With
-            a column `measured`, only points that were measured in all runs are marked.
+            a column `measured`, only points that were measured in all runs are marked; an end that was not is open.
         points: mark every point; else only some, so that arms differ without colour.
         band: whether to draw the band.
         style: line properties that replace the arm's own, for arms with several curves.
@@ -261,7 +264,7 @@ def curves(
     tables = {arm: rows.pivot_table(index=x, columns=PAIR, values=value).dropna() for arm, rows in data.groupby("arm")}
     if band and all(table.empty for table in tables.values()):
         remark(axes, "no point that all runs of an arm share")
-    for arm, look in looks(data["arm"].unique().tolist()).items():
+    for (arm, look), hatch in zip(looks(data["arm"].unique().tolist()).items(), cycle(HATCHES), strict=False):
         here = tables[arm]
         if here.empty:
             continue
@@ -273,8 +276,13 @@ def curves(
         axes.plot(here.index, here.mean(axis=1), markersize=3, markevery=every, **drawn)
         if band and here.shape[1] > 1:
             low, high = here.min(axis=1), here.max(axis=1)
-            axes.fill_between(here.index, low, high, facecolor=(look.color, 0.13), edgecolor=(look.color, 0.5), lw=0.4)
+            ink: Any = {"facecolor": (look.color, 0.07), "edgecolor": (look.color, 0.45)}
+            axes.fill_between(here.index, low, high, hatch=hatch, lw=0.5, **ink)
             named(axes, BAND)
+        if "measured" in data and len(here) - 1 not in every:
+            open_end: Any = {"marker": look.marker, "markerfacecolor": "white", "linestyle": ""}
+            axes.plot(here.index[-1:], here.mean(axis=1)[-1:], color=look.color, markersize=4, zorder=3, **open_end)
+            axes.plot([], [], color=GREY, label=INTERPOLATED, **open_end)
 
 
 def named(axes: Axes, band: str) -> None:
@@ -298,11 +306,6 @@ def titled(title: str, runs: Runs) -> str:
         dict.fromkeys(f"{spec.train.prompts} prompts x {spec.train.rollouts} rollouts a step" for spec in specs),
     ]
     return f"{title} ({', '.join(first for (first, *others) in facts if not others)})"
-
-
-def percent(axes: Axes) -> None:
-    """Label shares on the y-axis as percentages."""
-    axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.6g}%")
 
 
 def points(axes: Axes, axis: str = "y") -> None:

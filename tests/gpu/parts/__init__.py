@@ -36,7 +36,7 @@ PARTS = {
         Part("B", "log-probabilities of a policy that has not moved", "drift", VERL),
         Part("C", "memory and utilisation of Qwen3-8B", "utilisation", VERL),
         Part("D", "sequences without a gradient are left out", "rows", VERL),
-        Part("E", "two steps of mcpo train backend=verl", "training", VERL),
+        Part("E", "whole runs: MCPO killed and resumed, DAPO, the local engine", "training", VERL),
         Part("F", "the local engine", "local", ENGINE),
         Part("G", "the local engine with a model that exists", "existing", ENGINE),
     )

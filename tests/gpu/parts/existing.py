@@ -169,7 +169,8 @@ def moved(batch: GradedBatch, device: torch.device) -> GradedBatch:
     """The batch on another device."""
     rollouts = type(batch.rollouts)(**{name: value.to(device) for name, value in vars(batch.rollouts).items()})
     signals = batch.signals.map(lambda tensor: tensor.to(device))
-    return GradedBatch(rollouts, batch.correct_PG.to(device), signals, batch.index_P.to(device))
+    index_P, used_PG = batch.index_P.to(device), batch.used_PG.to(device)
+    return GradedBatch(rollouts, batch.correct_PG.to(device), signals, index_P, used_PG)
 
 
 def passes(spec: RunSpec, policy: Policy, batch: GradedBatch) -> tuple[Tensor, dict[str, Tensor]]:

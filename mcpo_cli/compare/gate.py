@@ -1,0 +1,188 @@
+"""The gate of a comparison: the rules of a policy (`rules.py`), judged; as a line for a log, and as Markdown."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import pandas as pd
+
+from mcpo_cli.compare import page, rules
+from mcpo_cli.compare.comparison import Comparison, records
+from mcpo_cli.compare.equal_cost import AVERAGE
+from mcpo_cli.compare.rules import EACH, MEAN, Policy, Rule
+from mcpo_cli.errors import ConfigError, GateBroken, GateUndecided, McpoError, mend, nearest
+from mcpo_cli.render import markup
+from mcpo_cli.render.markup import Columns, Grid, share, signed
+from mcpo_cli.render.product import Row
+from mcpo_cli.statistics import stats
+
+Outcome = Literal["holds", "broken", "undecided"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One rule on one difference."""
+
+    benchmark: str
+    """Or MEAN."""
+    rule: Rule
+    required: bool
+    row: Row
+    """The difference: a row of `Comparison.differences`."""
+    p_holds: float
+    p_broken: float
+    """Adjusted over all required rules, or over all advisory ones."""
+    outcome: Outcome = "undecided"
+
+    @property
+    def sentence(self) -> str:
+        """`gsm8k no-worse:0.01 (new +.012 [-.003, +.027])`, with the reason if the data have no test."""
+        row = self.row
+        why = ""
+        if self.outcome == "undecided":
+            why = rules.too_few(self.rule, row) if row["identical"] else row["why"]
+        numbers = f"{row['arm']} {signed(row['difference'])} {page.interval(row)}"
+        return f"{self.benchmark} {self.rule} ({numbers}{f': {why}' if why else ''})"
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        names = ("arm", "mean", "baseline_mean", "difference", "low", "high", "metric", "model", "at")
+        own = {name: getattr(self, name) for name in ("benchmark", "required", "outcome", "p_holds", "p_broken")}
+        return {**own, "rule": str(self.rule), **{name: self.row[name] for name in names}}
+
+
+@dataclass(frozen=True)
+class NoiseFloor:
+    """Gates of some repeats of the baseline against its others."""
+
+    gates: int
+    broken: int
+    undecided: int
+    part: int
+    """Number of repeats that stood for the new model."""
+    repeats: int
+
+    @property
+    def sentence(self) -> str:
+        """The shares in words."""
+        rest = self.repeats - self.part
+        against = f"{self.part} of its {self.repeats} repeats against the other{'' if rest == 1 else f' {rest}'}"
+        return (
+            f"noise floor: of {self.gates} gates of the baseline against itself ({against}), {self.broken} "
+            f"({self.broken / self.gates:.0%}) are broken and {self.undecided} undecided"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {**asdict(self), "share_broken": self.broken / self.gates, "sentence": self.sentence}
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The answer to all rules."""
+
+    baseline: str
+    lines: Sequence[Line]
+    missing: Sequence[str] = ()
+    """Benchmarks of advisory rules that the data lack."""
+    noise: NoiseFloor | None = None
+    """None if the baseline has no repeats."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """Broken if a required rule is broken, else undecided if one is undecided, else it holds."""
+        outcomes = {line.outcome for line in self.lines if line.required}
+        return "broken" if "broken" in outcomes else "undecided" if "undecided" in outcomes else "holds"
+
+    @property
+    def sentence(self) -> str:
+        """One line for a log: the outcome, the required rules that decide it, and advisory rules that do not hold."""
+        required = [line for line in self.lines if line.required]
+        deciding = [line for line in required if line.outcome == self.outcome]
+        of = f", {len(deciding)} of {len(required)} rules" if len(deciding) < len(required) else ""
+        notes = [f"advisory, {line.outcome}: {line.sentence}" for line in self.lines
+                 if not line.required and line.outcome != "holds"]  # fmt: skip
+        notes += [f"advisory, not in the data: {name}" for name in self.missing]
+        return "; ".join([f"gate {self.outcome}{of}: {', '.join(line.sentence for line in deciding)}", *notes])
+
+    @property
+    def error(self) -> McpoError | None:
+        """The error that ends the command; None if the gate holds."""
+        if self.outcome == "holds":
+            return None
+        if self.outcome == "broken":
+            return GateBroken(self.sentence)
+        return GateUndecided(self.sentence, fix="evaluate more problems, seeds or samples, or allow a larger margin")
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        lines = [line.to_json() for line in self.lines]
+        noise = self.noise and self.noise.to_json()
+        return {"outcome": self.outcome, "sentence": self.sentence, "rules": lines, "missing": list(self.missing),
+                "noise_floor": noise}  # fmt: skip
+
+    def markdown(self) -> str:
+        """The block for a pull request."""
+        columns: Columns = {
+            "benchmark": lambda line: line.benchmark,
+            "arm": lambda line: line.row["arm"],
+            "rule": lambda line: f"{line.rule}{'' if line.required else ' (advisory)'}",
+            "outcome": lambda line: line.outcome,
+            self.baseline: lambda line: share(line.row["baseline_mean"]),
+            "arm's": lambda line: share(line.row["mean"]),
+            "change": lambda line: signed(line.row["difference"]),
+            "interval": lambda line: page.interval(line.row),
+        }
+        grid = Grid.of("", self.lines, columns, labels=4)
+        blocks = [f"**{markup.escaped(self.sentence)}**", markup.pipes(grid)]
+        return "\n\n".join([*blocks, *([self.noise.sentence] if self.noise else [])]) + "\n"
+
+
+def judge(found: Comparison, policy: Policy) -> Gate:
+    """Judge the rules of a policy on the differences in the headline's metric, of runs at the first cost.
+
+    Raises:
+        ConfigError: no difference is about the benchmark of a required rule.
+    """
+    rows = records(
+        found.differences.assign(student=pd.Series(found.students, dtype=object)),
+        metric=found.metric,
+        at=found.axes[0],
+        part_of="",
+    )
+    required = list(_lines(rows, policy.required, required=True))
+    known = [where for where in policy.advisory if _chosen(rows, where)]
+    advisory = list(_lines(rows, {where: policy.advisory[where] for where in known}, required=False))
+    missing = [where for where in policy.advisory if where not in known]
+    return Gate(found.baseline, [*_decided(required, found.level), *_decided(advisory, found.level)], missing)
+
+
+def _chosen(rows: Sequence[Row], where: str) -> list[Row]:
+    """The differences that a rule is about."""
+    if not where:
+        return [row for row in rows if row["family"] == "headline"]
+    if where == EACH:
+        return [row for row in rows if row["benchmark"] != AVERAGE]
+    return [row for row in rows if row["benchmark"] == (AVERAGE if where == MEAN else where)]
+
+
+def _lines(rows: Sequence[Row], wanted: "dict[str, str] | Any", *, required: bool) -> Iterator[Line]:
+    for where, text in wanted.items():
+        chosen, rule = _chosen(rows, where), Rule.parse(text)
+        if not chosen:
+            known = [EACH, *(MEAN if row["benchmark"] == AVERAGE else row["benchmark"] for row in rows)]
+            raise ConfigError(
+                f"--gate: there is no difference on {where or 'the mean of the benchmarks'}: {nearest(where, known)}",
+                fix=mend(f"--gate {{}}={text}", where, known, f"--gate {EACH}={text}"),
+                code="unknown_name",
+            )
+        for row in chosen:
+            benchmark = MEAN if row["benchmark"] == AVERAGE else str(row["benchmark"])
+            yield Line(benchmark, rule, required, row, *rule.judge(row))
+
+
+def _decided(lines: Sequence[Line], level: float) -> Iterator[Line]:
+    """The lines with their outcomes, and p-values of broken rules adjusted over all of them."""
+    for line, p_broken in zip(lines, stats.holm([line.p_broken for line in lines]), strict=True):
+        outcome: Outcome = "broken" if p_broken <= level else "holds" if line.p_holds <= level else "undecided"
+        yield replace(line, p_broken=float(p_broken), outcome=outcome)

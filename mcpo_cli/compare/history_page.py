@@ -1,0 +1,77 @@
+"""The page of a new run against a history of runs: is it within what earlier runs of the same settings do?"""
+
+import math
+from collections.abc import Sequence
+
+from mcpo_cli.compare.comparison import Comparison
+from mcpo_cli.compare.equal_cost import AVERAGE
+from mcpo_cli.render.markup import Columns, Grid, share, signed
+from mcpo_cli.render.product import Row
+
+WORDS = {"better": "above", "worse": "below", "not testable": "not testable"}
+"""The place of a new run by the verdict on its difference; others are `within`."""
+
+
+def place(row: Row) -> str:
+    """`above`, `below` or `within` the range of the history, or `not testable`."""
+    return WORDS.get(str(row["verdict"]), "within")
+
+
+def expected(row: Row) -> str:
+    """Where further runs of the history's kind are expected."""
+    if math.isnan(row["low"]):
+        return "-"
+    return f"[{share(row['mean'] - row['high'])}, {share(row['mean'] - row['low'])}]"
+
+
+def sentences(found: Comparison, rows: Sequence[Row]) -> list[str]:
+    """`new is below what 8 earlier runs do on gsm8k (.381, expected [.402, .455]); within it on their mean (...).`"""
+    said = []
+    for arm in dict.fromkeys(row["arm"] for row in rows):
+        mine = [row for row in rows if row["arm"] == arm]
+        parts: list[str] = []
+        for word in dict.fromkeys(map(place, mine)):
+            where = [
+                f"{'their mean' if row['benchmark'] == AVERAGE else row['benchmark']} "
+                f"({share(row['mean'])}, expected {expected(row)})"
+                for row in mine
+                if place(row) == word
+            ]
+            parts.append(f"{word} {'' if parts else _runs(mine[0])}on {', '.join(where)}")
+        said.append(f"{arm} is {'; '.join(parts)}.")
+    return said
+
+
+def _runs(row: Row) -> str:
+    return "against so few runs " if place(row) == "not testable" else f"what {row['seeds']} earlier runs do "
+
+
+def grid(found: Comparison, rows: Sequence[Row]) -> Grid:
+    """The new run's score beside the range of the history."""
+    several = len({row["metric"] for row in rows}) > 1
+    columns: Columns = {
+        "benchmark": lambda row: "mean" if row["benchmark"] == AVERAGE else str(row["benchmark"]),
+        "run": "arm",
+        **({"metric": "metric"} if several else {}),
+        "earlier mean": lambda row: share(row["baseline_mean"]),
+        "expected": expected,
+        "score": lambda row: share(row["mean"]),
+        "change": lambda row: signed(row["difference"]),
+        "p": lambda row: share(row["p_adjusted"]),
+        "place": place,
+        "detects": lambda row: share(row["detectable"]),
+    }
+    return Grid.of("New runs and the history", rows, columns, labels=2 + several)
+
+
+def remarks(found: Comparison, rows: Sequence[Row]) -> list[str]:
+    """The meaning of the columns, and the reasons why a row has no test."""
+    reasons = dict.fromkeys(row["why"] for row in rows if row["why"])
+    level, runs = f"{100 * (1 - found.level):.3g} %", rows[0]["seeds"]
+    return [
+        *reasons,
+        f"expected: where {level} of further runs like the {runs} earlier ones are, on these problems (Student's "
+        "prediction interval over runs); p: of a run that far away, adjusted over all rows of its kind; within does "
+        "not mean equal",
+        "detects: the smallest change of one run that this history finds with probability .8",
+    ]

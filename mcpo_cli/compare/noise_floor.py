@@ -1,0 +1,69 @@
+"""The noise floor of a gate: how often the baseline, compared with itself, would break it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from math import comb
+
+import numpy as np
+
+from mcpo_cli.compare import gate
+from mcpo_cli.compare.comparison import Comparison, Question, differences_of
+from mcpo_cli.compare.gate import Gate, NoiseFloor
+from mcpo_cli.compare.rules import Policy
+from mcpo_cli.compare.scores import Arm, Metric
+
+MOST = 100
+"""Most gates of the baseline against itself; of more, as many are drawn."""
+
+
+def gated(found: Comparison, policy: Policy, question: Question) -> Gate:
+    """The gate of a comparison, with its noise floor.
+
+    Raises:
+        ConfigError: see `gate.judge`.
+    """
+    return replace(gate.judge(found, policy), noise=noise_floor(found, policy, question))
+
+
+def noise_floor(found: Comparison, policy: Policy, question: Question) -> NoiseFloor | None:
+    """Judge the required rules on every choice of repeats (training seeds, or logs) of the baseline against its others.
+
+    As many repeats are chosen as the other arm with the fewest has, up to half of the baseline's. None if the baseline
+    has one repeat, or other repeats on each benchmark.
+    """
+    part = found.slices[0]
+    compared = set(found.differences["benchmark"])
+    baseline = next(arm for arm in part.arms if arm.name == found.baseline)
+    baseline = replace(baseline, scores={name: of for name, of in baseline.scores.items() if name in compared})
+    repeats = {scores.seeds for scores in baseline.scores.values()}
+    if len(repeats) > 1 or len(names := repeats.pop()) < 2:
+        return None
+    others = [arm for arm in part.arms if arm.name != found.baseline]
+    fewest = min(len(scores.seeds) for arm in others for scores in arm.scores.values())
+    size = min(fewest, len(names) // 2)
+    required = replace(policy, advisory={})
+    over = found.differences["over"].iloc[0]
+    outcomes = []
+    for chosen in _choices(names, size):
+        rest = [name for name in names if name not in chosen]
+        new, base = _repeats(baseline, chosen, "new"), _repeats(baseline, rest, "base")
+        rows = differences_of(new, base, question, Metric.parse(found.metric), over)
+        again = replace(
+            found, baseline="base", differences=rows.assign(at=found.axes[0]), students=tuple(rows["student"])
+        )
+        outcomes.append(gate.judge(again, required).outcome)
+    return NoiseFloor(len(outcomes), outcomes.count("broken"), outcomes.count("undecided"), size, len(names))
+
+
+def _choices(names: Sequence[str], size: int) -> list[tuple[str, ...]]:
+    """All choices of `size` names, or MOST drawn ones."""
+    if comb(len(names), size) <= MOST:
+        return list(combinations(names, size))
+    random = np.random.default_rng(0)
+    return [tuple(random.choice(names, size, replace=False).tolist()) for _ in range(MOST)]
+
+
+def _repeats(arm: Arm, seeds: Sequence[str], name: str) -> Arm:
+    """Some repeats of an arm, whose names no longer pair with others."""
+    return Arm(name, {benchmark: scores.of_seeds(seeds) for benchmark, scores in arm.scores.items()})

@@ -1,0 +1,154 @@
+"""The rules of a gate. Each is about one difference; it holds, is broken, or cannot be decided by the data.
+
+| rule         | it allows                       | it holds if                                              |
+|--------------|---------------------------------|----------------------------------------------------------|
+| no-worse     | whatever is not found worse     | the two-sided test does not find the difference below 0  |
+| no-worse:M   | a difference above -M           | a one-sided test finds it there                          |
+| better       | a difference above 0            | the two-sided test finds it there                        |
+| better:M     | a difference above M            | the two-sided test finds it there                        |
+| equivalent:M | a difference between -M and M   | both one-sided tests find it there (Schuirmann 1987)     |
+
+A rule is broken if the two-sided test finds the difference outside of what the rule allows. All other rules are
+undecided: only `no-worse` without a margin holds for want of evidence.
+
+All required rules must hold, so each is tested at the full level (the intersection-union test, Berger 1982,
+Technometrics 24, 295-300). One broken rule breaks the gate, so p-values of broken rules are adjusted over all required
+rules (Holm 1979): a baseline against itself breaks at most 5 % of the gates, however many rules they have.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from mcpo_cli.config.reading import read_yaml
+from mcpo_cli.convert import convert
+from mcpo_cli.errors import ConfigError, mend, nearest
+from mcpo_cli.paths import named
+from mcpo_cli.render.product import Row
+from mcpo_cli.statistics.power import ALPHA
+from mcpo_cli.statistics.stats import Student
+from mcpo_cli.statistics.words import p_values
+
+Kind = Literal["no-worse", "better", "equivalent"]
+MEAN, EACH = "mean", "each"
+"""Names in a policy: the mean over benchmarks, and every benchmark by itself."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a gate asks of one difference."""
+
+    kind: Kind
+    margin: float | None = None
+    """M, in the units of the scores."""
+
+    @classmethod
+    def parse(cls, text: str) -> "Rule":
+        """`no-worse:0.01` as a rule.
+
+        Raises:
+            ConfigError: there is no such rule, or its margin is missing or not a number above 0.
+        """
+        kind, colon, margin = text.strip().partition(":")
+        if kind not in get_args(Kind):
+            known = get_args(Kind)
+            fix = mend("--gate {}", kind, known, "--gate no-worse:0.01")
+            raise ConfigError(f"--gate {text}: {nearest(kind, known)}", fix=fix, code="unknown_name")
+        try:
+            value = float(margin) if colon else None
+        except ValueError:
+            value = math.nan
+        if (value is None and kind == "equivalent") or not (value is None or 0 < value < math.inf):
+            raise ConfigError(
+                f"--gate {text}: the margin after the colon must be a number above 0",
+                fix=f"--gate {kind}:0.01",
+                code="out_of_bounds",
+            )
+        return cls(kind, value)  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        return self.kind if self.margin is None else f"{self.kind}:{self.margin:g}"
+
+    def judge(self, row: Row) -> tuple[float, float]:
+        """The p-values of a difference: that the rule holds, and that it is broken; NaN where there is no test."""
+        test: Student = row["student"]
+        margin = self.margin or 0.0
+        low = margin if self.kind == "better" else -margin
+        inside, outside = _beyond(row, test, low)
+        if self.kind == "better":
+            return inside, outside
+        if row["identical"]:
+            return _by_number(margin, int(row["problems"])), 1.0
+        if self.margin is None:
+            return (math.nan if math.isnan(outside) else 0.0), outside
+        tests = p_values(test, margin)
+        if self.kind == "no-worse":
+            return tests.p_not_worse, outside
+        _, above = _beyond(row, replace(test, mean=-test.mean), -margin)
+        return tests.p_equivalent, min(outside, above)
+
+
+def _beyond(row: Row, test: Student, bound: float) -> tuple[float, float]:
+    """The two-sided p of a difference from `bound`: for a difference above it, and for one below it."""
+    shifted = replace(test, mean=test.mean - bound)
+    p = row["p"] if bound == 0 else p_values(shifted).p
+    return (p, 1.0) if shifted.mean > 0 else (1.0, p)
+
+
+def too_few(rule: Rule, row: Row) -> str:
+    """The reason why equal scores on all problems do not show that a rule holds."""
+    if rule.kind == "better" or not rule.margin:
+        return "both sides have the same score on every problem"
+    needed = math.ceil(math.log(ALPHA) / math.log(1 - rule.margin)) if rule.margin < 1 else 1
+    return (
+        f"all {row['problems']:,} problems have the same score on both sides; {needed:,} of them would rule out "
+        f"{rule.margin:g}"
+    )
+
+
+def _by_number(margin: float, problems: int) -> float:
+    """How likely `problems` problems all have the same score on both sides, if their mean score, of 0 to 1, falls by
+    `margin`: at least that share of problems differs then. 0 without a margin."""
+    return float((1 - margin) ** problems) if 0 < margin < 1 else 0.0
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Rules by benchmark (or MEAN or EACH); the empty name is the headline: the mean, or the only benchmark."""
+
+    required: Mapping[str, str] = field(default_factory=dict)
+    advisory: Mapping[str, str] = field(default_factory=dict)
+    """Reported, and without effect on the gate; a benchmark that the data lack is no error."""
+
+    @property
+    def margin(self) -> float | None:
+        """The margin of its rules, if they have one in common."""
+        rules = [Rule.parse(text) for text in (*self.required.values(), *self.advisory.values())]
+        margins = {rule.margin for rule in rules}
+        return margins.pop() if len(margins) == 1 else None
+
+
+def policy(text: str) -> Policy:
+    """The rules that `--gate` gives, or those of a YAML file with the keys `required` and `advisory`.
+
+    Raises:
+        ConfigError: the file cannot be read, or a rule has another form.
+    """
+    if text.endswith((".yaml", ".yml")):
+        found = convert(Policy, read_yaml(named(Path(text))), "")
+        if not found.required:
+            raise ConfigError(f"{text}: no rule is required", fix="required: {mean: no-worse:0.01}", code="bad_data")
+    else:
+        pieces = [piece.rpartition("=") for piece in text.split(",")]
+        found = Policy({where: rule for where, _, rule in pieces})
+        if len(found.required) < len(pieces):
+            raise ConfigError(
+                f"--gate {text}: two rules are about one benchmark",
+                fix="--gate mean=better,gsm8k=no-worse:0.01",
+                code="duplicate_name",
+            )
+    for rule in (*found.required.values(), *found.advisory.values()):
+        Rule.parse(rule)
+    return found

@@ -232,9 +232,7 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
         arms=pd.DataFrame([row for part in slices for row in means.of_slice(part, metrics, over)]),
         differences=differences.drop(columns="student"),
         students=tuple(differences["student"]),
-        sources=pd.DataFrame(
-            sources, columns=None if sources else ["model", "benchmark", "arm", "source", "sd", "share"]
-        ),
+        sources=pd.DataFrame(sources),
         flips=pd.concat(flips, ignore_index=True) if flips else pd.DataFrame(columns=list(FLIP)),
         aggregates=pd.DataFrame(aggregates.over_benchmarks(slices, metrics, baselines[0].name)),
         curves=pd.DataFrame([row for part in slices for row in means.curves(part, over)]),

@@ -23,8 +23,8 @@ PALETTE = (
 )  # fmt: skip
 ROW = 0.24
 """Height of a difference in inches."""
-WIDE = 5.5
-"""Width of the text of a paper in inches."""
+WIDE = base.COLUMN
+"""Width of the figure in inches: its letters are legible on a phone."""
 APART = 0.05
 """Distance between two sides' points along log2 k, so that their intervals do not hide each other."""
 PROFILE = "profile"

@@ -1,5 +1,7 @@
 """Flips: the problems whose mean score differs between an arm and the baseline, largest change first."""
 
+import re
+
 import numpy as np
 import pandas as pd
 
@@ -19,9 +21,18 @@ def flips_of(model: str, each: Pair) -> pd.DataFrame:
     return found.take(order_P[distance_P[order_P] > 0]).reset_index(drop=True)
 
 
-def largest_flips(flips: pd.DataFrame, most: int) -> pd.DataFrame:
-    """The first `most` flips by the size of the change, of all benchmarks and arms together."""
+def largest_flips(flips: pd.DataFrame) -> pd.DataFrame:
+    """All flips of all benchmarks and arms, the largest change first; those of one size in the order of their problems.
+
+    Numbers in the names of problems count as numbers: `q2` comes before `q10`.
+    """
     if flips.empty:
         return flips
-    size = (flips["score"] - flips["baseline_score"]).abs()
-    return flips.loc[size.sort_values(ascending=False, kind="stable").index[:most]]
+    sizes = (flips["score"] - flips["baseline_score"]).abs().round(9)
+    keys = [(-size, natural(problem)) for size, problem in zip(sizes, flips["problem"], strict=True)]
+    return flips.iloc[sorted(range(len(keys)), key=keys.__getitem__)]
+
+
+def natural(name: object) -> list[tuple[int, str]]:
+    """A key that sorts names by the numbers in them."""
+    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", str(name))]

@@ -16,8 +16,6 @@ from mcpo_cli.render.product import Row
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.words import Word
 
-MOST_FLIPS = 20
-"""Most problems in the table of those that changed most."""
 MOST_BENCHMARKS = 12
 """Most benchmarks or categories in the first table; the others are among the details."""
 FAMILIES = {"headline": "headline difference", "others": "other difference", "categories": "category"}
@@ -351,14 +349,24 @@ def sources_grid(found: Comparison) -> Grid:
     return Grid.of("Sources of variance of each difference", rows, columns, len(columns) - 2, is_detail=True)
 
 
+def counts(found: Comparison) -> list[str]:
+    """How many problems each arm gained and lost: `new: 63 gained, 31 lost`."""
+    if found.flips.empty:
+        return []
+    gained = found.flips["score"] > found.flips["baseline_score"]
+    by_arm = gained.groupby(found.flips["arm"], sort=False)
+    return [f"{arm}: {int(each.sum())} gained, {int((~each).sum())} lost" for arm, each in by_arm]
+
+
 def flips_grid(found: Comparison) -> Grid:
-    """The problems whose score changed most."""
+    """All problems whose score changed, largest change first."""
     columns: Columns = {
         "benchmark": "benchmark",
         "arm": "arm",
         "problem": "problem",
         found.baseline: lambda row: share(row["baseline_score"]),
         "arm's": lambda row: share(row["score"]),
+        "change": lambda row: signed(row["score"] - row["baseline_score"]),
     }
-    rows = largest_flips(found.flips, MOST_FLIPS).to_dict("records")
-    return Grid.of(f"Problems that changed most ({len(found.flips)} changed)", rows, columns, 3, is_detail=True)
+    rows = largest_flips(found.flips).to_dict("records")
+    return Grid.of("All problems that changed", rows, columns, 3, is_detail=True)

@@ -8,9 +8,8 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import JustifyMethod
@@ -18,9 +17,6 @@ from rich.table import Table
 from rich.text import Text
 
 from mcpo_cli.redaction import visible
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 LONGEST_WORD, BESIDE_NUMBERS, HEADING = 32, 16, 8
 """Columns of the longest word that a narrow table keeps whole: in a text, in a name next to numbers, in a heading."""
@@ -128,19 +124,6 @@ def _widths(least: Sequence[int], natural: Sequence[int], room: int) -> list[int
             widths[index] += 1
         left -= min(left, len(short))
     return widths
-
-
-def templates(*folders: Path, html: bool) -> "Environment":
-    """The templates in `folders` and in this file's folder. html: texts in them are escaped."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    return Environment(
-        loader=FileSystemLoader([*folders, Path(__file__).parent]),
-        autoescape=html,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
 
 
 def markdown(page: Page, level: int = 1) -> str:

@@ -31,9 +31,9 @@ class Grpo(Clipped, Normalized):
 class Dapo(Clipped, Normalized):
     """DAPO (arXiv 2503.14476) as the MCPO paper runs it (Section 6.1): clip-higher and the online filter.
 
-    Dynamic sAmpling Policy Optimization, the baseline. Advantages and loss are those of `grpo` with a larger
-    clip_high. A prompt stays in the batch only if 0 < p < 1 for its share p of correct rollouts; others are sampled
-    in place of the rest.
+    Dynamic sAmpling Policy Optimization, the baseline. Advantages and loss are those of `grpo` with
+    clip_high = 0.28. A prompt stays in the batch only if 0 < p < 1 for its share p of correct rollouts; others are
+    sampled in place of the rest.
     """
 
     name: ClassVar[str] = "dapo"

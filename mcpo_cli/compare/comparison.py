@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 DIFFERENCE = (
     "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", *verdicts.P_VALUES, "why",
-    "identical", "mean", "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed", "by_seed", "sd",
-    "above", "effect", "detectable", "family", "part_of", "student",
+    "identical", "gained", "lost", "mean", "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed",
+    "by_seed", "sd", "above", "effect", "detectable", "family", "part_of", "student",
 )  # fmt: skip
 
 
@@ -292,7 +292,7 @@ def _check(pairs: Sequence[Pair], metrics: Sequence[Metric]) -> None:
             if metric.k > most:
                 raise ConfigError(
                     f"{metric} needs {metric.k} samples of every problem; {each.benchmark} has {most}",
-                    fix=f"--metric {metric.kind}@{most}",
+                    fix=f"--metric {metric._replace(k=most)}",
                     code="out_of_bounds",
                 )
 
@@ -307,12 +307,16 @@ def _tested(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
     found = each.estimate(metric, over)
     mean, baseline_mean = each.means(metric)
     by_seed = np.array(each.by_seed(metric))
+    change_P = each.change_P(metric)
+    differing = len(np.unique(each.cluster_P[np.abs(change_P) > ROUNDING]))
     return {
         "benchmark": each.benchmark,
         "metric": str(metric),
         "k": metric.k,
         "arm": each.arm,
-        **verdicts.judged(found, question.margin, question.level),
+        **verdicts.judged(found, question.margin, question.level, differing),
+        "gained": int((change_P > ROUNDING).sum()),
+        "lost": int((change_P < -ROUNDING).sum()),
         "mean": mean,
         "baseline_mean": baseline_mean,
         "problems": found.problems,
@@ -385,7 +389,8 @@ def _source_rows(each: Pair, found: Estimate) -> Iterator[Row]:
 def _flips(model: str, each: Pair) -> pd.DataFrame:
     one_P, other_P = (np.nanmean(scores.score_SP, axis=0) for scores in (each.one, each.other))
     about = {"model": model, "benchmark": each.benchmark, "arm": each.arm, "problem": each.one.problems}
-    found = pd.DataFrame({**about, "score": one_P, "baseline_score": other_P})
+    moved_P = np.where(one_P > other_P, "gained", "lost")
+    found = pd.DataFrame({**about, "moved": moved_P, "score": one_P, "baseline_score": other_P})
     distance_P = np.abs(one_P - other_P)
     order_P = np.argsort(-distance_P, kind="stable")
     return found.take(order_P[distance_P[order_P] > 0]).reset_index(drop=True)

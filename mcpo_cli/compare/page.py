@@ -1,7 +1,7 @@
 """A comparison as text: the verdict, its table, what to know of it, and the tables of its details."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, get_args
 
@@ -21,6 +21,8 @@ MOST_BENCHMARKS = 12
 """Most benchmarks or categories in the first table; the others are among the details."""
 FAMILIES = {"headline": "headline difference", "others": "other difference", "categories": "category"}
 """What is adjusted together, with the word for one of its tests."""
+LONGEST_ANSWER = 20
+"""Most characters of an answer in that table."""
 MOST_NAMED = 8
 """Most names that a sentence lists."""
 DECIDED: tuple[Word, ...] = ("better", "worse", "equivalent", "not worse")
@@ -185,7 +187,21 @@ def remarks(found: Comparison, *, most: int | None = None) -> list[str]:
     training, settled = list(training_page.remarks(found)) if found.training else [], settle(found)
     if most is not None and len(settled) > most:
         settled = [*settled[:most], f"and {len(settled) - most} more lines of this kind: --full"]
-    return [*training, *settled, *pairing(found), *legend(found)]
+    return [*training, *settled, *moved(found), *pairing(found), *legend(found)]
+
+
+def moved(found: Comparison) -> list[str]:
+    """The numbers of problems that gained and lost, and of those whose answer changed while their score did not."""
+    whole = [] if found.training else [row for row in main_rows(found) if row["benchmark"] != AVERAGE]
+    several = found.differences["arm"].nunique() > 1
+    parts = []
+    for row in whole[:MOST_NAMED]:
+        others = (
+            f", {row['other_answers']:,.0f} with the same score and another answer" if row["other_answers"] > 0 else ""
+        )
+        where = f"{row['benchmark']}, {row['arm']}" if several else row["benchmark"]
+        parts.append(f"{where}: {row['gained']:,} gained, {row['lost']:,} lost{others}")
+    return [f"problems that changed: {'; '.join(parts)}"] if parts else []
 
 
 def legend(found: Comparison) -> list[str]:
@@ -344,13 +360,25 @@ def sources_grid(found: Comparison) -> Grid:
 
 
 def flips_grid(found: Comparison) -> Grid:
-    """The problems whose score changed most."""
+    """The problems whose score changed most, with the answers of both sides where logs have them."""
+    answered = {"answer", "baseline_answer"} <= set(found.flips)
     columns: Columns = {
         "benchmark": "benchmark",
         "arm": "arm",
         "problem": "problem",
+        "moved": "moved",
+        **(
+            {f"{found.baseline} answers": _answer("baseline_answer"), "arm answers": _answer("answer")}
+            if answered
+            else {}
+        ),
         found.baseline: lambda row: share(row["baseline_score"]),
         "arm's": lambda row: share(row["score"]),
     }
     rows = largest_flips(found.flips, MOST_FLIPS).to_dict("records")
-    return Grid.of(f"Problems that changed most ({len(found.flips)} changed)", rows, columns, 3, is_detail=True)
+    title = f"Problems that changed most ({len(found.flips)} changed)"
+    return Grid.of(title, rows, columns, len(columns) - 2, is_detail=True)
+
+
+def _answer(column: str) -> Callable[[Row], str]:
+    return lambda row: "-" if pd.isna(row[column]) else str(row[column])[:LONGEST_ANSWER]

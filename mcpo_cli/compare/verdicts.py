@@ -1,29 +1,34 @@
 """The tests of differences and their verdicts, in the words of `statistics/words.py`."""
 
 import math
-from dataclasses import asdict, astuple, fields
+from dataclasses import asdict, astuple, fields, replace
 
 import pandas as pd
 
 from mcpo_cli.statistics import words
 from mcpo_cli.statistics.crossed import Estimate
-from mcpo_cli.statistics.power import ALPHA
+from mcpo_cli.statistics.power import ALPHA, least_p
 from mcpo_cli.statistics.stats import LEAST, ROUNDING
 from mcpo_cli.statistics.words import PValues
 
 P_VALUES = tuple(field.name for field in fields(PValues))
 
 
-def judged(found: Estimate, margin: float | None, level: float) -> dict[str, object]:
+def judged(found: Estimate, margin: float | None, level: float, differing: int | None = None) -> dict[str, object]:
     """A difference as columns of a frame: its interval at 1 - level, its p-values, `why` there are none, and `student`,
     the estimate behind them.
 
     Args:
         margin: the largest difference that does not matter, above 0.
         level: largest p-value that decides.
+        differing: number of clusters of problems in which the sides differ, where that is known. If it is not all of
+            them, p over problems is at least that of an exact test of the signs at its best (`power.least_p`): zeros
+            are not normal.
     """
     test, why = found.test, _untestable(found)
     p_values = PValues() if why else words.p_values(test, margin)
+    if differing and differing < found.clusters and not why and found.over in ("problems", "both"):
+        p_values = replace(p_values, p=max(p_values.p, least_p(differing)))
     interval = test.interval(1 - level)
     known = found.over in ("problems", "both") or test.error > ROUNDING
     low, high = (interval.low, interval.high) if known else (math.nan, math.nan)

@@ -1,5 +1,6 @@
 """The architecture of a causal language model from its config.json, in terms of the settings `model.*`."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,8 +22,22 @@ KEYS = {
     "vocabulary": "vocab_size",
 }
 """Sizes that config.json must name; the others have defaults."""
-ROPE_THETA, MISTRAL_WINDOW = 10_000.0, 4096
+ROPE_THETA, NORM_EPS, MISTRAL_WINDOW = 10_000.0, 1e-6, 4096
 """Defaults of transformers for values that config.json lacks."""
+MOST_LAYERS, LARGEST = 10_000, 10**8
+"""Most layers, and the largest of all other sizes."""
+LONGEST = 2**22
+"""Largest window in tokens: the engine keeps the rotations of all positions."""
+ROPE_NUMBERS = {
+    "factor",
+    "low_freq_factor",
+    "high_freq_factor",
+    "original_max_position_embeddings",
+    "partial_rotary_factor",
+}
+"""Parameters of a rotary embedding, besides its base, that are numbers above 0."""
+ATTENTION = ("full_attention", "sliding_attention")
+"""Kinds of layers in `layer_types`."""
 
 
 @dataclass(frozen=True)
@@ -74,25 +89,29 @@ def read(name: str, config: Mapping[str, Any]) -> Architecture:
     kind = str(config.get("model_type", ""))
     sizes = {setting: _count(name, config, key) for setting, key in KEYS.items()}
     rope = _rope(name, config)
-    attention_bias = bool(config.get("attention_bias", False))
+    attention_bias = _switch(name, config, "attention_bias")
+    heads, kv_heads = sizes["heads"], 8 if kind == "mistral" else sizes["heads"]
+    kv_heads = _count(name, config, "num_key_value_heads", kv_heads)
+    if not kv_heads or heads % kv_heads:
+        raise bad_model(f"{name}: config.json has {heads} attention heads, no multiple of its {kv_heads} of keys")
     return Architecture(
         model_type=kind,
         **sizes,
-        kv_heads=_count(name, config, "num_key_value_heads", 8 if kind == "mistral" else sizes["heads"]),
+        kv_heads=kv_heads,
         head_dim=_count(name, config, "head_dim", sizes["hidden"] // sizes["heads"]),
-        tied=bool(config.get("tie_word_embeddings", False)),
-        rope_theta=float(rope["rope_theta"]),
+        tied=_switch(name, config, "tie_word_embeddings"),
+        rope_theta=rope["rope_theta"],
         rope_type=str(rope["rope_type"]),
         rope=rope,
-        norm_eps=float(config.get("rms_norm_eps") or 1e-6),
+        norm_eps=_number(name, config, "rms_norm_eps", NORM_EPS),
         activation=str(config.get("hidden_act", "silu")),
         qkv_bias=kind == "qwen2" or attention_bias,
         output_bias=kind != "qwen2" and attention_bias,
-        mlp_bias=bool(config.get("mlp_bias", False)),
+        mlp_bias=_switch(name, config, "mlp_bias"),
         qk_norm=kind == "qwen3",
-        sliding_window=_sliding_window(name, config, kind),
+        sliding_window=_sliding_window(name, config, kind, sizes["layers"]),
         window=_count(name, config, "max_position_embeddings", 0) or None,
-        quantized=_quantized(config),
+        quantized=_quantized(name, config),
     )
 
 
@@ -110,6 +129,12 @@ def check(name: str, found: Architecture) -> None:
         (found.rope_type not in ROPE_TYPES, f"rope type '{found.rope_type}'", ", ".join(ROPE_TYPES)),
         (found.activation not in ACTIVATIONS, f"activation '{found.activation}'", ACTIVATIONS[0]),
         (found.output_bias, "a bias in the output projection of attention", "biases of queries, keys and values only"),
+        (
+            float(found.rope.get("partial_rotary_factor", 1)) != 1,
+            "a rotation of parts of a head",
+            "rotations of whole heads",
+        ),
+        ((found.window or 0) > LONGEST, f"a window of {found.window} tokens", f"windows of up to {LONGEST} tokens"),
         (found.mlp_bias, "biases in the feed-forward blocks", "biases of queries, keys and values only"),
     ]
     for is_so, what, instead in unsupported:
@@ -157,28 +182,65 @@ def _count(name: str, config: Mapping[str, Any], key: str, default: int | None =
                 fix=f"a model whose model_type is one of {', '.join(MODEL_TYPES)}",
             )
         return default
-    if isinstance(value, bool) or not isinstance(value, int) or value < (1 if key in KEYS.values() else 0):
-        raise bad_model(f"{name}: config.json has {key}={value!r}, which must be a positive integer")
+    most = MOST_LAYERS if key == "num_hidden_layers" else LARGEST
+    if type(value) is not int or value < (1 if key in KEYS.values() else 0):
+        raise bad_model(f"{name}: config.json has {key}={value!r:.60}, which must be a positive integer")
+    if value > most and key != "max_position_embeddings":
+        raise bad_model(f"{name}: config.json has {key}={value}, which must be at most {most}")
     return value
 
 
+def _number(name: str, config: Mapping[str, Any], key: str, default: float) -> float:
+    """A finite number above 0."""
+    value = config.get(key)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise bad_model(f"{name}: config.json has {key}={value!r:.60}, which must be a finite number above 0")
+    return float(value)
+
+
+def _switch(name: str, config: Mapping[str, Any], key: str) -> bool:
+    value = config.get(key)
+    if value not in (None, True, False) or isinstance(value, float):
+        raise bad_model(f"{name}: config.json has {key}={value!r:.60}, which must be true or false")
+    return bool(value)
+
+
 def _rope(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of the rotary embedding: in `rope_parameters`, or (older files) `rope_theta` and `rope_scaling`."""
-    listed = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    try:
-        rope = dict(listed)
-        rope["rope_type"] = rope.get("rope_type") or rope.pop("type", None) or "default"
-        rope["rope_theta"] = float(rope.get("rope_theta") or config.get("rope_theta") or ROPE_THETA)
-    except (TypeError, ValueError) as error:
-        raise bad_model(f"{name}: the rotary embedding in config.json cannot be read: {error}") from error
+    """Parameters of the rotary embedding: in `rope_parameters`, or (older files) `rope_theta` and `rope_scaling`.
+
+    Releases of transformers read different ones of these, so values in both must agree.
+    """
+    parts = [config.get(key) or {} for key in ("rope_parameters", "rope_scaling")]
+    if not all(isinstance(part, Mapping) for part in parts):
+        raise bad_model(f"{name}: the rotary embedding in config.json cannot be read: it must be an object")
+    rope: dict[str, Any] = {}
+    for part in [*parts, {key: config[key] for key in ("rope_theta", "partial_rotary_factor") if key in config}]:
+        named = {"rope_type" if key == "type" else key: value for key, value in part.items() if value is not None}
+        if differing := [key for key, value in named.items() if rope.get(key, value) != value]:
+            raise bad_model(
+                f"{name}: config.json has two values of {differing[0]}, {rope[differing[0]]!r:.40} and "
+                f"{named[differing[0]]!r:.40}, and releases of transformers read different ones",
+                fix=f"one value of {differing[0]} in config.json",
+            )
+        rope |= named
+    rope = {"rope_type": "default", **rope, "rope_theta": _number(name, rope, "rope_theta", ROPE_THETA)}
+    for key in ROPE_NUMBERS & rope.keys():
+        _number(name, rope, key, 1.0)
     return rope
 
 
-def _sliding_window(name: str, config: Mapping[str, Any], kind: str) -> int:
+def _sliding_window(name: str, config: Mapping[str, Any], kind: str, layers: int) -> int:
     """Tokens that layers with a sliding window attend to; 0 if no layer has one."""
-    if kind.startswith("qwen") and not config.get("use_sliding_window", False):
+    types = config.get("layer_types")
+    known = [value for value in types if value in ATTENTION] if isinstance(types, list) else []
+    if types is not None and kind in MODEL_TYPES and (not isinstance(types, list) or len(known) != layers):
+        wanted = f"{' or '.join(ATTENTION)} for each of {layers} layers"
+        raise bad_model(f"{name}: layer_types in config.json must name {wanted}")
+    if kind.startswith("qwen") and not _switch(name, config, "use_sliding_window"):
         return 0
-    if "layer_types" in config and "sliding_attention" not in (config["layer_types"] or ()):
+    if known and "sliding_attention" not in known:
         return 0
     # Mistral's default holds if the file lacks the key; null turns the window off.
     if kind == "mistral" and "sliding_window" not in config:
@@ -186,6 +248,8 @@ def _sliding_window(name: str, config: Mapping[str, Any], kind: str) -> int:
     return _count(name, config, "sliding_window", 0)
 
 
-def _quantized(config: Mapping[str, Any]) -> str:
+def _quantized(name: str, config: Mapping[str, Any]) -> str:
     about = config.get("quantization_config")
-    return str(about.get("quant_method", "an unknown method")) if isinstance(about, Mapping) else ""
+    if about is not None and not isinstance(about, Mapping):
+        raise bad_model(f"{name}: config.json has quantization_config={about!r:.60}, which must be an object")
+    return str(about.get("quant_method", "an unknown method")) if about is not None else ""

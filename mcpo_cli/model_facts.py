@@ -1,20 +1,28 @@
-"""Facts read only from the files of the evaluated model: window, end tokens, template, format."""
+"""Facts read only from the files of a model: weights, window, end tokens, template, format.
+
+`examine` is the one reader of a model's folder, for training, evaluation and dry runs. It imports neither torch nor
+transformers where tokenizer.json names the end token.
+"""
 
 import fnmatch
 import functools
-import json
-import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import model_files, tokenization
+from mcpo_cli import model_files, tokenization, weight_files
 from mcpo_cli.errors import ConfigError, bad_model, first_line
+from mcpo_cli.weight_files import Tensor
 
 FORMATS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 NO_LIMIT = 10**9
 """Lengths from here on mean no limit: tokenizers without one report 10^30."""
+FILES_ELSEWHERE = ("transformers_weights", "fast_tokenizer_files")
+"""Keys of configurations that name other files to read."""
+MOST_GROWTH = 64.0
+"""Most letters that a tokenizer's normalizer may make of one."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +79,12 @@ class FileFacts:
     """The highest token id plus 1; an embedding may have more rows."""
     window: int
     """Largest number of tokens of prompt and response together."""
+    stop_ids: tuple[int, ...]
+    """Ids of the tokens that end a response."""
     chat_template: bool
     """True if the tokenizer has one."""
-    weights: Mapping[str, tuple[int, ...]] = field(hash=False)
-    """Shape of each stored tensor."""
+    weights: Mapping[str, Tensor] = field(hash=False)
+    """The stored tensors."""
 
 
 def examine(name: str, folder: Path) -> FileFacts:
@@ -83,31 +93,78 @@ def examine(name: str, folder: Path) -> FileFacts:
     Raises:
         ConfigError: a file is missing, damaged, or cannot be loaded by an engine.
     """
+    model_files.counted(folder)
     config = _config(name, folder)
-    tensors = {key: value for path in _weights(name, folder) for key, value in model_files.tensors(name, path).items()}
-    settings = _optional(name, folder / "tokenizer_config.json")
+    weights = weight_files.stored(name, folder)
+    settings = _optional(name, folder, "tokenizer_config.json")
+    vocabulary = _vocabulary(name, folder, settings)
     return FileFacts(
-        tokens=_tokens(name, folder, settings),
+        tokens=vocabulary.tokens,
         window=_window(name, config, settings.get("model_max_length")),
+        stop_ids=_stop_ids(name, folder, config, vocabulary),
         chat_template=bool(settings.get("chat_template")) or any(folder.glob("chat_template.*")),
-        weights={key: tuple(entry["shape"]) for key, entry in tensors.items()},
+        weights=weights,
     )
 
 
-def _tokens(name: str, folder: Path, settings: Mapping[str, Any]) -> int:
-    """The highest token id plus 1, from the tokenizer's files; `settings` is the content of tokenizer_config.json."""
+@dataclass(frozen=True)
+class _Vocabulary:
+    """The tokens of a tokenizer, from its files."""
+
+    tokens: int
+    """The highest id plus 1."""
+    end: int | None
+    """The token that ends a text; None if the files name none."""
+    special: Mapping[str, int] = field(default_factory=dict)
+    """Ids of added tokens, by their text."""
+
+
+def _vocabulary(name: str, folder: Path, settings: Mapping[str, Any]) -> _Vocabulary:
+    """The vocabulary by tokenizer.json; `settings` is the content of tokenizer_config.json."""
     _check_tokenizer(name, folder)
     if not (folder / "tokenizer.json").exists():
-        return len(_tokenizer(name, folder))
-    content = _json(name, folder / "tokenizer.json")
+        loaded = _tokenizer(name, folder)
+        return _Vocabulary(len(loaded), loaded.eos_token_id)
+    content = model_files.read_json(name, folder / "tokenizer.json")
     try:
-        vocabulary = content["model"]["vocab"]
-        ids = [len(vocabulary) - 1] if isinstance(vocabulary, list) else list(vocabulary.values())
-        ids += [token["id"] for token in content.get("added_tokens") or []]
-        ids += [int(token) for token in settings.get("added_tokens_decoder") or {}]
-        return max(ids) + 1
+        listed = content["model"]["vocab"]
+        ids = [len(listed) - 1] if isinstance(listed, list) else [*listed.values()]
+        special = {token["content"]: token["id"] for token in content.get("added_tokens") or []}
+        special |= {
+            token["content"]: int(number) for number, token in (settings.get("added_tokens_decoder") or {}).items()
+        }
+        wrong = [
+            number for number in [*ids, *special.values()] if type(number) is not int or not 0 <= number < NO_LIMIT
+        ]
+        growth = _growth(content.get("normalizer"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise bad_model(f"{name}: tokenizer.json has no vocabulary that can be read") from error
+    if wrong:
+        raise bad_model(f"{name}: tokenizer.json has a token of number {str(wrong[0])[:40]}")
+    if growth > MOST_GROWTH:
+        raise bad_model(f"{name}: the normalizer in tokenizer.json makes {growth:.3g} letters of one")
+    end = settings.get("eos_token") or _optional(name, folder, "special_tokens_map.json").get("eos_token")
+    text = end.get("content") if isinstance(end, Mapping) else end
+    number = special.get(str(text), listed.get(text) if isinstance(listed, Mapping) else None)
+    if number is None:
+        # A class of tokenizer may have an end token of its own.
+        number = _tokenizer(name, folder).eos_token_id
+    return _Vocabulary(max([*ids, *special.values()]) + 1, number, special)
+
+
+def _growth(normalizer: Any) -> float:
+    """The most letters that a normalizer of tokenizer.json makes of one."""
+    if not isinstance(normalizer, Mapping):
+        return 1.0
+    growth = 1.0
+    for each in normalizer.get("normalizers") or []:
+        growth *= _growth(each)
+    if normalizer.get("type") == "Replace":
+        pattern = normalizer.get("pattern") or {}
+        # A regular expression may match a single letter, or nothing between two.
+        matched = max(1, len(pattern.get("String", ""))) if isinstance(pattern, Mapping) else 1
+        growth *= max(1.0, len(str(normalizer.get("content", ""))) / matched)
+    return growth * max(1.0, len(str(normalizer.get("prepend", ""))))
 
 
 @functools.lru_cache(maxsize=1)
@@ -117,22 +174,18 @@ def tokenizer(facts: ModelFacts) -> Any:
 
 
 def _facts(name: str, folder: Path, revision: str | None) -> ModelFacts:
-    config = _config(name, folder)
-    generation = _optional(name, folder / "generation_config.json")
-    weights = _weights(name, folder)
-    tensors = [entry for path in weights for entry in model_files.tensors(name, path).values()]
-    loaded = _tokenizer(name, folder)
-    stop_ids = _stop_ids(name, config, generation, loaded)
+    found, config, loaded = examine(name, folder), _config(name, folder), _tokenizer(name, folder)
+    first = next(iter(found.weights.values()))
     return ModelFacts(
         name=name,
         folder=folder,
         digest=model_files.digest(folder),
         revision=revision,
-        parameters=sum(math.prod(entry["shape"]) for entry in tensors),
-        dtype=_dtype(name, config, tensors[0]["dtype"]),
+        parameters=sum(tensor.size for tensor in found.weights.values()),
+        dtype=_dtype(name, config, first.dtype),
         window=_window(name, config, loaded.model_max_length),
-        stop_ids=stop_ids,
-        stop_tokens=tuple(loaded.convert_ids_to_tokens(list(stop_ids))),
+        stop_ids=found.stop_ids,
+        stop_tokens=tuple(loaded.convert_ids_to_tokens(list(found.stop_ids))),
         chat_template=loaded.chat_template is not None,
     )
 
@@ -146,14 +199,36 @@ def _dtype(name: str, config: Mapping[str, Any], stored: str) -> str:
 
 
 def _config(name: str, folder: Path, file: str = "config.json") -> dict[str, Any]:
-    config = _json(name, folder / file)
-    if "auto_map" in config:
-        raise ConfigError(
-            f"{name}: its {file} requires the model's own code (auto_map), which is never run",
-            fix="use a model without auto_map, whose architecture transformers supports",
-            code="unsafe",
+    """The content of a configuration, which must not ask for code or files besides those that count."""
+    adapter = folder / "adapter_config.json"
+    if file == "config.json" and adapter.is_file() and not (folder / file).exists():
+        base = str(model_files.read_json(name, adapter).get("base_model_name_or_path"))[:80]
+        raise bad_model(
+            f"{name}: the folder has a LoRA adapter of {base}, which is no model by itself",
+            fix=f"peft: AutoPeftModelForCausalLM.from_pretrained('{name}').merge_and_unload().save_pretrained(FOLDER)",
         )
+    config = model_files.read_json(name, folder / file)
+    for key, value in _entries(config):
+        if key == "auto_map":
+            why, fix = "requires the model's own code (auto_map), which is never run", "use a model without auto_map"
+        elif key.endswith("_implementation") and "/" in str(value):
+            why, fix = f"asks for code of the hub ({key}: {str(value)[:60]})", f"remove {key} from {file}"
+        elif key in FILES_ELSEWHERE:
+            why, fix = f"names files of its own ({key})", f"remove {key} from {file}"
+        else:
+            continue
+        raise ConfigError(f"{name}: its {file} {why}", fix=fix, code="unsafe")
     return config
+
+
+def _entries(value: Any) -> Iterator[tuple[str, Any]]:
+    """All keys and values of nested objects, the inner ones included."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Mapping):
+            yield from one.items()
+        waiting += [*one.values()] if isinstance(one, Mapping) else one if isinstance(one, list) else []
 
 
 def _window(name: str, config: Mapping[str, Any], longest: Any) -> int:
@@ -165,18 +240,34 @@ def _window(name: str, config: Mapping[str, Any], longest: Any) -> int:
     return min(known)
 
 
-def _stop_ids(name: str, config: Mapping[str, Any], generation: Mapping[str, Any], tokenizer: Any) -> tuple[int, ...]:
+def _stop_ids(name: str, folder: Path, config: Mapping[str, Any], vocabulary: _Vocabulary) -> tuple[int, ...]:
     """The tokenizer's end token and those of generation_config.json (else config.json), as in vLLM."""
-    named = generation.get("eos_token_id", config.get("eos_token_id"))
-    listed = named if isinstance(named, list) else [named]
-    tokens = [token for token in [tokenizer.eos_token_id, *listed] if token is not None]
-    fix = f'set "eos_token_id" in {name}/generation_config.json'
-    if wrong := [token for token in tokens if type(token) is not int or not 0 <= token < NO_LIMIT]:
-        raise bad_model(f"{name}: an end token must be the number of a token, not {str(wrong[0])[:40]}", fix=fix)
+    file = "generation_config.json"
+    named = _optional(name, folder, file).get("eos_token_id", config.get("eos_token_id"))
+    listed: Sequence[Any] = named if isinstance(named, list) else [named]
+    tokens = [token for token in [vocabulary.end, *listed] if token is not None]
+    template = _of_template(folder, vocabulary)
+    fix = f'set "eos_token_id"{f": {template[1]}" if template else ""} in {name}/{file}'
+    if wrong := [token for token in tokens if type(token) is not int or not 0 <= token < vocabulary.tokens]:
+        raise bad_model(
+            f"{name}: an end token must be the number of one of the tokenizer's {vocabulary.tokens} tokens, not "
+            f"{str(wrong[0])[:40]}",
+            fix=fix,
+        )
     if not tokens:
-        why = "names an end token, so that every response would be truncated"
-        raise bad_model(f"{name}: neither tokenizer, generation_config.json nor config.json {why}", fix=fix)
+        ends = f"; the chat template ends turns with {template[0]}" if template else ""
+        why = f"names an end token, so that every response would be truncated{ends}"
+        raise bad_model(f"{name}: neither tokenizer, {file} nor config.json {why}", fix=fix)
     return tuple(dict.fromkeys(tokens))
+
+
+def _of_template(folder: Path, vocabulary: _Vocabulary) -> tuple[str, int] | None:
+    """The special token that follows a turn in the chat template, and its number; None if there is no such token."""
+    for path in (folder / "chat_template.jinja", folder / "tokenizer_config.json"):
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        if found := re.search(r"content[^{}<]*(?:\}\}|\+ *['\"])(<[^<>{}'\"]+>)", text):
+            return (found[1], vocabulary.special[found[1]]) if found[1] in vocabulary.special else None
+    return None
 
 
 def _check_tokenizer(name: str, folder: Path) -> None:
@@ -195,35 +286,5 @@ def _tokenizer(name: str, folder: Path) -> Any:
         raise bad_model(f"{name}: its tokenizer cannot be loaded: {first_line(error)}") from error
 
 
-def _weights(name: str, folder: Path) -> list[Path]:
-    """The weight files: one, or the shards that the index names."""
-    index = folder / "model.safetensors.index.json"
-    named = _json(name, index).get("weight_map") if index.exists() else {"": "model.safetensors"}
-    if not isinstance(named, dict) or not named:
-        raise bad_model(f"{name}: {index.name} has no weight_map")
-    names = sorted({str(file) for file in named.values()})
-    if outside := [file for file in names if Path(file).name != file]:
-        raise ConfigError(f"{name}: {index.name} names a file outside the folder: {outside[0]}", code="unsafe")
-    if absent := [file for file in names if not (folder / file).is_file()]:
-        what = f"{name}: {absent[0]} is missing ({len(names) - len(absent)} of {len(names)} weight files are there)"
-        if pickled := sorted(path.name for kind in ("*.bin", "*.pth", "*.pt") for path in folder.glob(kind)):
-            fix = "https://huggingface.co/spaces/safetensors/convert converts a hub model to safetensors"
-            raise bad_model(f"{what}; {pickled[0]} is a pickle, which can run code and is never loaded", fix=fix)
-        raise bad_model(what, fix=f"copy {absent[0]} into {name}")
-    return [folder / file for file in names]
-
-
-def _optional(name: str, path: Path) -> dict[str, Any]:
-    return _json(name, path) if path.exists() else {}
-
-
-def _json(name: str, path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise bad_model(f"{name}: the folder has no {path.name}; is it a Hugging Face model?")
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise bad_model(f"{name}: {path.name} is not JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise bad_model(f"{name}: {path.name} must hold an object, not {type(content).__name__}")
-    return content
+def _optional(name: str, folder: Path, file: str) -> dict[str, Any]:
+    return model_files.read_json(name, folder / file) if (folder / file).exists() else {}

@@ -1,7 +1,7 @@
-"""The files of a model: the folder or hub model that a name means, the files to fetch, and their digests.
+"""The files of a model: the folder or hub model that a name means, the files that count, and their digests.
 
-A safetensors file begins with the length of the header in 8 bytes, then the header in JSON, then the tensors
-(https://github.com/huggingface/safetensors#format).
+Training, evaluation, export and dry runs read a folder through this module and `weight_files`: a file that a library
+would read is in the digest, or the folder is refused.
 """
 
 import fnmatch
@@ -9,11 +9,9 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
-
-from safetensors import SafetensorError, safe_open
 
 from mcpo_cli import paths
 from mcpo_cli.errors import ConfigError, bad_model, first_line, nearest, similar
@@ -28,11 +26,19 @@ TOKENIZER = (
     "*.model",
     "*.tiktoken",
     "chat_template.*",
+    "additional_chat_templates/*.jinja",
 )
 READ = ("config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", *TOKENIZER)
 """Files that are fetched from the hub and enter the digest: no code, no pickle."""
 ELSEWHERE = ("*/*", "consolidated*")
 """Files not fetched: copies of the weights in the maker's own format."""
+MORE = {
+    "adapter_config.json": "a LoRA adapter, which transformers adds to the weights where peft is installed",
+    "tekken.json": "a tokenizer that transformers takes instead of tokenizer.json where mistral_common is installed",
+}
+"""Files that libraries read depending on what is installed: a model with one of them is not one model."""
+MAX_BYTES = 2**28
+"""Largest size of a file without weights."""
 SAMPLE_BYTES = 4096
 """Bytes of each tensor that `fingerprint` reads."""
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -133,8 +139,8 @@ def fingerprint(folder: Path) -> str:
     a tensor. Other files are read whole. `digest` reads all bytes, in a second or more per GB, which is too long for a
     command that only shows a plan.
     """
-    statuses = ((path, path.stat()) for path in _read(folder))
-    return _digest((path, _sampled(path, status.st_size, status.st_mtime_ns)) for path, status in statuses)
+    statuses = ((path, path.stat()) for path in counted(folder))
+    return _digest(folder, ((path, _sampled(path, status.st_size, status.st_mtime_ns)) for path, status in statuses))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -170,30 +176,64 @@ def digest(folder: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
-    return _digest((path, hashed(path)) for path in _read(folder))
+    return _digest(folder, ((path, hashed(path)) for path in counted(folder)))
 
 
-def _digest(hashes: Iterable[tuple[Path, str]]) -> str:
+def _digest(folder: Path, hashes: Iterable[tuple[Path, str]]) -> str:
     """12 hex digits over the names of files and the hashes of their content."""
     total = hashlib.sha256()
     for path, content in hashes:
-        total.update(f"{path.name}\0{content}\n".encode())
+        total.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
     return total.hexdigest()[:12]
 
 
-def _read(folder: Path) -> Iterator[Path]:
-    """The files of a folder that match READ, in the order of their names."""
-    return (path for path in sorted(folder.iterdir()) if any(fnmatch.fnmatch(path.name, one) for one in READ))
+def counted(folder: Path) -> list[Path]:
+    """The files of a model that count, those that match READ, in the order of their names.
+
+    Raises:
+        ConfigError: one is a pipe, a device, a link to another folder, or too large to be read; or a library would read
+            a file besides these.
+    """
+    for name, what in MORE.items():
+        if (folder / name).is_file() and (folder / "config.json").exists():
+            raise ConfigError(
+                f"{folder.name}: {name} is {what}", fix=f"move {name} to another folder, or merge it", code="unsafe"
+            )
+    paths = sorted([*folder.iterdir(), *folder.glob("additional_chat_templates/*")])
+    found = [path for path in paths if any(fnmatch.fnmatch(path.relative_to(folder).as_posix(), one) for one in READ)]
+    return [path for path in found if not path.is_dir() and _is_readable(folder, path)]
 
 
-def tensors(name: str, path: Path) -> dict[str, dict[str, Any]]:
-    """Format and shape of each tensor in a safetensors file, by its name. Raises ConfigError if it is damaged."""
+def _is_readable(folder: Path, path: Path) -> bool:
+    """True; raises ConfigError if reading the file might not end, or would read something from another folder."""
+    if not path.exists():
+        what = "a link to a file that does not exist"
+    elif not path.is_file():
+        what = "not a file"
+    elif path.is_symlink() and not _is_inside(folder, path.resolve()):
+        what = "a link to another folder"
+    elif path.suffix != ".safetensors" and path.stat().st_size > MAX_BYTES:
+        what = f"larger than {MAX_BYTES // 2**20} MiB"
+    else:
+        return True
+    raise ConfigError(f"{folder.name}: {path.name} is {what}", fix=f"a file {path.name} of the model", code="unsafe")
+
+
+def _is_inside(folder: Path, target: Path) -> bool:
+    """True for files of the folder; in the hub's cache its files are links to a folder beside those of all commits."""
+    folders = [folder.resolve()] + ([folder.parents[1] / "blobs"] if folder.parent.name == "snapshots" else [])
+    return any(target.is_relative_to(one.resolve()) for one in folders)
+
+
+def read_json(name: str, path: Path) -> dict[str, Any]:
+    """The object in a JSON file of the model `name`. Raises ConfigError if it is missing, damaged, or no such file."""
+    if not path.exists():
+        raise bad_model(f"{name}: the folder has no {path.name}; is it a Hugging Face model?")
+    _is_readable(path.parent, path)
     try:
-        with safe_open(path, framework="numpy") as file:
-            slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
-            found = {key: {"dtype": one.get_dtype(), "shape": one.get_shape()} for key, one in slices.items()}
-    except (SafetensorError, OSError) as error:
-        raise bad_model(f"{name}: {path.name} is not a safetensors file, or was cut short") from error
-    if not found:
-        raise bad_model(f"{name}: {path.name} has no tensors")
-    return found
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise bad_model(f"{name}: {path.name} is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise bad_model(f"{name}: {path.name} must hold an object, not {type(content).__name__}")
+    return content

@@ -5,7 +5,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import thinking
+from mcpo_cli import chat_template, thinking
+from mcpo_cli.errors import bad_model
 
 _TAG_TOKENS = 16
 """More tokens than a tag of reasoning and the space after it can have."""
@@ -20,15 +21,44 @@ def load(folder: Path) -> Any:
     return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
-def prompt_ids(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[int]:
+def prompt_ids(tokenizer: Any, messages: Sequence[Mapping[str, str]], variables: Sequence[str] = ()) -> list[int]:
     """Token ids of a prompt: its turns in the tokenizer's chat template, up to where the assistant begins to answer.
 
     A message of the role TEXT is tokenized as it is. Without a chat template all messages are, joined as paragraphs.
+
+    variables: of the chat template, `NAME=VALUE`, besides the special tokens.
+
+    Raises:
+        ConfigError: the template cannot write the prompt, or leaves out a turn.
     """
     if tokenizer.chat_template is None or messages[0]["role"] == TEXT:
-        return list(tokenizer("\n\n".join(message["content"] for message in messages))["input_ids"])
-    turns = [dict(message) for message in messages]
-    return list(tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False))
+        return _plain_ids(tokenizer, "\n\n".join(message["content"] for message in messages))
+    name = Path(tokenizer.name_or_path).name
+    turns = [{"role": str(message["role"]), "content": str(message["content"])} for message in messages]
+    # As in transformers, with its names; a template may test the last two.
+    context = {**tokenizer.special_tokens_map, **chat_template.variables(variables), "messages": turns}
+    context |= {"add_generation_prompt": True, "tools": None, "documents": None}
+    text = chat_template.rendered(name, _template(name, tokenizer.chat_template), context)
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _template(name: str, template: str | Mapping[str, str]) -> str:
+    """The template for answers: the one called `default` if there are several."""
+    if isinstance(template, str):
+        return template
+    if "default" not in template:
+        raise bad_model(
+            f"{name}: none of its chat templates is the default one: {', '.join(template)}",
+            fix="task.style=plain, or chat=off with mcpo evaluate",
+        )
+    return template["default"]
+
+
+def _plain_ids(tokenizer: Any, text: str) -> list[int]:
+    """What the tokenizer puts before a text (a token for its beginning), the tokens of `text`, and nothing after it."""
+    ids, bare = (list(tokenizer(text, add_special_tokens=special)["input_ids"]) for special in (True, False))
+    starts = (start for start in range(len(ids) - len(bare) + 1) if ids[start : start + len(bare)] == bare)
+    return ids[: next(starts, 0)] + bare
 
 
 def opened(tokenizer: Any, prompt: Sequence[int]) -> str:

@@ -46,12 +46,12 @@ def _check_files(spec: RunSpec, folder: Path | None) -> None:
     if folder:
         backends.get(spec.backend).check_model(spec, folder)
     if spec.task.is_here:
-        problems = spec.task.problems(spec.train, _tokens(folder, spec.train.max_prompt))
+        problems = spec.task.problems(spec.train, _tokens(folder, spec))
         problems.training(0, 0, spec.train.prompts)
         problems.tiers(spec.eval.problems)
 
 
-def _tokens(folder: Path | None, limit: int) -> Tokens:
+def _tokens(folder: Path | None, spec: RunSpec) -> Tokens:
     """A counter of the tokens of a prompt, or of a bound on them where that fits; 0 where the model is not here.
 
     A text has at most as many tokens as bytes, so most tasks need no tokenizer, whose import takes seconds.
@@ -62,7 +62,8 @@ def _tokens(folder: Path | None, limit: int) -> Tokens:
     def count(messages: Messages) -> int:
         most = ADDED_TOKENS + sum(len(message["content"].encode()) for message in messages)
         is_text = all(message["role"] == TEXT for message in messages)
-        return most if is_text and most <= limit else len(prompt_ids(_tokenizer(folder), messages))
+        fits = is_text and most <= spec.train.max_prompt
+        return most if fits else len(prompt_ids(_tokenizer(folder), messages, spec.task.template_variables))
 
     return count
 

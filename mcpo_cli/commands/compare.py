@@ -1,6 +1,7 @@
 """`mcpo compare`: reads its options; compares, writes the files, copies them to MLflow, and prints the verdict."""
 
 import hashlib
+import math
 import re
 import shlex
 import sys
@@ -107,19 +108,24 @@ def _talk(one: Answer, files: Sequence[Path], *, full: bool) -> None:
 
 
 def question(
-    baseline: str, metric: Sequence[str], at: Sequence[str], margin: float | None, look: str, over: Over | None
+    baseline: str,
+    metric: Sequence[str],
+    at: Sequence[str],
+    margin: float | None,
+    look: str,
+    over: Over | None,
+    *,
+    lower: bool = False,
 ) -> Question:
     """The question that options ask.
 
     Raises:
         ConfigError: the margin or the look is not a valid number.
     """
-    if margin is not None and not 0 < margin < 1:
-        raise ConfigError(
-            f"--margin {margin:g}: must be a share above 0 and below 1", fix="--margin 0.01", code="out_of_bounds"
-        )
+    if margin is not None and not 0 < margin < math.inf:
+        raise ConfigError(f"--margin {margin:g}: must be above 0", fix="--margin 0.01", code="out_of_bounds")
     metrics = tuple(dict.fromkeys(name for words in metric for name in words.split(",") if name))
-    return Question(baseline, metrics, tuple(at), margin, _look(look), over=over)
+    return Question(baseline, metrics, tuple(at), margin, _look(look), over=over, lower=lower)
 
 
 def _look(text: str) -> tuple[int, int] | None:

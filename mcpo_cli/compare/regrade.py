@@ -163,6 +163,8 @@ def regrade(sides: Sequence[Side], grader: str, *, workers: int = 0) -> Regraded
         ConfigError: no such grader, or a side has no response with a gold.
         RunFailed: the grader failed on too many samples.
     """
+    if not grading.functions.is_function(grader):
+        grading.check_name(grader, "--regrade {}")
     with Pool(grader, workers=workers) as pool:
         for side in sides:
             if not any((_why(log.samples) == "").any() for log in side.logs):

@@ -14,24 +14,37 @@ from mcpo_cli.statistics.words import PValues
 P_VALUES = tuple(field.name for field in fields(PValues))
 
 
-def judged(found: Estimate, margin: float | None, level: float, differing: int | None = None) -> dict[str, object]:
+def judged(
+    found: Estimate,
+    margin: float | None,
+    level: float,
+    *,
+    lower: bool = False,
+    share: bool = False,
+    differing: int | None = None,
+) -> dict[str, object]:
     """A difference as columns of a frame: its interval at 1 - level, its p-values, `why` there are none, and `student`,
-    the estimate behind them.
+    the estimate behind them, of minus the difference if lower is better.
 
     Args:
         margin: the largest difference that does not matter, above 0.
         level: largest p-value that decides.
+        lower: lower is better.
+        share: scores are within 0..1, and so their differences within -1..1.
         differing: number of clusters of problems in which the sides differ, where that is known. If it is not all of
             them, p over problems is at least that of an exact test of the signs at its best (`power.least_p`): zeros
             are not normal.
     """
     test, why = found.test, _untestable(found)
-    p_values = PValues() if why else words.p_values(test, margin)
+    judged_test = replace(test, mean=-test.mean) if lower else test
+    p_values = PValues() if why else words.p_values(judged_test, margin)
     if differing and differing < found.clusters and not why and found.over in ("problems", "both"):
         p_values = replace(p_values, p=max(p_values.p, least_p(differing)))
     interval = test.interval(1 - level)
     known = found.over in ("problems", "both") or test.error > ROUNDING
     low, high = (interval.low, interval.high) if known else (math.nan, math.nan)
+    if share:
+        low, high = (math.copysign(min(abs(end), 1.0), end) for end in (low, high))
     return {
         "difference": test.mean,
         "low": low,
@@ -39,7 +52,7 @@ def judged(found: Estimate, margin: float | None, level: float, differing: int |
         **asdict(p_values),
         "why": why,
         "identical": _identical(found),
-        "student": test,
+        "student": judged_test,
     }
 
 
@@ -64,13 +77,14 @@ def _untestable(found: Estimate) -> str:
     return f"the difference is the same on {where}, so it has no variance to test by"
 
 
-def decided(differences: pd.DataFrame, level: float = ALPHA) -> pd.DataFrame:
+def decided(differences: pd.DataFrame, level: float = ALPHA, *, lower: bool = False) -> pd.DataFrame:
     """Adds p-values that are adjusted over each family, and the verdicts.
 
     Args:
         differences: with the columns of `judged`; `family`: what is adjusted together; `test`: rows of one number are
             one test and count once.
         level: largest adjusted p-value that decides; below ALPHA at one of several looks at growing data.
+        lower: lower is better.
     """
     adjusted = [f"{name}_adjusted" for name in P_VALUES]
     found = differences.assign(**dict.fromkeys(adjusted, math.nan), verdict="not testable")
@@ -81,5 +95,6 @@ def decided(differences: pd.DataFrame, level: float = ALPHA) -> pd.DataFrame:
         for at, row in family[["difference", "test", "identical"]].iterrows():
             tested = by_test[int(row["test"])]
             found.loc[at, adjusted] = astuple(tested)
-            found.loc[at, "verdict"] = words.word(row["difference"], tested, level, identical=bool(row["identical"]))
+            difference = -row["difference"] if lower else row["difference"]
+            found.loc[at, "verdict"] = words.word(difference, tested, level, identical=bool(row["identical"]))
     return found

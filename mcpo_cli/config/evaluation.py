@@ -61,6 +61,8 @@ class Evaluation:
     """The template around a problem of a published benchmark or a file. Tasks ask as in training."""
     chat: Literal["auto", "off"] = identity("auto")
     """`auto` wraps the prompt in the model's own chat template, if it has one."""
+    chat_variables: tuple[str, ...] = later(())
+    """Variables of the model's chat template, `NAME=VALUE`, such as `[enable_thinking=false]`."""
     revision: str = runtime("")
     """Branch, tag or commit of a model on the Hugging Face Hub."""
     data: BenchmarkSource = runtime(BenchmarkSource())

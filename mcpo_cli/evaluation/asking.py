@@ -32,6 +32,8 @@ class Asking:
     """Most tokens of a response, if fewer than those of the settings."""
     task: str = ""
     """The task that asks; empty if the settings do."""
+    variables: tuple[str, ...] = ()
+    """Variables of the chat template, `NAME=VALUE`."""
 
 
 BARE = Asking(lambda problem: [{"role": TEXT, "content": problem.text}])
@@ -46,7 +48,10 @@ def in_chat(settings: Evaluation, facts: ModelFacts) -> bool:
 def by_settings(settings: Evaluation, facts: ModelFacts) -> Asking:
     """The prompts of published benchmarks: a template around the problem."""
     role = "user" if in_chat(settings, facts) else TEXT
-    return Asking(lambda problem: [{"role": role, "content": render(settings.prompt, problem.text)}])
+    variables = settings.chat_variables
+    return Asking(
+        lambda problem: [{"role": role, "content": render(settings.prompt, problem.text)}], variables=variables
+    )
 
 
 def by_task(task: Task, facts: ModelFacts, max_tokens: int) -> Asking:
@@ -64,7 +69,7 @@ def by_task(task: Task, facts: ModelFacts, max_tokens: int) -> Asking:
             f"{facts.name}: task={task.name} asks in the chat template, but its tokenizer has none",
             fix="a model with instruction tuning (mcpo components list model)",
         )
-    return Asking(task.messages, task.stops, max_tokens, task.name)
+    return Asking(task.messages, task.stops, max_tokens, task.name, task.template_variables)
 
 
 @dataclass(frozen=True)
@@ -81,10 +86,11 @@ def of_tasks(benchmarks: Iterable[Benchmark]) -> dict[str, Asking]:
 
 def encoded(asking: Asking, problem: Problem, facts: ModelFacts) -> tuple[int, ...]:
     """The prompt's token ids."""
-    return tuple(prompt_ids(model_facts.tokenizer(facts), asking.messages(problem)))
+    return tuple(prompt_ids(model_facts.tokenizer(facts), asking.messages(problem), asking.variables))
 
 
 def document(asking: Asking) -> dict[str, Any]:
     """Everything about a way of asking that changes a sample, as plain data."""
     messages = [dict(message) for message in asking.messages(PLACEHOLDER)]
-    return {"messages": messages, "stops": list(asking.stops), "max_tokens": asking.max_tokens}
+    about = {"messages": messages, "stops": list(asking.stops), "max_tokens": asking.max_tokens}
+    return about | ({"variables": list(asking.variables)} if asking.variables else {})

@@ -16,7 +16,7 @@ from mcpo_cli.evaluation.gradings import BenchmarkGrading, Drawn, Graders, Sampl
 from mcpo_cli.evaluation.protocol import Protocol
 from mcpo_cli.home import home, location
 from mcpo_cli.records import BenchmarkResult, GradeRow, Results
-from mcpo_cli.runs import provenance
+from mcpo_cli.runs import prompts, provenance
 from mcpo_cli.runs.attempts import owned
 from mcpo_cli.runs.journal import read_json, write_atomic
 from mcpo_cli.seeds import stream
@@ -140,18 +140,22 @@ def _draw(protocol: Protocol, benchmarks: Sequence[Benchmark], target: Path, pro
     """Draws all missing samples in one call, because an engine may need a minute to start."""
     settings, facts = protocol.settings, protocol.model
     left: dict[str, tuple[Samples, Problem]] = {}
+    first: dict[str, list[tuple[int, ...]]] = {}
     requests = []
     for benchmark in benchmarks:
         samples = Samples(target / "samples" / benchmark.name)
         asked = benchmark.asking
-        for problem in benchmark.problems:
+        for number, problem in enumerate(benchmark.problems):
             if not samples.has(problem, settings.n):
                 key = f"{benchmark.name}/{problem.id}"
                 left[key] = samples, problem
                 prompt_ids, seeds = asking.encoded(asked, problem, facts), _seeds(settings.seed, problem, settings.n)
                 requests.append(SampleRequest(key, prompt_ids, seeds, asked.stops, asked.max_tokens))
+            if number < prompts.SAMPLE:
+                first.setdefault(benchmark.name, []).append(asking.encoded(asked, problem, facts))
     if not requests:
         return
+    prompts.check(target, {name: prompts.digest(ids) for name, ids in first.items()})
     sampling = Sampling(settings.temperature, settings.top_p, settings.max_tokens, facts.stop_ids)
     compute = settings.compute
     engine = open_engine(settings.engine, facts, sampling, device=compute.device, threads=compute.threads)

@@ -10,6 +10,8 @@ each `{"id", "gold", "response", "extracted"}`; a child that has used much memor
 begins with a line break, so that a line cut off by a kill does not corrupt the next; lines that are not JSON are
 skipped.
 
+Where the system caps no memory (macOS), a child that used too much exits after the answer.
+
 If the grader `evaluates` (see `Grader`), the child forks again for each answer, so that any effect of an answer on its
 process ends with it. Child and forks are one process group, which is killed as a whole.
 """
@@ -32,8 +34,8 @@ import psutil
 
 from mcpo_cli.grading.base import Grader, Verdict
 from mcpo_cli.grading.functions import load
+from mcpo_cli.machine import LINUX, MIB
 
-MIB = 2**20
 DIGITS = 100_000
 """Most digits of an integer converted from or to text: the time is quadratic."""
 ROOM_MIB = 128
@@ -108,10 +110,11 @@ def serve(grader: Grader, replies: BinaryIO, limit: int) -> None:
         replies.flush()
 
     os.setpgid(0, 0)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    if LINUX:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     send({"pid": os.getpid(), "version": grader.version()})
     process = psutil.Process()
-    enough = (process.memory_info().vms + limit) / 2
+    enough = (_used(process) + limit) / 2
     for line in sys.stdin.buffer:
         try:
             request = json.loads(line)
@@ -119,12 +122,18 @@ def serve(grader: Grader, replies: BinaryIO, limit: int) -> None:
             continue
         try:
             verdict = judged(grader, request)
-            leaving = process.memory_info().vms > enough
+            leaving = _used(process) > enough
         except MemoryError:
             verdict, leaving = OUT_OF_MEMORY, True
         send({"id": request["id"], "leaving": leaving, **asdict(verdict)})
         if leaving:
             return
+
+
+def _used(process: psutil.Process) -> int:
+    """Bytes that count towards the cap: the address space, which the system limits, or else what is in memory."""
+    memory = process.memory_info()
+    return int(memory.vms if LINUX else memory.rss)
 
 
 def supervise(grader: Grader, replies: BinaryIO, limit: int) -> None:
@@ -151,7 +160,7 @@ def supervise(grader: Grader, replies: BinaryIO, limit: int) -> None:
 def _outlives(child: int, watch: int, caller: int) -> bool:
     """Wait until the child ends (returns True) or the caller ends (kills the child, returns False)."""
     poll = select.poll()
-    poll.register(watch, 0)
+    poll.register(watch, select.POLLIN)  # nothing is ever written to it
     poll.register(sys.stdin.fileno(), 0)
     while True:
         hung_up = {descriptor for descriptor, _ in poll.poll(1000)}
@@ -175,12 +184,13 @@ def main() -> None:
     grader = load(where)
     for answer in WARM_UP.split("; "):
         judged(grader, {"gold": answer, "response": rf"\boxed{{{answer}}}", "extracted": False})
-    memory = psutil.Process().memory_info()
+    supervisor = psutil.Process()
+    shared, used = supervisor.memory_info().rss, _used(supervisor)
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     cap = memory_mib * MIB if most == resource.RLIM_INFINITY else min(memory_mib * MIB, most)
-    limit = cap - memory.rss  # the supervisor's own share
-    if limit < memory.vms + ROOM_MIB * MIB:
-        least = (memory.rss + memory.vms) // MIB + ROOM_MIB + 1
+    limit = cap - shared  # the supervisor's own share
+    if limit < used + ROOM_MIB * MIB:
+        least = (shared + used) // MIB + ROOM_MIB + 1
         sys.exit(f"a memory cap of {cap // MIB} MiB is too small: the grader needs {least} MiB")
     gc.freeze()  # garbage collection in a child would copy memory shared with the supervisor
     supervise(grader, replies, limit)

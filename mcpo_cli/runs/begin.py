@@ -16,7 +16,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location, writing
 from mcpo_cli.records import SOURCES
-from mcpo_cli.runs import catalog, folders, provenance
+from mcpo_cli.runs import catalog, folders, prompts, provenance
 from mcpo_cli.runs.attempts import Attempt, owned
 from mcpo_cli.runs.journal import Journal, Kind, read_json
 
@@ -129,6 +129,7 @@ def _copy_rows(source: Journal, step: int, attempt: Attempt) -> None:
             shutil.copyfile(provenance, attempt.folder / provenance.name)
         if (sources := source.run_dir / SOURCES).exists():
             shutil.copyfile(sources, attempt.folder.parent / SOURCES)
+        prompts.copied(source.run_dir, attempt.folder.parent)
 
 
 def is_done(folder: Path) -> bool:

@@ -151,6 +151,11 @@ class Task(ABC):
         return ()
 
     @property
+    def template_variables(self) -> tuple[str, ...]:
+        """Variables of the chat template, `NAME=VALUE`."""
+        return ()
+
+    @property
     def needs_chat_template(self) -> bool:
         """True if prompts need a tokenizer with a chat template."""
         return False

@@ -19,6 +19,7 @@ from functools import partial
 from statistics import fmean
 from typing import ClassVar, Literal
 
+from mcpo_cli.chat_template import VARIABLE
 from mcpo_cli.data.base import HELD_OUT_SHARE, Problem
 from mcpo_cli.errors import no_room
 from mcpo_cli.settings import identity, later
@@ -56,6 +57,8 @@ class TextTask(Task):
     """Number of worked examples before the question."""
     template: str = later("")
     """Text around each question, with `{question}` in its place; empty takes the task's own. `\\n` is a line break."""
+    chat_variables: tuple[str, ...] = later(())
+    """Variables of the model's chat template, `NAME=VALUE`, such as `[enable_thinking=false]`."""
     stop: tuple[str, ...] | None = later(None)
     """Strings that end a response besides the model's end tokens; null takes the task's own. `\\n` is a line break."""
 
@@ -67,6 +70,10 @@ class TextTask(Task):
     @property
     def needs_chat_template(self) -> bool:
         return self.style == "chat"
+
+    @property
+    def template_variables(self) -> tuple[str, ...]:
+        return self.chat_variables
 
     @property
     def own_template(self) -> str:
@@ -128,6 +135,16 @@ class TextTask(Task):
             yield (
                 "task.system has no effect with task.style=plain: text without a chat template has no system turn",
                 "task.style=chat, or task.system=''",
+            )
+        if self.is_plain and self.chat_variables:
+            yield (
+                "task.chat_variables has no effect with task.style=plain: only a chat template has variables",
+                "task.style=chat, or task.chat_variables=[]",
+            )
+        if wrong := [given for given in self.chat_variables if not VARIABLE.match(given)]:
+            yield (
+                f"task.chat_variables: '{wrong[0]}' is not NAME=VALUE, or names what every template gets",
+                "task.chat_variables=[enable_thinking=false]",
             )
         if self.template and QUESTION not in self.template:
             yield (

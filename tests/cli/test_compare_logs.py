@@ -126,7 +126,7 @@ def test_what_is_written_parses_and_escapes_what_models_wrote(here: InProcess, f
     assert float(row["difference"]) == pytest.approx(0.25)
     flips = pd.read_csv(out["flips.csv"])
     assert len(flips) == 35
-    assert list(flips) == ["model", "benchmark", "arm", "problem", "moved", "score", "baseline_score"]
+    assert list(flips) == ["model", "benchmark", "arm", "problem", "score", "baseline_score"]
     assert json.loads(out["comparison.json"].read_text())["differences"] == document["differences"]
 
     page = out["comparison.html"].read_text()
@@ -276,4 +276,4 @@ def test_answers_that_changed_while_the_score_did_not(
     assert (row["gained"], row["lost"], row["other_answers"]) == (10, 2, 8)
     shown = " ".join(here("compare", "old.jsonl", "new.jsonl", "--full").stdout.split())
     assert "results: 10 gained, 2 lost, 8 with the same score and another answer" in shown
-    assert "p10 lost 7 2 1.000 .000" in shown
+    assert "p10 7 2 1.000 .000 -1.000" in shown

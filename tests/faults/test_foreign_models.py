@@ -1,12 +1,17 @@
 """Model folders by other people: refused with a message, without running the model's own code."""
 
 import json
+import os
+import shutil
 import struct
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from mcpo_cli.errors import McpoError
 from mcpo_cli.model_facts import examine, resolve
@@ -18,6 +23,11 @@ SECONDS = 30.0
 """CPU time within which every folder here is refused."""
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return untrained(tmp_path_factory.mktemp("original") / "model")
+
+
 def reconfigured(folder: Path, file: str = "config.json", **values: object) -> None:
     path = folder / file
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
@@ -27,6 +37,179 @@ def pointing_outside(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder.parent / "model.safetensors")
     index = {"weight_map": {"a": "../model.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def resaved(folder: Path, *shards: dict[str, str], index: dict[str, str] | None = None) -> None:
+    """The weights in files: for each, its tensors and what they are made from; with an index if given."""
+    tensors = load_file(folder / "model.safetensors")
+    for number, names in enumerate(shards):
+        save_file({key: tensors[source] for key, source in names.items()}, folder / f"model-{number}.safetensors")
+    if index is not None:
+        (folder / "model.safetensors").unlink()
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+
+
+def sharded(folder: Path, *, lost: int = 0, moved: bool = False, twice: bool = False) -> None:
+    """Two shards. lost: tensors that the index leaves out; moved, twice: a tensor is elsewhere, or in both of them."""
+    names = sorted(load_file(folder / "model.safetensors"))
+    first, second = {name: name for name in names[:3]}, {name: name for name in names[3 - twice :]}
+    index = dict.fromkeys(first, "model-0.safetensors") | dict.fromkeys(second, "model-1.safetensors")
+    if moved:
+        index[names[0]] = "model-1.safetensors"
+    resaved(folder, first, second, index={name: index[name] for name in names[lost:]})
+
+
+def retokenized(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def linked(folder: Path, name: str, target: Path) -> None:
+    """The file `name` as a link to `target`, which gets its content if there is none."""
+    if not target.exists():
+        shutil.copyfile(folder / name, target)
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(target)
+
+
+def sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(10**10)
+
+
+DOUBLES = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "an adapter beside the weights": (lambda at: (at / "adapter_config.json").write_text("{}"), "adapter_config.json"),
+    "a tokenizer for another package": (lambda at: (at / "tekken.json").write_text("{}"), "tekken.json"),
+    "a file without end": (lambda at: (at / "added_tokens.json").symlink_to("/dev/zero"), "added_tokens.json"),
+    "a pipe": (lambda at: os.mkfifo(at / "special_tokens_map.json"), "special_tokens_map.json"),
+    "a pipe in place of the configuration": (
+        lambda at: ((at / "config.json").unlink(), os.mkfifo(at / "config.json")),
+        "config.json",
+    ),
+    "a link to another folder": (lambda at: linked(at, "tokenizer.json", at.parent / "other.json"), "tokenizer.json"),
+    "weights in another folder by a link": (
+        lambda at: linked(at, "model.safetensors", at.parent / "w.safetensors"),
+        "model.safetensors",
+    ),
+    "a link to nothing": (lambda at: (at / "vocab.json").symlink_to(at / "nothing"), "vocab.json"),
+    "a vocabulary of 10 GB": (lambda at: sparse(at / "vocab.json"), "vocab.json"),
+    "a kernel of the hub": (lambda at: reconfigured(at, attn_implementation="owner/kernel"), "owner/kernel"),
+    "a kernel inside": (
+        lambda at: reconfigured(at, text_config={"_experts_implementation": "owner/kernel"}),
+        "owner/kernel",
+    ),
+    "code inside": (lambda at: reconfigured(at, text_config=[{"auto_map": {"AutoModel": "x.Y"}}]), "auto_map"),
+    "weights by another name": (
+        lambda at: reconfigured(at, transformers_weights="x.safetensors"),
+        "transformers_weights",
+    ),
+    "a tokenizer by another name": (
+        lambda at: reconfigured(at, "tokenizer_config.json", fast_tokenizer_files=["tokenizer.5.json"]),
+        "fast_tokenizer_files",
+    ),
+    "an index beside the weights": (
+        lambda at: (at / "model.safetensors.index.json").write_text('{"weight_map": {"a": "b.safetensors"}}'),
+        "b.safetensors",
+    ),
+    "weights of an older save": (
+        lambda at: (
+            shutil.copyfile(at / "model.safetensors", at / "old"),
+            sharded(at),
+            (at / "old").rename(at / "model.safetensors"),
+        ),
+        "model.safetensors is beside",
+    ),
+    "weights of two makers": (
+        lambda at: resaved(at, {"model.norm.weight": "model.norm.weight"}),
+        "model-0.safetensors",
+    ),
+    "a consolidated copy": (
+        lambda at: shutil.copyfile(at / "model.safetensors", at / "consolidated.safetensors"),
+        "consolidated.safetensors",
+    ),
+    "an index that leaves out a tensor": (lambda at: sharded(at, lost=1), "lacks 1 tensors"),
+    "a tensor that is in another shard": (lambda at: sharded(at, moved=True), "but in model-1.safetensors"),
+    "a tensor in two shards": (
+        lambda at: sharded(at, twice=True),
+        "is in model-0.safetensors, but in model-1.safetensors",
+    ),
+    "an index of numbers": (
+        lambda at: resaved(at, index={"a": 1}),  # type: ignore[dict-item]
+        "weight_map",
+    ),
+    "an end token that is no token": (
+        lambda at: reconfigured(at, "generation_config.json", eos_token_id=[0, 99_999]),
+        "99999",
+    ),
+    "a token of number -1": (
+        lambda at: retokenized(at, lambda it: it["model"]["vocab"].update({"x": -1})),
+        "number -1",
+    ),
+    "a token of number 1.5": (lambda at: retokenized(at, lambda it: it["model"]["vocab"].update({"x": 1.5})), "1.5"),
+    "a token of number true": (lambda at: retokenized(at, lambda it: it["model"]["vocab"].update({"x": True})), "True"),
+    "2^30 letters of one": (
+        lambda at: retokenized(
+            at, lambda it: it.update(normalizer={"type": "Sequence", "normalizers": [DOUBLES] * 30})
+        ),
+        "letters of one",
+    ),
+    "10^7 letters of one": (
+        lambda at: retokenized(at, lambda it: it.update(normalizer={**DOUBLES, "content": "a" * 10**7})),
+        "letters of one",
+    ),
+    "10^7 letters before each text": (
+        lambda at: retokenized(at, lambda it: it.update(normalizer={"type": "Prepend", "prepend": "a" * 10**7})),
+        "letters of one",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "named"), REFUSED.values(), ids=REFUSED)
+def test_what_libraries_would_read_differently(
+    change: Callable[[Path], object], named: str, tmp_path: Path, original: Path
+) -> None:
+    """Refused in training, dry runs and evaluation, and soon: nothing is read without end."""
+    folder, began = Path(shutil.copytree(original, tmp_path / "model")), time.monotonic()
+    change(folder)
+    for read in (lambda: examine("m", folder), lambda: resolve(str(folder))):
+        with pytest.raises(McpoError) as caught:
+            read()
+        assert named in caught.value.message, caught.value
+        assert caught.value.code in ("unsafe", "bad_model")
+    with suppress(McpoError):
+        fingerprint(folder)
+    assert time.monotonic() - began < SECONDS
+
+
+@pytest.mark.parametrize("change", [sharded, lambda at: None], ids=["shards", "one file"])
+def test_whole_folders_are_read(change: Callable[[Path], object], tmp_path: Path, original: Path) -> None:
+    """Also from the hub's cache, whose files are links to a folder beside those of all commits."""
+    blobs, snapshot = tmp_path / "models--a--b" / "blobs", tmp_path / "models--a--b" / "snapshots" / "0123"
+    shutil.copytree(original, blobs)
+    change(blobs)
+    snapshot.mkdir(parents=True)
+    for path in blobs.iterdir():
+        (snapshot / path.name).symlink_to(Path("..", "..", "blobs", path.name))
+    assert examine("m", snapshot).weights.keys() == examine("m", original).weights.keys()
+    assert resolve(str(snapshot)).digest == resolve(str(blobs)).digest
+
+
+def test_an_adapter_alone_names_its_model(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "base_model_name_or_path": "Qwen/Qwen3-0.6B"}')
+    with refused("bad_model", "LoRA adapter of Qwen/Qwen3-0.6B"):
+        resolve(str(tmp_path))
+
+
+def test_named_templates_change_the_digest(tmp_path: Path, original: Path) -> None:
+    folder = Path(shutil.copytree(original, tmp_path / "model"))
+    before = resolve(str(folder)).digest, fingerprint(folder)
+    (folder / "additional_chat_templates").mkdir()
+    (folder / "additional_chat_templates" / "default.jinja").write_text("{{ messages[0].content }}")
+    after = resolve(str(folder)).digest, fingerprint(folder)
+    assert not {*before} & {*after}
 
 
 MODELS: dict[str, Callable[[Path], object]] = {

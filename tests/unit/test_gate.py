@@ -39,6 +39,7 @@ def row(difference: float, error: float = 0.01, df: float = 99) -> Row:
         "problems": 100,
         "why": "",
         "identical": not error,
+        "share": True,
     }
 
 

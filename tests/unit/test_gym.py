@@ -229,7 +229,7 @@ def test_verl_gets_each_problem_with_the_grader_of_its_own_set(tmp_path: Path) -
     (run,) = load(["scale=paper", f"task.data={WORDS}", benchmarks, "task.prompt=boxed", *sizes])
     paths = planned(run, tmp_path)
     run.task.check()
-    write(run, lambda text: True, paths)
+    write(run, lambda messages: [0], paths)
     held_out = pq.read_table(paths.held_out).to_pylist()
     graders = {(row["data_source"], row["extra_info"]["grader"]) for row in held_out}
     assert graders == {(f"{WORDS}:held_out", "reasoning_gym"), ("aime24", "math_verify")}

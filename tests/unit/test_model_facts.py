@@ -114,7 +114,7 @@ Damage = Callable[[Path], object]
         (lambda at: edit(at / "config.json", auto_map={"AutoModel": "x.Y"}), "unsafe", "auto_map"),
         (lambda at: edit(at / "config.json", max_position_embeddings=None), "bad_model", "max_position_embeddings"),
         (without_tokenizer, "bad_model", "tokenizer.json"),
-        (lambda at: (at / "tokenizer.json").write_text("{}"), "bad_model", "added_tokens"),
+        (lambda at: (at / "tokenizer.json").write_text("{}"), "bad_model", "no vocabulary"),
         (without_end, "bad_model", "generation_config.json"),
         (lambda at: (at / "model.safetensors").unlink(), "bad_model", "0 of 1"),
         (lambda at: (at / "model.safetensors").rename(at / "pytorch_model.bin"), "bad_model", "pytorch_model.bin"),

@@ -144,12 +144,62 @@ def test_more_rows_than_tokens_are_padding_and_fewer_are_an_error(tmp_path: Path
         ({"num_hidden_layers": 3}, "9 of 30 tensors"),
         ({"intermediate_size": 60}, "is stored with shape 64 x 32"),
         ({"max_position_embeddings": 32}, "a context of 32 tokens"),
+        ({"max_position_embeddings": 10**8}, "a window of 100000000 tokens"),
+        ({"num_hidden_layers": 5_000_000}, "num_hidden_layers=5000000"),
+        ({"num_hidden_layers": 9_000}, "9000 layers"),
+        ({"num_hidden_layers": 1}, "9 tensors that its config.json does not describe"),
+        ({"num_key_value_heads": 3}, "no multiple of its 3"),
+        ({"rms_norm_eps": "1e-6"}, "rms_norm_eps='1e-6'"),
+        ({"rms_norm_eps": float("nan")}, "rms_norm_eps=nan"),
+        ({"rms_norm_eps": 0}, "rms_norm_eps=0"),
+        ({"tie_word_embeddings": "false"}, "tie_word_embeddings='false'"),
+        ({"tie_word_embeddings": True}, "lm_head.weight has other weights"),
+        ({"attention_bias": "no"}, "attention_bias='no'"),
+        ({"layer_types": 2}, "layer_types"),
+        ({"layer_types": ["full_attention"]}, "for each of 2 layers"),
+        ({"layer_types": ["full_attention", 1]}, "layer_types"),
+        ({"quantization_config": "int8"}, "quantization_config='int8'"),
+        ({"quantization_config": {}}, "weights quantised by an unknown method"),
+        ({"rope_theta": 5.0}, "two values of rope_theta"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, "two values of rope_type"),
+        ({"rope_parameters": {"rope_theta": "1e4"}}, "rope_theta='1e4'"),
+        ({"rope_parameters": {"rope_theta": float("inf")}}, "rope_theta=inf"),
+        ({"rope_parameters": {"rope_type": "linear", "factor": "2"}}, "factor='2'"),
+        ({"partial_rotary_factor": 0.5}, "a rotation of parts of a head"),
     ],
 )
 def test_what_its_config_asks_for(folder: Path, changes: dict[str, Any], message: str) -> None:
     edit(folder / "config.json", **changes)
-    with refused("no_room" if "max_position_embeddings" in changes else "bad_model", message):
+    with refused("no_room" if "a context" in message else "bad_model", message):
         checked(of(folder).model, 64, chat=True)
+
+
+def test_a_stored_copy_of_a_tied_output_layer_is_no_contradiction(tmp_path: Path) -> None:
+    """Several published models have one; only other weights contradict config.json."""
+    folder = existing(tmp_path / "tied", "qwen3", tie_word_embeddings=True)
+    tensors = load_file(folder / "model.safetensors")
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    checked(of(folder).model, 64)
+    pretrained._facts.cache_clear()
+    tensors["lm_head.weight"] *= 2
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    assert "lm_head.weight has other weights" in complaint(of(folder).model)
+
+
+@pytest.mark.parametrize("layout", ["rope_theta", "rope_parameters", "both"])
+def test_every_layout_of_the_rotary_embedding(folder: Path, layout: str) -> None:
+    rope = {"rope_type": "linear", "factor": 2.0, "rope_theta": 5e5}
+    older = {"rope_theta": 5e5, "rope_scaling": {"type": "linear", "factor": 2.0}}
+    changes: dict[str, Any] = {
+        "rope_theta": older,
+        "rope_parameters": {"rope_parameters": rope},
+        "both": {"rope_parameters": rope, **older},
+    }
+    edit(folder / "config.json", rope_parameters=...)
+    edit(folder / "config.json", **changes[layout])
+    found = checked(of(folder).model, 64).architecture
+    assert (found.rope_type, found.rope_theta, found.rope["factor"]) == ("linear", 5e5, 2.0)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mcpo_cli import data, tasks
-from mcpo_cli.backends.verl.data import stops, stream_length, tokens, write
+from mcpo_cli.backends.verl.data import prompt_ids, stops, stream_length, write
 from mcpo_cli.backends.verl.overrides import planned
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
@@ -33,7 +33,7 @@ def spec(*overrides: str) -> RunSpec:
 
 def written(run: RunSpec, home: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     paths = planned(run, home)
-    write(run, lambda messages: run.train.max_prompt + ("too long" in messages[0]["content"]), paths)
+    write(run, lambda messages: range(run.train.max_prompt + ("too long" in messages[0]["content"])), paths)
     return pq.read_table(paths.train).to_pylist(), pq.read_table(paths.held_out).to_pylist()
 
 
@@ -136,10 +136,11 @@ def test_rows_have_the_tasks_stop_strings_if_there_are_any(style: str, found: tu
 def test_too_few_problems_that_fit(folder: Path, tmp_path: Path) -> None:
     run = math(folder)
     with refused("no_room", "0 of 9", "train.max_prompt=2048"):
-        write(run, lambda _: run.train.max_prompt + 1, planned(run, tmp_path))
+        write(run, lambda _: range(run.train.max_prompt + 1), planned(run, tmp_path))
 
 
 def test_a_prompt_is_measured_in_the_models_own_tokens(tmp_path: Path) -> None:
     model = untrained(tmp_path / "model")
-    counts = [tokens(model)([{"role": "user", "content": text}]) for text in ("1 + 2 =", "1 + 2 + 3 =")]
+    ids = prompt_ids(model, tasks.get("sums"))
+    counts = [len(ids([{"role": "user", "content": text}])) for text in ("1 + 2 =", "1 + 2 + 3 =")]
     assert counts == [4, 6]

@@ -73,12 +73,16 @@ class Language:
         """prompt_PS: the tokens of the prompts, filled up with `trees.NO_TOKEN`."""
         if self.closed:
             return prompts(self.tokenizer, problems)
-        ids = [torch.tensor(prompt_ids(self.tokenizer, self.task.messages(problem))) for problem in problems]
+        ids = [torch.tensor(self.prompt(self.task.messages(problem))) for problem in problems]
         return torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=trees.NO_TOKEN)
+
+    def prompt(self, messages: Messages) -> list[int]:
+        """The tokens of a prompt of a model that exists."""
+        return prompt_ids(self.tokenizer, messages, self.task.template_variables)
 
     def tokens(self, messages: Messages) -> int:
         """The number of tokens of a prompt."""
-        return len(prompt_ids(self.tokenizer, messages))
+        return len(self.prompt(messages))
 
     def shown(self, rollouts: Rollouts) -> list[list[str]]:
         """The text of each response with its end, one list per group."""

@@ -101,19 +101,17 @@ def load(folder: Path, name: str, dtype: str) -> Any:
         library = f"transformers {transformers.__version__}"
         raise ConfigError(f"{name}: {library} cannot load it: {first_line(error)}") from error
     model, info = loaded
+    # transformers would leave them out.
+    if others := sorted(info["unexpected_keys"]):
+        raise ConfigError(
+            f"{name}: {len(others)} weights are stored that config.json does not ask for: {', '.join(others[:3])}"
+        )
     # transformers would replace them with random numbers.
     if absent := sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"]):
         raise ConfigError(
             f"{name}: {len(absent)} weights are missing or differ in shape from config.json: {', '.join(absent[:3])}"
         )
     return model
-
-
-def stop_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """The tokens that end a response: the tokenizer's end token and those of generation_config.json, as in vLLM."""
-    named = model.generation_config.eos_token_id
-    listed = named if isinstance(named, list) else [named]
-    return [*dict.fromkeys(token for token in [tokenizer.eos_token_id, *listed] if token is not None)]
 
 
 def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:

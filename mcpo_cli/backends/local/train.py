@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from mcpo_cli import samplers
+from mcpo_cli import pretrained, samplers
 from mcpo_cli.backends import Stop, checks, corrections, masking, measure
 from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
@@ -21,7 +21,7 @@ from mcpo_cli.backends.local.batch import Sampled, greedy_rewards, rewarded
 from mcpo_cli.backends.local.encoding import Grades, Language
 from mcpo_cli.backends.local.generate import Rollouts, sample
 from mcpo_cli.backends.local.policy import Policy, product_precision
-from mcpo_cli.backends.local.start import start_policy, stop_ids
+from mcpo_cli.backends.local.start import start_policy
 from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.backends.measure import CostTotals
 from mcpo_cli.backends.resampling import Resampler
@@ -32,7 +32,7 @@ from mcpo_cli.errors import Interrupted
 from mcpo_cli.methods import State
 from mcpo_cli.methods.base import AdvancedMethod
 from mcpo_cli.records import SOURCES, EvalRow
-from mcpo_cli.runs import folders
+from mcpo_cli.runs import folders, prompts
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, write_atomic
 from mcpo_cli.seeds import stream
@@ -60,7 +60,8 @@ class Trainer:
     def __init__(self, spec: RunSpec, attempt: Attempt, policy: Policy, tokenizer: PreTrainedTokenizerBase) -> None:
         self.spec, self.attempt, self.policy, self.tokenizer = spec, attempt, policy, tokenizer
         closed = not spec.model.path
-        self.language = Language(spec.task, tokenizer, stop_ids(policy.model, tokenizer), closed=closed)
+        ends = () if closed else pretrained.stop_ids(spec.model)
+        self.language = Language(spec.task, tokenizer, ends, closed=closed)
         self.problems = spec.task.problems(spec.train, self.language.tokens)
         self.stream = TrainingStream(self.problems, spec.seed)
         self.updater = Updater(policy, spec.method, spec.train, spec.compute, spec.seed)
@@ -325,7 +326,7 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         trainer.train(stop, {*range(every, steps, every), steps})
     with folders.atomic_folder(attempt.folder / "policy", {"step": trainer.step}) as part:
         trainer.policy.save(part, trainer.tokenizer)
-    folders.prune(attempt.folder, spec.compute.checkpoints_after)
+    folders.prune(attempt.folder.parent, spec.compute.checkpoints_after)
 
 
 def begin(spec: RunSpec, attempt: Attempt, stop: Stop) -> Trainer:
@@ -334,6 +335,8 @@ def begin(spec: RunSpec, attempt: Attempt, stop: Stop) -> Trainer:
     trainer = Trainer(spec, attempt, *start_policy(spec, attempt, stop))
     if sources := trainer.problems.sources():
         write_atomic(attempt.folder.parent / SOURCES, json.dumps(sources, indent=2))
+    if spec.model.path:
+        prompts.check_run(attempt.folder.parent, spec, trainer.problems, trainer.language.prompt)
     if start := attempt.status["start_step"]:
         trainer.restore(folders.checkpoint_of(attempt.folder.parent, start))
     return trainer

@@ -9,7 +9,7 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
 
-from mcpo_cli.backends.verl.data import stops
+from mcpo_cli.backends.verl.data import stops, variables
 from mcpo_cli.seeds import stream
 from mcpo_cli.tokenization import prompt_ids, stop_ids
 
@@ -25,14 +25,15 @@ class OneTurn(AgentLoopBase):
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
         """Sample one response to the prompt of `row`.
 
-        `row` has the prompt's `seed`, a `temperature` where it differs from verl's setting, and the task's stop strings
-        in `extra_info`.
+        `row` has the prompt's `seed`, a `temperature` where it differs from verl's setting, and in `extra_info` the
+        task's stop strings and the variables of the chat template.
         """
-        prompt, start = prompt_ids(self.tokenizer, row["raw_prompt"]), time.monotonic()
+        about = row.get("extra_info") or {}
+        prompt, start = prompt_ids(self.tokenizer, row["raw_prompt"], variables(about)), time.monotonic()
         # A seed per rollout: results do not depend on the engine's other requests.
         own: dict[str, Any] = {"seed": stream(row["seed"], "rollout", row["session_id"])}
         own |= {"temperature": row["temperature"]} if "temperature" in row else {}
-        if strings := stops(row.get("extra_info") or {}):
+        if strings := stops(about):
             # vLLM would have to decode each token to find a string.
             own |= {"stop_token_ids": list(stop_ids(self.tokenizer, strings))}
         sampled = await self.server_manager.generate(

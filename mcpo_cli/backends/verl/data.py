@@ -2,7 +2,8 @@
 
 verl's schema: https://verl.readthedocs.io/en/latest/preparation/prepare_data.html. `extra_info` holds our own fields:
 `split`, `index` (position in the stream or tier), `problem` (the text that identifies it) and `grader`; `reward`, the
-user's function that rewards training responses, and `stops`, the task's stop strings, if there are any.
+user's function that rewards training responses, `stops`, the task's stop strings, and `variables`, those of the chat
+template, if there are any.
 """
 
 import json
@@ -17,9 +18,11 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import functions
 from mcpo_cli.records import SOURCES
+from mcpo_cli.runs import prompts
 from mcpo_cli.runs.journal import write_atomic
 from mcpo_cli.samplers import Refill, is_of_option
-from mcpo_cli.tasks.base import Tokens
+from mcpo_cli.tasks import Task
+from mcpo_cli.tasks.base import Messages
 
 ROWS = 8192
 """Rows held in memory at once; with dynamic sampling the file holds many epochs."""
@@ -31,18 +34,28 @@ def row(spec: RunSpec, source: str, split: str, index: int, problem: Problem) ->
     own = {"split": split, "index": index, "problem": problem.text, "grader": grader}
     if functions.is_function(spec.train.reward) and split == "train":
         own["reward"] = functions.absolute(spec.train.reward)
+    texts = {"stops": spec.task.stops, "variables": spec.task.template_variables}
     return {
         "data_source": source,
         "prompt": spec.task.messages(problem),
         "ability": spec.task.name,
         "reward_model": {"style": "rule", "ground_truth": problem.gold},
-        "extra_info": own | ({"stops": list(spec.task.stops)} if spec.task.stops else {}),
+        "extra_info": own | {name: list(value) for name, value in texts.items() if value},
     }
 
 
 def stops(extra_info: Mapping[str, Any]) -> tuple[str, ...]:
     """The stop strings of a row, from its `extra_info`."""
-    found = extra_info.get("stops")
+    return _texts(extra_info, "stops")
+
+
+def variables(extra_info: Mapping[str, Any]) -> tuple[str, ...]:
+    """The variables of the chat template of a row, from its `extra_info`."""
+    return _texts(extra_info, "variables")
+
+
+def _texts(extra_info: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    found = extra_info.get(name)
     return () if found is None else tuple(map(str, found))
 
 
@@ -56,14 +69,29 @@ def stream_length(spec: RunSpec) -> int:
     return max(steps * spec.train.prompts * rounds, spec.probe.panel)
 
 
-def write(spec: RunSpec, tokens: Tokens, paths: Paths) -> None:
-    """Write both files and the record of their sources, unless an earlier attempt did.
+def write(spec: RunSpec, ids: prompts.Ids, paths: Paths) -> None:
+    """Write both files and the record of their sources, unless an earlier attempt did; its prompts must be the same.
 
-    tokens: counts the tokens of a prompt. Raises ConfigError if the data cannot be read.
+    Raises:
+        ConfigError: the data cannot be read. RunFailed: see `prompts.check`.
     """
-    if paths.train.exists() and paths.held_out.exists():
-        return
-    problems, count = spec.task.problems(spec.train, tokens), stream_length(spec)
+    if not (paths.train.exists() and paths.held_out.exists()):
+        _write_all(spec, ids, paths)
+    if spec.model.path:
+        files = {"training": paths.train, "held out": paths.held_out}
+        prompts.check(paths.run, {name: prompts.digest(map(ids, _first(path))) for name, path in files.items()})
+
+
+def _first(path: Path) -> list[Messages]:
+    """The first prompts of a file."""
+    import pyarrow.parquet as pq
+
+    batch = next(pq.ParquetFile(path).iter_batches(prompts.SAMPLE, columns=["prompt"]))
+    return [messages.as_py() for messages in batch.column("prompt")]
+
+
+def _write_all(spec: RunSpec, ids: prompts.Ids, paths: Paths) -> None:
+    problems, count = spec.task.problems(spec.train, lambda messages: len(ids(messages))), stream_length(spec)
     stream = (
         problem
         for start in range(0, count, ROWS)
@@ -75,10 +103,10 @@ def write(spec: RunSpec, tokens: Tokens, paths: Paths) -> None:
     _write(paths.held_out, _rows(spec, "held_out", problems.tiers(spec.eval.problems)))
 
 
-def tokens(folder: Path) -> Tokens:
-    """Counts the tokens of a prompt, formatted for the model in `folder`."""
+def prompt_ids(folder: Path, task: Task) -> prompts.Ids:
+    """Makes the tokens of a prompt of `task` for the model in `folder`."""
     tokenizer = tokenization.load(folder)
-    return lambda messages: len(tokenization.prompt_ids(tokenizer, messages))
+    return lambda messages: tokenization.prompt_ids(tokenizer, messages, task.template_variables)
 
 
 def _rows(spec: RunSpec, split: str, sources: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

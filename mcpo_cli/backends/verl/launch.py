@@ -89,7 +89,7 @@ def _train(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     start = attempt.status["start_step"]
     paths = Paths(attempt.folder.parent, attempt.folder, str(folder), evaluate_first=start == 0)
     attempt.phase("writing the problems")
-    data.write(spec, data.tokens(folder), paths)
+    data.write(spec, data.prompt_ids(folder, spec.task), paths)
     checkpoint.choose(paths.checkpoints, start, spec.cluster.nodes * spec.cluster.gpus)
     with _ray(spec, paths) as variables:
         code = _follow(spec, paths, attempt, stop, variables)

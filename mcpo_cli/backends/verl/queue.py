@@ -127,7 +127,9 @@ class Rounds(Buffer):
     def restore(self, checkpoint: Path) -> None:
         """Continue after the step whose checkpoint is in this folder, or from the beginning if it has no such file."""
         spec, model = self._trainer.spec, Path(self._trainer.config.actor_rollout_ref.model.path)
-        self._stream = TrainingStream(spec.task.problems(spec.train, data.tokens(model)), spec.seed)
+        ids = data.prompt_ids(model, spec.task)
+        problems = spec.task.problems(spec.train, lambda messages: len(ids(messages)))
+        self._stream = TrainingStream(problems, spec.seed)
         path = checkpoint / SAMPLER
         found: dict[str, Any] = read_json(path) if path.exists() else {"cursor": 0, "state": {}}
         self._cursor: int = found["cursor"]

@@ -1,0 +1,145 @@
+"""Chat templates are programs of others: rendered as transformers does, within limits, from files and settings only."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpo_cli import chat_template
+from mcpo_cli.chat_template import DATE, Renderer, TemplateError, rendered, variables
+from mcpo_cli.tokenization import TEXT, load, prompt_ids
+from tests.errors import refused
+from tests.models import TEMPLATE, words
+
+TURNS = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1 + 2?"}]
+QWEN = (
+    "{%- if messages[0].role == 'system' %}\n"
+    "    {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}\n"
+    "{%- endif %}\n{%- for message in messages %}\n    {%- if message.role != 'system' %}\n"
+    "        {{- '<|im_start|>' + message.role + '\\n' + message.content | trim + '<|im_end|>\\n' }}\n"
+    "    {%- endif %}\n"
+    "    {%- if loop.index > 99 %}{% break %}{% endif %}\n{%- endfor %}\n"
+    "{%- if add_generation_prompt %}\n    {{- '<|im_start|>assistant\\n' }}\n"
+    "    {%- if enable_thinking is defined and enable_thinking is false %}\n"
+    "        {{- '<think>\\n\\n</think>\\n\\n' }}\n"
+    "    {%- endif %}\n{%- endif %}"
+)
+TEMPLATES = {
+    "plain": TEMPLATE,
+    "qwen": QWEN,
+    "special tokens, tools and JSON": (
+        "{{ bos_token }}{% if tools is not none %}T{% endif %}{{ messages | tojson }}"
+        "{% generation %}G{% endgeneration %}"
+        "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{{ m['content'] }}{{ ns.n }}\n"
+        "{% endfor %}"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    return words()
+
+
+@pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
+@pytest.mark.parametrize("given", [(), ("enable_thinking=false",), ("enable_thinking=true",)], ids=str)
+def test_the_text_is_that_of_transformers(template: str, given: tuple[str, ...], tokenizer: Any) -> None:
+    tokenizer.chat_template = template
+    options = {"add_generation_prompt": True, "return_dict": False, **variables(given)}
+    assert prompt_ids(tokenizer, TURNS, given) == list(tokenizer.apply_chat_template(TURNS, **options))
+
+
+def test_values_of_variables() -> None:
+    """JSON as such, everything else as text; only the first `=` divides."""
+    given = ("thinking=false", "n=3", "date_string=26 Jul 2024", "effort=high", "formula=a=b", "empty=")
+    assert variables(given) == {
+        "thinking": False,
+        "n": 3,
+        "date_string": "26 Jul 2024",
+        "effort": "high",
+        "formula": "a=b",
+        "empty": "",
+    }
+
+
+def test_the_clock_stands_still(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the day, the time zone and the language of the machine."""
+    template = "{{ strftime_now('%A %d %B %Y %H:%M %Z') }}{{ messages[0].content }}"
+    context = {"messages": TURNS[:1]}
+    assert rendered("m", template, context) == "Friday 26 July 2024 00:00 UTCAdd."
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    assert Renderer().render(template, context) == f"{DATE:%A %d %B %Y} 00:00 UTCAdd."
+
+
+REFUSED = {
+    "its own words": ("{{ raise_exception('System role not supported') }}", "System role not supported"),
+    "without a user turn": ("{{ messages[0].content }}", "leaves out the user turn '1 + 2?'"),
+    "without a system turn": ("{{ messages[1].content }}", "leaves out the system turn 'Add.'"),
+    "changed text": (
+        "{{ messages[0].content }}{{ messages[1].content.replace('+', '-') }}",
+        "leaves out the user turn",
+    ),
+    "broken": ("{% for %}", "Expected"),
+    "an unknown name": ("{{ messages[0].content.nope.nope }}", "nope"),
+    "chance": ("{{ messages | random }}", "random"),
+    "chance in words": ("{{ lipsum(n=1) }}", "lipsum"),
+    "an address of memory": ("{{ cycler }}", "changes between processes"),
+    "a method": ("{% macro m() %}{% endmacro %}{{ m }}", "changes between processes"),
+    "memory": ("{{ 'x' * 10**10 }}", "memory"),
+    "memory by a filter": ("{{ 'x'.ljust(10**10) }}", "memory"),
+    "a long text": ("{{ 'x'.ljust(10**7) }}", "writes more than"),
+    "endless calls": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion"),
+    "code": ("{{ ''.__class__.__mro__[1].__subclasses__()[0]() }}", ""),
+    "files": ("{% include '/etc/passwd' %}", ""),
+}
+
+
+@pytest.mark.parametrize(("template", "named"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused(template: str, named: str) -> None:
+    with refused("bad_model", named):
+        rendered("m", template, {"messages": TURNS})
+
+
+def test_endless_loops_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the next prompt is rendered."""
+    monkeypatch.setattr(chat_template, "SECONDS", 0.5)
+    renderer = Renderer()
+    assert renderer.render("{{ 1 + 1 }}", {}) == "2"
+    began = time.monotonic()
+    with pytest.raises(TemplateError, match="more than"):
+        renderer.render("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", {})
+    assert time.monotonic() - began < 5
+    assert renderer.render("{{ 1 + 2 }}", {}) == "3"
+
+
+def test_thoughts_of_earlier_turns_may_be_left_out() -> None:
+    """As templates of reasoning models do."""
+    template = "{% for m in messages %}{{ m.content.split('</think>')[-1].strip() }}\n{% endfor %}"
+    turns = [{"role": "assistant", "content": "<think>\nhm\n</think>\n\nIt is 3."}, *TURNS]
+    assert rendered("m", template, {"messages": turns}) == "It is 3.\nAdd.\n1 + 2?\n"
+
+
+def test_the_default_of_several_templates(tokenizer: Any) -> None:
+    tokenizer.chat_template = {"rag": "R", "default": TEMPLATE}
+    several = prompt_ids(tokenizer, TURNS)
+    tokenizer.chat_template = TEMPLATE
+    assert several == prompt_ids(tokenizer, TURNS)
+    tokenizer.chat_template = {"rag": TEMPLATE, "tool_use": TEMPLATE}
+    with refused("bad_model", "rag, tool_use"):
+        prompt_ids(tokenizer, TURNS)
+
+
+@pytest.mark.parametrize(("single", "before"), [("<|begin|> $A <|end|>", [0]), ("$A <|end|>", []), ("$A", [])])
+def test_a_plain_prompt_is_its_text_and_nothing_after_it(single: str, before: list[int], tmp_path: Path) -> None:
+    """Tokenizers may put an end token after each text, which a model would take for the end of its prompt."""
+    from tokenizers.processors import TemplateProcessing
+
+    made = words()
+    special = [(name, made.get_vocab()[name]) for name in ("<|begin|>", "<|end|>")]
+    made.backend_tokenizer.post_processor = TemplateProcessing(single=single, special_tokens=special)
+    made.save_pretrained(tmp_path)
+    tokenizer = load(tmp_path)
+    text = tokenizer("1 + 2 =", add_special_tokens=False)["input_ids"]
+    assert prompt_ids(tokenizer, [{"role": TEXT, "content": "1 + 2 ="}]) == before + text

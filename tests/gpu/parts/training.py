@@ -127,7 +127,7 @@ def measure(notes: Notes, device: str, folder: Path) -> None:
     health(notes, "MCPO", both)
     if optional(notes, runs, "local", "the local engine", "method=mcpo", f"compute.device={device}"):
         beside_the_local_engine(notes, both, Journal(runs.run("local")))
-    if optional(notes, runs, "dapo", "DAPO", *runs.verl, "method=dapo", *(WAYS["eager"] if way == "eager" else ())):
+    if optional(notes, runs, "dapo", "DAPO", *runs.verl, "method=dapo", *WAYS[way]):
         dapo(notes, Journal(runs.run("dapo")))
     if way == "the same bits":
         if optional(notes, runs, "again", "the same bits", *runs.verl, "method=mcpo", *WAYS[way]):

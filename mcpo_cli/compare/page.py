@@ -365,8 +365,8 @@ def sources_grid(found: Comparison) -> Grid:
     return Grid.of("Sources of variance of each difference", rows, columns, len(columns) - 2, is_detail=True)
 
 
-def flips_grid(found: Comparison) -> Grid:
-    """All problems whose score changed, largest change first, with the answers of both sides where logs have them."""
+def flips_grid(found: Comparison, most: int | None = None) -> Grid:
+    """The problems whose score changed, largest change first: all, or the first `most`; with the answers of logs."""
     answers: Columns = {f"{found.baseline} answers": _answer("baseline_answer"), "arm answers": _answer("answer")}
     columns: Columns = {
         "benchmark": "benchmark",
@@ -377,8 +377,10 @@ def flips_grid(found: Comparison) -> Grid:
         "arm's": lambda row: share(row["score"]),
         "change": lambda row: signed(row["score"] - row["baseline_score"]),
     }
-    rows = largest_flips(found.flips).to_dict("records")
-    return Grid.of("All problems that changed", rows, columns, len(columns) - 3, is_detail=True)
+    rows = largest_flips(found.flips)[:most].to_dict("records")
+    title = "All problems that changed" if len(rows) == len(found.flips) else "Problems that changed most"
+    title = f"{title} ({'; '.join(counts(found))})"
+    return Grid.of(title, rows, columns, len(columns) - 3, is_detail=True)
 
 
 def _answer(column: str) -> Callable[[Row], str]:

@@ -14,7 +14,7 @@ from mcpo_cli.statistics.words import PValues
 P_VALUES = tuple(field.name for field in fields(PValues))
 
 
-def judged(found: Estimate, margin: float | None, level: float) -> dict[str, object]:
+def judged(estimate: Estimate, margin: float | None, level: float) -> dict[str, object]:
     """A difference as columns of a frame: its interval at 1 - level, its p-values, `why` there are none, and `student`,
     the estimate behind them.
 
@@ -22,10 +22,10 @@ def judged(found: Estimate, margin: float | None, level: float) -> dict[str, obj
         margin: the largest difference that does not matter, above 0.
         level: largest p-value that decides.
     """
-    test, why = found.test, _untestable(found)
+    test, why = estimate.test, _untestable(estimate)
     p_values = PValues() if why else words.p_values(test, margin)
     interval = test.interval(1 - level)
-    known = found.over in ("problems", "both") or test.error > ROUNDING
+    known = estimate.over in ("problems", "both") or test.error > ROUNDING
     low, high = (interval.low, interval.high) if known else (math.nan, math.nan)
     return {
         "difference": test.mean,
@@ -33,27 +33,27 @@ def judged(found: Estimate, margin: float | None, level: float) -> dict[str, obj
         "high": high,
         **asdict(p_values),
         "why": why,
-        "identical": _identical(found),
+        "identical": _identical(estimate),
         "student": test,
     }
 
 
-def _identical(found: Estimate) -> bool:
+def _identical(estimate: Estimate) -> bool:
     """True if both sides have the same score with each seed, or on each problem, of several."""
-    test = found.test
+    test = estimate.test
     return test.n > 1 and test.error <= ROUNDING and abs(test.mean) <= ROUNDING
 
 
-def _untestable(found: Estimate) -> str:
-    test, over_seeds = found.test, found.over in ("seeds", "history")
-    if _identical(found):
+def _untestable(estimate: Estimate) -> str:
+    test, over_seeds = estimate.test, estimate.over in ("seeds", "history")
+    if _identical(estimate):
         return f"the two sides have the same score {'with every seed' if over_seeds else 'on every problem'}"
     if test.n < LEAST:
-        units = "earlier runs" if found.over == "history" else "seeds" if over_seeds else "problems"
+        units = "earlier runs" if estimate.over == "history" else "seeds" if over_seeds else "problems"
         return f"{test.n} {units} have no interval; at least {LEAST} are needed"
     if test.error > ROUNDING:
         return ""
-    if found.over == "history":
+    if estimate.over == "history":
         return "the earlier runs all have the same score, so they show no spread"
     where = "every seed" if over_seeds else "every problem and seed"
     return f"the difference is the same on {where}, so it has no variance to test by"
@@ -68,13 +68,13 @@ def decided(differences: pd.DataFrame, level: float = ALPHA) -> pd.DataFrame:
         level: largest adjusted p-value that decides; below ALPHA at one of several looks at growing data.
     """
     adjusted = [f"{name}_adjusted" for name in P_VALUES]
-    found = differences.assign(**dict.fromkeys(adjusted, math.nan), verdict="not testable")
-    for _, family in found.groupby("family", sort=False):
+    rows = differences.assign(**dict.fromkeys(adjusted, math.nan), verdict="not testable")
+    for _, family in rows.groupby("family", sort=False):
         distinct = family.drop_duplicates("test")
         tests = words.adjusted([PValues(*row) for row in distinct[[*P_VALUES]].itertuples(index=False)])
         by_test = dict(zip(distinct["test"], tests, strict=True))
         for at, row in family[["difference", "test", "identical"]].iterrows():
             tested = by_test[int(row["test"])]
-            found.loc[at, adjusted] = astuple(tested)
-            found.loc[at, "verdict"] = words.word(row["difference"], tested, level, identical=bool(row["identical"]))
-    return found
+            rows.loc[at, adjusted] = astuple(tested)
+            rows.loc[at, "verdict"] = words.word(row["difference"], tested, level, identical=bool(row["identical"]))
+    return rows

@@ -15,7 +15,8 @@ import pandas as pd
 
 from mcpo_cli import __version__
 from mcpo_cli.compare import figures, page
-from mcpo_cli.compare.comparison import Comparison, largest_flips
+from mcpo_cli.compare.comparison import Comparison
+from mcpo_cli.compare.flips import largest_flips
 from mcpo_cli.compare.log import TEXTS, Side, plain_rows
 from mcpo_cli.compare.subjects import Answer
 from mcpo_cli.render import markup, pages

@@ -158,6 +158,40 @@ class Dppo(Normalized):
 
 
 @dataclass(frozen=True)
+class Ipo(Normalized):
+    """IPO (prime-rl's docs/ipo.md): tokens are left out by how far their probability moved, whatever their advantage.
+
+    INTELLECT Policy Optimization. A token is left out where |pi - pi_old| > `limit`. Loss -sg(r) A log pi of the
+    others, mean over tokens. A as in `grpo`.
+
+    Defaults: limit .3, no KL (prime-rl's since September 2026). Reduction: at the rollout policy it is `grpo`; where
+    each token moved in the direction of its advantage it is `dppo` with one limit and no cap. Disagreement: none known.
+    Checked: the loss rewritten as a loop; prime-rl was not executed. Neither verl nor TRL has it.
+    """
+
+    name: ClassVar[str] = "ipo"
+    stop_gradients: ClassVar[bool] = True
+
+    aggregation: Aggregation = "token-mean"
+    """How token losses become one number; the mean over tokens in prime-rl."""
+    limit: float = dataclasses.field(default=0.3, metadata={"ge": 0.0})
+    """The largest change of a token's probability."""
+
+    def kept(self, batch: TokenBatch) -> Tensor:
+        """Tokens BT within the limit."""
+        return (batch.logp_BT.exp() - batch.logp_old_BT.exp()).abs() <= self.limit
+
+    def policy_loss(self, batch: TokenBatch) -> Tensor:
+        weight_BT = batch.log_ratio_BT.exp() * self.kept(batch)
+        return -weight_BT.detach() * batch.A_BT * batch.logp_BT
+
+    def report(self, batch: TokenBatch) -> Report:
+        """`train/left_out`: the share of the tokens with an advantage that are left out."""
+        left_out_BT = batch.active_BT & ~self.kept(batch)
+        return Report({**super().report(batch).sums, "train/left_out": (left_out_BT.sum(), batch.active_BT.sum())})
+
+
+@dataclass(frozen=True)
 class M2po(Normalized, AdvancedMethod):
     """M2PO (arXiv 2510.01161): the tokens that moved most are left out until the mean squared log ratio is small.
 

@@ -194,6 +194,7 @@ RATIOS = (
     "copo",
     "dual_clip",
     "dppo",
+    "ipo",
     "m2po",
     "dro",
     "topr",

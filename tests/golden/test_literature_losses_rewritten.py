@@ -64,6 +64,16 @@ def dppo(x: L, divergence: str, low: float, high: float, cap: float = 20.0) -> T
     return x.token_mean(-x.A * x.r.clamp(max=cap).detach() * x.logp * valid.detach())
 
 
+def ipo(x: L, limit: float) -> Tensor:
+    """prime-rl's docs/ipo.md, token by token."""
+    total = x.logp.new_zeros(())
+    for b, t in x.mask.nonzero().tolist():
+        p, q = x.logp[b, t].exp(), x.old[b, t].exp()
+        if abs(float(p.detach()) - float(q)) <= limit:
+            total = total - (p / q).detach() * x.A.expand_as(x.logp)[b, t] * x.logp[b, t]
+    return total / x.mask.sum()
+
+
 def dro(x: L, beta: float) -> Tensor:
     """verl, `compute_policy_loss_dro`."""
     return x.token_mean(-(x.logp * x.A - 0.5 * beta * x.d.square()))
@@ -129,6 +139,8 @@ def rewritten(batch: TokenBatch, function: Callable[[L], Tensor]) -> list[float]
 LOSSES: list[tuple[str, dict[str, Any], Callable[[L], Tensor]]] = [
     ("dual_clip", {}, lambda x: x.sequence_mean(dual_clip(x, 3.0))),
     ("dual_clip", {"cap": 12.0, "aggregation": "token-mean"}, lambda x: x.token_mean(dual_clip(x, 12.0))),
+    ("ipo", {}, lambda x: ipo(x, 0.3)),
+    ("ipo", {"limit": 0.05}, lambda x: ipo(x, 0.05)),
     ("dppo", {}, lambda x: dppo(x, "tv", 0.2, 0.2)),
     ("dppo", {"limit_low": 0.04, "limit_high": 0.1, "cap": 3.0}, lambda x: dppo(x, "tv", 0.04, 0.1, 3.0)),
     ("dppo", {"divergence": "kl"}, lambda x: dppo(x, "kl", 0.2, 0.2)),
@@ -178,7 +190,7 @@ def test_every_cap_and_limit_acts_somewhere() -> None:
     flat = {
         name: [g == 0 for g in loss(get(name, **options), given((1.0, -1.0, 0.5, -0.5)))[1:]]
         for name, options, _ in LOSSES
-        if name in ("dual_clip", "dppo", "m2po", "fipo")
+        if name in ("dual_clip", "dppo", "ipo", "m2po", "fipo")
     }
     assert all(any(zero) and not all(zero) for zero in flat.values())
     kept_BT = prepared(get("m2po", threshold=1e-9), given((1.0, -1.0, 0.5, -0.5))).columns["kept"]

@@ -28,7 +28,7 @@ REDUCTIONS: list[tuple[str, dict[str, Any], str]] = [
     ("drpo", {"brevity": 1e9}, "disco"),
     ("grpo_lambda", {"alpha": 0}, "grpo"),
     ("mcpo_extended", {}, "mcpo"),
-    *((name, {}, "grpo") for name in ("dual_clip", "dppo", "m2po", "fipo", "grpo_kl")),
+    *((name, {}, "grpo") for name in ("dual_clip", "dppo", "ipo", "m2po", "fipo", "grpo_kl")),
     ("dro", {}, "dr_grpo"),
 ]
 

@@ -135,6 +135,7 @@ def _examples(document: dict[str, Any]) -> Iterator[str]:
             for pair in document["near_duplicates"]
         ],
         "not parsable": [f"row {gold['row']}: {gold['gold']!r}: {gold['status']}" for gold in document["not_parsable"]],
+        "whole solutions as golds": [f"row {gold['row']}: {gold['gold'][:60]!r}" for gold in document["solutions"]],
         "contradicting golds": [
             f"row {conflict['row']}: {', '.join(conflict['golds'])}" for conflict in document["conflicts"]
         ],

@@ -224,6 +224,12 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
                     estimates = [(each, each.estimate(MEAN, "both")) for each in pairs]
                     sources += [about | row for each, found in estimates for row in _source_rows(each, found)]
                     flips += [flips_of(part.model, each) for each in pairs]
+                warnings += [
+                    f"{each.benchmark}: no answer of {each.arm} or {baseline.name} is correct: check that its golds "
+                    "have the form that its grader compares (mcpo components check data FILE)"
+                    for each in pairs
+                    if not (each.one.sum_SP.any() or each.other.sum_SP.any())
+                ]
                 warnings += [limit for each in pairs for limit in each.limits(each.estimate(metrics[0], over))]
     differences = verdicts.decided(_numbered(rows), question.level, lower=question.lower)
     return Comparison(

@@ -358,8 +358,8 @@ def counts(found: Comparison) -> list[str]:
     return [f"{arm}: {int(each.sum())} gained, {int((~each).sum())} lost" for arm, each in by_arm]
 
 
-def flips_grid(found: Comparison) -> Grid:
-    """All problems whose score changed, largest change first."""
+def flips_grid(found: Comparison, most: int | None = None) -> Grid:
+    """The problems whose score changed, largest change first: all, or the first `most`."""
     columns: Columns = {
         "benchmark": "benchmark",
         "arm": "arm",
@@ -368,5 +368,6 @@ def flips_grid(found: Comparison) -> Grid:
         "arm's": lambda row: share(row["score"]),
         "change": lambda row: signed(row["score"] - row["baseline_score"]),
     }
-    rows = largest_flips(found.flips).to_dict("records")
-    return Grid.of("All problems that changed", rows, columns, 3, is_detail=True)
+    rows = largest_flips(found.flips)[:most].to_dict("records")
+    title = "All problems that changed" if len(rows) == len(found.flips) else "Problems that changed most"
+    return Grid.of(f"{title} ({'; '.join(counts(found))})", rows, columns, 3, is_detail=True)

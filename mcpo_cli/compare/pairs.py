@@ -135,7 +135,7 @@ def pair(arm: Arm, baseline: Arm, benchmark: str) -> Pair:
 
 
 def left_out(arm: Arm, baseline: Arm, benchmark: str) -> str:
-    """A sentence on problems that only one of both has, with its scores there: the rest may be a biased part of them."""
+    """A sentence on problems that only one of both has, with its scores there: the rest may be a biased part."""
     lost, means = 0, []
     for side, other in ((arm, baseline), (baseline, arm)):
         scores, theirs = side.scores[benchmark], other.scores[benchmark].place

@@ -315,9 +315,10 @@ class Pool:
         worker.stop()
 
     def _counted(self, verdict: Verdict) -> Verdict:
-        if self._function and verdict.status == "timeout":
-            # A long answer may exceed the time of a grader; a user's function that exceeds it is faulty.
-            return Verdict("infra_error", detail=f"{Path(self._function).name}: {verdict.detail}")
+        name = Path(self._function).name
+        if self._function and verdict.status in ("timeout", "infra_error") and not verdict.detail.startswith(name):
+            # A long answer may exceed the time of a grader; a user's function that exceeds it, or ends it, is faulty.
+            return Verdict("infra_error", detail=f"{name}: {verdict.detail}")
         if verdict.status != "unevaluated" or self._refuse:
             return verdict
         return Verdict("correct", verdict.answer, "unevaluated")

@@ -95,14 +95,14 @@ def _forked(judge: Callable[[], Verdict]) -> Verdict:
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as reply:
-        said = reply.read()
+        answer = reply.read()
     os.waitpid(fork, 0)
-    if not said:
+    if not answer:
         raise ChildProcessError("the process that judged the answer died")
-    return Verdict(**json.loads(said))
+    return Verdict(**json.loads(answer))
 
 
-def serve(grader: Grader, replies: BinaryIO, limit: int) -> None:
+def serve(grader: Grader, requests: BinaryIO, replies: BinaryIO, limit: int) -> None:
     """Answer requests until the caller is gone, or until a fresh child is better because much memory is used."""
 
     def send(message: dict[str, Any]) -> None:
@@ -115,7 +115,7 @@ def serve(grader: Grader, replies: BinaryIO, limit: int) -> None:
     send({"pid": os.getpid(), "version": grader.version()})
     process = psutil.Process()
     enough = (_used(process) + limit) / 2
-    for line in sys.stdin.buffer:
+    for line in requests:
         try:
             request = json.loads(line)
         except ValueError:
@@ -136,7 +136,7 @@ def _used(process: psutil.Process) -> int:
     return int(memory.vms if LINUX else memory.rss)
 
 
-def supervise(grader: Grader, replies: BinaryIO, limit: int) -> None:
+def supervise(grader: Grader, requests: BinaryIO, replies: BinaryIO, limit: int) -> None:
     """Keep one child serving until the caller is gone."""
     caller = os.getppid()
     gone = False
@@ -146,26 +146,26 @@ def supervise(grader: Grader, replies: BinaryIO, limit: int) -> None:
         if child == 0:
             try:
                 os.close(watch)
-                serve(grader, replies, limit)
+                serve(grader, requests, replies, limit)
             finally:
                 os._exit(0)
         os.close(held)
-        gone = not _outlives(child, watch, caller)
+        gone = not _outlives(child, watch, requests.fileno(), caller)
         with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)  # a fork that survived the child
         os.waitpid(child, 0)
         os.close(watch)
 
 
-def _outlives(child: int, watch: int, caller: int) -> bool:
+def _outlives(child: int, watch: int, requests: int, caller: int) -> bool:
     """Wait until the child ends (returns True) or the caller ends (kills the child, returns False)."""
     poll = select.poll()
     poll.register(watch, select.POLLIN)  # nothing is ever written to it
-    poll.register(sys.stdin.fileno(), 0)
+    poll.register(requests, 0)
     while True:
         hung_up = {descriptor for descriptor, _ in poll.poll(1000)}
         # Forks of the caller can keep the pipe open, so check the parent process as well.
-        if sys.stdin.fileno() in hung_up or os.getppid() != caller:
+        if requests in hung_up or os.getppid() != caller:
             os.killpg(child, signal.SIGKILL)
             return False
         if hung_up:
@@ -175,8 +175,10 @@ def _outlives(child: int, watch: int, caller: int) -> bool:
 def main() -> None:
     """Load the grader named on the command line and serve requests."""
     where, memory_mib = sys.argv[1], int(sys.argv[2])
-    replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # keeps the output of libraries out of the protocol
+    # What a grader reads and prints stays out of the protocol: a user's function may call `input`.
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
     logging.disable()
     warnings.simplefilter("ignore")
     sys.set_int_max_str_digits(DIGITS)
@@ -193,7 +195,7 @@ def main() -> None:
         least = (shared + used) // MIB + ROOM_MIB + 1
         sys.exit(f"a memory cap of {cap // MIB} MiB is too small: the grader needs {least} MiB")
     gc.freeze()  # garbage collection in a child would copy memory shared with the supervisor
-    supervise(grader, replies, limit)
+    supervise(grader, requests, replies, limit)
     os._exit(0)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from mcpo_cli.compare import comparison, training_page, verdicts
+from mcpo_cli.compare import comparison, page, training_page, verdicts
 from mcpo_cli.compare.comparison import Question, compare, records
 from mcpo_cli.compare.runs import of_runs
 from mcpo_cli.compare.scores import Arm, Scores, Slice
@@ -209,6 +209,27 @@ def test_one_tier_is_the_headline_and_its_other_metrics_are_others(runs: Runs, m
     assert set(found["benchmark"]) == {"k2-3"}
     assert [row["metric"] for row in records(found, family="others")] == ["best@8", "pass@8"]
     assert {row["metric"] for row in records(found, family="headline")} == {"pass@1"}
+
+
+def test_equal_scores_are_identical_and_have_no_p(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a setting without effect; a margin makes them no `equivalent`, because nothing is tested."""
+    evaluated(runs, monkeypatch, lambda cell: [(step, step, {"k2-3": 0.4 + cell.spec.seed / 100}) for step in (0, 3)])
+    found = of_runs(runs, Question(margin=0.02))
+    assert set(found.differences["verdict"]) == {"identical"}
+    assert found.differences[["p", "p_adjusted", "p_equivalent"]].isna().all(axis=None)
+    assert "identical on toy-s" in page.sentences(found)[0]
+
+
+def test_an_interval_without_0_that_correction_leaves_undecided_says_so(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two tests with t = 5.65 and 5.82 and two degrees of freedom: p = .030 and .028, doubled above .05."""
+    points = {"DAPO": [(0, 0.0, 0.1), (1, 200.0, 0.398), (3, 600.0, 0.4)], "MCPO": [(0, 0.0, 0.1), (3, 400.0, 0.4226)]}
+    set_scores(runs, monkeypatch, points)
+    found = of_runs(runs, Question())
+    assert (found.headline["low"] > 0).all()
+    assert set(found.headline["verdict"]) == {"undecided"}
+    assert "undecided after correction for 2 tests on toy-s" in page.sentences(found)[0]
 
 
 # What an interval is about.

@@ -26,6 +26,8 @@ from mcpo_cli.statistics.crossed import Over
 COLUMNS = ("model", "sample", *NEEDED, *OPTIONAL)
 """The names in `--columns` for columns of a file."""
 NO_FLOOR = "noise floor: not known; several logs of the baseline give it: --arm base='logs/base-*'"
+MOST_FLIPS = 20
+"""Most problems that `--full` prints; the page has all."""
 MOST_LINES = 8
 """Most lines on data that would settle an undecided difference, without `--full`."""
 
@@ -85,7 +87,7 @@ def _page(one: Answer, files: Sequence[Path], *, full: bool) -> Iterator[Part]:
     yield from map(console.remark, (f"warning: {warning}" for warning in found.warnings))
     yield from map(console.remark, one.regraded.sentences(one.question, found) if one.regraded else ())
     yield from map(console.remark, page.remarks(found, most=None if full else MOST_LINES))
-    for grid in (*page.detail_grids(found), page.flips_grid(found)) if full else ():
+    for grid in (*page.detail_grids(found), page.flips_grid(found, MOST_FLIPS)) if full else ():
         if grid.rows:
             yield from ("", console.paragraph(grid.title), "", grid)
     yield from map(console.remark, page.details(found) if full else ())

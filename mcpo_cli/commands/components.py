@@ -22,8 +22,6 @@ Examples:
   mcpo components check method my_method           does it keep the contract?
   mcpo components check data ./problems.jsonl      copies, contradictions, bad golds, overlap with other sets
   mcpo components fetch model smollm2-135m         download an existing model"""
-BAR = 40
-"""Characters of the longest bar of a weight curve."""
 MILLION = 10**6
 
 app = typer.Typer(
@@ -57,8 +55,8 @@ def list_(kind: KindName = "") -> Reply:
     if not kind:
         kinds = [{"kind": name, "number": len(one.registry()), "about": one.about} for name, one in KINDS.items()]
         return Reply({"kinds": kinds}, [_table(kinds)])
-    found = find_kind(kind)
-    rows = [{"name": name, **found.facts(entry)} for name, entry in sorted(found.registry().items())]
+    listed = find_kind(kind)
+    rows = [{"name": name, **listed.facts(entry)} for name, entry in sorted(listed.registry().items())]
     return Reply({"kind": kind, "components": rows}, [_table(rows)])
 
 
@@ -103,18 +101,19 @@ def _shown(document: Mapping[str, Any]) -> Iterator[Part]:
         yield ""
         yield table(head, rows)
     if "weight" in document:
-        yield "\n".join(["", *_weights(document["backends"], **document["weight"])])
+        example = f"example: mcpo train method={document['name']}"
+        yield "\n".join(["", *_weights(document["backends"], **document["weight"]), "", example])
 
 
 def _weights(backends: Mapping[str, str], rollouts: int, curve: list[tuple[float, float]]) -> Iterator[str]:
+    from mcpo_cli.methods import describe
+
     yield "backends: " + ", ".join(f"{name} ({asks})" if asks else name for name, asks in backends.items())
     if not curve:
         yield "weight of a prompt: depends on more than its accuracy, so there is no curve"
         return
     yield f"weight of a prompt with {rollouts} rollouts, by accuracy:"
-    most = max(weight for _, weight in curve) or 1
-    for accuracy, weight in curve:
-        yield f"{accuracy:7.4f} {weight:9.4f} {'#' * round(BAR * weight / most)}".rstrip()
+    yield from describe.bars(curve)
 
 
 def _table(rows: list[dict[str, Any]]) -> Part:

@@ -193,13 +193,13 @@ def health(notes: Notes, title: str, journal: Journal) -> None:
     speed = statistics.median(row["perf/tokens_per_second"] for row in rows[1:])
     notes.figure(f"{title}: tokens a second", speed, "1/s", "sampled tokens over the whole step")
     for name, meaning in {
-        "hinge/tokens_active": "share of tokens of mastered prompts outside of method.delta, step 1",
+        "hinge/tokens_active": "share of the tokens of mastered prompts outside of method.delta, first step with such",
         "sanity/rounding_after_step": "what rounding alone changes a log-probability by, over the first gradient step",
         "sanity/drift_after_step": "what that step changes it by",
         "verl/vllm_v2_model_runner": "1 where vLLM samples with its V2 model runner",
     }.items():
-        if name in rows[0]:
-            notes.figure(f"{title}: {name}", rows[0][name], "", meaning)
+        for value in [row[name] for row in rows if name in row][:1]:
+            notes.figure(f"{title}: {name}", value, "", meaning)
 
 
 def beside_the_local_engine(notes: Notes, verl: Journal, local: Journal) -> None:

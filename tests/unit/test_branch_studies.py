@@ -210,17 +210,17 @@ def test_hypotheses_are_judged_as_one_family() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "named"),
+    ("wrong", "code", "named"),
     [
-        ({"arm": "hingee"}, ["'hingee'", "'hinge'"]),
-        ({"statistic": "lots"}, ["'lots'", "'lost'"]),
-        ({"suite": "table1"}, ["no suite"]),
+        ({"arm": "hingee"}, "unknown_name", ["'hingee'", "'hinge'"]),
+        ({"statistic": "lots"}, "unknown_name", ["'lots'", "'lost'"]),
+        ({"suite": "table1"}, "bad_input", ["no suite"]),
     ],
 )
 def test_a_hypothesis_that_its_study_cannot_test_is_refused(
-    wrong: dict[str, str], named: list[str], tmp_path: Path
+    wrong: dict[str, str], code: str, named: list[str], tmp_path: Path
 ) -> None:
     entry = {"id": "H1", "claim": "-", "statistic": "lost", "arm": "hinge", "relation": "less"}
     assert branching.read(written(tmp_path, hypotheses=[entry])).hypotheses[0].decide == "holm"
-    with refused("bad_input", *named):
+    with refused(code, *named):
         branching.read(written(tmp_path, hypotheses=[entry | wrong]))

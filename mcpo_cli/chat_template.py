@@ -9,12 +9,11 @@ is random. A test compares its text with that of transformers.
 import atexit
 import json
 import os
-import re
 import select
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -37,24 +36,12 @@ LONGEST = 4 * MIB
 INHERITED = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV")
 """Variables of the caller's environment that the process gets; others could change a prompt, or are secret."""
 
-VARIABLE = re.compile(r"(?!(messages|add_generation_prompt|tools|documents)=)[A-Za-z_]\w*=")
-"""The beginning of `NAME=VALUE`, where a prompt does not have the name already."""
+RESERVED = ("messages", "add_generation_prompt", "tools", "documents")
+"""Variables that every prompt has."""
 
 
 class TemplateError(Exception):
     """A template has raised an error, or exceeded a limit; the message is the template's own."""
-
-
-def variables(given: Sequence[str]) -> dict[str, Any]:
-    """The variables in texts `NAME=VALUE`: values that are JSON as such (`true`, `3`), others as text."""
-
-    def value(text: str) -> Any:
-        try:
-            return json.loads(text)
-        except ValueError:
-            return text
-
-    return {name: value(text) for name, _, text in (each.partition("=") for each in given)}
 
 
 class Renderer:

@@ -21,12 +21,14 @@ def load(folder: Path) -> Any:
     return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
-def prompt_ids(tokenizer: Any, messages: Sequence[Mapping[str, str]], variables: Sequence[str] = ()) -> list[int]:
+def prompt_ids(
+    tokenizer: Any, messages: Sequence[Mapping[str, str]], variables: Mapping[str, Any] | None = None
+) -> list[int]:
     """Token ids of a prompt: its turns in the tokenizer's chat template, up to where the assistant begins to answer.
 
     A message of the role TEXT is tokenized as it is. Without a chat template all messages are, joined as paragraphs.
 
-    variables: of the chat template, `NAME=VALUE`, besides the special tokens.
+    variables: of the chat template, besides the special tokens.
 
     Raises:
         ConfigError: the template cannot write the prompt, or leaves out a turn.
@@ -36,7 +38,7 @@ def prompt_ids(tokenizer: Any, messages: Sequence[Mapping[str, str]], variables:
     name = Path(tokenizer.name_or_path).name
     turns = [{"role": str(message["role"]), "content": str(message["content"])} for message in messages]
     # As in transformers, with its names; a template may test the last two.
-    context = {**tokenizer.special_tokens_map, **chat_template.variables(variables), "messages": turns}
+    context = {**tokenizer.special_tokens_map, **(variables or {}), "messages": turns}
     context |= {"add_generation_prompt": True, "tools": None, "documents": None}
     text = chat_template.rendered(name, _template(name, tokenizer.chat_template), context)
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])

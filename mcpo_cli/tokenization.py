@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import chat_template, thinking
-from mcpo_cli.errors import bad_model
+from mcpo_cli.errors import bad_model, first_line
 
 _TAG_TOKENS = 16
 """More tokens than a tag of reasoning and the space after it can have."""
@@ -41,7 +41,7 @@ def prompt_ids(
     context = {**tokenizer.special_tokens_map, **(variables or {}), "messages": turns}
     context |= {"add_generation_prompt": True, "tools": None, "documents": None}
     text = chat_template.rendered(name, _template(name, tokenizer.chat_template), context)
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+    return _encoded(tokenizer, text, special=False)
 
 
 def _template(name: str, template: str | Mapping[str, str]) -> str:
@@ -58,9 +58,21 @@ def _template(name: str, template: str | Mapping[str, str]) -> str:
 
 def _plain_ids(tokenizer: Any, text: str) -> list[int]:
     """What the tokenizer puts before a text (a token for its beginning), the tokens of `text`, and nothing after it."""
-    ids, bare = (list(tokenizer(text, add_special_tokens=special)["input_ids"]) for special in (True, False))
+    ids, bare = (_encoded(tokenizer, text, special=special) for special in (True, False))
     starts = (start for start in range(len(ids) - len(bare) + 1) if ids[start : start + len(bare)] == bare)
     return ids[: next(starts, 0)] + bare
+
+
+def _encoded(tokenizer: Any, text: str, *, special: bool) -> list[int]:
+    """The tokens of `text`, with what the tokenizer puts around it if `special`."""
+    try:
+        return list(tokenizer(text, add_special_tokens=special)["input_ids"])
+    except BaseException as error:
+        # A panic of the library's Rust code, which is no Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        name = Path(tokenizer.name_or_path).name
+        raise bad_model(f"{name}: its tokenizer cannot read {text[:40]!r}: {first_line(error)}") from error
 
 
 def opened(tokenizer: Any, prompt: Sequence[int]) -> str:

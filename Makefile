@@ -47,7 +47,7 @@ SPREAD := -n logical --maxprocesses 4 --dist worksteal
 IN_ORDER := -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint types secrets check-findings audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults messages test-browser setup-gpu setup-tools lock-tools gpu-check setup-verl test-verl test-gpu-pins docs reproduce reproduce-lm reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
+.PHONY: help setup check lint types secrets findings check-findings audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults messages test-browser setup-gpu setup-tools lock-tools gpu-check setup-verl test-verl test-gpu-pins docs reproduce reproduce-lm reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,8 +68,11 @@ types: setup
 secrets: setup
 	git ls-files -z | xargs -0 .ci/secrets
 
+findings: setup ## Effects, forest plots and tables of experiments/findings from committed rows
+	$(BIN)/python -m mcpo_study.analysis.answers
+
 check-findings: setup ## Recompute the numbers that README, docs and studies quote from committed rows
-	$(BIN)/python -m mcpo_study.experiments.findings.check
+	$(BIN)/python -m mcpo_study.analysis.answers.check
 
 audit: setup ## Look up security advisories for the pinned dependencies, if online
 	$(BIN)/python .ci/audit.py constraints.txt $(ARGS)

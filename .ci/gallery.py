@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from matplotlib.figure import Figure
 
+from mcpo_cli import components
 from mcpo_cli.methods import Method, MiniBatch, TokenBatch, describe, reduce, registry
 from mcpo_cli.render.figures import base
 
@@ -173,12 +174,23 @@ def index() -> Iterator[str]:
 
 
 def described(name: str) -> str:
-    """The page of a method: its description, its needs, and the backends that train it."""
+    """The page of a method: source and formula, needs, backends, an example, options, and how much a prompt weighs."""
     kind = registry()[name]
     backends = [f"{key} ({asks})" if asks else key for key, asks in describe.backends(kind()).items()]
     needs = ", ".join(sorted(kind().needs)) or "nothing but rewards and lengths"
     text = HASH.sub(r"\\#", describe.text(kind))
-    return f"# {name}\n\n{text}\n\nNeeds: {needs}. Backends: {', '.join(backends)}.\n"
+    rows = ["| option | default | allowed | meaning |", "|---|---|---|---|"]
+    for option in components.options(kind()):
+        cells = [f"`method.{option['name']}`", f"`{option['value']}`", option["allowed"], option["meaning"]]
+        rows.append(f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in cells)} |")
+    curve = describe.curve(kind(), ROLLOUTS)
+    weight = "\n".join(["```text", *describe.bars(curve), "```"]) if curve else "It depends on more than accuracy."
+    example = f"```console\n$ mcpo train method={name}\n$ mcpo compare method=grpo,{name} seed=0,1,2\n```"
+    parts = [
+        f"# {name}", text, f"Needs: {needs}. Backends: {', '.join(backends)}.", example, "## Options", "\n".join(rows),
+        f"## Weight of a prompt with {ROLLOUTS} rollouts, by the share that is correct", weight,
+    ]  # fmt: skip
+    return "\n\n".join(parts) + "\n"
 
 
 def main(folder: Path = PAGE.parent) -> None:

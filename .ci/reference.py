@@ -7,6 +7,7 @@ with a page for each entry.
 import html
 import re
 import textwrap
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -32,8 +33,11 @@ listed here; `mcpo help` has them.
 | page | its settings |
 |---|---|
 """
-LONG = 100
-"""Most settings in one table: with more, its page would be longer than 15 000 pixels on a phone."""
+ELSEWHERE = {
+    "method": "The options of a method are on [its page](../methods.md).\n\n",
+    "sampler": "The options of a sampler are on [the page of samplers](../samplers.md).\n\n",
+}
+"""Groups whose options are explained elsewhere, with the sentence that says where."""
 VERB = re.compile(r"^## (?=`mcpo ([\w-]+)`$)", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?://|#)(docs/)?")
 """The beginning of a link in README.md to a page of the site, or to another file."""
@@ -99,28 +103,31 @@ def _console(examples: re.Match[str]) -> str:
 
 
 def settings() -> dict[str, str]:
-    """The list of groups, and a page with the table of each; a long group has a second page, options of one owner."""
+    """The list of groups, and a page with the table of each; options with a page of their own are left to it."""
     index, pages = SETTINGS, {}
     for group, found in groupby(reference.entries(), key=lambda entry: entry.key.partition(".")[0]):
-        entries = list(found)
-        own = [entry for entry in entries if len(entry.owners) == 1] if len(entries) > LONG else []
-        parts = {group: [entry for entry in entries if entry not in own], f"{group}-own": own}
-        for name, part in parts.items():
-            if part:
-                title = group if name == group else f"{group}, options of a single one"
-                keys = ", ".join(dict.fromkeys(f"`{entry.key}`" for entry in part))
-                index += f"| [{title}](settings/{name}.md) | {keys} |\n"
-                # Hiding the empty table of contents leaves its width to the table.
-                head = f"---\nhide: [toc]\n---\n# Settings: {title}\n\n"
-                head += "| setting | default | allowed | meaning | kind |\n|---|---|---|---|---|"
-                pages[f"settings/{name}.md"] = head + "".join(map(_row, part)) + "\n"
+        entries = [entry for entry in found if group not in ELSEWHERE or not entry.owners]
+        by_key = [list(same) for _, same in groupby(entries, key=lambda entry: entry.key)]
+        keys = ", ".join(f"`{same[0].key}`" for same in by_key)
+        index += f"| [{group}](settings/{group}.md) | {keys} |\n"
+        # Hiding the empty table of contents leaves its width to the table.
+        head = f"---\nhide: [toc]\n---\n# Settings: {group}\n\n" + ELSEWHERE.get(group, "")
+        head += "| setting | default | allowed | meaning | kind |\n|---|---|---|---|---|"
+        pages[f"settings/{group}.md"] = head + "".join(map(_row, by_key)) + "\n"
     return {"settings.md": index, **pages}
 
 
-def _row(entry: reference.Entry) -> str:
-    owners = f" Option of {', '.join(entry.owners)}." if entry.owners else ""
-    cells = [f"`{entry.key}`", f"`{entry.default}`", entry.allowed, entry.meaning + owners, entry.role]
-    return "\n| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+def _row(same: Sequence[reference.Entry]) -> str:
+    """A line for a key; what differs between its owners is on lines of its cells."""
+    owners = [f" Option of {', '.join(entry.owners)}." if entry.owners else "" for entry in same]
+    cells = [
+        [f"`{entry.key}`" for entry in same],
+        [f"`{entry.default}`" for entry in same],
+        [entry.allowed for entry in same],
+        [entry.meaning + owner for entry, owner in zip(same, owners, strict=True)],
+        [entry.role for entry in same],
+    ]
+    return "\n| " + " | ".join("<br>".join(dict.fromkeys(cell)).replace("|", "\\|") for cell in cells) + " |"
 
 
 def samplers() -> str:
@@ -134,7 +141,7 @@ def samplers() -> str:
         if options := [
             entry for entry in reference.entries() if entry.key.startswith("sampler.") and name in entry.owners
         ]:
-            rows = "".join(_row(replace(entry, owners=())) for entry in options)
+            rows = "".join(_row([replace(entry, owners=())]) for entry in options)
             parts.append("| option | default | allowed | meaning | kind |\n|---|---|---|---|---|" + rows)
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 

@@ -106,6 +106,7 @@ def compare(
     over: Literal["seeds", "problems", "both"] | None = None,
     margin: float | None = None,
     look: tuple[int, int] | None = None,
+    lower_is_better: bool = False,
     columns: Mapping[str, str] | None = None,
     benchmark: str = "",
     reader: str = "",
@@ -121,6 +122,7 @@ def compare(
         at: of runs, the costs at which arms are compared: `steps`, `rollouts`, `trained_tokens`, `seconds`, ...
         over: what intervals are about; by default other seeds for runs, and other seeds and problems for logs.
         margin: the largest difference that does not matter, chosen before looking.
+        lower_is_better: as of losses and latencies.
         look: `(1, 3)` for the first of three looks that were declared before the first.
         columns: of logs, names of columns in the files, by the names that mcpo has for them.
         benchmark: of logs, the only benchmark to compare, or its name for files that give none.
@@ -132,7 +134,9 @@ def compare(
         MissingCells: a run is neither done nor failed.
     """
     metrics = (metric,) if isinstance(metric, str) else tuple(metric)
-    question = Question(baseline, tuple(filter(None, metrics)), tuple(at), margin, look, over=over)
+    question = Question(
+        baseline, tuple(filter(None, metrics)), tuple(at), margin, look, over=over, lower=lower_is_better
+    )
     named = {name: [column] for name, column in (columns or {}).items()}
     found = subjects.answers(Subject([*map(str, words)], arms or {}, history, named, benchmark, reader), question)
     if len(found) > 1:

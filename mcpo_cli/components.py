@@ -54,13 +54,17 @@ def kind(name: str) -> Kind:
     return KINDS[name]
 
 
-def find(kind_name: str, name: str) -> Any:
-    """What the registry of a kind has under `name`. Raises ConfigError for an unknown kind or name."""
+def find(kind_name: str, name: str, verb: str = "show") -> Any:
+    """What the registry of a kind has under `name`. verb: of `mcpo components`, for the fix.
+
+    Raises:
+        ConfigError: unknown kind or name.
+    """
     known = kind(kind_name).registry()
     if name not in known:
         raise ConfigError(
             f"unknown {kind_name} '{name}': {nearest(name, known)}",
-            fix=mend(f"mcpo components show {kind_name} {{}}", name, known, f"mcpo components list {kind_name}"),
+            fix=mend(f"mcpo components {verb} {kind_name} {{}}", name, known, f"mcpo components list {kind_name}"),
             code="unknown_name",
         )
     return known[name]
@@ -203,6 +207,15 @@ def _probes() -> Found[Any]:
     return measures.registry()
 
 
+def _text_of_probe(measure: Any) -> str:
+    """What it reads, and what each of its values means."""
+    longest = max(map(len, measure.values), default=0)
+    values = "\n".join(f"  {name:<{longest}}  {meaning}" for name, meaning in measure.values.items())
+    also = f", and {', '.join(measure.also)} where a run has them" if measure.also else ""
+    reads = f"It reads rows of kind {', '.join(measure.needs)}{also}, and shows {', '.join(measure.shows)}."
+    return f"{reads}\n\nvalues:\n{values}"
+
+
 def _artifacts() -> Mapping[str, Any]:
     from mcpo_cli.report import artifacts
 
@@ -238,7 +251,9 @@ KINDS = {
     "data": Kind("published sets of problems", _data, _of_data, lambda dataset: dataset.title),
     "collection": Kind("prefixes of generated sets of problems", _collections, lambda collection: {}),
     "grader": Kind("what decides whether an answer is correct", _graders, lambda where: {"where": where}),
-    "probe": Kind("questions to the records of runs", _probes, lambda probe: {"question": probe.question}),
+    "probe": Kind(
+        "questions to the records of runs", _probes, lambda probe: {"question": probe.question}, _text_of_probe
+    ),
     "artifact": Kind(
         "tables and figures to reproduce",
         _artifacts,

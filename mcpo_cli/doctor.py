@@ -74,9 +74,13 @@ def _python() -> Iterator[Line]:
     version, wanted = platform.python_version(), about["Requires-Python"]
     yield _held("Python", "local", version, wanted, "make setup PYTHON=python3.12")
     stated = [Requirement(line) for line in metadata.requires(DISTRIBUTION) or []]
-    own = {one.name: str(one.specifier) for one in stated if one.marker is None}
+    train = extras.command("train")
+    own = {
+        one.name: str(one.specifier) for one in stated if one.marker is None or one.marker.evaluate({"extra": "train"})
+    }
     for name in ("torch", "transformers"):
-        yield _held(name, "local", checks.installed(name), own.pop(name), REINSTALL)
+        held = checks.installed(name)
+        yield _held(name, "local", held, own.pop(name), REINSTALL if held else train)
     bad = [
         line
         for name, wanted in own.items()
@@ -84,10 +88,10 @@ def _python() -> Iterator[Line]:
     ]
     if bad:
         told = ", ".join(f"{line.name} {line.found}" for line in bad)
-        yield Line("other packages", "local", bad[0].state, told, REINSTALL)
+        yield Line("other packages", "local", bad[0].state, told, train if bad[0].state == "missing" else REINSTALL)
     else:
         yield Line("other packages", "local", "ok", f"{len(own)}, all in range")
-    for extra in dict.fromkeys(extras.EXTRAS.values()):
+    for extra in dict.fromkeys(extra for extra in extras.EXTRAS.values() if extra != "train"):
         of_it = {one.name: str(one.specifier) for one in stated if one.marker and one.marker.evaluate({"extra": extra})}
         for name, wanted in of_it.items():
             yield _held(name, "extra", checks.installed(name), wanted, extras.command(extra))
@@ -195,6 +199,8 @@ def _store(home: Path) -> Iterator[Line]:
 
 
 def _hub() -> Iterator[Line]:
+    if not extras.is_installed("huggingface_hub"):
+        return
     import httpx
     from huggingface_hub import constants
 

@@ -6,7 +6,7 @@
 | `RunFailed`     | 1    | a run ended in an error; its records are kept, it can continue |
 | `Findings`      | 1    | `data audit` or `doctor` found problems to fix first           |
 | `MissingCells`  | 3    | a table or figure needs runs that are not done                 |
-| `StoreError`    | 4    | the MLflow store could not be read or written                  |
+| `StoreError`    | 4    | the disk is full, or the MLflow store cannot be used           |
 | `OutputLost`    | 1    | standard output cannot be written; records are not affected    |
 | `Differs`       | 5    | `verify`: a step that was trained again is not as recorded     |
 | `GateBroken`    | 1    | `compare --gate`: a required rule is broken                    |
@@ -114,7 +114,7 @@ class MissingCells(McpoError):
 
 
 class StoreError(McpoError):
-    """The MLflow store could not be reached, read or written after the start."""
+    """The disk has no room for a run, which was not started; or the MLflow store cannot be reached, read or written."""
 
     exit_code = 4
     code = "store_failed"

@@ -6,6 +6,10 @@ from importlib.util import find_spec
 from mcpo_cli.errors import ConfigError
 
 EXTRAS = {
+    **dict.fromkeys(
+        ("torch", "transformers", "hydra", "omegaconf", "tokenizers", "safetensors", "huggingface_hub", "gguf", "loky"),
+        "train",
+    ),
     "mlflow": "mlflow",
     "sqlalchemy": "mlflow",
     "submitit": "slurm",
@@ -28,9 +32,19 @@ def command(extra: str) -> str:
     return f"{sys.executable} -m pip install 'mcpo-cli[{extra}]'"
 
 
+def missing(error: BaseException) -> ConfigError | None:
+    """The error of a command that needs an extra, from that of an import that failed; None if it is another one."""
+    module = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    return _lacking("this command", module) if module in EXTRAS else None
+
+
 def require(module: str, what: str) -> None:
     """Raises ConfigError, with the command that installs `module`, if `what` cannot be done without it."""
     if not is_installed(module):
-        raise ConfigError(
-            f"{what} needs {module}, which is not installed", fix=command(EXTRAS[module]), code="not_installed"
-        )
+        raise _lacking(what, module)
+
+
+def _lacking(what: str, module: str) -> ConfigError:
+    return ConfigError(
+        f"{what} needs {module}, which is not installed", fix=command(EXTRAS[module]), code="not_installed"
+    )

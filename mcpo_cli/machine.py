@@ -4,11 +4,14 @@ import csv
 import gc
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 MIB, GIB = 2**20, 2**30
+LINUX = sys.platform == "linux"
+"""Elsewhere (macOS) the system caps no process's memory, and a process that has loaded torch must not fork."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from mcpo_cli import __version__
+from mcpo_cli import __version__, extras
 from mcpo_cli.commands import claim, components, fork, models, probe, reference, results, runs, training, verify
 from mcpo_cli.commands.output import Output
 from mcpo_cli.commands.reply import ErrorStyle
@@ -106,6 +106,8 @@ def _run(style: ErrorStyle) -> None:
             _print_error_document(ConfigError(usage.format_message(), fix=f"{usage.ctx.command_path} --help"))
         raise
     except Exception as error:
+        if lacking := extras.missing(error):
+            _end(lacking, style)
         if said := _lack_of_memory(error):
             fix = "the same command where more memory is free, or a smaller file"
             _end(RunFailed(f"memory ran out: {said}", fix=fix, code="no_memory"), style)

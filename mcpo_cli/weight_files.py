@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-
 from mcpo_cli import model_files
 from mcpo_cli.errors import ConfigError, bad_model
 from mcpo_cli.model_files import SAMPLE_BYTES
@@ -92,6 +90,8 @@ def _files(name: str, folder: Path, index: Mapping[str, str]) -> list[Path]:
 
 def _tensors(name: str, path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file, by name. Raises ConfigError if it is damaged."""
+    from safetensors import SafetensorError, safe_open  # not above: comparisons do without it
+
     try:
         with safe_open(path, framework="numpy") as file:
             slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 (no mapping)

@@ -1,6 +1,7 @@
 """`mcpo compare`: reads its options; compares, writes the files, copies them to MLflow, and prints the verdict."""
 
 import hashlib
+import math
 import re
 import shlex
 import sys
@@ -25,6 +26,8 @@ from mcpo_cli.statistics.crossed import Over
 COLUMNS = ("model", "sample", *NEEDED, *OPTIONAL)
 """The names in `--columns` for columns of a file."""
 NO_FLOOR = "noise floor: not known; several logs of the baseline give it: --arm base='logs/base-*'"
+MOST_FLIPS = 20
+"""Most problems that `--full` prints; the page has all."""
 MOST_LINES = 8
 """Most lines on data that would settle an undecided difference, without `--full`."""
 
@@ -84,7 +87,7 @@ def _page(one: Answer, files: Sequence[Path], *, full: bool) -> Iterator[Part]:
     yield from map(console.remark, (f"warning: {warning}" for warning in found.warnings))
     yield from map(console.remark, one.regraded.sentences(one.question, found) if one.regraded else ())
     yield from map(console.remark, page.remarks(found, most=None if full else MOST_LINES))
-    for grid in (*page.detail_grids(found), page.flips_grid(found)) if full else ():
+    for grid in (*page.detail_grids(found), page.flips_grid(found, MOST_FLIPS)) if full else ():
         if grid.rows:
             yield from ("", console.paragraph(grid.title), "", grid)
     yield from map(console.remark, page.details(found) if full else ())
@@ -107,19 +110,24 @@ def _talk(one: Answer, files: Sequence[Path], *, full: bool) -> None:
 
 
 def question(
-    baseline: str, metric: Sequence[str], at: Sequence[str], margin: float | None, look: str, over: Over | None
+    baseline: str,
+    metric: Sequence[str],
+    at: Sequence[str],
+    margin: float | None,
+    look: str,
+    over: Over | None,
+    *,
+    lower: bool = False,
 ) -> Question:
     """The question that options ask.
 
     Raises:
         ConfigError: the margin or the look is not a valid number.
     """
-    if margin is not None and not 0 < margin < 1:
-        raise ConfigError(
-            f"--margin {margin:g}: must be a share above 0 and below 1", fix="--margin 0.01", code="out_of_bounds"
-        )
+    if margin is not None and not 0 < margin < math.inf:
+        raise ConfigError(f"--margin {margin:g}: must be above 0", fix="--margin 0.01", code="out_of_bounds")
     metrics = tuple(dict.fromkeys(name for words in metric for name in words.split(",") if name))
-    return Question(baseline, metrics, tuple(at), margin, _look(look), over=over)
+    return Question(baseline, metrics, tuple(at), margin, _look(look), over=over, lower=lower)
 
 
 def _look(text: str) -> tuple[int, int] | None:

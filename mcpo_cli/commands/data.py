@@ -32,7 +32,12 @@ def audited(target: str, as_name: str | None, against: Sequence[str]) -> Reply:
     if dataset.draw:
         fix = "mcpo components list data"
         raise ConfigError(f"{dataset.name} is generated, each problem once: no file to check", fix=fix)
-    reading = data.read(dataset, path)
+    try:
+        reading = data.read(dataset, path)
+    except ConfigError as error:
+        if error.code != "not_found" or not Path(error.fix or "").is_file():
+            raise
+        raise ConfigError(error.message, fix=f"mcpo components check data {error.fix}", code=error.code) from error
     chosen = [_source(other) for other in against] if against else _reachable(dataset, path)
     others = [(other, data.read(other, file)) for other, file in chosen]
     document = audit(dataset, reading, others, _self_grade, console.talk)
@@ -130,6 +135,7 @@ def _examples(document: dict[str, Any]) -> Iterator[str]:
             for pair in document["near_duplicates"]
         ],
         "not parsable": [f"row {gold['row']}: {gold['gold']!r}: {gold['status']}" for gold in document["not_parsable"]],
+        "whole solutions as golds": [f"row {gold['row']}: {gold['gold'][:60]!r}" for gold in document["solutions"]],
         "contradicting golds": [
             f"row {conflict['row']}: {', '.join(conflict['golds'])}" for conflict in document["conflicts"]
         ],

@@ -13,7 +13,7 @@ from mcpo_cli import paths
 from mcpo_cli.commands.completion import completing
 from mcpo_cli.commands.reply import Reply, verb
 from mcpo_cli.commands.verbs import DryRun, RunId
-from mcpo_cli.errors import ConfigError, Interrupted, RunFailed, mend, nearest
+from mcpo_cli.errors import ConfigError, Interrupted, RunFailed
 from mcpo_cli.home import home, location
 
 if TYPE_CHECKING:
@@ -147,10 +147,7 @@ def grade(
 
     others = [name.strip() for name in compare.split(",") if name.strip()]
     for name in [*([grader] if grader else []), *others]:
-        if name not in grading.registry():
-            known = grading.registry()
-            fix = mend("--grader {}", name, known, "mcpo components list grader")
-            raise ConfigError(f"unknown grader '{name}': {nearest(name, known)}", fix=fix, code="unknown_name")
+        grading.check_name(name, "--grader {}")
     file = paths.named(target)
     folder = None if file.is_file() else gradings.find(target)
     document: dict[str, Any] = {"target": target}

@@ -32,6 +32,7 @@ Examples:
   mcpo compare base.jsonl new.jsonl --gate no-worse:0.01   for a script: exit code 0, 1, or 6 if undecided
   mcpo compare new.jsonl --history 'old/*.jsonl'           is a run within what earlier runs of its settings do?
   mcpo compare table2 --margin 0.02 --over both            runs, with a margin, over other problems, too
+  mcpo compare runs.csv --lower-is-better                  a table of runs: columns model, seed, and a loss
   mcpo compare --arm a='logs/a-s*' --arm b='logs/b-s*'     arms of several training seeds""",
     "reproduce": """\
 \b
@@ -95,8 +96,11 @@ History = Annotated[
 Margin = Annotated[
     float | None,
     typer.Option(
-        metavar="SHARE", help="The largest difference that does not matter, chosen before looking; 0.01 is one point."
+        metavar="NUMBER", help="The largest difference that does not matter, chosen before looking; 0.01 is one point."
     ),
+]
+Lower = Annotated[
+    bool, typer.Option("--lower-is-better", help="Lower values are better: losses, latencies, bits per byte.")
 ]
 Gate = Annotated[
     str,
@@ -151,6 +155,7 @@ def compare(
     at: At = None,
     over: Over = None,
     margin: Margin = None,
+    lower_is_better: Lower = False,
     gate: Gate = "",
     look: Look = "",
     plan: Seeds = False,
@@ -176,7 +181,7 @@ def compare(
     from mcpo_cli.compare import seeds
     from mcpo_cli.compare.subjects import Subject
 
-    question = comparing.question(baseline, metric or (), at or (), margin, look, over)
+    question = comparing.question(baseline, metric or (), at or (), margin, look, over, lower=lower_is_better)
     if plan:
         document = seeds.reach(what or [], question)
         return Reply(document, [*seeds.reach_page(document), partial(console.talk, seeds.reach_legend(document))])

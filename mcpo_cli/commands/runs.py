@@ -68,19 +68,18 @@ Tags = Annotated[list[str], typer.Argument(metavar="TAG...", help="Words of your
 @verb
 def show_run(run_id: RunId) -> Reply:
     """Show one run: settings, attempts, newest metrics, files."""
-    from mcpo_cli.runs import catalog, sanity
-    from mcpo_cli.runs.journal import Journal, read_json
+    from mcpo_cli.runs import attempts, catalog, sanity
+    from mcpo_cli.runs.journal import Journal
     from mcpo_cli.scheduling.progress import final_metrics
 
     run = catalog.find(location(), run_id)
     journal = Journal(run.folder)
-    attempts = [{"attempt": path.name, **read_json(path / "status.json")} for path in journal.attempts()]
     document = {
         **run_list.row(run, run.origin.get("arm", "-")),
         "command": run.origin.get("command"),
         "folder": str(run.folder),
         "spec": run.spec.to_dict(),
-        "attempts": attempts,
+        "attempts": [{"attempt": name, **status} for name, status in attempts.statuses(run.folder).items()],
         "warnings": sanity.warnings(journal.steps()),
         "metrics": final_metrics(run.folder),
         "files": _files(run.folder),

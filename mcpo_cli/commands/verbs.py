@@ -1,6 +1,7 @@
 """Shared by verbs: arguments and options with their completion, the help of verbs that take settings."""
 
 import itertools
+import re
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from mcpo_cli.commands.completion import completing
 from mcpo_cli.commands.reply import ErrorStyle
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.errors import ConfigError, mend, nearest
 
 PANELS = {
     "Train": ("train", "ablate", "reproduce"),
@@ -59,9 +60,13 @@ def check_verb(words: Sequence[str]) -> None:
         if now.startswith("components") and rest:
             action, *rest = rest
             now = f"components {action.replace('audit', 'check')} {first}"
-        kept = [word for word in rest if word not in ("--json", "--debug")]
-        fix = shlex.join(["mcpo", *now.split(), *kept])
+        fix = shlex.join(["mcpo", *now.split(), *_typed(rest)])
         raise ConfigError(f"mcpo has no verb '{first}'", fix=fix, code="unknown_name")
+
+
+def _typed(words: Sequence[str]) -> list[str]:
+    """Words of a command without options about its output, for a fix."""
+    return [word for word in words if word not in ("--json", "--debug")]
 
 
 def _only_when_dry(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
@@ -83,6 +88,16 @@ class Family(TyperGroup):
             verbs = [(name, self.get_command(ctx, name)) for name in names]
             with formatter.section(heading):
                 formatter.write_dl([(name, verb.get_short_help_str(200)) for name, verb in verbs if verb])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """See click's `Group`. Raises ConfigError for a word that is no verb, with the verb that was probably meant."""
+        verb = args[0]
+        if self.get_command(ctx, verb) is None and not verb.startswith("-"):
+            family = " ".join(["mcpo", *([ctx.info_name] if ctx.parent else [])])
+            known = self.list_commands(ctx)
+            fix = mend(f"{family} {{}} {shlex.join(_typed(args[1:]))}".rstrip(), verb, known, f"{family} --help")
+            raise ConfigError(f"{family} has no verb '{verb}': {nearest(verb, known)}", fix=fix, code="unknown_name")
+        return super().resolve_command(ctx, args)
 
 
 class Verbs(Family):
@@ -146,15 +161,22 @@ class OverridesCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Raises ConfigError for a setting that is written like an option, such as `--seed 3`."""
-        own = {name for param in self.params for name in param.opts}
-        for word, following in itertools.pairwise([*args, "VALUE"]):
+        options = {name for param in self.params for name in param.opts}
+        for at, (word, following) in enumerate(itertools.pairwise([*args, "VALUE"])):
             name, _, value = word.partition("=")
             if name == "--config":
                 raise ConfigError(
                     "--config is not an option: a file of settings or of a suite comes first, without it",
                     fix=f"mcpo {ctx.info_name} {value or ('FILE' if following == 'VALUE' else following)}",
                 )
-            if name.startswith("--") and name not in own and _is_setting(name.removeprefix("--")):
+            if "=" in word and word.endswith(","):
+                others = itertools.takewhile(lambda other: not re.search("^-|=", other), args[at + 1 :])
+                values = "".join(others).rstrip(",")
+                raise ConfigError(
+                    f"'{word}' ends with a comma: the values of a sweep have no spaces between them",
+                    fix=f"{word}{values}" if values else word.rstrip(","),
+                )
+            if name.startswith("--") and name not in options and _is_setting(name.removeprefix("--")):
                 value = value or ("VALUE" if following.startswith("-") else following)
                 raise ConfigError(f"{name} is not an option but a setting", fix=f"{name.removeprefix('--')}={value}")
         return super().parse_args(ctx, args)
@@ -166,8 +188,9 @@ class OverridesCommand(TyperCommand):
 
 def _is_setting(name: str) -> bool:
     from mcpo_cli.config.presets import groups, keys
+    from mcpo_cli.config.words import SHORT
 
-    return name in keys() or name in groups()
+    return name in keys() or name in groups() or name in SHORT
 
 
 def _presets() -> list[str]:

@@ -20,7 +20,7 @@ def over_benchmarks(slices: Sequence[Slice], metrics: Sequence[Metric], baseline
     Columns: at, metric, arm; mean, iqm, better (probability that a run of the arm beats one of the baseline), each with
     _low and _high; difference_ and mean, low, high, half_width, sd, p, seeds: of the mean over models of paired
     differences. The last two are NaN for the baseline. Nothing for arms whose seeds differ between benchmarks, for one
-    benchmark of logs, and for scores with gaps.
+    benchmark of logs, and for scores with gaps or outside 0..1.
     """
     for at in dict.fromkeys(part.at for part in slices):
         here = [part for part in slices if part.at == at]
@@ -31,7 +31,8 @@ def over_benchmarks(slices: Sequence[Slice], metrics: Sequence[Metric], baseline
                     tables.setdefault(arm.name, {})[part.model] = _by_seed(arm, metric)
             whole = [table for by_model in tables.values() for table in by_model.values()]
             several = sum(table.shape[1] for table in tables[baseline].values()) > 1
-            if (several or at) and not _gaps(whole):
+            shares = all(scores.share for part in here for arm in part.arms for scores in arm.scores.values())
+            if (several or at) and shares and not _gaps(whole):
                 yield from (_row(at, metric, name, tables[name], tables[baseline]) for name in tables)
 
 

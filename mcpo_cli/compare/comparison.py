@@ -11,6 +11,7 @@ import pandas as pd
 
 from mcpo_cli.compare import aggregates, means, verdicts
 from mcpo_cli.compare.equal_cost import AVERAGE
+from mcpo_cli.compare.flips import FLIP, flips_of
 from mcpo_cli.compare.pairs import Pair, pair, together
 from mcpo_cli.compare.parts import parts_of
 from mcpo_cli.compare.scores import MEAN, Arm, Metric, Slice
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 DIFFERENCE = (
     "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", *verdicts.P_VALUES, "why",
     "identical", "mean", "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed", "by_seed", "sd",
-    "above", "effect", "detectable", "family", "part_of", "student",
+    "above", "effect", "detectable", "family", "part_of", "share", "student",
 )  # fmt: skip
 
 
@@ -49,7 +50,9 @@ class Question:
     """The difference that should be found, for which needed numbers are given; by default the margin, or else the
     difference seen."""
     over: Over | None = None
-    """What intervals are about; by default other seeds for runs of mcpo, and both for logs."""
+    """What intervals are about; by default other seeds for runs of mcpo and tables without problems, else both."""
+    lower: bool = False
+    """Lower is better: `better` and `worse`, and the side on which a margin is lost, change places."""
 
     @property
     def level(self) -> float:
@@ -100,6 +103,8 @@ class Comparison:
     """Largest adjusted p-value that decided; intervals of differences cover 1 minus it."""
     margin: float | None = None
     """The margin that was declared."""
+    lower: bool = False
+    """Lower is better."""
     warnings: tuple[str, ...] = ()
     """Sentences on differences of the arms besides their scores, and on data that were left out."""
     training: "Training | None" = None
@@ -179,7 +184,11 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
             than exist, a metric that scores lack, or a look outside 1..n.
     """
     metrics = [Metric.parse(text) for text in dict.fromkeys(question.metrics or ("pass@1",))]
-    over = question.over or ("seeds" if all(arm.named_seeds for arm in slices[0].arms) else "both")
+    whole_runs = all(len(scores.problems) == 1 for arm in slices[0].arms for scores in arm.scores.values())
+    of_seeds = whole_runs or all(arm.named_seeds for arm in slices[0].arms)
+    over = question.over or ("seeds" if of_seeds else "both")
+    if whole_runs and over != "seeds":
+        raise ConfigError("there are no problems: intervals can be over seeds only", fix="--over seeds")
     baselines = [_baseline(part.arms, question.baseline) for part in slices]
     warnings: list[str] = []
     rows: list[Row] = []
@@ -192,6 +201,12 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
                 continue
             pairs = [pair(arm, baseline, name) for name in _shared(arm, baseline, warnings)]
             _check(pairs, metrics)
+            if question.margin and question.margin >= 1 and all(each.share for each in pairs):
+                raise ConfigError(
+                    f"--margin {question.margin:g}: scores are within 0 and 1, so a margin of 1 excludes nothing",
+                    fix="--margin 0.01",
+                    code="out_of_bounds",
+                )
             whole = together(AVERAGE, pairs)
             headline = pairs[0] if len(pairs) == 1 else whole
             every = [*pairs, *([whole] if whole else [])] if is_first else [headline] if headline else []
@@ -205,11 +220,18 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
                     for each in pairs
                     for family, part in parts_of(each, arm, baseline)
                 ]
-                estimates = [(each, each.estimate(MEAN, "both")) for each in pairs]
-                sources += [about | row for each, found in estimates for row in _source_rows(each, found)]
+                if not whole_runs:
+                    estimates = [(each, each.estimate(MEAN, "both")) for each in pairs]
+                    sources += [about | row for each, found in estimates for row in _source_rows(each, found)]
+                    flips += [flips_of(part.model, each) for each in pairs]
+                warnings += [
+                    f"{each.benchmark}: no answer of {each.arm} or {baseline.name} is correct: check that its golds "
+                    "have the form that its grader compares (mcpo components check data FILE)"
+                    for each in pairs
+                    if not (each.one.sum_SP.any() or each.other.sum_SP.any())
+                ]
                 warnings += [limit for each in pairs for limit in each.limits(each.estimate(metrics[0], over))]
-                flips += [_flips(part.model, each) for each in pairs]
-    differences = verdicts.decided(_numbered(rows), question.level)
+    differences = verdicts.decided(_numbered(rows), question.level, lower=question.lower)
     return Comparison(
         baseline=baselines[0].name,
         metric=str(metrics[0]),
@@ -217,11 +239,12 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
         differences=differences.drop(columns="student"),
         students=tuple(differences["student"]),
         sources=pd.DataFrame(sources),
-        flips=pd.concat(flips, ignore_index=True) if flips else pd.DataFrame(),
+        flips=pd.concat(flips, ignore_index=True) if flips else pd.DataFrame(columns=list(FLIP)),
         aggregates=pd.DataFrame(aggregates.over_benchmarks(slices, metrics, baselines[0].name)),
         curves=pd.DataFrame([row for part in slices for row in means.curves(part, over)]),
         level=question.level,
         margin=question.margin,
+        lower=question.lower,
         warnings=tuple(dict.fromkeys(warnings)),
         slices=tuple(slices),
     )
@@ -312,7 +335,7 @@ def _tested(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
         "metric": str(metric),
         "k": metric.k,
         "arm": each.arm,
-        **verdicts.judged(found, question.margin, question.level),
+        **verdicts.judged(found, question.margin, question.level, lower=question.lower, share=each.share),
         "mean": mean,
         "baseline_mean": baseline_mean,
         "problems": found.problems,
@@ -324,6 +347,7 @@ def _tested(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
         "sd": float(by_seed.std(ddof=1)) if by_seed.size > 1 else math.nan,
         "above": int((by_seed > ROUNDING).sum()),
         "detectable": _detectable(found),
+        "share": each.share,
     }
 
 
@@ -334,7 +358,7 @@ def _needed(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
     row: Row = {"effect": effect}
     # For other metrics the variance of a sample is not that of a response, so no needed numbers are given for them.
     if metric == MEAN and found.test.error > ROUNDING:
-        sources = each.sources(each.estimate(metric, "both"))
+        sources = each.sources(each.estimate(metric, "both" if each.has_problems else "seeds"))
         if found.over in ("problems", "both") or (found.over == "seeds" and not math.isnan(sources.seed)):
             needed = sources.needed(effect, found.problems, min(found.seeds), each.samples, found.over)
             row |= {f"needed_{name}": math.nan if value is None else value for name, value in needed.items()}
@@ -380,20 +404,3 @@ def _source_rows(each: Pair, found: Estimate) -> Iterator[Row]:
     for name, part in known.items():
         sd, share = math.sqrt(parts[name][0]), part / whole if whole > 0 else 0.0
         yield {"benchmark": each.benchmark, "arm": each.arm, "source": name, "sd": sd, "share": share}
-
-
-def _flips(model: str, each: Pair) -> pd.DataFrame:
-    one_P, other_P = (np.nanmean(scores.score_SP, axis=0) for scores in (each.one, each.other))
-    about = {"model": model, "benchmark": each.benchmark, "arm": each.arm, "problem": each.one.problems}
-    found = pd.DataFrame({**about, "score": one_P, "baseline_score": other_P})
-    distance_P = np.abs(one_P - other_P)
-    order_P = np.argsort(-distance_P, kind="stable")
-    return found.take(order_P[distance_P[order_P] > 0]).reset_index(drop=True)
-
-
-def largest_flips(flips: pd.DataFrame, most: int) -> pd.DataFrame:
-    """The first `most` flips by the size of the change, of all benchmarks and arms together."""
-    if flips.empty:
-        return flips
-    size = (flips["score"] - flips["baseline_score"]).abs()
-    return flips.loc[size.sort_values(ascending=False, kind="stable").index[:most]]

@@ -13,7 +13,7 @@ from typing import Any
 from mcpo_cli.evaluation import gradings
 from mcpo_cli.evaluation.gradings import Samples
 from mcpo_cli.records import GradeRow, Results
-from mcpo_cli.render import markup
+from mcpo_cli.render import markup, pages
 from mcpo_cli.render.markup import Grid
 from mcpo_cli.runs.journal import write_atomic
 
@@ -35,7 +35,7 @@ def write(folder: Path, results: Results) -> Path:
     rows = {name: gradings.rows(folder, results["grading"], name) for name in results["benchmarks"]}
     found = grid(results, rows)
     write_atomic(target / "report.md", f"# {results['eval_id']}\n\n{results['label']}\n\n{markup.pipes(found)}\n")
-    page = markup.templates(Path(__file__).parent, html=True).get_template("evaluation.html.jinja").render(
+    page = pages.templates(Path(__file__).parent, html=True).get_template("evaluation.html.jinja").render(
         results=results,
         grid=found,
         filters=FILTERS,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from mcpo_cli.compare.equal_cost import AVERAGE, UNITS
 from mcpo_cli.compare.training import Training
 from mcpo_cli.render.figures import base
 from mcpo_cli.render.product import Row
+from mcpo_cli.statistics.stats import Floats
 
 PALETTE = (
     base.OTHERS[1], base.DAPO, base.MCPO, base.REWEIGHT, base.HINGE, base.UNFILTERED, base.OTHERS[0], base.OTHERS[2],
@@ -21,8 +23,8 @@ PALETTE = (
 )  # fmt: skip
 ROW = 0.24
 """Height of a difference in inches."""
-WIDE = 5.5
-"""Width of the text of a paper in inches."""
+WIDE = base.COLUMN
+"""Width of the figure in inches: its letters are legible on a phone."""
 APART = 0.05
 """Distance between two sides' points along log2 k, so that their intervals do not hide each other."""
 PROFILE = "profile"
@@ -40,7 +42,7 @@ def forest(found: Comparison, rows: Sequence[Row]) -> Figure | None:
     with base.drawing():
         figure, (axes,) = base.canvas(width=WIDE, height=0.75 + ROW * len(rows))
         for index, row in enumerate(rows):
-            look, error = looks[row["arm"]], [[row["difference"] - row["low"]], [row["high"] - row["difference"]]]
+            look, error = looks[row["arm"]], _errors(row["difference"], row["low"], row["high"])[:, None]
             axes.errorbar(
                 row["difference"], index, xerr=error, fmt=look.marker, color=look.color, markersize=4, capsize=2
             )
@@ -59,6 +61,11 @@ def forest(found: Comparison, rows: Sequence[Row]) -> Figure | None:
         unit = f"{found.metric} minus that of {_short(found.baseline)} (share of samples)"
         axes.set_xlabel(f"{unit}; bars: {100 * (1 - found.level):.3g} % interval{about}")
     return figure
+
+
+def _errors(value: Any, low: Any, high: Any) -> Floats:
+    """The distances of both ends of intervals. An end may be beyond the value by rounding, where all scores are 1."""
+    return np.asarray(np.maximum(np.array([value, high]) - np.array([low, value]), 0.0))
 
 
 def _plain(value: float) -> str:
@@ -92,7 +99,7 @@ def _curves(axes: Axes, data: pd.DataFrame, looks: dict[str, base.Look]) -> None
         rows = data[data["arm"] == arm]
         beside = 2 ** (APART * (index - (len(looks) - 1) / 2))
         axes.errorbar(
-            rows["k"] * beside, rows["mean"], yerr=[rows["mean"] - rows["low"], rows["high"] - rows["mean"]],
+            rows["k"] * beside, rows["mean"], yerr=_errors(rows["mean"], rows["low"], rows["high"]),
             color=look.color, linestyle=look.linestyle, marker=look.marker, markersize=3, elinewidth=0.8, capsize=2,
             label=_short(arm),
         )  # fmt: skip

@@ -2,7 +2,7 @@
 
 | word      | meaning                                                                                     |
 |-----------|---------------------------------------------------------------------------------------------|
-| sample    | one graded response: benchmark, problem, seed, and a score in 0..1 (`correct`)               |
+| sample    | one graded response: benchmark, problem, seed, and a score (`correct`), mostly 0 or 1        |
 | log       | the samples of one file or folder, and the settings that it states of them (`facts`)         |
 | side      | one arm of a comparison: the logs of its training seeds together                             |
 | benchmark | a named set of problems; sides are compared benchmark by benchmark                           |
@@ -26,6 +26,8 @@ from mcpo_cli.errors import ConfigError, bad_data
 NEEDED = ("benchmark", "problem", "correct")
 NAMES = ("benchmark", "problem", "seed")
 TEXTS = ("response", "answer", "gold", "prompt")
+WHOLE = "all"
+"""The problem of a log without problems: one value of each run."""
 GROUPS = ("cluster", "category")
 """Columns of a problem: what it shares with other problems, and its kind."""
 OPTIONAL = ("seed", "sample", *GROUPS, *TEXTS, "tokens")
@@ -38,7 +40,7 @@ class Log:
 
     path: Path
     samples: pd.DataFrame
-    """One row per sample, with the columns NEEDED and some of OPTIONAL; `correct` is a number in 0..1."""
+    """One row per sample, with the columns NEEDED and some of OPTIONAL; `correct` is a finite number."""
     facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By benchmark: the settings of its samples that the log states (grader, temperature, template, ...)."""
     model: str = ""
@@ -124,6 +126,15 @@ class Side:
             found.setdefault(named.get(name, name), []).append(name)
         return found
 
+    def prompts(self, benchmark: str) -> dict[str, str]:
+        """The prompt of each problem, or its hash if the log states that; empty if the log has neither."""
+        rows = self.samples.loc[self.samples["benchmark"] == benchmark]
+        name = next((name for name in ("prompt_hash", "prompt") if name in rows and rows[name].notna().any()), "")
+        if not name:
+            return {}
+        first = rows.drop_duplicates("problem")
+        return dict(zip(first["problem"].astype(str), first[name].astype(str), strict=True))
+
     def facts(self, benchmark: str) -> dict[str, str]:
         """The settings of the samples of a benchmark; values that differ from log to log are listed."""
         found: dict[str, dict[str, None]] = {}
@@ -177,7 +188,7 @@ def checked(
 
     Raises:
         ConfigError: there are no samples, a column is missing, a sample has no name or the name of another, the name of
-            a benchmark or the model cannot be shown, or a score is not a number in 0..1.
+            a benchmark or the model cannot be shown, or a score is not a finite number.
     """
     if lacking := [name for name in NEEDED if name not in samples]:
         raise bad_data(f"{path}: samples need the columns {', '.join(NEEDED)}; {', '.join(lacking)} is missing")
@@ -191,19 +202,26 @@ def checked(
         raise bad_data(f"{path}: it holds a sample twice: {which}", fix="leave the copies out")
     check_headings(path, "benchmark", samples["benchmark"].astype(str).unique())
     check_headings(path, "model", [str(model)])
-    correct = pd.to_numeric(samples["correct"], errors="coerce")
-    bad = ~correct.between(0, 1)
+    correct = pd.to_numeric(samples["correct"], errors="coerce").astype(np.float64)
+    bad = ~np.isfinite(correct)
     if bad.any():
         row = samples[bad].iloc[0]
         raise bad_data(
-            f"{path}: the score of problem {row['problem']!r} is {row['correct']}, not a number in 0..1",
-            fix="choose a score that is 1 for a correct response and 0 for a wrong one (--columns correct=NAME)",
+            f"{path}: the score of problem {str(row['problem'])!r} is {row['correct']}, not a number",
+            fix="choose a score that is a number, or a word such as true, correct, pass: --columns correct=NAME",
         )
     # Each name is kept once for all of its samples, because tables with millions of samples are common.
-    names = {name: samples[name].astype(str).astype("category") for name in NAMES if name in samples}
-    return Log(
-        path, samples.assign(correct=correct.astype(np.float64), **names), facts or {}, model, tasks or {}, tuple(notes)
+    names = {name: _categories(samples[name]) for name in NAMES if name in samples}
+    kept = samples.assign(correct=correct, **names)
+    return Log(path, kept, facts or {}, model, tasks or {}, tuple(notes))
+
+
+def _categories(names: pd.Series) -> pd.Series:
+    """Names as texts, each of them once."""
+    is_done = isinstance(names.dtype, pd.CategoricalDtype) and all(
+        isinstance(name, str) for name in names.cat.categories
     )
+    return names if is_done else names.astype(str).astype("category")
 
 
 def check_headings(path: Path, kind: str, names: Iterable[str]) -> None:

@@ -1,8 +1,10 @@
 """Logs of any tool as scores, compared; with the texts of problems whose score changed."""
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from mcpo_cli.compare.comparison import Comparison, Question, compare
@@ -16,6 +18,8 @@ SHOWN = 50
 """Most problems per pair of sides and benchmark whose responses are given, those that changed most."""
 LONGEST = 4000
 """Most characters of a text; a longer one loses its middle, as answers are at the end."""
+LOSS = re.compile(r"(?i)(^|[^a-z])(loss|latency|bpb|nll|ppl|perplexity|wer|cer|error|mae|mse|rmse)($|[^a-z])")
+"""Names of numbers of which less is mostly better."""
 OF_PROBLEM = ("prompt", "gold")
 """Texts of a problem; all others are texts of a response, one for each side."""
 
@@ -30,26 +34,53 @@ def of_logs(sides: Sequence[Side], question: Question) -> Comparison:
         raise ConfigError("a comparison needs at least two sides", fix="mcpo compare A B")
     metrics = [Metric.parse(text) for text in question.metrics]
     shared = set.intersection(*(set(side.benchmarks) for side in sides))
-    found = compare([Slice([_arm(side, metrics, shared) for side in sides])], question)
+    percentages = _percentages(sides, shared)
+    arms = [_arm(side, metrics, shared, percentages) for side in sides]
+    found = compare([Slice(arms)], question)
     by_name = {side.name: side for side in sides}
     baseline = by_name[found.baseline]
     others = [side for side in sides if side is not baseline]
+    notes = [note for side in sides for log in side.logs for note in log.notes]
+    if not question.lower:
+        turned = (name for name in sorted(shared) if LOSS.search(name))
+        notes += [f"{name}: higher counts as better; if it is not: --lower-is-better" for name in turned]
     warnings = [warning for side in others for warning in _facts(side, baseline)] + list(_copies(baseline))
     groups = found.flips.groupby(["arm", "benchmark"], sort=False)
     flips = [with_texts(part.reset_index(drop=True), by_name[str(arm)], baseline) for (arm, _), part in groups]
     return replace(
         found,
         flips=pd.concat(flips, ignore_index=True) if flips else found.flips,
-        warnings=(*warnings, *found.warnings, *(note for side in sides for log in side.logs for note in log.notes)),
+        warnings=tuple(dict.fromkeys((*percentages.values(), *warnings, *found.warnings, *notes))),
     )
 
 
-def _arm(side: Side, metrics: Sequence[Metric], shared: Collection[str]) -> Arm:
+def _percentages(sides: Sequence[Side], shared: Collection[str]) -> dict[tuple[str, str], str]:
+    """By side and benchmark whose scores are percentages where another side has shares: a sentence that says so."""
+    found = {}
+    for name in shared:
+        tables = {side.name: side.scores(name) for side in sides}
+        means = {side: table.sum_SP.sum() / table.samples_SP.sum() for side, table in tables.items()}
+        shares = [means[side] for side, table in tables.items() if table.share and means[side] > 0]
+        for side, table in tables.items():
+            cell_SP = table.sum_SP / np.maximum(table.samples_SP, 1)
+            within = not table.share and cell_SP.min() >= 0 and cell_SP.max() <= 100
+            if within and shares and means[side] / max(shares) > 20 and means[side] / min(shares) < 500:
+                said = f"{name}: the scores of {side} were taken as percentages, because those of others are shares"
+                found[side, name] = said
+    return found
+
+
+def _arm(
+    side: Side, metrics: Sequence[Metric], shared: Collection[str], percentages: Collection[tuple[str, str]]
+) -> Arm:
     """The scores of a side. shared: the benchmarks of all sides: a task is the mean over its filters among them."""
     scores: dict[str, Scores] = {}
     parts: dict[str, dict[str, Scores]] = {}
     for task, names in side.tasks.items():
         tables = {name: _with_majority(side, name, metrics) for name in names}
+        for name, table in tables.items():
+            if (side.name, name) in percentages:
+                tables[name] = replace(table, sum_SP=table.sum_SP / 100, square_SP=table.square_SP / 100**2)
         common = {name: table for name, table in tables.items() if name in shared}
         if len(common) > 1:
             scores[task], parts[task] = merged(common, metrics), common
@@ -69,6 +100,14 @@ def _facts(side: Side, baseline: Side) -> Iterator[str]:
     differs: dict[str, list[str]] = {}
     silent: dict[str, dict[str, None]] = {}
     for benchmark in (name for name in baseline.benchmarks if name in side.benchmarks):
+        asked, theirs = side.prompts(benchmark), baseline.prompts(benchmark)
+        if not asked or not theirs:
+            for name in [side.name] * (not asked and bool(theirs)) + [baseline.name] * (not theirs and bool(asked)):
+                silent.setdefault(name, {})["prompts"] = None
+        common = asked.keys() & theirs.keys()
+        if changed := sum(asked[problem] != theirs[problem] for problem in common):
+            said = f"prompts differ on {changed} of the {len(common)} problems that both have"
+            differs.setdefault(said, []).append(benchmark)
         one, other = side.facts(benchmark), baseline.facts(benchmark)
         for name in sorted({*one, *other}):
             if name not in one or name not in other:

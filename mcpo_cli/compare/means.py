@@ -24,11 +24,11 @@ def of_slice(part: Slice, metrics: Sequence[Metric], over: Over) -> Iterator[Row
             stratum_P = np.repeat(np.arange(len(sizes)), sizes) if benchmark == AVERAGE else None
             smallest = min(sizes) if benchmark == AVERAGE else len(scores.problems)
             for metric in metrics:
-                if smallest < 2 or (metric not in scores.values and metric.k > scores.most):
+                if (smallest < 2 and over != "seeds") or (metric not in scores.values and metric.k > scores.most):
                     continue
                 cluster_P = np.unique(scores.cluster_names, return_inverse=True)[1]
                 found = crossed.mean(metric.of(scores), stratum_P, cluster_P, over=over)
-                low, high = _interval(found)
+                low, high = _interval(found, share=scores.share)
                 yield {
                     "at": part.at,
                     "model": part.model,
@@ -45,11 +45,14 @@ def of_slice(part: Slice, metrics: Sequence[Metric], over: Over) -> Iterator[Row
                 }
 
 
-def _interval(found: Estimate) -> tuple[float, float]:
-    """The 95 % interval of a mean score, which lies within 0..1."""
+def _interval(found: Estimate, *, share: bool) -> tuple[float, float]:
+    """The 95 % interval of a mean; that of scores within 0..1 lies there, too."""
     test, number = found.test, found.problems * found.seeds[0]
     if math.isnan(test.error) or (found.over == "seeds" and test.n < LEAST):
         return math.nan, math.nan
+    if not share:
+        interval = test.interval()
+        return interval.low, interval.high
     return stats.share_interval(min(1.0, max(0.0, test.mean)), test.error**2, number, test.df)
 
 

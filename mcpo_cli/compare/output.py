@@ -7,16 +7,19 @@ import base64
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from mcpo_cli import __version__
 from mcpo_cli.compare import figures, page
-from mcpo_cli.compare.comparison import Comparison, largest_flips
+from mcpo_cli.compare.comparison import Comparison
+from mcpo_cli.compare.flips import largest_flips
 from mcpo_cli.compare.log import TEXTS, Side, plain_rows
 from mcpo_cli.compare.subjects import Answer
-from mcpo_cli.render import markup
+from mcpo_cli.render import markup, pages
 from mcpo_cli.render.figures import base
 from mcpo_cli.runs.journal import finite, write_atomic
 
@@ -26,12 +29,10 @@ STEM = "comparison"
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Characters that begin formulas of spreadsheets (https://owasp.org/www-community/attacks/CSV_Injection)."""
 MOST = 300
-"""Most problems that are shown with their texts."""
+"""Most problems that are shown with their texts; a table has all of them."""
 LEARNING = (
     "Mean over tiers of each arm at each cost; in the last row the share of runs and tiers that score above a level"
 )
-KINDS = {"better": "good", "worse": "bad", "equivalent": "good", "not worse": "good"}
-"""CSS class of a verdict; others are open."""
 
 
 def write(answer: Answer, folder: Path, command: str) -> list[Path]:
@@ -111,8 +112,8 @@ def document(answer: Answer) -> dict[str, Any]:
 def html(answer: Answer, pictures: Mapping[str, bytes], command: str) -> str:
     """The page. pictures: PNG files by their subject; command: the command that makes the page again."""
     found = answer.found
-    environment = markup.templates(Path(__file__).parent, html=True)
-    environment.filters |= {"share": markup.share, "kind": lambda word: KINDS.get(word, "")}
+    environment = pages.templates(Path(__file__).parent, html=True)
+    environment.filters |= {"share": markup.share}
     return environment.get_template("comparison.html.jinja").render(
         title=answer.title,
         sentences=[*([answer.gate.sentence] if answer.gate else []), *page.sentences(found)],
@@ -129,7 +130,8 @@ def html(answer: Answer, pictures: Mapping[str, bytes], command: str) -> str:
         caption=LEARNING if found.training else "",
         panels=figures.MOST_PANELS,
         benchmarks=found.curves["benchmark"].nunique() if len(found.curves) else 2,
-        changed=len(found.flips),
+        counts=page.counts(found),
+        date=f"written on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC by mcpo {__version__}",
         pictures={name: base64.b64encode(content).decode() for name, content in pictures.items()},
         command=command,
     )
@@ -143,7 +145,7 @@ def flips(found: Comparison) -> list[dict[str, Any]]:
     blank = dict.fromkeys((*TEXTS, *(f"baseline_{name}" for name in TEXTS)))
     return [
         {**blank, **{str(name): None if pd.isna(value) else value for name, value in row.items()}}
-        for row in largest_flips(known, MOST).to_dict("records")
+        for row in largest_flips(known)[:MOST].to_dict("records")
     ]
 
 

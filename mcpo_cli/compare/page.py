@@ -8,15 +8,14 @@ from typing import Any, get_args
 import pandas as pd
 
 from mcpo_cli.compare import history_page, training_page
-from mcpo_cli.compare.comparison import Comparison, largest_flips, records
+from mcpo_cli.compare.comparison import Comparison, records
 from mcpo_cli.compare.equal_cost import AVERAGE
+from mcpo_cli.compare.flips import largest_flips
 from mcpo_cli.render.markup import Columns, Grid, Page, share, signed
 from mcpo_cli.render.product import Row
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.words import Word
 
-MOST_FLIPS = 20
-"""Most problems in the table of those that changed most."""
 MOST_BENCHMARKS = 12
 """Most benchmarks or categories in the first table; the others are among the details."""
 FAMILIES = {"headline": "headline difference", "others": "other difference", "categories": "category"}
@@ -91,6 +90,9 @@ def _sentence(arm: str, rows: Sequence[Row], found: Comparison) -> str:
         parts.setdefault(_phrase(row, found), []).append(f"{', '.join(where)} ({signed(row['difference'])})")
     said = "; ".join(f"{word} on {_listed(names)}" for word, names in parts.items() if names)
     metric = f" in {found.metric}" if found.training else ""
+    metric += " (lower is better)" if found.lower else ""
+    if all(row["verdict"] == "not testable" for row in rows):
+        said += f": {rows[0]['why']}"
     return f"{arm} against {found.baseline}{metric}: {said}."
 
 
@@ -152,7 +154,7 @@ def _differences(found: Comparison, title: str, rows: Sequence[Any], *, is_detai
         "interval": interval,
         "p": lambda row: _p(deciding(row)),
         "verdict": "verdict",
-        "detects": lambda row: share(row["detectable"]),
+        "detects": lambda row: ">1" if row["share"] and row["detectable"] > 1 else share(row["detectable"]),
     }
     return Grid.of(title, rows, columns, len(labels), is_detail=is_detail)
 
@@ -218,7 +220,8 @@ def pairing(found: Comparison) -> list[str]:
     rows = found.differences[whole].drop_duplicates(["model", "benchmark", "arm"])
     designs: dict[str, dict[str, dict[str, None]]] = {}
     for row in rows.to_dict("records"):
-        size = " x ".join(_count(row[what], what.removesuffix("s")) for what in BOUGHT)
+        bought = BOUGHT if row["problems"] > 1 else ("seeds",)
+        size = " x ".join(_count(row[what], what.removesuffix("s")) for what in bought)
         designs.setdefault(_paired(row), {}).setdefault(size, {})[str(row["benchmark"])] = None
     return [
         f"{'; '.join(f'{_listed(list(where), few=True)}: {size}' for size, where in sizes.items())}; {said}"
@@ -228,6 +231,9 @@ def pairing(found: Comparison) -> list[str]:
 
 def _paired(row: Mapping[Any, Any]) -> str:
     many = row["seeds"] > 1
+    if row["problems"] == 1:
+        how = "paired by training seed" if row["paired_by_seed"] else "runs are not paired: their seeds differ"
+        return f"one value of each run; {how}; intervals are about other seeds"
     by = "by problem and by training seed" if row["paired_by_seed"] and many else "by problem"
     if row["over"] == "seeds":
         return f"paired {by}; intervals are about other seeds of these arms, for these problems and base policies"
@@ -343,14 +349,25 @@ def sources_grid(found: Comparison) -> Grid:
     return Grid.of("Sources of variance of each difference", rows, columns, len(columns) - 2, is_detail=True)
 
 
-def flips_grid(found: Comparison) -> Grid:
-    """The problems whose score changed most."""
+def counts(found: Comparison) -> list[str]:
+    """How many problems each arm gained and lost: `new: 63 gained, 31 lost`."""
+    if found.flips.empty:
+        return []
+    gained = found.flips["score"] > found.flips["baseline_score"]
+    by_arm = gained.groupby(found.flips["arm"], sort=False)
+    return [f"{arm}: {int(each.sum())} gained, {int((~each).sum())} lost" for arm, each in by_arm]
+
+
+def flips_grid(found: Comparison, most: int | None = None) -> Grid:
+    """The problems whose score changed, largest change first: all, or the first `most`."""
     columns: Columns = {
         "benchmark": "benchmark",
         "arm": "arm",
         "problem": "problem",
         found.baseline: lambda row: share(row["baseline_score"]),
         "arm's": lambda row: share(row["score"]),
+        "change": lambda row: signed(row["score"] - row["baseline_score"]),
     }
-    rows = largest_flips(found.flips, MOST_FLIPS).to_dict("records")
-    return Grid.of(f"Problems that changed most ({len(found.flips)} changed)", rows, columns, 3, is_detail=True)
+    rows = largest_flips(found.flips)[:most].to_dict("records")
+    title = "All problems that changed" if len(rows) == len(found.flips) else "Problems that changed most"
+    return Grid.of(f"{title} ({'; '.join(counts(found))})", rows, columns, 3, is_detail=True)

@@ -1,5 +1,6 @@
 """An arm and the baseline on one benchmark, or on several together: their difference and its sources of variance."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,6 +42,16 @@ class Pair:
         """The cluster of each problem, as the baseline names it if both do."""
         named = self.other if self.other.clusters else self.one
         return np.unique(named.cluster_names, return_inverse=True)[1]
+
+    @property
+    def has_problems(self) -> bool:
+        """False if a benchmark is one value of each run."""
+        return bool(np.bincount(self.stratum_P).min() > 1)
+
+    @property
+    def share(self) -> bool:
+        """True if the scores of both are within 0..1."""
+        return self.one.share and self.other.share
 
     @property
     def samples(self) -> float:
@@ -92,6 +103,9 @@ class Pair:
 
     def sources(self, found: Estimate) -> Sources:
         """Sources of the variance of the difference of mean scores. found: that difference, over both."""
+        if not self.has_problems:
+            seed = sum(part.value * seeds for part, seeds in zip(found.parts, found.seeds, strict=True))
+            return Sources(math.nan, seed, math.nan, math.nan, len(found.seeds))
         sizes = np.concatenate([scores.samples_SP[scores.samples_SP > 0] for scores in (self.one, self.other)])
         noise = [self.one.noise_SP, self.other.noise_SP]
         return crossed.sources(found, noise, float(len(sizes) / (1 / sizes).sum()))
@@ -101,12 +115,12 @@ def pair(arm: Arm, baseline: Arm, benchmark: str) -> Pair:
     """Both arms on the problems of a benchmark that both have, and on the seeds of both if these have names.
 
     Raises:
-        ConfigError: both share fewer than two problems.
+        ConfigError: both share fewer than two problems; one suffices if both have no other (`log.WHOLE`).
     """
     one, other = arm.scores[benchmark], baseline.scores[benchmark]
     theirs = set(other.problems)
     common = [problem for problem in one.problems if problem in theirs]
-    if len(common) < 2:
+    if len(common) < (2 if len(one.problems) > 1 or len(other.problems) > 1 else 1):
         raise ConfigError(
             f"{arm.name} and {baseline.name} have {len(common) or 'no'} problem of {benchmark} in common, "
             f"too few to pair: {arm.name} has {_some(one.problems)}, {baseline.name} has {_some(other.problems)}",
@@ -121,8 +135,12 @@ def pair(arm: Arm, baseline: Arm, benchmark: str) -> Pair:
 
 
 def together(name: str, pairs: Sequence[Pair]) -> Pair | None:
-    """Several benchmarks of one arm with equal weights; None if they are fewer than two or have other seeds."""
-    if len(pairs) < 2 or len({(one.one.seeds, one.other.seeds) for one in pairs}) > 1:
+    """Several benchmarks of one arm with equal weights; None if they are fewer than two, or have other seeds or units.
+
+    Units are taken to be other ones if some scores are within 0..1 and some are not.
+    """
+    apart = len({(one.one.seeds, one.other.seeds) for one in pairs}) > 1 or len({one.share for one in pairs}) > 1
+    if len(pairs) < 2 or apart:
         return None
     stratum_P = np.repeat(np.arange(len(pairs)), [len(one.stratum_P) for one in pairs])
     both = [joined({one.benchmark: getattr(one, side) for one in pairs}) for side in ("one", "other")]

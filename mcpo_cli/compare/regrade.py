@@ -120,7 +120,8 @@ class Regraded:
     changes: pd.DataFrame
     """One row per sample whose score changed: side, benchmark, seed, problem, gold, before, after, status, answer."""
     counts: pd.DataFrame
-    """One row per side and benchmark: samples, regraded, up, down, and the samples left out by reason (LEFT_OUT)."""
+    """One row per side and benchmark: samples, regraded, up, down, right (correct now), and the samples left out by
+    reason (LEFT_OUT)."""
 
     def shares(self, question: Question, after: Comparison) -> pd.DataFrame:
         """One row per difference: before, after, the grader's part (before - after), and its share of before.
@@ -149,6 +150,12 @@ class Regraded:
             out = f"; left out: {', '.join(left)}" if left else ""
             moved = f"{row['up']} became correct, {row['down']} incorrect"
             yield f"{row['side']}, {row['benchmark']}: {again}; {moved}{out}"
+        right = self.counts.groupby("benchmark", sort=False)["right"].sum()
+        for benchmark in right.index[right == 0]:
+            yield (
+                f"warning: {benchmark}: {self.grader} calls no answer of any side correct: the golds may have another "
+                "form, such as whole solutions, which says nothing about the sides"
+            )
         for row in self.shares(question, after).to_dict("records"):
             share = "" if pd.isna(row["share"]) else f" ({row['share']:.0%} of it)"
             both = f"{signed(row['before'])} as logged, {signed(row['after'])} graded again"
@@ -163,6 +170,8 @@ def regrade(sides: Sequence[Side], grader: str, *, workers: int = 0) -> Regraded
         ConfigError: no such grader, or a side has no response with a gold.
         RunFailed: the grader failed on too many samples.
     """
+    if not grading.functions.is_function(grader):
+        grading.check_name(grader, "--regrade {}")
     with Pool(grader, workers=workers) as pool:
         for side in sides:
             if not any((_why(log.samples) == "").any() for log in side.logs):
@@ -241,6 +250,7 @@ def _counts(whole: pd.DataFrame) -> pd.DataFrame:
                 "regraded": len(kept),
                 "up": int((kept["after"] > kept["before"]).sum()),
                 "down": int((kept["after"] < kept["before"]).sum()),
+                "right": int(kept["after"].sum()),
                 **{why: int((samples["why"] == why).sum()) for why in LEFT_OUT},
             }
         )

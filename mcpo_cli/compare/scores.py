@@ -17,7 +17,7 @@ import numpy as np
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.statistics import stats
 from mcpo_cli.statistics.crossed import Ints
-from mcpo_cli.statistics.stats import Floats
+from mcpo_cli.statistics.stats import ROUNDING, Floats
 
 Kind = Literal["pass", "best", "maj"]
 
@@ -108,6 +108,12 @@ class Scores:
     def binary(self) -> bool:
         """True if every score is 0 or 1."""
         return bool(np.allclose(self.sum_SP, self.square_SP))
+
+    @property
+    def share(self) -> bool:
+        """True if every score is within 0..1."""
+        within = (self.sum_SP >= 0) & (self.square_SP <= self.sum_SP + ROUNDING)
+        return bool((within & (self.sum_SP <= self.samples_SP + ROUNDING)).all())
 
     @property
     def most(self) -> int:

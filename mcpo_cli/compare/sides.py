@@ -7,12 +7,13 @@ from pathlib import Path
 
 from mcpo_cli.compare.log import Log, Side
 from mcpo_cli.config import plan
+from mcpo_cli.data.tables import FORMATS
 from mcpo_cli.errors import SIMILAR, ConfigError
 from mcpo_cli.home import location
 from mcpo_cli.paths import named
 from mcpo_cli.runs import catalog
 
-SUFFIXES = (".csv", ".jsonl", ".json", ".parquet", ".eval")
+SUFFIXES = (*FORMATS, ".eval")
 """Suffixes that make a word the name of a log, even if the file does not exist."""
 Read = Callable[[Path], list[Log]]
 

@@ -1,7 +1,7 @@
 """The tests of differences and their verdicts, in the words of `statistics/words.py`."""
 
 import math
-from dataclasses import asdict, astuple, fields
+from dataclasses import asdict, astuple, fields, replace
 
 import pandas as pd
 
@@ -14,19 +14,26 @@ from mcpo_cli.statistics.words import PValues
 P_VALUES = tuple(field.name for field in fields(PValues))
 
 
-def judged(found: Estimate, margin: float | None, level: float) -> dict[str, object]:
+def judged(
+    found: Estimate, margin: float | None, level: float, *, lower: bool = False, share: bool = False
+) -> dict[str, object]:
     """A difference as columns of a frame: its interval at 1 - level, its p-values, `why` there are none, and `student`,
-    the estimate behind them.
+    the estimate behind them, of minus the difference if lower is better.
 
     Args:
         margin: the largest difference that does not matter, above 0.
         level: largest p-value that decides.
+        lower: lower is better.
+        share: scores are within 0..1, and so their differences within -1..1.
     """
     test, why = found.test, _untestable(found)
-    p_values = PValues() if why else words.p_values(test, margin)
+    judged_test = replace(test, mean=-test.mean) if lower else test
+    p_values = PValues() if why else words.p_values(judged_test, margin)
     interval = test.interval(1 - level)
     known = found.over in ("problems", "both") or test.error > ROUNDING
     low, high = (interval.low, interval.high) if known else (math.nan, math.nan)
+    if share:
+        low, high = (math.copysign(min(abs(end), 1.0), end) for end in (low, high))
     return {
         "difference": test.mean,
         "low": low,
@@ -34,7 +41,7 @@ def judged(found: Estimate, margin: float | None, level: float) -> dict[str, obj
         **asdict(p_values),
         "why": why,
         "identical": _identical(found),
-        "student": test,
+        "student": judged_test,
     }
 
 
@@ -59,13 +66,14 @@ def _untestable(found: Estimate) -> str:
     return f"the difference is the same on {where}, so it has no variance to test by"
 
 
-def decided(differences: pd.DataFrame, level: float = ALPHA) -> pd.DataFrame:
+def decided(differences: pd.DataFrame, level: float = ALPHA, *, lower: bool = False) -> pd.DataFrame:
     """Adds p-values that are adjusted over each family, and the verdicts.
 
     Args:
         differences: with the columns of `judged`; `family`: what is adjusted together; `test`: rows of one number are
             one test and count once.
         level: largest adjusted p-value that decides; below ALPHA at one of several looks at growing data.
+        lower: lower is better.
     """
     adjusted = [f"{name}_adjusted" for name in P_VALUES]
     found = differences.assign(**dict.fromkeys(adjusted, math.nan), verdict="not testable")
@@ -76,5 +84,6 @@ def decided(differences: pd.DataFrame, level: float = ALPHA) -> pd.DataFrame:
         for at, row in family[["difference", "test", "identical"]].iterrows():
             tested = by_test[int(row["test"])]
             found.loc[at, adjusted] = astuple(tested)
-            found.loc[at, "verdict"] = words.word(row["difference"], tested, level, identical=bool(row["identical"]))
+            difference = -row["difference"] if lower else row["difference"]
+            found.loc[at, "verdict"] = words.word(difference, tested, level, identical=bool(row["identical"]))
     return found

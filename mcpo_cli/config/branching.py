@@ -135,9 +135,8 @@ def _check_hypothesis(hypothesis: Claim, arms: Collection[str]) -> None:
         ("arm", hypothesis.baseline or hypothesis.arm, arms),
     ):
         if name not in known:
-            raise ConfigError(
-                f"{where}: unknown {kind} '{name}': {nearest(name, known)}", fix=mend(kind + ": {}", name, known)
-            )
+            why, fix = f"{where}: unknown {kind} '{name}': {nearest(name, known)}", mend(kind + ": {}", name, known)
+            raise ConfigError(why, fix=fix, code="unknown_name")
 
 
 def trunks(study: Study, overrides: Sequence[str]) -> list[Trunk]:

@@ -26,6 +26,27 @@ def with_options(composed: dict[str, Any], overrides: Sequence[str]) -> dict[str
     return composed
 
 
+def check_sweep(axes: Mapping[str, Sequence[str]]) -> None:
+    """Refuse an option that some methods, samplers or tasks of a sweep do not have. axes: the values of each key.
+
+    Raises:
+        ConfigError: it says that arms of a suite may have different options.
+    """
+    for group, registry in presets.CLASSES.items():
+        names, known = axes.get(group, ()), registry()
+        for key in axes if len(names) > 1 else ():
+            option = key.removeprefix(f"{group}.")
+            without = [name for name in names if option != key and option not in presets.options(known[name])]
+            if without and len(without) < len(names):
+                chosen = {name: "" if name in without else f", {key}={axes[key][0]}" for name in names}
+                arms = (f"{name}: [{group}={name}{with_option}]" for name, with_option in chosen.items())
+                raise ConfigError(
+                    f"{key} is not an option of {', '.join(without)}: a sweep sets it for all, arms of a suite differ",
+                    fix=f"a file mine.yaml with arms: {{{', '.join(arms)}}}, then mcpo train mine.yaml",
+                    code="contradiction",
+                )
+
+
 def check_options(overrides: Sequence[str], composed: Mapping[str, Any]) -> None:
     """Raises ConfigError for an option that the chosen class does not have, but another one has."""
     for key in map(key_of, overrides):

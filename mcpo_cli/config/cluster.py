@@ -44,8 +44,8 @@ class Cluster:
 
     Sums in a fixed order in training (deterministic kernels, NCCL's ring), batch-invariant kernels in vLLM, and under
     dynamic sampling whole rounds of prompts as with the local engine, instead of one prompt for each that was answered.
-    It is slower, and vLLM has such kernels for GPUs of compute capability 8.0 and newer. All this changes rounding, and
-    which prompts dynamic sampling takes, so this setting is of the kind identity.
+    It is slower, and vLLM has such kernels for GPUs of compute capability 8.0 and newer. All this changes rounding,
+    and which prompts dynamic sampling takes, so this setting is of the kind identity.
     """
     eager: bool = runtime(False)
     """Whether vLLM computes without torch.compile and CUDA graphs, which it makes anew at each start and resume.

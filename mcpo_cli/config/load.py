@@ -136,6 +136,7 @@ def _expand(overrides: Sequence[str]) -> Iterator[list[str]]:
         if (runs := math.prod(map(len, axes.values()))) > MAX_VALUES:
             asks = f"'{short(text)}' asks for {runs} runs or more; at most {MAX_VALUES} at once"
             raise ConfigError(asks, fix=f"{key}={','.join(values[:2])}  (fewer values)")
+    class_options.check_sweep(axes)
     named = [[f"{key}={value}" for value in values] for key, values in axes.items()]
     return (list(combination) for combination in itertools.product(*named))
 

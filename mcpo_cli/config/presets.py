@@ -7,6 +7,7 @@ import dataclasses
 import difflib
 import functools
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,15 +112,29 @@ def check(key: str, values: Sequence[str]) -> None:
     if key in (known := groups()):
         for value in values:
             if value not in known[key] and (key in CLASSES or not is_file(value)):
-                fix = mend(key + "={}", value, known[key], _elsewhere(key, value))
-                raise ConfigError(
-                    f"unknown {key} '{value}': {nearest(value, known[key])}", fix=fix, code="unknown_name"
-                )
+                raise _unknown_name(key, value, known[key])
     elif key in CHOSEN:
         group = key.removesuffix(".name")
         raise ConfigError(f"'{key}' is not a setting: use {group}=NAME", fix=f"{group}={','.join(values)}")
     elif key not in keys():
         raise unknown_key(key, lambda name: f"{name}={','.join(values)}")
+
+
+def _unknown_name(group: str, name: str, known: Sequence[str]) -> ConfigError:
+    """The error of a value that is no name of its group: a model's folder, a class of a plug-in, or a slip."""
+    unknown = partial(ConfigError, code="unknown_name")
+    if group == "model" and "/" in name:
+        return unknown(
+            f"unknown model '{name}': model= is for presets, model.path= for folders and the Hugging Face Hub",
+            fix=f"model.path={name}",
+        )
+    if group in CLASSES and (path := plugins.undeclared(group, name)):
+        return unknown(
+            f"unknown {group} '{name}': {path} declares it, and MCPO_PLUGINS does not name its folder",
+            fix=f"MCPO_PLUGINS={path.parent} mcpo ...",
+        )
+    fix = mend(group + "={}", name, known, _elsewhere(group, name))
+    return unknown(f"unknown {group} '{name}': {nearest(name, known)}", fix=fix)
 
 
 def _elsewhere(group: str, name: str) -> str | None:

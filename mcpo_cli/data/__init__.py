@@ -4,6 +4,7 @@
 >>> data.load("aime24", path=Path("aime24.jsonl")).problems[0].gold
 """
 
+import shlex
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -114,7 +115,7 @@ def load(dataset: str | Dataset, path: Path | None = None) -> Loaded:
     """
     declared = get(dataset) if isinstance(dataset, str) else dataset
     reading = read(declared, path)
-    audit = f"mcpo components check data {declared.name if path is None else f'{path} --as {declared.name}'}"
+    audit = f"mcpo components check data {_checked(declared, path)}"
     if reading.defects:
         defect = reading.defects[0]
         raise bad_data(f"{reading.source}, row {defect.row}: {defect.kind}: {defect.shown[:80]!r}", fix=audit)
@@ -134,6 +135,14 @@ def load(dataset: str | Dataset, path: Path | None = None) -> Loaded:
         _notes(declared, reading),
         declared.grader,
     )
+
+
+def _checked(dataset: Dataset, path: Path | None) -> str:
+    """The words of a command that name a data set or a file, and the set that the file is a copy of."""
+    file = path or (None if dataset.repo else dataset.file) or None
+    if file is None:
+        return dataset.name
+    return shlex.quote(str(file)) + (f" --as {dataset.name}" if dataset.name in registry() else "")
 
 
 def _notes(dataset: Dataset, reading: Reading) -> tuple[str, ...]:

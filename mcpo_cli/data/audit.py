@@ -1,8 +1,8 @@
 """Reports the contents of a data set, and defects that would make a metric measured on it incorrect.
 
 Serious findings would corrupt a metric: copies or contradicting golds in a benchmark; golds that are missing, of the
-wrong kind, or not gradable; a number of problems other than the published one; a training problem that also occurs in
-a benchmark. All other findings are notes.
+wrong kind, whole solutions, or not gradable; a number of problems other than the published one; a training problem that
+also occurs in a benchmark. All other findings are notes.
 """
 
 import math
@@ -108,6 +108,11 @@ GOLDS = {
 }
 """Kinds of non-integer golds. The first match counts; a gold without a match is an expression."""
 
+SOLUTION = 12
+"""Words of a gold, or a line break in it, beyond which it is taken for a whole solution."""
+MARKED = re.compile(r"\\(?:boxed|fbox)\b|(?i:\banswer\b)")
+"""What lets a grader find the answer in a whole solution."""
+
 
 @dataclass(frozen=True)
 class DataProblem:
@@ -157,6 +162,12 @@ def audit(
             for gold in counts
             if statuses[gold] != "correct"
         ],
+        "solutions": [
+            {"row": reading.first[text], "gold": gold, "marked": bool(MARKED.search(gold))}
+            for text, counts in reading.problems.items()
+            for gold in counts
+            if "\n" in gold or len(gold.split()) > SOLUTION
+        ],
         "conflicts": [
             {"row": reading.first[text], "golds": counts, "problem": text} for text, counts in reading.conflicts.items()
         ],
@@ -195,6 +206,13 @@ def findings(dataset: Dataset, document: dict[str, Any]) -> list[DataProblem]:
     if document["not_parsable"]:
         text = f"golds that are not correct when graded against themselves: {len(document['not_parsable'])}"
         results.append(DataProblem("not parsable", True, text))
+    unmarked = sum(not solution["marked"] for solution in document["solutions"])
+    if unmarked:
+        text = f"golds that are whole solutions, in which no answer is marked: {unmarked}"
+        results.append(DataProblem("solutions", True, text))
+    if marked := len(document["solutions"]) - unmarked:
+        text = f"golds that are whole solutions, of which the marked answer counts: {marked}"
+        results.append(DataProblem("solutions", False, text))
     if document["near_duplicates"]:
         text = f"near-duplicate problems: {len(document['near_duplicates'])} pairs"
         results.append(DataProblem("near-duplicates", False, text))

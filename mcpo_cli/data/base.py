@@ -39,6 +39,11 @@ def held_out(problem: Problem) -> bool:
     return zlib.crc32(problem.text.encode()) % HELD_OUT_SHARE == 0
 
 
+def after_hashes(answer: str) -> str:
+    """The text after the last `####`, as in GSM8K and sets made like it; the whole text if there is none."""
+    return answer.rpartition("####")[2].strip()
+
+
 @dataclass(frozen=True)
 class Dataset:
     """The declaration of a published data set."""
@@ -63,7 +68,7 @@ class Dataset:
     """Number of rows as published, if a problem has several."""
     integer: bool = False
     """True if every gold must be an integer."""
-    gold: Callable[[str], str] = str.strip
+    gold: Callable[[str], str] = after_hashes
     """Turns the text of the answer column into the gold answer."""
     grader: str = "math_verify"
     """Judges answers, in training and where a model is evaluated on the data set."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli import extras
 from mcpo_cli.data import tables
 from mcpo_cli.data.base import Dataset, Defect, Reading, integer, strip
 from mcpo_cli.errors import ConfigError, bad_data, mend, nearest
@@ -145,6 +146,8 @@ def cached(dataset: Dataset) -> Path | None:
     """The local file of `dataset`, or its file in the cache; None if that was never downloaded."""
     if not dataset.repo:
         return locate(Path(dataset.file), dataset.name)
+    if not extras.is_installed("huggingface_hub"):
+        return None
     from huggingface_hub import try_to_load_from_cache
 
     path = try_to_load_from_cache(dataset.repo, dataset.file, repo_type="dataset", revision=dataset.revision)

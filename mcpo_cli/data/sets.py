@@ -7,12 +7,6 @@ from dataclasses import replace
 
 from mcpo_cli.data.base import Dataset
 
-
-def after_hashes(answer: str) -> str:
-    """The text after the last `####`; the whole text if there is none."""
-    return answer.rpartition("####")[2].strip()
-
-
 AIME24 = Dataset(
     name="aime24",
     title="AIME 2024",
@@ -95,7 +89,6 @@ GSM8K = Dataset(
     licence="MIT",
     size=1319,
     integer=True,
-    gold=after_hashes,
 )
 """GSM8K's test set (arXiv 2110.14168): grade-school problems; the gold follows `####` in a worked answer."""
 GSM8K_TRAIN = replace(

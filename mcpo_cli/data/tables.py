@@ -93,16 +93,22 @@ def columns(path: Path, names: Iterable[str]) -> dict[str, list[Any]]:
     """The cells of the columns `names`, None where a row lacks one. Raises ConfigError as `rows` does."""
     wanted = list(names)
     found: dict[str, list[Any]] = {name: [] for name in wanted}
+    for batch in batches(path, wanted):
+        for name, cells in batch.items():
+            found[name].extend(cells)
+    return found
+
+
+def batches(path: Path, names: Iterable[str]) -> Iterator[dict[str, Iterable[Any]]]:
+    """The same, some rows at a time, for tables whose cells do not fit into memory. Raises ConfigError as `rows`."""
+    wanted = list(names)
     with _Reading(path):
         if _is(path, "parquet", "csv", "tsv"):
-            for batch in _batches(path, wanted):
-                for name, cells in batch.items():
-                    found[name].extend(cells)
-        else:
-            for _, row in _json_rows(path, wanted):
-                for name in wanted:
-                    found[name].append(row.get(name))
-    return found
+            yield from _batches(path, wanted)
+            return
+        numbered = _json_rows(path, wanted)
+        while some := [row for _, row in islice(numbered, BATCH)]:
+            yield {name: [row.get(name) for row in some] for name in wanted}
 
 
 class _Reading:

@@ -6,9 +6,9 @@ from functools import cache
 from mcpo_cli.grading import functions
 from mcpo_cli.grading.base import STATUSES, Grader, Status, Verdict, check
 from mcpo_cli.grading.functions import load
-from mcpo_cli.grading.pool import Pool, registry
+from mcpo_cli.grading.pool import Pool, check_name, registry
 
-__all__ = ["STATUSES", "Grader", "Pool", "Status", "Verdict", "check", "loaded", "registry", "verdicts"]
+__all__ = ["STATUSES", "Grader", "Pool", "Status", "Verdict", "check", "check_name", "loaded", "registry", "verdicts"]
 
 
 @cache

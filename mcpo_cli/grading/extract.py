@@ -47,7 +47,7 @@ _LABEL = re.compile(
 )
 _HASHES = re.compile(r"(?m)(?<!#)#{4}(?!#)[ \t*]*+(?:(?=[$\\]*-?[$\\]*[\d.][\d,./%$* ]*$)|(?=[^\s#][^\n#]*+\s*\Z))")
 _PROSE = re.compile(
-    r"(?i)(?:\banswer[ \t]++(?:is|equals|=)|答案[是为])[\s:*_\uff1a]*+"
+    r"(?i)(?:\b(?:answer|correct (?:option|choice))[ \t]++(?:is|equals|=)|答案[是为])[\s:*_\uff1a]*+"
     r"(?:(?:therefore|thus|then|simply)\b[\s,]*+)?(?=\S)"
 )
 _FORMULA = re.compile(r"\$\$([^$]++)\$\$|\$([^$]++)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)

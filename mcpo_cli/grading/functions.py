@@ -1,12 +1,15 @@
 """Python functions of users as graders and rewards: `FILE.py:FUNCTION`, called as `function(problem, response, gold)`.
 
-It returns a number, the reward. As a grader, a response is correct if that is at least 1 (True counts as 1). The file
-is loaded alone, in grading processes only: its imports must be installed, and its hash identifies it.
+It returns a number, the reward; a coroutine is awaited. As a grader, a response is correct if that is at least 1 (True
+counts as 1). The file is loaded alone, in grading processes only: its imports must be installed, and its hash
+identifies it.
 """
 
 import ast
+import asyncio
 import importlib
 import importlib.util
+import inspect
 import json
 import math
 import re
@@ -14,7 +17,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 from typing import cast
 
@@ -24,6 +26,8 @@ from mcpo_cli.grading.base import Grader, Verdict
 
 REFERENCE = re.compile(r"(.+\.py):([A-Za-z_]\w*)")
 CALLED = "function(problem, response, gold)"
+LARGEST = 1e12
+"""Largest size of a reward: the square of a larger one, or its share in a loss, exceeds the range of floats."""
 SHOWN = 60
 """Most characters of a response that an error quotes."""
 
@@ -44,16 +48,31 @@ class Function:
         problem, answer = json.loads(gold)
         try:
             returned = self.call(problem, response, answer)
-            if not isinstance(returned, Real):
-                raise TypeError(f"it returned {type(returned).__name__}, not a number")
-            if not math.isfinite(score := float(returned)):
-                raise ValueError(f"it returned {score}")
+            score = _number(asyncio.run(returned) if inspect.iscoroutine(returned) else returned)
         except MemoryError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             shown = response if len(response) <= SHOWN else f"{response[:SHOWN]}..."
             return Verdict("infra_error", detail=f"{_blamed(self.reference, error)}; the response was {shown!r}")
         return Verdict("correct" if score >= 1 else "wrong", score=score)
+
+
+def _number(returned: object) -> float:
+    """What a function returned as a number: also a truth value, a Decimal, or an array or tensor of one number.
+
+    Raises:
+        TypeError: it is none. ValueError: it is not finite, or its size exceeds LARGEST.
+    """
+    if returned is None:
+        raise TypeError("it returned None, not a number: a return is missing")
+    if isinstance(returned, str | bytes) or not hasattr(returned, "__float__"):
+        raise TypeError(f"it returned {type(returned).__name__}, not a number")
+    score = float(returned)
+    if not math.isfinite(score):
+        raise ValueError(f"it returned {score}")
+    if abs(score) > LARGEST:
+        raise ValueError(f"it returned {score:g}; the largest reward is {LARGEST:g}")
+    return score
 
 
 def is_function(grader: str) -> bool:
@@ -96,7 +115,9 @@ def check(setting: str, reference: str) -> None:
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
         raise ConfigError(f"{setting}={reference}: {file}{line}: {first_line(error)}", code="bad_function") from error
-    functions = {one.name: one.args for one in body if isinstance(one, ast.FunctionDef)}
+    functions = {one.name: one.args for one in body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+    if name not in functions and name in _bound(body):
+        return  # an instance, a lambda, a partial or an import: what it takes is seen when it is called
     if name not in functions:
         raise ConfigError(
             f"{setting}={reference}: {file} has no function '{name}'"
@@ -113,6 +134,14 @@ def check(setting: str, reference: str) -> None:
             fix=f"def {name}(problem, response, gold):",
             code="bad_function",
         )
+
+
+def _bound(body: list[ast.stmt]) -> set[str]:
+    """The names that a module binds by assignments and imports."""
+    targets = [node for one in body if isinstance(one, ast.Assign | ast.AnnAssign) for node in ast.walk(one)]
+    imported = [alias for one in body if isinstance(one, ast.Import | ast.ImportFrom) for alias in one.names]
+    stored = {node.id for node in targets if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return stored | {alias.asname or alias.name for alias in imported}
 
 
 def load(where: str) -> Grader:
@@ -134,8 +163,10 @@ def _run(reference: str) -> Function:
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-        return Function(reference, getattr(module, name))
-    except Exception as error:
+        if not callable(call := getattr(module, name)):
+            raise TypeError(f"{name} is {type(call).__name__}, which cannot be called as {CALLED}")
+        return Function(reference, call)
+    except (Exception, SystemExit) as error:
         sys.exit(_blamed(reference, error))
 
 

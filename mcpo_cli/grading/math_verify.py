@@ -29,7 +29,7 @@ its order with names or units: `a = 1, b = 2`. A decimal gold, `0.714`, equals a
 
 The rest follows math-verify: percent signs and units may be omitted, `27.0` is 27, `073` is 73, floats are compared at
 six decimals or three significant digits, whichever is finer, `x = 42` is 42, `a \approx b` is a. A number in a base
-must have the gold's digits and, if both name a base, the gold's base. A prediction (`extracted`) that is not an
+must have the gold's digits and base; it may omit the base. A prediction (`extracted`) that is not an
 expression is searched for one as math-verify does, so it may be a whole sentence.
 """
 
@@ -39,8 +39,9 @@ from functools import lru_cache
 from importlib.metadata import version as version_of
 from typing import Any
 
+from mcpo_cli import thinking
 from mcpo_cli.grading.base import NO_ANSWER, Status, Verdict, different, hedged
-from mcpo_cli.grading.extract import CHOICE, Marked, bare, marked
+from mcpo_cli.grading.extract import CHOICE, Marked, bare, labelled, marked
 from mcpo_cli.grading.reading import (
     PERCENT,
     bases,
@@ -54,8 +55,8 @@ from mcpo_cli.grading.reading import (
 )
 from mcpo_cli.grading.spelling import TEXT, WORDS, plain, sides_of, spelled, unnamed
 
-RULES = 4
-"""Version of the rules here, in `reading`, `spelling` and `extract`; raise it with every change."""
+RULES = 5
+"""Version of the rules here, in `reading`, `spelling`, `notation` and `extract`; raise it with every change."""
 
 LONGEST_ANSWER = 100
 """Sentences with more characters are not tested for hedging: a word such as `or` means little in them."""
@@ -92,13 +93,17 @@ _CHANGES = re.compile(
     r"|recurring|ppm|per ?mille|basis points?|percent (?:less|more|fewer|off))\b"
 )
 """Words after a number that make it another one."""
-_UNIT_WORD = re.compile(r"[\d})](?:[\s~]|\\[,;: ])*([A-Za-z]+)\.?(?:\s*\^.*)?$")
+_MEASURE = r"[A-Za-z]+(?:\s*\^\s*\{?\d\}?)?"
+_MEASURED = re.compile(rf"[\d}})](?:[\s~]|\\[,;: ])*({_MEASURE}(?:\s*(?:/|\bper\b)\s*{_MEASURE})*)\.?\s*$")
 _SPELLED = (
     "mm millimeters; cm centimeters; dm; m meters meter; km kilometers; in inches inch; ft feet foot; yd yards yard; "
     "mi miles mile; mg; g grams; kg kilograms; lb lbs pounds; oz ounces; ml; l liters; ms; s sec secs seconds second; "
     "min mins minutes minute; h hr hrs hours hour; d days day; weeks week; months month; years year; dollars dollar; "
-    "cents cent; degrees degree; radians rad"
+    "cents cent; euros euro eur; sterling gbp; yen; rupees; degrees degree; radians rad; n newtons newton; "
+    "j joules joule; w watts watt; kw; v volts volt; hz hertz; khz; pa pascals; kpa; mol moles; mmol; kj; "
+    "cal calories; kcal"
 )
+_SPEED = {"mph": "mi/h", "kph": "km/h", "kmh": "km/h", "fps": "ft/s"}
 _UNITS = {word: words.split()[0] for words in _SPELLED.split("; ") for word in words.split()}
 """Units by their spellings."""
 
@@ -184,28 +189,28 @@ def same(gold: str, answer: str) -> bool:
     """True if two texts have the same value; `answer` may end with a unit."""
     if same_text(gold, answer):
         return True
-    if (wanted := bases(gold)) and (named := bases(answer)) and wanted != named:
+    if (named := bases(answer)) and named != bases(gold):
         return False
-    if (
-        len(
-            {
-                _UNITS[found[1]]
-                for text in (gold, answer)
-                if (found := _UNIT_WORD.search(plain(text))) and found[1] in _UNITS
-            }
-        )
-        > 1
-    ):
+    units = [unit for text in (gold, answer) if (unit := unit_of(text))]
+    if len(set(units)) > 1:
         return False
     if any(_DEGREES.search(one) and r"\pi" in other for one, other in ((gold, answer), (answer, gold))):
         gold, answer = (_DEGREES.sub(r"\\frac{\1\\pi}{180}", text) for text in (gold, answer))
-    if same_parts(gold, answer):
+    if same_parts(gold, answer) or same_sides(gold, answer):
         return True
     if (share := share_of(answer)) and not share_of(gold):
         return equal(list(read(gold)), share)
-    units = not _VARIABLE.search(gold)  # "4t" is a product
-    values = list(read(gold, units)), list(read(answer, units))
+    unitless = not _VARIABLE.search(gold)  # "4t" is a product
+    values = list(read(gold, unitless)), list(read(answer, unitless))
     return equal(*values) or rounds_to(*values)
+
+
+def unit_of(text: str) -> tuple[tuple[str, str], ...]:
+    """The known units after a number, each with its power: ((km, ""), (h, "")); empty if there are none."""
+    measured = _MEASURED.search(plain(text))
+    parts = [part.strip() for part in re.split(r"/|\bper\b", _SPEED.get(measured[1], measured[1]))] if measured else []
+    units = [(_UNITS.get(re.sub(r"\W.*", "", part).lower(), ""), re.sub(r"\D", "", part)) for part in parts]
+    return tuple(units) if all(unit for unit, _ in units) else ()
 
 
 def share_of(text: str) -> list[Any]:
@@ -229,6 +234,14 @@ def same_parts(gold: str, answer: str) -> bool:
     return all(same(*pair) for pair in zip(golds, values, strict=True))
 
 
+def same_sides(gold: str, answer: str) -> bool:
+    """True if two equations have the same sides in the same order, also where both are identities."""
+    sides = sides_of(gold), sides_of(answer)
+    return len(sides[0]) == len(sides[1]) > 1 and all(
+        same_text(*pair) or (same(*pair) and not _VARIABLE.search(pair[1])) for pair in zip(*sides, strict=True)
+    )
+
+
 @lru_cache(maxsize=512)
 def gold_of(gold: str) -> str | None:
     """The answer in a gold's text; None if it looks like mathematics but cannot be parsed."""
@@ -243,6 +256,14 @@ def option(text: str) -> set[str]:
     words = plain(text)
     found = _OPTION.findall(words)
     return {letter.upper() for letter in found + (_NEXT_OPTION.findall(_IN_BRACKETS.sub("", words)) if found else [])}
+
+
+def options_of(response: str, found: Marked) -> Marked:
+    """The marks that name an option, where a response works out a value in a box and ends `Answer: D`."""
+    lines = labelled(thinking.answer(response) or "")
+    if lines is None or not option(lines.last) or lines.last in found.answers:
+        return found
+    return Marked((*(answer for answer in found.answers if option(answer)), lines.last), (lines.last,))
 
 
 def one_answer(gold: str, found: Marked) -> tuple[str, bool]:
@@ -284,6 +305,8 @@ def grade(gold: str, response: str, extracted: bool) -> Verdict:
     if (wanted := gold_of(gold)) is None:
         return Verdict("infra_error", detail="the gold answer cannot be parsed")
     found = marked(response)
+    if found and _OPTION_GOLD.fullmatch(plain(wanted)) and not extracted:
+        found = options_of(response, found)
     if found is None and extracted and response.strip():
         return prediction(wanted, response)
     if found is None:

@@ -236,6 +236,13 @@ def _milliseconds(deadline: float) -> int:
     return max(0, math.ceil((deadline - time.monotonic()) * 1000))
 
 
+def check_name(grader: str, form: str = "grader={}") -> None:
+    """Raise ConfigError unless there is such a grader; `form`: the option or setting that names it, for the fix."""
+    if grader not in registry():
+        fix = mend(form, grader, registry(), "mcpo components list grader")
+        raise ConfigError(f"unknown grader '{grader}': {nearest(grader, registry())}", fix=fix, code="unknown_name")
+
+
 class Pool:
     r"""Grades answers in worker processes; a context manager, safe to use from any thread or kind of process.
 
@@ -261,11 +268,8 @@ class Pool:
         self._failed: Verdict | None = None
         """The first error of a user's function, which ends the run, so later items are not graded."""
         self._function = grader if functions.is_function(grader) else ""
-        if not self._function and grader not in registry():
-            hint = nearest(grader, registry())
-            raise ConfigError(
-                f"unknown grader '{grader}': {hint}", fix=mend("grader={}", grader, registry()), code="unknown_name"
-            )
+        if not self._function:
+            check_name(grader)
         self._items: SimpleQueue[_Item | None] = SimpleQueue()
         """Waiting items; None ends the thread that takes it."""
         self._closing, self._closed = threading.Lock(), False
@@ -311,9 +315,10 @@ class Pool:
         worker.stop()
 
     def _counted(self, verdict: Verdict) -> Verdict:
-        if self._function and verdict.status == "timeout":
-            # A long answer may exceed the time of a grader; a user's function that exceeds it is faulty.
-            return Verdict("infra_error", detail=f"{Path(self._function).name}: {verdict.detail}")
+        name = Path(self._function).name
+        if self._function and verdict.status in ("timeout", "infra_error") and not verdict.detail.startswith(name):
+            # A long answer may exceed the time of a grader; a user's function that exceeds it, or ends it, is faulty.
+            return Verdict("infra_error", detail=f"{name}: {verdict.detail}")
         if verdict.status != "unevaluated" or self._refuse:
             return verdict
         return Verdict("correct", verdict.answer, "unevaluated")

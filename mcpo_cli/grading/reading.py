@@ -12,7 +12,7 @@ the texts that it misreads:
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -45,6 +45,7 @@ from sympy import (
     Union,
     expand,
     preorder_traversal,
+    simplify,
 )
 from sympy import FiniteSet as SympyFiniteSet
 from sympy.core.function import AppliedUndef
@@ -58,6 +59,10 @@ Value = list[Any]
 DECIMALS, SIGNIFICANT, MOST_DECIMALS = 6, 3, 1000
 """Decimals at which floats are compared; small numbers at more (MOST_DECIMALS at most), for SIGNIFICANT digits."""
 CLEAR_DIFFERENCE = 1e-3  # more than any rounding
+EXACT_DIGITS, PROVEN = 12, 2000
+"""Digits in which expressions without decimals are compared first, and digits that show that numbers are equal."""
+MOST_VARIABLES = 4
+"""Variables of expressions that are compared where they are real."""
 LARGEST_POLYNOMIAL, LARGEST_POWER = 100, 8
 """Polynomials with more parts, or with higher powers, are left to math-verify."""
 
@@ -80,6 +85,8 @@ _UNIT = re.compile(
     r"(?!(?:sin|cos|tan|cot|sec|csc|log|exp|sqrt|max|min|gcd|lcm|mod)\b)[A-Za-z]{3,}(?:\s[A-Za-z]{2,})*"
     rf"|(?:{_SYMBOLS}){_POWER}(?:/(?:{_SYMBOLS}){_POWER})?))$"
 )
+_LAST_LETTERS = re.compile(r"(?<=\d)([A-Za-z]{1,3})$")
+_COMMAND = re.compile(r"\\[A-Za-z]+")
 _OR = re.compile(rf"{WORDS}\{{\s*or\s*\}}|(?<![\\A-Za-z])or(?![A-Za-z])|\\lor(?![A-Za-z])")
 _DECIMAL = re.compile(r"-?(\d*)\.(\d{2,})")
 _BASE = re.compile(rf"(?<=[\dA-F])_(?:(\d)|\{{\s*(?:{WORDS}\{{\s*)?\(?(\w+)\)?\s*\}}?\s*\}})")
@@ -98,7 +105,7 @@ def equal(gold: Value, answer: Value, **options: Any) -> bool:
         return known
     options = {"timeout_seconds": None, "allow_set_relation_comp": True, **options}
     if not verify(gold, _renamed(gold, answer), **options):
-        return False
+        return _where_real(gold, answer)
     small = min((exponent for value in [*gold, *answer] for exponent in _exponents(value)), default=0)
     decimals = min(SIGNIFICANT - 1 - small, MOST_DECIMALS)
     if decimals <= DECIMALS:
@@ -107,21 +114,53 @@ def equal(gold: Value, answer: Value, **options: Any) -> bool:
 
 
 def _quick(gold: Value, answer: Value) -> bool | None:
-    """math-verify's verdict on two expressions if it can be determined without `simplify`; otherwise None.
+    """The verdict on two expressions if it can be determined without `simplify`; otherwise None.
 
-    They are unequal if they differ by more than CLEAR_DIFFERENCE at one point with positive symbols. Two polynomials
-    with rational coefficients are equal if their difference expands to 0.
+    They are unequal if they differ clearly at one point with positive symbols: by more than CLEAR_DIFFERENCE, or, if
+    neither has a decimal, in the first EXACT_DIGITS digits. Exact numbers are equal if no digit of PROVEN differs. A
+    decimal is not an irrational number. Two polynomials with rational coefficients are equal if their difference
+    expands to 0.
     """
     values = [value[0] for value in (gold, answer) if value and isinstance(value[0], Expr)]
     if len(values) < 2 or any(isinstance(value, Symbol) or value.has(*_NOT_QUICK) for value in values):
         return None
     first, second = values
     names = sorted(first.free_symbols | second.free_symbols, key=str)
-    difference = Add(first, Mul(-1, second, evaluate=False), evaluate=False)
-    size = abs(difference.evalf(15, subs={name: Float((k + 1) ** 1.37) for k, name in enumerate(names, 1)}))
-    if size.is_Float and size > CLEAR_DIFFERENCE:
-        return False
-    return True if all(map(_is_polynomial, values)) and expand(difference) == 0 else None
+    point = {name: Float((k + 1) ** 1.37) for k, name in enumerate(names, 1)}
+    sizes = [value.evalf(EXACT_DIGITS + 9, subs=point) for value in values]
+    decimals = [value.has(Float) for value in values]
+    difference = abs(sizes[0] - sizes[1])
+    if difference.is_Float or difference == 0:
+        if difference > CLEAR_DIFFERENCE and not _nearly(difference, sizes):
+            return False
+        if not any(decimals) and not _nearly(difference, sizes):
+            return False
+    if not names and not decimals[0]:
+        if decimals[1]:
+            return None if first.doit().is_Rational else _is_zero(first, second.xreplace(_exact(second)))
+        if all(size.is_number and not size.is_infinite for size in sizes):
+            return _is_zero(first, second)
+    same = Add(first, Mul(-1, second, evaluate=False), evaluate=False)
+    return True if all(map(_is_polynomial, values)) and expand(same) == 0 else None
+
+
+def _nearly(difference: Expr, sizes: Sequence[Expr]) -> bool:
+    """True if two numbers agree in their first EXACT_DIGITS digits, whatever their size."""
+    largest = max(map(abs, sizes))
+    return bool(difference <= largest * Float(10) ** -EXACT_DIGITS)
+
+
+def _is_zero(first: Expr, second: Expr) -> bool:
+    """True if no digit of two numbers without decimals differs."""
+    if isinstance(first, Rational) and isinstance(second, Rational):
+        return bool(first == second)
+    difference = Add(first, Mul(-1, second, evaluate=False), evaluate=False).evalf(2, maxn=PROVEN)
+    return bool(difference == 0 or difference._prec == 1)
+
+
+def _exact(value: Expr) -> dict[Float, Rational]:
+    """The decimals in `value` as fractions."""
+    return {number: Rational(str(number)) for number in value.atoms(Float)}
 
 
 def _renamed(gold: Value, answer: Value) -> Value:
@@ -145,6 +184,28 @@ def rounds_to(gold: Value, answer: Value) -> bool:
     value = gold[0].doit()
     unit = value / Float(gold[-1]) * Rational(1, 10 ** len(shown[2]))
     return bool(abs(number.evalf() - value) <= unit / 2)
+
+
+def _where_real(gold: Value, answer: Value) -> bool:
+    r"""True if two exact expressions of few variables are equal wherever both are real: `\sqrt{1/m}`, `1/\sqrt{m}`."""
+    values = [value[0] for value in (gold, answer) if value and isinstance(value[0], Expr)]
+    if len(values) < 2 or any(value.has(Float, *_NOT_QUICK) for value in values):
+        return False
+    names = sorted(set().union(*(value.free_symbols for value in values)), key=str)
+    if not 0 < len(names) <= MOST_VARIABLES or any(
+        len(list(preorder_traversal(v))) > LARGEST_POLYNOMIAL for v in values
+    ):
+        return False
+    real = 0
+    for scale in (Float(1), Float(-1), Float("0.17"), Float("-0.17")):
+        point = {name: scale * Float((k + 1) ** 1.37) for k, name in enumerate(names, 1)}
+        sizes = [value.evalf(EXACT_DIGITS + 9, subs=point) for value in values]
+        if all(size.is_Float for size in sizes):
+            real += 1
+            if not _nearly(abs(sizes[0] - sizes[1]), sizes):
+                return False
+    positive = {name: Symbol(f"{name}", positive=True) for name in names}
+    return real > 1 and bool(simplify(values[0].subs(positive) - values[1].subs(positive)) == 0)
 
 
 def _is_polynomial(value: Expr) -> bool:
@@ -183,6 +244,7 @@ def read(text: str, units: bool = True) -> tuple[Any, ...]:
         return ()
     if (words := TEXT.fullmatch(text)) and any(map(str.isdigit, words[1])):
         text = words[1]
+    units = units and not _of_variables(text)
     if units:
         text = _UNIT.sub("", text)
     text = _BASE.sub("", text)
@@ -195,6 +257,12 @@ def read(text: str, units: bool = True) -> tuple[Any, ...]:
     if not is_expression(value) and len(sides) == 2 and not any(map(str.isdigit, sides[0])):
         return read(sides[1], units)
     return value
+
+
+def _of_variables(text: str) -> bool:
+    """True if letters after the last number occur before it: in `a^2 + b^2 - 2ab` they are no unit."""
+    end = _LAST_LETTERS.search(text)
+    return end is not None and any(letter in _COMMAND.sub("", text[: end.start()]) for letter in end[1])
 
 
 def _union(texts: list[str]) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 from itertools import pairwise
 
+from mcpo_cli.grading import notation
 from mcpo_cli.grading.extract import CHOICE, bare
 
 LONGEST_SPELLING = 2000
@@ -43,6 +44,9 @@ _AFTER = {
     **{word: rf" \\cdot \\frac{{1}}{{{parts}}}" for word, parts in _PARTS.items()},
 }
 _NUMBER = r"(-?(?:[\d.]+(?:/\d+)?|\\frac\{\d+\}\{\d+\}|\\infty))"
+_AMOUNT = r"\d[\d,]*(?:\.\d+)?"
+_NO = r"(?:(?:there|it) (?:is|are|has|exists?) )?no"
+_KINDS = "real |valid |positive |negative |integer |integral |possible "
 _REALS = r"(?:\w+ is )?(?:all |any )?(?:the )?(?:real )?(?:numbers? |values? )?(?:of \w+ )?(?:that are )?"
 
 CHARACTERS = str.maketrans(
@@ -51,19 +55,12 @@ CHARACTERS = str.maketrans(
         **dict.fromkeys("\u00a0\u2009\u202f", " "),
         **dict.fromkeys("\u2212\u2013", "-"),
         **dict.fromkeys("\u2019\u2032", "'"),
-        **dict.fromkeys("€£¥₹"),
-        "\u00b2": "^{2}",
-        "\u00b3": "^{3}",
-        "\u00b0": r"^\circ",
-        "\u00bd": r"\frac{1}{2}",
-        "\u00bc": r"\frac{1}{4}",
-        "\u00be": r"\frac{3}{4}",
-        "\u2248": r"\approx ",
-        "\u221e": r"\infty ",
-        "\u222a": r"\cup ",
-        "\u03c0": r"\pi ",
-        "\u2264": r"\leq ",
-        "\u2265": r"\geq ",
+        "€": r"\text{ euros }",
+        "£": r"\text{ sterling }",
+        "¥": r"\text{ yen }",
+        "₹": r"\text{ rupees }",
+        "¢": r"\text{ cents }",
+        **notation.SIGNS,
         "\uff1c": "<",
         "\uff1e": ">",
         "\x0c": r"\f",  # of \frac, in data sets that were unescaped once too often
@@ -76,6 +73,15 @@ SPELLINGS: tuple[tuple[str, str], ...] = (
     (r"\\(?:underline|boldsymbol|bm|bf)\s*\{([^{}]*)\}", r"{\1}"),
     (r"\\(?:text)?color\s*\{\w+\}", ""),
     (r"\\(?:mathrm|rm)\s*\{\s*(e|i|\\pi)\s*\}", r" \1"),
+    # sums of money: the currency is a unit
+    (rf"^\s*(-?)\s*(?:\\?\$|USD)\s*({_AMOUNT})(?![\w^])\s*$", r"\1\2\\text{ dollars}"),
+    (rf"^\s*(-?)\s*(\\text\{{ (?:euros|sterling|yen|rupees) \}})\s*({_AMOUNT})\s*$", r"\1\3\2"),
+    (rf"^\s*(\\text\{{ cents \}})\s*({_AMOUNT})\s*$", r"\2\1"),
+    (r"\\cents?(?![A-Za-z])", r"\\text{ cents}"),
+    # vectors in angle brackets, which math-verify reads without them
+    (r"\\(?:left\s*\\)?langle(?![A-Za-z])\s*", "("),
+    (r"\s*\\(?:right\s*\\)?rangle(?![A-Za-z])", ")"),
+    (r"^\s*(?:\\left)?<\s*([^<>]*,[^<>]*?)\s*(?:\\right)?>\s*$", r"(\1)"),
     # text before an answer
     (rf"^{WORDS}\{{(?![^{{}}]*\bthan\b)[^{{}}\d]*(?::|=|\bis|\bequals)[\s~]*\}}", ""),
     (rf"^(?:{WORDS}\{{)?\s*(?:approximately|approx\.?|about|roughly)(?:\s*\}}|\s)\s*(?=[-\d\\$])", ""),
@@ -110,7 +116,10 @@ SPELLINGS: tuple[tuple[str, str], ...] = (
 r"""Patterns and replacements, applied in this order; the replacement `thousands` joins the digits."""
 IN_WORDS: tuple[tuple[str, str], ...] = (
     (r"all real numbers|all reals|any real number", r"(-\\infty,\\infty)"),
-    (r"(?:there (?:is|are) )?no (?:real )?solutions?|(?:the )?empty set", r"\\emptyset"),
+    (rf"{_NO} (?:{_KINDS})*(?:solutions?|roots?|answers?)(?: exists?)?", r"\\emptyset"),
+    (rf"{_NO} (?:such (?:{_KINDS})*\w+(?: exists?)?|(?:{_KINDS})*\w+(?: of \w+)? exists?)", r"\\emptyset"),
+    (r"(?:the )?(?:empty|null) set|none|\\varnothing|\\\{\s*\\\}", r"\\emptyset"),
+    (r"dne|(?:the limit |it )?does(?: not|n't) exist|nonexistent", r"\\text{does not exist}"),
     (r"(?:there are )?(?:infinitely many|an infinite number of)(?: solutions)?", r"\\infty"),
     (rf"{_REALS}(?:greater|more|larger) than {_NUMBER}", r"(\1,\\infty)"),
     (rf"{_REALS}(?:greater|more|larger) than or equal to {_NUMBER}|{_REALS}at least {_NUMBER}", r"[\1\2,\\infty)"),
@@ -143,6 +152,7 @@ def spelled(text: str) -> str:
     text = bare(text.translate(CHARACTERS))
     if len(text) > LONGEST_SPELLING:
         return text
+    text = notation.latex(text)
     for pattern, replacement in _SPELLINGS:
         text = pattern.sub(_joined if replacement == "thousands" else replacement, text)
     words = " ".join(plain(text).split())

@@ -10,6 +10,8 @@ each `{"id", "gold", "response", "extracted"}`; a child that has used much memor
 begins with a line break, so that a line cut off by a kill does not corrupt the next; lines that are not JSON are
 skipped.
 
+Where the system caps no memory (macOS), a child that used too much exits after the answer.
+
 If the grader `evaluates` (see `Grader`), the child forks again for each answer, so that any effect of an answer on its
 process ends with it. Child and forks are one process group, which is killed as a whole.
 """
@@ -32,8 +34,8 @@ import psutil
 
 from mcpo_cli.grading.base import Grader, Verdict
 from mcpo_cli.grading.functions import load
+from mcpo_cli.machine import LINUX, MIB
 
-MIB = 2**20
 DIGITS = 100_000
 """Most digits of an integer converted from or to text: the time is quadratic."""
 ROOM_MIB = 128
@@ -100,7 +102,7 @@ def _forked(judge: Callable[[], Verdict]) -> Verdict:
     return Verdict(**json.loads(said))
 
 
-def serve(grader: Grader, replies: BinaryIO, limit: int) -> None:
+def serve(grader: Grader, requests: BinaryIO, replies: BinaryIO, limit: int) -> None:
     """Answer requests until the caller is gone, or until a fresh child is better because much memory is used."""
 
     def send(message: dict[str, Any]) -> None:
@@ -108,18 +110,19 @@ def serve(grader: Grader, replies: BinaryIO, limit: int) -> None:
         replies.flush()
 
     os.setpgid(0, 0)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    if LINUX:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     send({"pid": os.getpid(), "version": grader.version()})
     process = psutil.Process()
-    enough = (process.memory_info().vms + limit) / 2
-    for line in sys.stdin.buffer:
+    enough = (_used(process) + limit) / 2
+    for line in requests:
         try:
             request = json.loads(line)
         except ValueError:
             continue
         try:
             verdict = judged(grader, request)
-            leaving = process.memory_info().vms > enough
+            leaving = _used(process) > enough
         except MemoryError:
             verdict, leaving = OUT_OF_MEMORY, True
         send({"id": request["id"], "leaving": leaving, **asdict(verdict)})
@@ -127,7 +130,13 @@ def serve(grader: Grader, replies: BinaryIO, limit: int) -> None:
             return
 
 
-def supervise(grader: Grader, replies: BinaryIO, limit: int) -> None:
+def _used(process: psutil.Process) -> int:
+    """Bytes that count towards the cap: the address space, which the system limits, or else what is in memory."""
+    memory = process.memory_info()
+    return int(memory.vms if LINUX else memory.rss)
+
+
+def supervise(grader: Grader, requests: BinaryIO, replies: BinaryIO, limit: int) -> None:
     """Keep one child serving until the caller is gone."""
     caller = os.getppid()
     gone = False
@@ -137,26 +146,26 @@ def supervise(grader: Grader, replies: BinaryIO, limit: int) -> None:
         if child == 0:
             try:
                 os.close(watch)
-                serve(grader, replies, limit)
+                serve(grader, requests, replies, limit)
             finally:
                 os._exit(0)
         os.close(held)
-        gone = not _outlives(child, watch, caller)
+        gone = not _outlives(child, watch, requests.fileno(), caller)
         with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)  # a fork that survived the child
         os.waitpid(child, 0)
         os.close(watch)
 
 
-def _outlives(child: int, watch: int, caller: int) -> bool:
+def _outlives(child: int, watch: int, requests: int, caller: int) -> bool:
     """Wait until the child ends (returns True) or the caller ends (kills the child, returns False)."""
     poll = select.poll()
-    poll.register(watch, 0)
-    poll.register(sys.stdin.fileno(), 0)
+    poll.register(watch, select.POLLIN)  # nothing is ever written to it
+    poll.register(requests, 0)
     while True:
         hung_up = {descriptor for descriptor, _ in poll.poll(1000)}
         # Forks of the caller can keep the pipe open, so check the parent process as well.
-        if sys.stdin.fileno() in hung_up or os.getppid() != caller:
+        if requests in hung_up or os.getppid() != caller:
             os.killpg(child, signal.SIGKILL)
             return False
         if hung_up:
@@ -166,8 +175,10 @@ def _outlives(child: int, watch: int, caller: int) -> bool:
 def main() -> None:
     """Load the grader named on the command line and serve requests."""
     where, memory_mib = sys.argv[1], int(sys.argv[2])
-    replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # keeps the output of libraries out of the protocol
+    # What a grader reads and prints stays out of the protocol: a user's function may call `input`.
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
     logging.disable()
     warnings.simplefilter("ignore")
     sys.set_int_max_str_digits(DIGITS)
@@ -175,15 +186,16 @@ def main() -> None:
     grader = load(where)
     for answer in WARM_UP.split("; "):
         judged(grader, {"gold": answer, "response": rf"\boxed{{{answer}}}", "extracted": False})
-    memory = psutil.Process().memory_info()
+    supervisor = psutil.Process()
+    shared, used = supervisor.memory_info().rss, _used(supervisor)
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     cap = memory_mib * MIB if most == resource.RLIM_INFINITY else min(memory_mib * MIB, most)
-    limit = cap - memory.rss  # the supervisor's own share
-    if limit < memory.vms + ROOM_MIB * MIB:
-        least = (memory.rss + memory.vms) // MIB + ROOM_MIB + 1
+    limit = cap - shared  # the supervisor's own share
+    if limit < used + ROOM_MIB * MIB:
+        least = (shared + used) // MIB + ROOM_MIB + 1
         sys.exit(f"a memory cap of {cap // MIB} MiB is too small: the grader needs {least} MiB")
     gc.freeze()  # garbage collection in a child would copy memory shared with the supervisor
-    supervise(grader, replies, limit)
+    supervise(grader, requests, replies, limit)
     os._exit(0)
 
 

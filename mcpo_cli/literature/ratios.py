@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Cispo(Normalized):
     """CISPO (arXiv 2506.13585): the clipped ratio is a constant weight of log pi, so no token loses its gradient.
 
-    Clipped IS-weight Policy Optimization. Loss -sg(clip(r, ratio_min, ratio_max)) A log pi, mean over tokens (Eq.
+    Clipped IS-weight Policy Optimization. loss = -sg(clip(r, ratio_min, ratio_max)) A log pi, mean over tokens (Eq.
     4-5). MiniMax sets no lower bound and does not publish its upper one; 5 is ScaleRL's. TRL's `epsilon_high` is the
     bound itself, verl's is 1 + epsilon on both sides. Its value is no surrogate of the reward: loss values of
     different methods do not compare.

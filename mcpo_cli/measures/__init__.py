@@ -29,5 +29,6 @@ def get(name: str) -> Measure:
         raise ConfigError(
             f"unknown probe '{name}': {nearest(name, registry())}",
             fix=mend("mcpo probe {}", name, registry(), "mcpo components list probe"),
+            code="unknown_name",
         )
     return registry()[name]

@@ -10,6 +10,8 @@ from mcpo_cli.methods.base import AdvancedMethod, Method, Step
 DECIDES = ("advantages", "divisor", "signals")
 """Functions that decide a method's advantages: overriding one of them makes an inherited `query_weight` incorrect."""
 TOLERANCE = 1e-9
+BAR = 40
+"""Characters of the longest bar of a weight curve."""
 
 
 def text(method: type[Method]) -> str:
@@ -42,6 +44,12 @@ def curve(method: Method, rollouts: int) -> list[tuple[float, float]]:
     if _is_outdated(type(method)) and not any(map(math.isnan, weights)):
         weights = _measured(method, rollouts)
     return [] if any(map(math.isnan, weights)) else list(zip(points, weights, strict=True))
+
+
+def bars(points: list[tuple[float, float]]) -> list[str]:
+    """A curve as lines of text: accuracy, weight, and a bar whose longest has BAR characters."""
+    most = max(weight for _, weight in points) or 1
+    return [f"{p:7.4f} {weight:9.4f} {'#' * round(BAR * weight / most)}".rstrip() for p, weight in points]
 
 
 def _is_outdated(method: type[Method]) -> bool:

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 class Grpo(Clipped, Normalized):
     """GRPO (arXiv 2402.03300) without its KL term, as the MCPO paper writes it (Eq. 1-2): no filter.
 
-    Group Relative Policy Optimization; every option at the shared default.
+    Group Relative Policy Optimization; every option at the shared default. With rewards r_i of the G rollouts of a
+    prompt and the ratio q of a token's probability to that when it was sampled:
+
+        A_i = (r_i - mean(r)) / std(r), and 0 where all rewards are equal
+        loss = -min(q A, clip(q, 1 - clip_low, 1 + clip_high) A), mean over the tokens, then over the responses
     """
 
     name: ClassVar[str] = "grpo"
@@ -27,7 +31,9 @@ class Grpo(Clipped, Normalized):
 class Dapo(Clipped, Normalized):
     """DAPO (arXiv 2503.14476) as the MCPO paper runs it (Section 6.1): clip-higher and the online filter.
 
-    Dynamic sAmpling Policy Optimization, the baseline.
+    Dynamic sAmpling Policy Optimization, the baseline. Advantages and loss are those of `grpo` with
+    clip_high = 0.28. A prompt stays in the batch only if 0 < p < 1 for its share p of correct rollouts; others are
+    sampled in place of the rest.
     """
 
     name: ClassVar[str] = "dapo"

@@ -59,7 +59,12 @@ def drift_names() -> list[str]:
 class Mcpo(Clipped, Normalized, AdvancedMethod):
     """MCPO (arXiv 2604.16972): reweighted advantages (Eq. 12-14) and hinge-KL on mastered prompts (Eq. 7-11).
 
-    Mastery-Consolidated Policy Optimization. Its ablations are configurations of it, not copies.
+    Mastery-Consolidated Policy Optimization. Its ablations are configurations of it, not copies. With the advantage A
+    of `grpo`, the share p of a prompt's rollouts that are correct, and d = log(pi / pi_old) of a token:
+
+        A' = A / s(p), s(p) = 2 sqrt(p (1 - p)) for p > 1/2, else 1
+        phi(d) = k(d) - k(+-delta) for |d| > delta, else 0, with k(d) = e^d - d - 1
+        loss = -min(q A', clip(q) A') + beta * mean over tokens of mastered prompts (p = 1) of phi(d), q = e^d
     """
 
     name: ClassVar[str] = "mcpo"

@@ -125,7 +125,8 @@ class McpoPlacebo(Mcpo):
 class Reweighted(Mcpo):
     """MCPO with knobs on the query weight, to tell apart why reweighting (Eq. 13) changes how fast a policy learns.
 
-    A diagnostic, not a method to train with: at its defaults it is MCPO. The options take effect in their order.
+    A diagnostic, not a method to train with: at its defaults it is MCPO. The options take effect in their order on the
+    advantage of `mcpo`: A' = A majority_weight where 1/2 < p < 1, then cut to +-clip_advantage, then scaled.
     """
 
     name: ClassVar[str] = "reweighted"

@@ -8,9 +8,8 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import JustifyMethod
@@ -18,9 +17,6 @@ from rich.table import Table
 from rich.text import Text
 
 from mcpo_cli.redaction import visible
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 LONGEST_WORD, BESIDE_NUMBERS, HEADING = 32, 16, 8
 """Columns of the longest word that a narrow table keeps whole: in a text, in a name next to numbers, in a heading."""
@@ -130,19 +126,6 @@ def _widths(least: Sequence[int], natural: Sequence[int], room: int) -> list[int
     return widths
 
 
-def templates(*folders: Path, html: bool) -> "Environment":
-    """The templates in `folders` and in this file's folder. html: texts in them are escaped."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    return Environment(
-        loader=FileSystemLoader([*folders, Path(__file__).parent]),
-        autoescape=html,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
 def markdown(page: Page, level: int = 1) -> str:
     """GitHub-flavoured Markdown whose main heading has level `level`."""
     marks = "#" * level
@@ -219,14 +202,21 @@ def number(value: float, form: str = ".3f") -> str:
 
 
 def share(value: float, low: float = math.nan, high: float = math.nan) -> str:
-    """`.412 [.381, .443]`, or `.412` without an interval; `-` if it is not known."""
-    texts = [number(one).replace("0.", ".", 1) for one in (value, low, high)]
+    """`.412 [.381, .443]`, or `.412` without an interval; `-` if it is not known. Above 10, four digits: `63.41`."""
+    texts = [_short(one, "") for one in (value, low, high)]
     return texts[0] if math.isnan(low) else f"{texts[0]} [{texts[1]}, {texts[2]}]"
 
 
 def signed(value: float) -> str:
     """`+.022`; `-` if it is not known."""
-    return number(value, "+.3f").replace("0.", ".", 1)
+    return _short(value, "+")
+
+
+def _short(value: float, sign: str) -> str:
+    """Three decimals, fewer from 10 on; no 0 before the point, and no sign before a number that is 0 when rounded."""
+    digits = 3 if not abs(value) >= 10 else 2 if abs(value) < 100 else 1
+    text = number(value, f"{sign}.{digits}f")
+    return text[1:].replace("0.", ".", 1) if text == "-0.000" else re.sub(r"^([+-]?)0\.", r"\1.", text)
 
 
 def p_value(value: float) -> str:

@@ -70,7 +70,7 @@ def names(wanted: str) -> list[str]:
         return of_suite or [wanted]
     choices = [*known, *plan.suites(), ALL, "figures"]
     fix = mend("mcpo reproduce {}", wanted, choices, "mcpo components list artifact")
-    raise ConfigError(f"unknown artifact '{wanted}': {nearest(wanted, choices)}", fix=fix)
+    raise ConfigError(f"unknown artifact '{wanted}': {nearest(wanted, choices)}", fix=fix, code="unknown_name")
 
 
 def get(name: str) -> Artifact:

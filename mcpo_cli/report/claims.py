@@ -51,4 +51,5 @@ def _claim(entry: Mapping[str, Any]) -> Claim:
 
 def _check_name(what: str, name: str, choices: Mapping[str, Any]) -> None:
     if name not in choices:
-        raise ConfigError(f"unknown {what} '{name}': {nearest(name, choices)}", fix=mend(what + ": {}", name, choices))
+        why, fix = f"unknown {what} '{name}': {nearest(name, choices)}", mend(what + ": {}", name, choices)
+        raise ConfigError(why, fix=fix, code="unknown_name")

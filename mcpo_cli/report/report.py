@@ -22,7 +22,7 @@ from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.config.schema import digest
 from mcpo_cli.errors import McpoError, MissingCells
 from mcpo_cli.measures import frames
-from mcpo_cli.render import markup
+from mcpo_cli.render import markup, pages
 from mcpo_cli.render.markup import Grid
 from mcpo_cli.render.product import CONCLUSIONS, DIAGNOSTICS, SUMMARY, Artifact, in_report_order
 from mcpo_cli.report import artifacts, builder
@@ -32,31 +32,8 @@ from mcpo_cli.runs.provenance import code_name
 
 PACKAGES = ("torch", "transformers", "verl", "vllm", *builder.LIBRARIES)
 """Packages whose versions the report lists."""
-KINDS = {
-    "supported": "good",
-    "contradicted": "bad",
-    "unresolved": "open",
-    "no difference": "open",
-    "not testable here": "open",
-    "too few runs": "open",
-    "not computable": "open",
-    "by construction": "open",
-    "deviates": "bad",
-    "dirty": "bad",
-    "unknown": "bad",
-    "not built": "bad",
-}
-"""CSS class of table cells that begin with these words."""
-HOLDS = "(Holm)"
-"""The end of verdicts that hold for all tests together; only these are bold."""
-NOTHING = ("", "-")
-"""Text of empty cells."""
-LONG = 40
-"""Cells with more characters than this may wrap."""
-DENSITY = 2
-"""Image pixels per page pixel, so that pictures are sharp on any screen."""
-WIDE = 600
-"""Pictures wider than this, in page pixels, are not shrunk to the width of a phone, as nobody could read them."""
+DENSITY = 1.4
+"""Image pixels per page pixel: a picture of the width of a paper's text is as wide as a page's column."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +94,11 @@ class ReportContent:
     def pieces(self) -> list[Piece]:
         """The artifacts in report order."""
         return [*self.summary, *(piece for pieces in self.sections.values() for piece in pieces)]
+
+    @property
+    def opened(self) -> Piece | None:
+        """The artifact that a phone shows at first; the others are folded there."""
+        return next((piece for pieces in self.sections.values() for piece in pieces if piece.built), None)
 
     @property
     def lacking(self) -> list[Piece]:
@@ -209,7 +191,7 @@ def _marks(pieces: Sequence[Piece]) -> Iterator[str]:
     """Warnings about artifacts: metrics that are not finite, missing artifacts, code with uncommitted changes."""
     yield from dict.fromkeys(mark for piece in pieces if piece.built for mark in piece.built.record["marks"])
     if lacking := [piece.name for piece in pieces if not piece.built]:
-        yield f"not built: {', '.join(lacking)}"
+        yield f"not built, {len(lacking)} of {len(pieces)}: {', '.join(lacking)}"
     built = [piece for piece in pieces if piece.built]
     if dirty := [piece.name for piece in built if piece.built and piece.built.record["code"]["dirty"]]:
         which = ", ".join(dirty) if len(dirty) < len(built) else "everything here"
@@ -282,7 +264,7 @@ def complaint(content: ReportContent, command: str, data: Mapping[str, Any]) -> 
 
 def write(content: ReportContent, folder: Path) -> list[Path]:
     """Write the report into `folder`, which also holds the artifact files that it links to; return its files."""
-    date = f"written on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    date = f"written on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC by mcpo {__version__}"
     document = json.dumps(content.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     files = {"report.html": html(content, date), "report.md": markdown(content, date), "report.json": document}
     for name, text in files.items():
@@ -301,31 +283,16 @@ def markdown(content: ReportContent, date: str) -> str:
 
 
 def _rendered(template: str, content: ReportContent, date: str) -> str:
-    environment = markup.templates(Path(__file__).parent, html=".html." in template)
-    environment.filters |= {"pixels": _pixels, "kind": _kind, "numbers": _numbers}
+    environment = pages.templates(Path(__file__).parent, html=".html." in template)
+    environment.filters |= {"pixels": _pixels}
     environment.filters["base64"] = lambda path: base64.b64encode(path.read_bytes()).decode()
     environment.filters["slug"] = lambda heading: re.sub(r"[^a-z]+", "-", heading.lower())  # the anchor of a section
     environment.filters |= {"escaped": markup.escaped, "pipes": markup.pipes, "code": markup.code}
     found = environment.get_template(template)
-    return found.render(content=content, date=date, wide=WIDE)
-
-
-def _kind(cell: str, is_number: bool) -> str:
-    """The CSS classes of a table cell."""
-    standing_out = next((kind for word, kind in KINDS.items() if cell.startswith(word)), "")
-    if cell.endswith(HOLDS):
-        standing_out += " holds"
-    folds = "long" if len(cell) > LONG else ""
-    return " ".join(filter(None, ["number" if is_number else "label", folds, standing_out]))
-
-
-def _numbers(grid: Grid) -> list[bool]:
-    """For each column, True if it holds numbers: it is not a label, and not all of its cells begin with a letter."""
-    columns = [[row[i] for row in grid.rows if row[i] not in NOTHING] for i in range(len(grid.header))]
-    return [i >= grid.labels and not all(cell[0].isalpha() for cell in cells) for i, cells in enumerate(columns)]
+    return found.render(content=content, date=date)
 
 
 def _pixels(path: Path) -> tuple[int, int]:
     """Width and height on the page, read from the header of the PNG file."""
     width, height = struct.unpack(">II", path.read_bytes()[16:24])
-    return width // DENSITY, height // DENSITY
+    return round(width / DENSITY), round(height / DENSITY)

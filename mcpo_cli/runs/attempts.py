@@ -223,6 +223,16 @@ def recorded_state(run_dir: Path, spec: RunSpec, journal: Journal | None = None)
     return "interrupted" if last["state"] == "running" else last["state"]
 
 
+def statuses(run_dir: Path) -> dict[str, Status]:
+    """The status of each attempt by its name; an attempt that was killed while it ran is `interrupted`."""
+    attempts = Journal(run_dir).attempts()
+    by_name: dict[str, Status] = {attempt.name: read_json(attempt / "status.json") for attempt in attempts}
+    for name, status in by_name.items():
+        if status["state"] == "running" and not (name == attempts[-1].name and is_owned(run_dir)):
+            status |= {"state": "interrupted", "error": "killed"}
+    return by_name
+
+
 def failure(run_dir: Path, spec: RunSpec) -> str | None:
     """The error of the run's last attempt; None if it ended without one, or its records are damaged."""
     attempts = [] if is_owned(run_dir) else Journal(run_dir).attempts()
@@ -246,12 +256,12 @@ def missing(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> lis
 def _missing(journal: Journal, spec: RunSpec) -> Iterator[str]:
     rollouts = _rollouts(journal)
     if lost := set(range(1, spec.train.steps + 1)) - rollouts.keys():
-        yield f"{len(lost)} of {spec.train.steps} steps (first: {min(lost)})"
+        yield f"{len(lost)} of {spec.train.steps} steps are missing, from step {min(lost)} on"
     problems = _evaluated(journal, spec)
     expected = eval_problems(spec)
     for step in eval_steps(spec, rollouts):
         if problems.get(step, 0) != expected:
-            yield f"evaluation at step {step}: {problems.get(step, 0)} of {expected} problems"
+            yield f"the evaluation at step {step} has {problems.get(step, 0)} of {expected} problems"
 
 
 def _rollouts(journal: Journal) -> dict[int, float]:

@@ -179,6 +179,7 @@ def folder(home: Path, wanted: str) -> Path:
         raise ConfigError(
             f"there is no run '{wanted}': {home} has no runs",
             fix="MCPO_HOME=FOLDER if your runs are elsewhere, or mcpo train scale=smoke",
+            code="unknown_name",
         )
     return known[matching(wanted, known, home)]
 

@@ -128,11 +128,16 @@ def load(checkpoint: Path) -> Checkpoint:
     return Checkpoint(manifest["step"], manifest["cursor"], tensors)
 
 
-def prune(attempt_dir: Path, kept: int) -> None:
-    """Remove all checkpoints of an attempt but the newest `kept`."""
-    folders_of_steps = sorted((attempt_dir / "checkpoints").glob("step_*"))
-    for old in folders_of_steps[: max(0, len(folders_of_steps) - kept)]:
-        shutil.rmtree(old)
+def prune(run_dir: Path, kept: int) -> None:
+    """Remove all checkpoints of a run but the newest `kept`: those of its killed attempts, and parts of some, too."""
+    valid, others = list[Path](), list[Path]()
+    for attempt, last in Journal(run_dir).spans():
+        others += (attempt / "checkpoints").glob(".step_*.part")
+        for folder in (attempt / "checkpoints").glob("step_*"):
+            (valid if int(folder.name.removeprefix("step_")) <= last else others).append(folder)
+    valid.sort(key=lambda folder: folder.name)
+    for folder in [*others, *valid[: max(0, len(valid) - kept)]]:
+        shutil.rmtree(folder)
 
 
 def copy_checkpoint(run_dir: Path, step: int, attempt_dir: Path, without: Collection[str]) -> None:

@@ -45,7 +45,7 @@ def measure(study: str, trunk: Trunk, command: str) -> None:
     for step in left:
         talk(f"{trunk.spec.run_id}: {len(trunk.arms)} arms take global step {step + 1}")
         measure_point(trunk, folder, step)
-    folders.prune(Journal(folder).attempts()[-1], trunk.kept_after)
+    folders.prune(folder, trunk.kept_after)
 
 
 def points(trunks: Sequence[Trunk]) -> list[dict[str, Any]]:

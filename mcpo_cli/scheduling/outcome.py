@@ -57,12 +57,17 @@ def raise_unfinished(plan: Plan, folder: Path, outcomes: Sequence[RunOutcome], *
     counts = f"{len(outcomes) - len(unfinished)} of {len(outcomes)} runs are done"
     if stopped:
         raise Interrupted(f"stopped: {counts}; the same command continues the others", fix=plan.command, data=data)
+    errors = [(outcome.error or outcome.state).partition("; fix: ") for outcome in unfinished]
+    # If all runs failed for one reason that has a fix, repeating the command alone is none.
+    shared = {fix for _, _, fix in errors}
+    fix = shared.pop() if len(shared) == 1 else ""
     lines = [
-        f"  {outcome.cell.spec.run_id}: {outcome.error or outcome.state}\n"
+        f"  {outcome.cell.spec.run_id}: {error if fix else ''.join([error, *its_fix])}\n"
         f"    log: {folder / 'runs' / outcome.cell.spec.run_id / 'worker.log'}"
-        for outcome in unfinished
+        for outcome, (error, *its_fix) in zip(unfinished, errors, strict=True)
     ]
-    raise RunFailed("\n".join([f"{counts}; these failed:", *lines]), fix=f"{plan.command}  (continues them)", data=data)
+    why = "\n".join([f"{counts}; these failed:", *lines])
+    raise RunFailed(why, fix=fix or f"{plan.command}  (continues them)", data=data)
 
 
 def ending(folder: Path, spec: RunSpec, pid: int, code: int, state: State) -> tuple[State, str | None]:

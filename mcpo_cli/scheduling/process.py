@@ -2,10 +2,10 @@
 
 Loading torch and transformers takes seconds of CPU time, as much as a short run. A fork server loads them once:
 `python -m mcpo_cli.scheduling.process MODULE FD` imports MODULE and then forks a worker for each request. It has one
-thread and computes nothing, so forking is safe. It exits when the scheduler is gone, even by SIGKILL, and its workers,
-whose parent it is, then stop. Python's own fork server does not fit: its start waits until MODULE is loaded, every
-worker imports the caller's `__main__` (a script without a guard would start its runs again), and all servers of a
-process have one environment.
+thread and computes nothing, so forking is safe on Linux; elsewhere (macOS) every worker is plain. It exits when the
+scheduler is gone, even by SIGKILL, and its workers, whose parent it is, then stop. Python's own fork server does not
+fit: its start waits until MODULE is loaded, every worker imports the caller's `__main__` (a script without a guard
+would start its runs again), and all servers of a process have one environment.
 
 Scheduler to server: `StartRequest`. Server to scheduler: `(run id, pid, None)` when a worker was forked,
 `(run id, pid, exit code)` when it has ended; the code is negative for a signal.

@@ -12,6 +12,7 @@ from mcpo_cli.backends import feasible
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed, one_line
 from mcpo_cli.home import home, writing
+from mcpo_cli.machine import LINUX
 from mcpo_cli.records import State
 from mcpo_cli.runs import attempts, sanity
 from mcpo_cli.runs.journal import write_json
@@ -193,7 +194,7 @@ class _Scheduler:
         command = [*(self.worker or WORKER), spec.run_id]
         environment, log = {**threads, "MCPO_HOME": str(self.expected.home)}, folder / "worker.log"
         if spec.cluster.launcher == "local":
-            if (module := backends.get(spec.backend).preloads) and not self.worker:
+            if LINUX and (module := backends.get(spec.backend).preloads) and not self.worker:
                 # Libraries read the environment as they are loaded.
                 key = (module, *environment.values())
                 if key not in self.servers:

@@ -9,9 +9,13 @@ their nominal coverage.
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from mcpo_cli.statistics.stats import Student
+from mcpo_cli.statistics.stats import Floats, Student
+
+Ints = NDArray[np.int64]
 
 
 def mean(value_N: ArrayLike, weight_N: ArrayLike, cluster_N: ArrayLike) -> Student:
@@ -52,3 +56,49 @@ def mean(value_N: ArrayLike, weight_N: ArrayLike, cluster_N: ArrayLike) -> Stude
         return Student(average, math.nan, 0.0, 1)
     error = math.sqrt((residual_C**2 / (1 - share_C)).sum()) / total
     return Student(average, error, float(1 / (share_C**2).sum() - 1), share_C.size)
+
+
+def variances(sum_P: Floats, stratum_P: Ints, cluster_P: Ints) -> list[tuple[float, float]]:
+    """The part of clusters of problems in the variance of a mean over benchmarks, with its degrees of freedom.
+
+    There is one for each group of benchmarks that share clusters.
+
+    Of one benchmark it is sum_c e_c^2 / (1 - h_c), where e_c is the sum of the residuals of cluster c and h_c its share
+    of the problems (`mean`). A cluster with problems of several benchmarks sums e_c / sqrt(1 - h_c) of each
+    before the square: CR2 of a regression on the benchmarks, whose residuals have the mean 0 in each benchmark.
+
+    Args:
+        sum_P: what each problem adds to the mean.
+        stratum_P: the benchmark of each problem, 0 to B - 1.
+        cluster_P: the cluster of each problem, 0 to C - 1.
+
+    Raises:
+        ValueError: a benchmark has fewer than 2 problems.
+    """
+    size_B = np.bincount(stratum_P)
+    if size_B.min() < 2:
+        raise ValueError("a benchmark needs at least 2 problems")
+    rest_P = sum_P - (np.bincount(stratum_P, sum_P) / size_B)[stratum_P]
+    # K: each benchmark of each cluster.
+    pair_K, place_P = np.unique(np.stack([cluster_P, stratum_P]), axis=1, return_inverse=True)
+    cluster_K, stratum_K = pair_K
+    share_K = np.bincount(place_P.ravel()) / size_B[stratum_K]
+    # A benchmark that is one cluster has residuals of sum 0, and shows nothing of the spread between clusters.
+    rest_K = np.bincount(place_P.ravel(), rest_P) / np.sqrt(np.where(share_K < 1, 1 - share_K, 1.0))
+    group_B = _groups(cluster_K, stratum_K, size_B.size)
+    parts = []
+    for group in np.unique(group_B):
+        chosen_K = group_B[stratum_K] == group
+        rest_C = np.bincount(cluster_K[chosen_K], rest_K[chosen_K])
+        share_C = np.bincount(cluster_K[chosen_K], share_K[chosen_K]) / (group_B == group).sum()
+        parts.append((float((rest_C**2).sum()), float(1 / (share_C**2).sum() - 1)))
+    return parts
+
+
+def _groups(cluster_K: Ints, stratum_K: Ints, strata: int) -> Ints:
+    """By benchmark: a number that benchmarks have in common if they share a cluster, or a chain of clusters does."""
+    if len(np.unique(cluster_K)) == len(cluster_K):
+        return np.arange(strata)
+    shape = (int(cluster_K.max()) + 1, strata)
+    holds_CB = coo_array((np.ones(len(cluster_K)), (cluster_K, stratum_K)), shape=shape)
+    return np.asarray(connected_components(holds_CB.T @ holds_CB, directed=False)[1])

@@ -34,9 +34,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
+from mcpo_cli.statistics import clusters as clusters_of
 from mcpo_cli.statistics.power import fewest, noncentrality
 from mcpo_cli.statistics.stats import LEAST, ROUNDING, Floats, Interval, Student
 
@@ -270,42 +269,6 @@ def _table(score_SP: Floats, stratum_P: Ints | None, cluster_P: Ints | None) -> 
     return table, strata, np.arange(problems) if cluster_P is None else cluster_P
 
 
-def _problem_parts(sum_P: Floats, stratum_P: Ints, cluster_P: Ints) -> list[Part]:
-    """The part of clusters of problems in the variance of a mean, for each group of benchmarks that share clusters.
-
-    Of one benchmark it is sum_c e_c^2 / (1 - h_c), where e_c is the sum of the residuals of cluster c and h_c its share
-    of the problems (`clusters.mean`). A cluster with problems of several benchmarks sums e_c / sqrt(1 - h_c) of each
-    before the square: CR2 of a regression on the benchmarks, whose residuals have the mean 0 in each benchmark.
-    """
-    size_B = np.bincount(stratum_P)
-    if size_B.min() < 2:
-        raise ValueError("a benchmark needs at least 2 problems")
-    rest_P = sum_P - (np.bincount(stratum_P, sum_P) / size_B)[stratum_P]
-    # K: each benchmark of each cluster.
-    pair_K, place_P = np.unique(np.stack([cluster_P, stratum_P]), axis=1, return_inverse=True)
-    cluster_K, stratum_K = pair_K
-    share_K = np.bincount(place_P.ravel()) / size_B[stratum_K]
-    # A benchmark that is one cluster has residuals of sum 0, and shows nothing of the spread between clusters.
-    rest_K = np.bincount(place_P.ravel(), rest_P) / np.sqrt(np.where(share_K < 1, 1 - share_K, 1.0))
-    group_B = _groups(cluster_K, stratum_K, size_B.size)
-    parts = []
-    for group in np.unique(group_B):
-        chosen_K = group_B[stratum_K] == group
-        rest_C = np.bincount(cluster_K[chosen_K], rest_K[chosen_K])
-        share_C = np.bincount(cluster_K[chosen_K], share_K[chosen_K]) / (group_B == group).sum()
-        parts.append(Part("problem", float((rest_C**2).sum()), float(1 / (share_C**2).sum() - 1)))
-    return parts
-
-
-def _groups(cluster_K: Ints, stratum_K: Ints, strata: int) -> Ints:
-    """By benchmark: a number that benchmarks have in common if they share a cluster, or a chain of clusters does."""
-    if len(np.unique(cluster_K)) == len(cluster_K):
-        return np.arange(strata)
-    shape = (int(cluster_K.max()) + 1, strata)
-    holds_CB = coo_array((np.ones(len(cluster_K)), (cluster_K, stratum_K)), shape=shape)
-    return np.asarray(connected_components(holds_CB.T @ holds_CB, directed=False)[1])
-
-
 def _estimate(
     value: float, sum_P: Floats, stratum_P: Ints, cluster_P: Ints, sides: Sequence[Effects], over: Over
 ) -> Estimate:
@@ -316,7 +279,7 @@ def _estimate(
         number = min(seeds)
         parts += [side.seed_part() for side in sides] if number > 1 else []
     else:
-        parts += _problem_parts(sum_P, stratum_P, cluster_P)
+        parts += [Part("problem", *part) for part in clusters_of.variances(sum_P, stratum_P, cluster_P)]
     # Two seeds show almost nothing of their spread, and one shows none: such an estimate is about these models.
     if over == "both" and min(seeds) >= LEAST:
         parts += [part for side in sides for part in (side.seed_part(), side.cell_part(cluster_P))]

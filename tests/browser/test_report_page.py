@@ -39,6 +39,29 @@ def test_nothing_is_wider_than_the_screen_but_what_scrolls_in_a_box(browser: Bro
     page.close()
 
 
+def test_a_phone_shows_headings_of_what_a_desktop_shows_whole(browser: Browser, address: str) -> None:
+    phone, desktop = (opened(browser, address, width) for width in (390, 1400))
+    assert phone.evaluate("document.documentElement.scrollHeight") < 6000
+    expect(desktop.locator("#fig5a img")).to_be_visible()
+    expect(phone.locator("#fig5a img")).to_be_hidden()
+    expect(phone.locator("#table1 img")).to_be_visible()
+    phone.goto(f"{address}#fig5a")
+    expect(phone.locator("#fig5a img")).to_be_visible()
+    phone.close()
+    desktop.close()
+
+
+def test_a_click_on_a_heading_sorts_numbers_as_numbers(browser: Browser, address: str) -> None:
+    page = opened(browser, address, 1400)
+    table = page.locator("#table1 table").first
+    shown = "cells => cells.map(cell => parseFloat(cell.textContent))"
+    for _ in range(2):
+        table.get_by_role("columnheader", name="change").click()
+    column = table.locator("tbody tr td:nth-child(4)").evaluate_all(shown)
+    assert column == sorted(column, reverse=True)
+    page.close()
+
+
 def test_the_search_leaves_what_has_every_word(browser: Browser, address: str) -> None:
     page = opened(browser, address, 1400)
     page.get_by_role("searchbox").fill("MASTERED figure")

@@ -3,18 +3,22 @@
 import importlib.util
 import os
 import re
+import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 
 from mcpo_cli import __version__
+from mcpo_cli.methods import registry
+from mcpo_cli.report.verdicts import Verdict as ClaimWord
+from mcpo_cli.statistics.words import Word
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def _reference() -> Any:
-    spec = importlib.util.spec_from_file_location("reference", ROOT / ".ci" / "reference.py")
+def _generator(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, ROOT / ".ci" / f"{name}.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -22,12 +26,60 @@ def _reference() -> Any:
     return module
 
 
+def _tracked() -> set[str]:
+    found = subprocess.run(["git", "ls-files", "docs"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return {Path(line).name for line in found.stdout.splitlines()}
+
+
 def test_examples_of_a_verb_are_code() -> None:
     """A comment in them became a heading once."""
-    for name, page in _reference().verbs().items():
+    for name, page in _generator("reference").verbs().items():
         headings = re.findall(r"^#+ .*", re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
         assert headings
         assert name == "verbs.md" or all(re.fullmatch(r"#+ `mcpo [\w -]+`", line) for line in headings)
+
+
+def test_a_setting_is_listed_once_and_keeps_to_one_line() -> None:
+    pages = _generator("reference").settings()
+    keys = re.findall(r"^\| (`[^|]*`) \|", "\n".join(pages.values()), re.MULTILINE)
+    assert len(keys) > 100
+    assert [key for key in keys if keys.count(key) > 1 or " " in key] == []
+
+
+def test_a_method_has_source_formula_example_options_and_weight_on_one_page() -> None:
+    gallery = _generator("gallery")
+    for name in registry():
+        page = gallery.described(name)
+        assert re.search(r"arXiv|control|diagnostic", page), name
+        assert "=" in page.partition("Needs: ")[0], f"{name} has no formula"
+        assert f"$ mcpo train method={name}\n" in page
+        assert "| option | default | allowed | meaning |" in page
+        assert "## Weight of a prompt" in page
+
+
+def test_the_readme_has_nine_hundred_words() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL).split()) <= 900
+
+
+def test_pages_written_by_hand_are_few_and_begin_with_a_command_or_a_question() -> None:
+    written = [path for path in (ROOT / "docs").glob("*.md") if path.name in _tracked()]
+    assert len(written) <= 26
+    assert sum(len(path.read_text(encoding="utf-8").split()) for path in written) <= 28_000
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    begins = {"How to": r"```", "Explanation": r"[^\n]*\?|\*\*[^\n]*\?"}
+    for heading, begin in begins.items():
+        section = re.search(rf"  - {heading}:\n((?:      .*\n)+)", nav)
+        assert section
+        for name in re.findall(r"([\w-]+\.md)", section[1]):
+            body = (ROOT / "docs" / name).read_text(encoding="utf-8").partition("\n")[2].strip()
+            assert re.match(begin, body), name
+
+
+def test_one_page_has_every_word_of_a_verdict() -> None:
+    page = (ROOT / "docs" / "results-meaning.md").read_text(encoding="utf-8")
+    words = re.findall(r"^\| ([a-z ]+) \|", page, re.MULTILINE)
+    assert {*get_args(Word), *get_args(ClaimWord)} <= {*words}
 
 
 def test_the_citation_is_of_this_version_and_of_the_paper_in_the_readme() -> None:

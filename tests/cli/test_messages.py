@@ -31,6 +31,12 @@ FILES = {
     "noarms.yaml": "title: x",
     "unknown.yaml": "arms: {a: [train.lrr=1]}",
     "norows.yaml": "{rows: []}",
+    "plug/fluent.py": """\
+from mcpo_cli.methods.group_relative import Clipped, Normalized
+
+class Fluent(Clipped, Normalized):
+    name = "fluent"
+""",
     "model/config.json": "{}",
 }
 AT_ONCE = 12

@@ -6,11 +6,13 @@ import shutil
 import signal
 import subprocess
 import time
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
 from mcpo_cli.config import plan
+from mcpo_cli.config.reference import glossary
 from mcpo_cli.errors import Interrupted
 from mcpo_cli.runs.journal import Journal
 from tests.cli.conftest import MCPO, Cli, InProcess
@@ -51,6 +53,9 @@ def test_train_list_show_and_sync(cli: Cli, here: InProcess, empty_store: Path) 
         "arm": "mcpo", "method": "mcpo", "model": "toy-s", "seed": 0, "state": "done",
     }  # fmt: skip
     assert run["metrics"]["train/accuracy"] >= 0
+    words = [name for section in glossary().sections.values() for word in section for name in word.word.split(", ")]
+    recorded = [name for name in run["metrics"] if not name.startswith("eval/")]
+    assert [name for name in recorded if not any(fnmatchcase(name, word) for word in words)] == []
     assert any(name.startswith("eval/") and name.endswith("/pass_at_1") for name in run["metrics"])
     assert "1 of 1" in result.stderr
 

@@ -167,6 +167,43 @@ def test_an_update_is_that_of_the_groups_without_empty_places(
         assert torch.allclose(parameter.grad, gradient, atol=1e-9)
 
 
+USED_PG = torch.tensor([[1, 0, 1, 1], [1, 1, 1, 1], [0, 1, 1, 1], [0, 1, 1, 0]]).bool()
+"""Rollouts that were graded; the ungraded ones are in any place."""
+
+
+@pytest.mark.parametrize("micro_batch", [1, 4])
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.label)
+def test_an_update_without_ungraded_rollouts_is_that_of_smaller_groups(method: Method, micro_batch: int) -> None:
+    """The same rollouts with the ungraded ones left in their places, and as a rectangle from which they are taken."""
+    whole = crop(sample(new_policy(), prompts(4), G, T, 1.0, EOS, seed=3))
+    place_PG = (~USED_PG).int().argsort(dim=-1, stable=True)
+    empty_PG = ~USED_PG.gather(-1, place_PG)
+
+    def moved(value: Tensor) -> Tensor:
+        index = place_PG if value.ndim == 2 else place_PG[..., None].expand_as(value)
+        empty = empty_PG if value.ndim == 2 else empty_PG[..., None]
+        return value.gather(1, index).masked_fill(empty, EOS if value is whole.token_PGT else 0)
+
+    tensors = {name: moved(value) for name, value in vars(whole).items() if name != "prompt_PS"}
+    smaller = crop(Rollouts(prompt_PS=whole.prompt_PS, **tensors))
+    correct_PG = (torch.rand(4, G, generator=torch.Generator().manual_seed(5)) < 0.6) & USED_PG
+    gradients = []
+    for rollouts, right_PG, used_PG in ((whole, correct_PG, USED_PG), (smaller, moved(correct_PG), ~empty_PG)):
+        seen = dataclasses.replace(step_of(rollouts), reward_PG=right_PG.double(), correct_PG=right_PG)
+        seen = dataclasses.replace(seen, answer_PG=right_PG.long())
+        found, _ = masking.signals(method, seen, {}, used_PG)
+        batch = GradedBatch(rollouts, right_PG, found, torch.arange(4), used_PG)
+        train = Train(prompts=4, mini_batch=4, rollouts=4, max_response=T, lr=1e-3, grad_clip=1e9)
+        policy = new_policy(1)
+        sums = Updater(policy, method, train, Compute(micro_batch=micro_batch), seed=0).mini_batch(batch, 1, 1)
+        gradients.append([parameter.grad for parameter in policy.parameters()])
+        assert sums.pairs["train/policy_loss"][0] != 0
+    for one, two in zip(*gradients, strict=True):
+        assert one is not None
+        assert two is not None
+        assert torch.allclose(one, two, atol=1e-9)
+
+
 def test_trained_tokens_are_those_of_real_rollouts(rollouts: Rollouts) -> None:
     """The tokens of the three mixed groups, each rollout with its prompt."""
     train = Train(prompts=4, mini_batch=4, rollouts=4, max_response=T)

@@ -107,15 +107,15 @@ def test_the_disk_is_full(room: int, undisturbed: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("_real", REAL)
 def test_a_suite_on_a_full_disk(_real: bool, tmp_path: Path) -> None:
-    """The command itself reports which run failed and why, and completes both once there is room."""
+    """Nothing starts on a disk that has no room for a run, and both runs are completed once there is."""
     disk = tmp_path / "disk"
     with tmpfs(disk, 900 * KIB):
         suite = Suite(disk)
         _, err = (process := suite.begin()).communicate(timeout=600)
-        assert process.returncode == 1
+        assert process.returncode == 4
         assert "Traceback" not in err
-        assert "0 of 2 runs are done; these failed:" in err
-        assert "cannot be written: No space left on device" in err
+        assert f"on the disk of {disk}" in err
+        assert not [*disk.rglob("attempt_*")]
         assert mount("-o", f"remount,size={64 << 20}", str(disk))
         _, err = (process := suite.begin()).communicate(timeout=600)
         assert process.returncode == 0, err

@@ -44,7 +44,7 @@ LINES: dict[str, dict[str, Any]] = {
         "reward.reward_kwargs.max_resp_len": PAPER["max_response_tokens"],
     },
     "overlong_cache_tokens": {
-        "reward.reward_manager.name": "dapo",
+        "reward.reward_manager.name": "Rewards",
         f"{SHAPING}.enable": True,
         f"{SHAPING}.len": PAPER["overlong_cache_tokens"],
     },

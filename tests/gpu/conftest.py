@@ -16,7 +16,7 @@ from tests.gpu.parts import Part
 from tests.gpu.report import Report, Result
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 1800.0
+PATIENCE = 3600.0
 """Seconds after which a part is ended."""
 REPORT = pytest.StashKey[Report]()
 

@@ -174,3 +174,14 @@ def test_overlap(tmp_path: Path, audited_as: str, other: str, serious: bool) -> 
 )
 def test_kinds_of_golds(gold: str, expected: str) -> None:
     assert kind(gold) == expected
+
+
+def test_golds_that_are_whole_solutions(tmp_path: Path) -> None:
+    """They are equal to themselves, and to no answer: serious where they mark no answer."""
+    worked = "First we add three and four, which gives seven, so seven it is."
+    rows = [*problems(5), {"problem": "3+4?", "answer": worked}]
+    assert found(audited("math500", rows, tmp_path))["solutions"] is True
+    rows[-1]["answer"] = f"{worked}\nHence \\boxed{{7}}."
+    assert found(audited("math500", rows, tmp_path))["solutions"] is False
+    rows[-1]["answer"] = f"{worked}\n#### 7"
+    assert "solutions" not in found(audited("math500", rows, tmp_path))

@@ -62,7 +62,7 @@ def test_deterministic_runs_set_all_of_verls_switches_and_draw_whole_rounds() ->
     assert rows["actor_rollout_ref.rollout.full_determinism"] is True
     # Before a process starts, as Python's hashes and CUDA's libraries need them.
     variables = overrides.environment(same)
-    for name, value in overrides.DETERMINISTIC.items():
+    for name, value in (overrides.DETERMINISTIC | overrides.BATCH_INVARIANT).items():
         assert variables[name] == value
         assert rows[f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}"] == value
     assert not overrides.DETERMINISTIC.keys() & overrides.environment(plain).keys()

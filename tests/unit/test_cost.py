@@ -128,7 +128,7 @@ def test_what_cannot_fit_is_refused(small: Any) -> None:
     assert caught.value.fix is not None
     assert "compute.micro_batch_tokens=512" in caught.value.fix
     small.memory = 8 * GIB
-    with refused("bad_input", "3.5 GiB", "disk"):
+    with refused("cannot_write", "3.8 GB", "disk", "3.2 GB are free"):
         local.check_room(laptop())
     small.disk = 8 * GIB
     local.check_room(laptop())

@@ -133,7 +133,7 @@ def test_evaluations_at_rollouts(here: Path) -> None:
     assert not missing(journal.run_dir, spec)
     (journal.run_dir / "attempt_1" / "sums.json").unlink()
     (journal.run_dir / "attempt_1" / "eval" / "step_000003.jsonl").unlink()
-    assert missing(journal.run_dir, spec) == ["evaluation at step 3: 0 of 18 problems"]
+    assert missing(journal.run_dir, spec) == ["the evaluation at step 3 has 0 of 18 problems"]
 
 
 def test_steps_that_pass_several_multiples_are_evaluated_once() -> None:

@@ -232,6 +232,20 @@ def test_files_that_cannot_be_read(tmp_path: Path, name: str, content: bytes, na
     assert caught.value.fix
 
 
+def test_golds_after_hashes_in_any_set(tmp_path: Path) -> None:
+    rows = [{"problem": "b?", "answer": "1000 + 234 = <<1000+234=1234>>1,234.\n#### 1,234"}]
+    assert data.load(data.of_file(str(write(tmp_path, rows)), "train")).problems == (Problem("b?", "1,234"),)
+
+
+def test_the_fix_checks_the_file(tmp_path: Path) -> None:
+    """Whatever it is called: a name of no data set is no data set."""
+    path = write(tmp_path, [*ROWS, {"problem": "p", "answer": None}])
+    for dataset, file in ((data.of_file(str(path), "train"), None), (data.unnamed("x"), path)):
+        with refused("bad_data", "row 4: empty gold") as caught:
+            data.load(dataset, file)
+        assert caught.value.fix == f"mcpo components check data {path}"
+
+
 # declarations
 
 

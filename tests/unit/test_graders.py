@@ -21,7 +21,7 @@ with Path(__file__).with_name("answers.csv").open(encoding="utf-8", newline="") 
     ANSWERS = list(csv.DictReader(table))
 """Decisions of the graders, checked by hand. form: `box` (content of a box), `response` (in full) or `prediction` (an
 answer that was extracted). The status `hedged` is a `wrong` whose detail says why."""
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "grading"
+SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
 
 @pytest.mark.parametrize("row", ANSWERS, ids=lambda row: f"{row['grader']} {row['gold']} {row['answer']}"[:60])
@@ -62,17 +62,28 @@ def rows(name: str) -> Iterator[dict]:
 def test_published_labels_of_model_answers() -> None:
     told = [
         row["id"]
-        for row in rows("qwen25_math_cot100x8.jsonl")
+        for row in rows("grading/qwen25_math_cot100x8.jsonl")
         if (math_verify.grade(row["gold"], row["response"], False).status == "correct") != row["correct"]
     ]
     assert told in ([], ["qwenmath/72/7"])  # 10000 for a gold of 10{,}000 is labelled as wrong
+
+
+def test_answers_of_practice() -> None:
+    """Answers that people reported as graded wrongly, and their neighbours; two boxes that differ stay a hedge."""
+    told = [
+        row["response"]
+        for row in rows("practice/graded.jsonl")
+        if (math_verify.grade(row["gold"], row["response"], False).status in ("correct", "unevaluated"))
+        != row["correct"]
+    ]
+    assert told in ([], [r"First I thought \boxed{12}. That counts one case twice, so the answer is \boxed{15}."])
 
 
 @pytest.mark.slow
 def test_cases_of_math_verify() -> None:
     kinds = {"latex": LatexExtractionConfig(), "expr": ExprExtractionConfig()}
     told = []
-    for row in rows("math_verify_tests.jsonl"):
+    for row in rows("grading/math_verify_tests.jsonl"):
         options = dict(row["params"])
         targets = tuple(kinds[kind] for kind in options.pop("match_types", kinds))
         if "precision" in options:
@@ -88,7 +99,7 @@ def test_answers_that_verifiers_refuse() -> None:
     """HardVerify-Math of TinyV (arXiv 2505.14625): per problem, an answer that rules refuse and an incorrect one."""
     verdicts = {
         row["id"]: (row["right"], math_verify.grade(row["gold"], rf"\boxed{{{row['answer']}}}", False).status)
-        for row in rows("hardverify_math.jsonl")
+        for row in rows("grading/hardverify_math.jsonl")
     }
     told = {name for name, (right, status) in verdicts.items() if not right and status in ("correct", "unevaluated")}
     refused = [name for name, (right, status) in verdicts.items() if right and status not in ("correct", "unevaluated")]

@@ -15,6 +15,7 @@ from mcpo_cli.config.load import from_dict
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.words import spelled_out
 from mcpo_cli.data.base import Problem
+from mcpo_cli.errors import RunFailed
 from mcpo_cli.grading import Pool, Verdict, functions
 from tests.conftest import forget_plugins
 from tests.errors import refused
@@ -113,6 +114,43 @@ def test_a_function_returns_the_reward(
 def test_an_error_in_a_function_names_it_and_the_response(name: str, said: str, mine: Path) -> None:
     verdict = judged(f"{mine}:{name}", "five")
     assert verdict == Verdict("infra_error", detail=f"{said}; the response was 'five'")
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("f = lambda problem, response, gold: 1.0", 1.0),
+        ("f = functools.partial(lambda a, b, c, d: d, d=0.5)", 0.5),
+        ("class C:\n    def __call__(self, *all): return 2\nf = C()", 2.0),
+        ("async def f(problem, response, gold): return 0.25", 0.25),
+        ("def f(*all): return np.float64(1) > 0", 1.0),
+        ("def f(*all): return np.array(0.5)", 0.5),
+        ("def f(*all): return Decimal('0.5')", 0.5),
+        ("f = 3", "f is int, which cannot be called"),
+        ("def f(*all): pass", "TypeError: it returned None, not a number: a return is missing"),
+        ("def f(*all): return [1.0]", "TypeError: it returned list, not a number"),
+        ("def f(*all): return -1e308", "ValueError: it returned -1e+308; the largest reward is 1e+12"),
+        ("def f(*all):\n    input('go on?')", "line 5: EOFError"),
+        ("import sys\ndef f(*all):\n    sys.exit(0)", "line 6: SystemExit"),
+        ("import os\ndef f(*all): os._exit(3)", "mine.py:f: the grading process died twice"),
+    ],
+)
+def test_what_people_write_and_return(body: str, expected: float | str, tmp_path: Path) -> None:
+    """Callables of every kind are taken; anything else is an error that names the function."""
+    reference = f"{tmp_path}/mine.py:f"
+    (tmp_path / "mine.py").write_text(f"import functools\nimport numpy as np\nfrom decimal import Decimal\n{body}\n")
+    functions.check("train.reward", reference)
+    try:
+        with Pool(reference, workers=1) as pool:
+            (verdict,) = pool.grade([(functions.question(reference, "What?", "5"), "5")])
+        shown: float | str = verdict.detail if verdict.score is None else verdict.score
+    except RunFailed as error:
+        shown = error.message
+    if isinstance(expected, str):
+        assert "mine.py:f" in str(shown)
+        assert expected in str(shown)
+    else:
+        assert shown == expected
 
 
 @pytest.mark.parametrize(("name", "timeout"), [("hangs", 0.2), ("leaves", 5.0)])

@@ -151,7 +151,7 @@ def test_a_run_with_samples_without_a_verdict_is_whole_but_not_one_with_fewer_sa
     assert attempts.missing(run_dir(spec.run_id), spec) == []
     lose(mcpo_home, spec, 5, lost=2, kept="unknown")
     (gap,) = attempts.missing(run_dir(spec.run_id), spec)
-    assert gap.startswith("evaluation at step")
+    assert gap.startswith("the evaluation at step")
 
 
 def test_a_table_counts_the_samples_that_every_problem_has(mcpo_home: Path) -> None:

@@ -37,20 +37,25 @@ def test_verl_has_every_key_and_takes_every_value_as_it_was_meant(scale: str, me
     OmegaConf.resolve(config)
 
 
+@pytest.mark.parametrize("more", [(), ("cluster.deterministic=true", "cluster.eager=true")], ids=["plain", "same bits"])
 @pytest.mark.parametrize("scale", SCALES)
-def test_verl_finds_no_contradiction(scale: str) -> None:
+def test_verl_finds_no_contradiction(scale: str, more: tuple[str, ...]) -> None:
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import omega_conf_to_dataclass, validate_config
 
-    (spec,) = load([f"scale={scale}"])
+    (spec,) = load([f"scale={scale}", *more])
     config = composed(overrides.overrides(spec, overrides.planned(spec, HOME)))
     assert not need_critic(config)
     assert not need_reference_policy(config)
     validate_config(config, use_reference_policy=False, use_critic=False)
     actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
     assert actor.engine.strategy == "fsdp2"
+    assert actor.engine.full_determinism == spec.cluster.deterministic
     assert actor.optim.clip_grad == spec.train.grad_clip
-    assert omega_conf_to_dataclass(config.actor_rollout_ref.rollout).val_kwargs.n == spec.eval.samples
+    rollout = omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
+    # vLLM's kernels for it need a GPU.
+    invariant = spec.cluster.deterministic and scale != "verl-cpu"
+    assert (rollout.val_kwargs.n, rollout.full_determinism) == (spec.eval.samples, invariant)
 
 
 def test_a_cluster_that_is_there_is_joined() -> None:

@@ -60,10 +60,12 @@ BUFFER = {
     "_wait_for_next_poll": "self partition_id last_debug_time",
 }
 AGENT = {"run": "self sampling_params kwargs"}
+REWARDS = {"run_single": "self data"}
 CLASSES = {
     "trainer.ppo.v1.trainer_sync:PPOTrainerSync": TRAINER,
     "trainer.ppo.v1.replay_buffer:ReplayBuffer": BUFFER,
     "experimental.agent_loop.agent_loop:AgentLoopBase": AGENT,
+    "experimental.reward_loop.reward_manager.dapo:DAPORewardManager": REWARDS,
 }
 """Classes of verl that ours derive from, and the methods that are overridden or called."""
 

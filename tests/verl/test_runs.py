@@ -16,7 +16,7 @@ from mcpo_cli.config import load
 from mcpo_cli.measures.base import by_step
 from mcpo_cli.records import GroupRow
 from mcpo_cli.runs.journal import Journal, read_json
-from mcpo_cli.runs.sanity import evaluated
+from mcpo_cli.trackers.rows import evaluation_metrics
 from tests.verl.conftest import (
     PATIENCE,
     ROOT,
@@ -102,7 +102,7 @@ def tensorboard_has(journal: Journal, folder: Path) -> None:
     found = {(name, one.step): one.value for name in events.Tags()["scalars"] for one in events.Scalars(name)}
     wanted = {(name, row["step"]): value for row in journal.steps() for name, value in row["metrics"].items()}
     for step, path in journal.files("eval").items():
-        wanted |= {(name, step): value for name, value in evaluated(journal.read(path)).items()}
+        wanted |= {(name, step): value for name, value in evaluation_metrics(journal.read(path)).items()}
     assert found == pytest.approx(wanted, nan_ok=True)
 
 

@@ -11,12 +11,15 @@ from mcpo_cli import pretrained
 from mcpo_cli.backends import Stop
 from mcpo_cli.config import cost
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.home import location
-from mcpo_cli.machine import GIB
+from mcpo_cli.machine import GIB, gigabytes
 from mcpo_cli.runs import begin, folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.tasks import closed
+
+RECORDS_BYTES = 1 << 22
+"""Least room for the records of a run and for the MLflow store."""
 
 
 @dataclass(frozen=True)
@@ -38,21 +41,28 @@ def free() -> Free:
 
 
 def check_room(spec: RunSpec) -> None:
-    """Raise ConfigError if the run cannot fit into the memory or onto the disk that are free here."""
-    here, needed = free(), cost.memory(spec)
-    if spec.compute.device != "cuda" and not Path("/proc/driver/nvidia").exists() and needed > here.memory:
+    """Refuse a run that cannot fit into the memory or onto the disk that are free here.
+
+    Raises:
+        ConfigError: memory is too small for an existing model. StoreError: the disk is too full.
+    """
+    room, needed = free(), cost.memory(spec)
+    on_cpu = spec.compute.device != "cuda" and not Path("/proc/driver/nvidia").exists()
+    if spec.model.path and on_cpu and needed > room.memory:
         raise ConfigError(
             f"model={spec.model.name} with {spec.train.prompts} prompts x {spec.train.rollouts} rollouts of up to "
-            f"{spec.train.max_response} tokens needs about {needed / GIB:.1f} GiB of memory; {here.memory / GIB:.1f} "
+            f"{spec.train.max_response} tokens needs about {needed / GIB:.1f} GiB of memory; {room.memory / GIB:.1f} "
             "GiB are free",
             fix=f"compute.micro_batch_tokens={max(64, spec.compute.micro_batch_tokens // 4)}, fewer train.rollouts, "
             "model.lora_rank=16, or a smaller model",
         )
-    if (needed := cost.disk(spec)) > here.disk:
-        raise ConfigError(
-            f"model={spec.model.name} needs about {needed / GIB:.1f} GiB on the disk of {here.folder}, for "
-            f"{spec.compute.checkpoints} checkpoints and one being written; {here.disk / GIB:.1f} GiB are free",
-            fix="compute.checkpoints=1, model.lora_rank=16, or MCPO_HOME=FOLDER on a larger disk",
+    if (needed := cost.disk(spec) + RECORDS_BYTES) > room.disk:
+        smaller = "compute.checkpoints=1, model.lora_rank=16, or " if spec.model.path else ""
+        raise StoreError(
+            f"model={spec.model.name} needs about {gigabytes(needed)} on the disk of {room.folder}, for records, "
+            f"{spec.compute.checkpoints} checkpoints and one being written; {gigabytes(room.disk)} are free",
+            fix=f"make room there, or {smaller}MCPO_HOME=FOLDER on another disk",
+            code="cannot_write",
         )
 
 
@@ -74,10 +84,9 @@ class Local:
         pretrained.check(spec.model, folder, longest=longest, chat=spec.task.needs_chat_template)
 
     def check_machine(self, spec: RunSpec) -> None:
-        """Raise ConfigError if room, the device or the problems are missing."""
+        """Raise ConfigError if memory, the device or the problems are missing, and StoreError if the disk is full."""
         spec.task.check()
-        if spec.model.path:
-            check_room(spec)
+        check_room(spec)
         if spec.compute.device == "cuda" and not Path("/proc/driver/nvidia").exists():
             raise ConfigError("compute.device=cuda: this machine has no NVIDIA driver", fix="compute.device=auto")
 

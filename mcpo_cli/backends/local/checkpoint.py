@@ -18,7 +18,7 @@ from mcpo_cli.runs.folders import Checkpoint
 
 
 def save(attempt_dir: Path, checkpoint: Checkpoint, kept: int) -> None:
-    """Write `checkpoint` and drop all but the newest `kept` of this attempt.
+    """Write `checkpoint` and drop all but the newest `kept` of the run.
 
     Raises:
         RunFailed: the disk cannot be written; the existing checkpoints are kept.
@@ -28,7 +28,7 @@ def save(attempt_dir: Path, checkpoint: Checkpoint, kept: int) -> None:
     with folders.atomic_folder(folder / f"step_{checkpoint.step:06d}", about) as part:
         for name, tensors in checkpoint.tensors.items():
             save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, part / f"{name}.safetensors")
-    folders.prune(attempt_dir, kept)
+    folders.prune(attempt_dir.parent, kept)
 
 
 def as_tensors(state: samplers.State) -> dict[str, Tensor]:

@@ -326,7 +326,7 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         trainer.train(stop, {*range(every, steps, every), steps})
     with folders.atomic_folder(attempt.folder / "policy", {"step": trainer.step}) as part:
         trainer.policy.save(part, trainer.tokenizer)
-    folders.prune(attempt.folder, spec.compute.checkpoints_after)
+    folders.prune(attempt.folder.parent, spec.compute.checkpoints_after)
 
 
 def begin(spec: RunSpec, attempt: Attempt, stop: Stop) -> Trainer:

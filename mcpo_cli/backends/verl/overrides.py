@@ -31,10 +31,10 @@ DETERMINISTIC = {
     "NCCL_ALGO": "Ring",
     "NCCL_PROTO": "Simple",
     "VERL_DISABLE_FLASH_ATTN_CE": "1",
-    "VERL_FULL_DETERMINISM": "1",
-    "VLLM_BATCH_INVARIANT": "1",
 }
 """The variables of verl's `enable_full_determinism`. verl sets them in processes that run already, some too late."""
+BATCH_INVARIANT = {"VERL_FULL_DETERMINISM": "1", "VLLM_BATCH_INVARIANT": "1"}
+"""Those of vLLM's kernels whose sums do not depend on the batch. They need Triton, so a CPU has none."""
 BARE = re.compile(r"(?=.*[A-Za-z])(?!(?i:true|false|null|nan|inf)$)[A-Za-z0-9_./:@+-]+")
 """Strings that Hydra's grammar accepts without quotes."""
 
@@ -153,6 +153,7 @@ def values(spec: RunSpec, paths: Paths) -> SimpleNamespace:
     return SimpleNamespace(
         on_gpu=on_gpu,
         eager=not on_gpu or spec.cluster.eager,
+        batch_invariant=on_gpu and spec.cluster.deterministic,
         device="cuda" if on_gpu else "cpu",
         param_dtype="bf16" if on_gpu else "fp32",
         rollout_dtype="bfloat16" if on_gpu else "float32",
@@ -200,7 +201,7 @@ def _workers(spec: RunSpec) -> dict[str, str]:
     # Loading checkpoints must not run code (`patches.py`). The second keeps the first from rejecting verl's messages.
     variables |= {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1", "VERL_DATAPROTO_SERIALIZATION_METHOD": "numpy"}
     if spec.cluster.deterministic:
-        variables |= DETERMINISTIC
+        variables |= DETERMINISTIC | (BATCH_INVARIANT if _on_gpu(spec) else {})
     if not _on_gpu(spec):
         # verl registers FSDP for cuda and npu only; VERL_ENGINE_DEVICE selects it.
         variables |= {"VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cuda", "VLLM_CPU_KVCACHE_SPACE": "1"}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from mcpo_cli import plugins
 from mcpo_cli.compare.log import Log
+from mcpo_cli.compare.readers import base
 from mcpo_cli.compare.readers.base import Options, Reader
 from mcpo_cli.errors import ConfigError, first_line, mend, nearest
 from mcpo_cli.plugins import Found
@@ -26,7 +27,10 @@ def read(path: Path, options: Options, reader: str = "") -> list[Log]:
         ConfigError: `path` does not exist, no reader or several recognise it, or the log is not valid.
     """
     chosen = _named(reader) if reader else _recognised(path)
-    logs = chosen.read(path, options)
+    try:
+        logs = chosen.read(path, options)
+    except RecursionError as error:
+        raise base.damaged(path, "a value in it is nested too deeply") from error
     if not logs:
         raise ConfigError(f"{path}: {chosen.name} finds no samples in it; it reads {chosen.about}", code="bad_data")
     return logs

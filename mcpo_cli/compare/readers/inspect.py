@@ -8,18 +8,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from mcpo_cli import extras
-from mcpo_cli.compare.log import Log, check_headings, checked
+from mcpo_cli.compare.log import Log, check_headings
 from mcpo_cli.compare.readers import base
-from mcpo_cli.compare.readers.base import Options, Reader
+from mcpo_cli.compare.readers.base import Options, Part, Reader
 from mcpo_cli.errors import bad_data, first_line
 
 HEAD = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"status":\s*"')
 """The beginning of a .json log."""
 WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 """Scores that are words: correct, partial, incorrect and no answer, as inspect_ai's metrics count them."""
+COLUMNS = ("problem", "sample", "correct", "response", "answer", "gold", "prompt", "tokens")
 LEFT_OUT = {"messages", "events", "store", "attachments"}
 """Parts of samples that are not read, because they are most of a log."""
 
@@ -33,16 +32,22 @@ def read(path: Path, options: Options) -> list[Log]:
         ConfigError: inspect_ai is not installed, or a log is damaged, unfinished, or lacks the score.
     """
     newest: dict[tuple[str, str, str], tuple[str, Path]] = {}
+    left: list[tuple[str, Path]] = []
     for file in _files(path):
         spec = _opened(file, header_only=True).eval
         key = (spec.model, spec.task, json.dumps(spec.task_args_passed, sort_keys=True, default=str))
-        newest[key] = max(newest.get(key, ("", file)), (str(spec.created), file))
+        older, newest[key] = sorted([newest.get(key, ("", file)), (str(spec.created), file)])
+        left += [(spec.model, older[1])] if older[0] else []
     variants = Counter((model, task) for model, task, _ in newest)
     found: dict[str, list[tuple[str, Path]]] = {}
     for (model, task, args), (_, file) in newest.items():
         found.setdefault(model, []).append((f"{task} {args}" if variants[model, task] > 1 else task, file))
     check_headings(path, "model", found)
-    return [_log(path, model, tasks, options) for model, tasks in found.items()]
+    return [
+        _log(path, model, tasks, [f"{file} was left out: a newer log has its task" for of, file in left if of == model],
+             options)
+        for model, tasks in found.items()
+    ]  # fmt: skip
 
 
 def _files(path: Path) -> list[Path]:
@@ -68,8 +73,8 @@ def _opened(file: Path, *, header_only: bool = False) -> Any:
         raise base.damaged(file, first_line(error)) from error
 
 
-def _log(path: Path, model: str, tasks: Sequence[tuple[str, Path]], options: Options) -> Log:
-    frames, facts = [], {}
+def _log(path: Path, model: str, tasks: Sequence[tuple[str, Path]], notes: Sequence[str], options: Options) -> Log:
+    parts = []
     for benchmark, file in tasks:
         if options.benchmark not in ("", benchmark):
             continue
@@ -80,20 +85,18 @@ def _log(path: Path, model: str, tasks: Sequence[tuple[str, Path]], options: Opt
                 fix=f"inspect eval-retry {file}",
             )
         samples = log.samples or []
-        known = list(dict.fromkeys(name for one in samples for name, _, _ in _scores(one)))
+        known = list(dict.fromkeys(name for sample in samples for name, _, _ in _scores(sample)))
         score = base.score_name(file, known, options, known if len(known) == 1 else ())
-        rows = [row for one in samples if (row := _row(one, score)) is not None]
+        rows = [row for sample in samples if (row := _row(sample, score)) is not None]
         if not rows:
             raise bad_data(f"{file}: none of its {len(samples)} samples has a score")
-        frames.append(pd.DataFrame(rows).assign(benchmark=benchmark))
-        unscored = len(samples) - len(rows)
-        facts[benchmark] = {
-            "prompts": base.prompts(frames[-1]),
-            **base.stated({"metric": score, "samples without a score": unscored or None, **_settings(log)}),
-        }
-    if not frames:
+        facts = base.stated(
+            {"metric": score, "samples without a score": len(samples) - len(rows) or None, **_settings(log)}
+        )
+        parts.append(Part(benchmark, base.samples(file, rows, {name: name for name in COLUMNS}, options), facts))
+    if not parts:
         raise base.no_task(path, options, [name for name, _ in tasks])
-    return checked(path / model, pd.concat(frames, ignore_index=True), facts, model=model)
+    return base.log(path / model, parts, model, notes)
 
 
 def _scores(sample: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -119,6 +122,7 @@ def _row(sample: Any, score: str) -> dict[str, Any] | None:
         "gold": base.text(sample.target),
         "prompt": sample.input if isinstance(sample.input, str) else "\n".join(turn.text for turn in sample.input),
         "tokens": sample.output.usage.output_tokens if sample.output.usage else None,
+        "doc": sample.metadata or {},
     }
 
 

@@ -1,22 +1,26 @@
 """lighteval's details (`--save-details`): details/MODEL/DATE/details_TASK_DATE.parquet, next to results/."""
 
-import json
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from mcpo_cli.compare.log import Log, checked
-from mcpo_cli.compare.readers import base, tabular
-from mcpo_cli.compare.readers.base import Options, Reader, Row
-from mcpo_cli.errors import bad_data
+from mcpo_cli.compare.log import Log
+from mcpo_cli.compare.readers import base
+from mcpo_cli.compare.readers.base import Field, Options, Part, Reader, Row, TaskFile
 
 FILE = re.compile(r"details_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.-]+)\.parquet")
 NEEDED = ("doc", "metric", "model_response")
 METRICS = ("extractive_match", "em", "acc")
 """Metrics in order of preference, if the user names none and a task has several."""
+FIELDS: dict[str, Field] = {
+    # Numbers repeat if files of two tasks were put together, and a text may be asked twice.
+    "problem": lambda row: f"{row['doc'].get('id', '')}-{base.digest(row['doc']['query'])[:8]}",
+    "sample": lambda row: 0,
+    "response": lambda row: base.first_text(row["model_response"].get("text") or ""),
+    "gold": lambda row: _gold(row["doc"]),
+    "prompt": lambda row: base.text(row["model_response"].get("input") or row["doc"]["query"]),
+}
 
 
 def read(path: Path, options: Options) -> list[Log]:
@@ -27,50 +31,34 @@ def read(path: Path, options: Options) -> list[Log]:
     Raises:
         ConfigError: a file is damaged or of another version, holds a problem twice, or lacks the metric.
     """
-    models = base.newest_of_tasks(_files(path), FILE, lambda file: file.parents[1])
-    return [_log(model, tasks, options) for model, tasks in models.items()]
+    return [_log(*of_model, options) for of_model in base.logs_of(map(_task_file, _files(path)))]
 
 
 def _files(path: Path) -> list[Path]:
     return base.files_named(path, "details_*.parquet", FILE)
 
 
-def _log(model: Path, tasks: Mapping[str, Path], options: Options) -> Log:
-    frames, facts = [], {}
-    for task, file in tasks.items():
-        if options.benchmark not in ("", task):
+def _task_file(path: Path) -> TaskFile:
+    named, model = FILE.fullmatch(path.name), path.parents[1]
+    return TaskFile(path, named["task"] if named else "", named["date"] if named else "", model, model.name)
+
+
+def _log(path: Path, model: str, files: Sequence[TaskFile], notes: list[str], options: Options) -> Log:
+    parts = []
+    for file in files:
+        if options.benchmark not in ("", file.task):
             continue
-        table = tabular.load(file)
-        if lacking := [name for name in NEEDED if name not in table.column_names]:
-            raise bad_data(f"{file}: it has no column {lacking[0]!r}, which details of lighteval 0.10 and later have")
-        rows = table.select(NEEDED).to_pylist()
-        known = [name for name, value in (rows[0]["metric"] if rows else {}).items() if isinstance(value, int | float)]
-        metric = base.score_name(file, known, options, known if len(known) == 1 else METRICS)
-        frames.append(_frame(task, rows, metric))
+        rows = base.rows_of(file.path, NEEDED)
+        known = [name for name, value in rows[0]["metric"].items() if isinstance(value, int | float)]
+        metric = base.score_name(file.path, known, options, known if len(known) == 1 else METRICS)
+        fields = {**FIELDS, "correct": f"metric.{metric}"}
         first = rows[0]["doc"]
         asked = {"max tokens": first.get("generation_size"), "samples averaged": first.get("num_samples")}
-        facts[task] = base.stated(
-            {"metric": metric, "prompts": base.prompts(frames[-1]), **asked, **_settings(model, file, task)}
-        )
-    if not frames:
-        raise base.no_task(model, options, tasks)
-    return checked(model, pd.concat(frames, ignore_index=True), facts, model=model.name)
-
-
-def _frame(task: str, rows: list[Row], metric: str) -> pd.DataFrame:
-    docs = [row["doc"] for row in rows]
-    return pd.DataFrame(
-        {
-            "benchmark": task,
-            # Numbers repeat if files of two tasks were put together, and a text may be asked twice.
-            "problem": [f"{doc.get('id', '')}-{base.digest(doc['query'])[:8]}" for doc in docs],
-            "sample": 0,
-            "correct": [row["metric"].get(metric) for row in rows],
-            "response": [base.text((row["model_response"].get("text") or [""])[0]) for row in rows],
-            "gold": [_gold(doc) for doc in docs],
-            "prompt": [base.text(row["model_response"].get("input") or row["doc"]["query"]) for row in rows],
-        }
-    )
+        facts = base.stated({"metric": metric, **asked, **_settings(file)})
+        parts.append(Part(file.task, base.samples(file.path, rows, fields, options), facts))
+    if not parts:
+        raise base.no_task(path, options, [file.task for file in files])
+    return base.log(path, parts, model, notes)
 
 
 def _gold(doc: Row) -> str:
@@ -80,24 +68,21 @@ def _gold(doc: Row) -> str:
     return base.text(choices[first]) if isinstance(first, int) and 0 <= first < len(choices) else ""
 
 
-def _settings(model: Path, file: Path, task: str) -> dict[str, Any]:
+def _settings(file: TaskFile) -> dict[str, Any]:
     """The settings of the task in the results file of the same date; empty without one."""
-    named = FILE.fullmatch(file.name)
-    root = next((folder for folder in model.parents if folder.name == "details"), None)
-    if not named or not root:
+    root = next((folder for folder in file.folder.parents if folder.name == "details"), None)
+    if not root:
         return {}
-    path = root.parent / "results" / model.relative_to(root) / f"results_{named['date']}.json"
-    try:
-        document = json.loads(path.read_bytes())
-        general, config = document["config_general"], document["config_tasks"].get(task, {})
-    except (ValueError, KeyError, TypeError, OSError):
-        return {}
+    path = root.parent / "results" / file.folder.relative_to(root) / f"results_{file.date}.json"
+    document = base.settings_file(path)
+    general = document.get("config_general") or {}
+    model = general.get("model_config") or {}
     return {
         "lighteval": general.get("lighteval_sha"),
-        "task version": document.get("versions", {}).get(task),
-        "examples": config.get("num_fewshots"),
-        "generation": (general.get("model_config") or {}).get("generation_parameters"),
-        "system instruction": (general.get("model_config") or {}).get("system_prompt"),
+        "task version": document.get("versions", {}).get(file.task),
+        "examples": document.get("config_tasks", {}).get(file.task, {}).get("num_fewshots"),
+        "generation": model.get("generation_parameters"),
+        "system instruction": model.get("system_prompt"),
     }
 
 

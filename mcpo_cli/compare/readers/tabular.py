@@ -1,22 +1,23 @@
-"""A table of samples: CSV, JSONL or Parquet with the columns problem and correct, and optional columns."""
+"""A table of samples: CSV, JSON or Parquet with the columns problem and correct, and optional columns; or of runs."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
-import pyarrow as pa
-from pyarrow import csv, json, parquet
+from pandas.api.types import union_categoricals
 
-from mcpo_cli.compare.log import NEEDED, OPTIONAL, Log, check_headings, checked
-from mcpo_cli.compare.readers.base import Options, Reader, damaged, only, prompts
-from mcpo_cli.errors import bad_data, nearest
+from mcpo_cli.compare.log import GROUPS, NAMES, NEEDED, OPTIONAL, TEXTS, Log, check_headings, checked
+from mcpo_cli.compare.readers import base, values
+from mcpo_cli.compare.readers.base import Options, Reader, only
+from mcpo_cli.data import tables
+from mcpo_cli.errors import bad_data
 
-KINDS = (".csv", ".jsonl", ".parquet")
 OWN = ("model", *NEEDED, *OPTIONAL)
 """Columns that are read; others are left out."""
-MOST_ROWS = 20_000_000
-"""Most rows of a Parquet file: a few kilobytes may encode more equal rows than fit into memory."""
-EMPTY_IS_MISSING = csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
-"""Only empty cells are missing: NA and null may be names of problems."""
+FEW = ("model", "sample", *NAMES, *GROUPS)
+"""Columns of names, each of which many rows have."""
 
 
 def read(path: Path, options: Options) -> list[Log]:
@@ -25,82 +26,76 @@ def read(path: Path, options: Options) -> list[Log]:
     Raises:
         ConfigError: it is damaged, lacks a column, or names a sample twice.
     """
-    table = load(path)
-    known = table.column_names
-    names = {column: name for name in OWN if (column := options.column(name, known)) in known}
-    for name in options.columns:
-        if asked := options.lacking(name, known):
-            raise bad_data(
-                f"{path}: it has no column {asked!r}: {nearest(asked, known)}", fix=options.among(name, asked, known)
-            )
-    samples = table.select(list(names)).rename_columns(list(names.values())).to_pandas()
+    known = tables.heading(path)
+    if options.column("problem", known) not in known and not options.columns.get("problem"):
+        return values.read(path, known, options)
+    samples = _samples(path, _columns(path, known, options))
     if "benchmark" not in samples:
         samples["benchmark"] = options.benchmark or "results"
     elif options.benchmark:
         samples = only(path, samples, options.benchmark)
-    samples["correct"] = _numbers(samples, path)
     if "model" not in samples:
-        return [checked(path, samples, _facts(samples))]
+        return [checked(path, samples)]
     if samples["model"].isna().any():
         raise bad_data(f"{path}: the column model is empty in some rows", fix="fill it in, or leave it out")
     check_headings(path, "model", samples["model"].astype(str).unique())
     return [
-        checked(path / str(model), own.drop(columns="model"), _facts(own), str(model))
-        for model, own in samples.groupby("model", sort=False, observed=True)
+        checked(path / str(model), of_model.drop(columns="model"), model=str(model))
+        for model, of_model in samples.groupby("model", sort=False, observed=True)
     ]
 
 
-def load(path: Path) -> pa.Table:
-    """A table, read by the suffix of its name.
+def _columns(path: Path, known: Sequence[str], options: Options) -> dict[str, str]:
+    """By our name: the column of the file, which several names may share.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: the file lacks a column that a comparison needs, or that the user names.
     """
-    try:
-        match path.suffix:
-            case ".csv":
-                table = csv.read_csv(path, convert_options=EMPTY_IS_MISSING)
-            case ".jsonl":
-                table = json.read_json(path)
-            case _ if (rows := parquet.read_metadata(path).num_rows) > MOST_ROWS:
-                raise damaged(path, f"it says that it has {rows} rows; {MOST_ROWS} are the most")
-            case _:
-                table = parquet.read_table(path)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise damaged(path, error) from error
-    if len(set(table.column_names)) < table.num_columns:
-        raise damaged(path, "it has a column twice")
-    # Arrow reads a text that is not UTF-8 as bytes.
-    if wrong := [column.name for column in table.schema if pa.types.is_binary(column.type)]:
-        raise damaged(path, f"the column {wrong[0]} is not UTF-8")
-    return table
-
-
-def _numbers(samples: pd.DataFrame, path: Path) -> pd.Series:
-    """Scores, with truth values and the words true and false as 1 and 0."""
-    if "correct" not in samples:
+    base.refuse_lacking(path, known, options)
+    chosen = {name: column for name in OWN if (column := options.column(name, known)) in known}
+    if "correct" not in chosen:
         raise bad_data(
-            f"{path}: it has no column 'correct'",
+            f"{path}: it has no column 'correct'; its columns are {', '.join(known)}",
             fix="name the column of scores: --columns correct=NAME",
         )
-    scores = samples["correct"]
-    if pd.api.types.is_numeric_dtype(scores):
-        return scores.astype(float)
-    words = scores.astype(str).str.lower().map({"true": 1.0, "false": 0.0})
-    return words.where(words.notna(), scores)
+    return chosen
 
 
-def _facts(samples: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """By benchmark: a hash of its prompts, if the table has them."""
-    if "prompt" not in samples:
-        return {}
-    return {str(name): {"prompts": prompts(own)} for name, own in samples.groupby("benchmark", observed=True)}
+def _samples(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
+    """The columns by our names; names are categories, because a table may have millions of rows."""
+    parts: dict[str, list[Any]] = {name: [] for name in columns}
+    for batch in tables.batches(path, dict.fromkeys(columns.values())):
+        cells = {column: list(of_column) for column, of_column in batch.items()}
+        for name, column in columns.items():
+            parts[name].append(_converted(name, cells[column]))
+    found: dict[str, Any] = {}
+    for name, chunks in parts.items():
+        if name in FEW:
+            found[name] = union_categoricals(chunks) if chunks else pd.Categorical([])
+        else:
+            found[name] = pd.Series(np.concatenate(chunks) if chunks else [])
+    return pd.DataFrame(found)
+
+
+def _converted(name: str, cells: Sequence[Any]) -> Any:
+    if name in FEW:
+        return _categories(cells)
+    if name in TEXTS:
+        return np.array([None if value is None else base.clean(base.text(value)) for value in cells], dtype=object)
+    return base.numbers(cells)
+
+
+def _categories(cells: Sequence[Any]) -> Any:
+    """Names as texts: a name is never a number, so `1` and `01` are two, and 1 and 1.0 one."""
+    plain = [base.clean(value) if value is None or isinstance(value, str) else base.name(value) for value in cells]
+    codes, names = pd.factorize(np.array([None if value == "" else value for value in plain], dtype=object))
+    return pd.Categorical.from_codes(codes, pd.Index([*map(str, names)], dtype=object))
 
 
 READER = Reader(
     name="table",
-    about="a CSV, JSONL or Parquet file with columns problem and correct (and model, seed, sample, response, ...)",
-    recognises=lambda path: path.is_file() and path.suffix in KINDS,
+    about="a CSV, JSON or Parquet file with columns problem and correct (and model, seed, sample, response, ...)",
+    recognises=lambda path: path.is_file() and bool(tables.suffix(path.name)),
     read=read,
     general=True,
 )

@@ -1,20 +1,22 @@
 """TRL's log of completions (`log_completions=True`): completions/completions_STEP.parquet in the output folder."""
 
 import re
+from functools import partial
 from pathlib import Path
 
-import pandas as pd
-import pyarrow as pa
-
-from mcpo_cli.compare.log import Log, checked
-from mcpo_cli.compare.readers import base, tabular
-from mcpo_cli.compare.readers.base import Options, Reader
-from mcpo_cli.errors import bad_data
+from mcpo_cli.compare.log import Log
+from mcpo_cli.compare.readers import base
+from mcpo_cli.compare.readers.base import Field, Options, Part, Reader, Row
 
 FILE = re.compile(r"completions_(?P<step>\d+)\.(parquet|jsonl)")
 NEEDED = ("step", "prompt", "completion")
 OTHERS = ("step", "advantage")
 """Columns of numbers that are not rewards."""
+FIELDS: dict[str, Field] = {
+    "problem": lambda row: base.digest(base.text(row["prompt"])),
+    "response": lambda row: base.text(row["completion"]),
+    "prompt": lambda row: base.text(row["prompt"]),
+}
 
 
 def read(path: Path, options: Options) -> list[Log]:
@@ -39,27 +41,17 @@ def _step(file: Path) -> int:
 
 def _log(file: Path, named: Path, options: Options) -> Log:
     """named: its folder or file, for messages and the name of the seed."""
-    table = tabular.load(file)
-    if lacking := [name for name in NEEDED if name not in table.column_names]:
-        raise bad_data(f"{file}: it has no column {lacking[0]!r}, which completions of TRL 1 have")
-    numbers = [one.name for one in table.schema if pa.types.is_floating(one.type) or pa.types.is_integer(one.type)]
-    rewards = [name for name in numbers if name not in OTHERS]
+    rows = base.rows_of(file, NEEDED)
+    rewards = [name for name, value in rows[0].items() if isinstance(value, int | float) and name not in OTHERS]
     score = base.score_name(file, rewards, options, rewards if len(rewards) == 1 else ())
-    asked = [base.text(prompt) for prompt in table["prompt"].to_pylist()]
-    samples = pd.DataFrame(
-        {
-            "benchmark": options.benchmark or "completions",
-            "problem": [base.digest(prompt) for prompt in asked],
-            "correct": table[score].to_pylist(),
-            "response": [base.text(one) for one in table["completion"].to_pylist()],
-            "prompt": asked,
-        }
-    )
-    for name in ("gold", "answer"):
-        if (column := options.column(name, table.column_names)) in table.column_names:
-            samples[name] = [base.text(one) for one in table[column].to_pylist()]
+    texts = {name: partial(_text, name) for name in ("gold", "answer") if name in rows[0]}
+    samples = base.samples(file, rows, {**FIELDS, **texts, "correct": score}, options)
     facts = base.stated({"metric": score, "step": _step(file)})
-    return checked(named, samples, {str(samples["benchmark"].iloc[0]) if len(samples) else "": facts})
+    return base.log(named, [Part(options.benchmark or "completions", samples, facts)])
+
+
+def _text(name: str, row: Row) -> str:
+    return base.text(row[name])
 
 
 READER = Reader(

@@ -1,13 +1,12 @@
 """verl's dumps of validation (`trainer.validation_data_dir`): a file STEP.jsonl for each validated step."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
-import pandas as pd
-
-from mcpo_cli.compare.log import Log, checked
+from mcpo_cli.compare.log import Log
 from mcpo_cli.compare.readers import base
-from mcpo_cli.compare.readers.base import Options, Reader, Row
+from mcpo_cli.compare.readers.base import Field, Options, Part, Reader, Row
 
 FILE = re.compile(r"\d+\.jsonl")
 NEEDED = ("input", "output", "score", "step")
@@ -15,6 +14,12 @@ UID = re.compile(r"(?P<rollout>.+_\d+)_(?P<turn>\d+)")
 """PROMPT_ROLLOUT_TURN, in dumps of the trainer that writes `uid`."""
 SCORES = ("acc", "score")
 """verl reports `acc` if the reward function returns it: `score` may be a reward with penalties, or -1 and 1."""
+FIELDS: dict[str, Field] = {
+    "problem": lambda row: base.digest(row["input"]),
+    "response": "output",
+    "prompt": "input",
+    "gold": lambda row: str(row.get("gts")),
+}
 
 
 def read(path: Path, options: Options) -> list[Log]:
@@ -35,26 +40,16 @@ def _files(path: Path) -> list[Path]:
 
 def _log(file: Path, named: Path, options: Options) -> Log:
     """named: its folder or file, for messages and the name of the seed."""
-    rows = _last_of_each(base.json_lines(file, NEEDED))
+    rows = _last_of_each(base.rows_of(file, NEEDED))
     known = [name for name, value in rows[0].items() if isinstance(value, bool | int | float) and name != "step"]
     score = base.score_name(file, known, options, SCORES)
-    samples = pd.DataFrame(
-        {
-            "benchmark": options.benchmark or "validation",
-            "problem": [base.digest(row["input"]) for row in rows],
-            "correct": [row.get(score) for row in rows],
-            "response": [row["output"] for row in rows],
-            "prompt": [row["input"] for row in rows],
-            "gold": [str(row.get("gts")) for row in rows],
-        }
-    )
-    if "pred" in rows[0]:
-        samples["answer"] = [str(row.get("pred")) for row in rows]
+    answer = {"answer": lambda row: str(row.get("pred"))} if "pred" in rows[0] else {}
+    samples = base.samples(file, rows, {**FIELDS, **answer, "correct": score}, options)
     facts = base.stated({"metric": score, "step": rows[0]["step"]})
-    return checked(named, samples, {str(samples["benchmark"][0]): facts})
+    return base.log(named, [Part(options.benchmark or "validation", samples, facts)])
 
 
-def _last_of_each(rows: list[Row]) -> list[Row]:
+def _last_of_each(rows: Sequence[Row]) -> list[Row]:
     """The rows without the earlier turns of a rollout, which also have its score."""
     last: dict[str, tuple[int, Row]] = {}
     for index, row in enumerate(rows):

@@ -2,20 +2,18 @@
 
 `findings.yaml` has one entry per quoted text. The numbers in the quote, in order, must equal the results of its queries
 over the studies' `results/*.csv`, with as many digits as the page shows. Texts whose numbers cannot be
-computed from committed rows are listed as `unverified`, and their paragraph on the page must say so.
+computed from committed rows are listed as `unverified`, and their paragraph on the page must say so. Tables of effects
+(`analysis/answers`) are made again and compared as a whole.
 """
 
-import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pandas as pd
-from scipy import stats
 
 from mcpo_cli.config import branching
 from mcpo_cli.config.reading import read_yaml
@@ -23,7 +21,9 @@ from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, McpoError, nearest
 from mcpo_cli.report import branching as branch_tables
 from mcpo_cli.report import claims_table as claims
-from mcpo_cli.statistics import clusters
+
+from . import effects
+from .tables import BLOCK, filled
 
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout."""
@@ -37,11 +37,8 @@ RESULT = re.compile(r"(?<![\w.])[+-]?(?:\.\d+|\d[\d.]* ± [\d.]+)")
 Pages write settings with a leading 0 or as `5e-4`, so that the two can be distinguished."""
 CONTEXT = 40
 """Characters that a message shows before an unlisted number."""
-PROMPTS = 128
-"""Prompts of a global step in the suites with a design."""
 HALF_WIDTH = "half_width"
 """Used as a column: half of the distance between the bounds of an interval; `x_half_width` of that of `x`."""
-RANGE = frozenset({"from", "below"})
 BOUNDS = (("low", "high"), ("t_low", "t_high"))
 
 
@@ -53,12 +50,11 @@ class Query:
     """Columns, or the names of the parts of the statistic: a query gives one number for each."""
     csv: tuple[str, ...] = ()
     """Files in the folders `results` of studies, whose rows are taken together."""
-    statistic: Literal["value", "mean", "difference", "effect", "points", "below_base", "branch", "predicted"] = "value"
+    statistic: Literal["value", "mean", "least", "most", "difference", "branch", "estimate"] = "value"
     where: Mapping[str, Any] = field(default_factory=dict)
-    """Value of each column, or its range: `{from: 0.1, below: 0.2}`. Of `branch` and `predicted` it selects a row of
-    the tables that `mcpo fork` makes of a branch study: `{arm: NAME}` or `{claim: ID}`; of `effect` and `points` points
-    of a design, or else pairs of base policy and seed. Points also have `control`, the baseline's pass@1; those of a
-    design have `drift`, the learning rate times the mini-batches but the first."""
+    """Value of each column. Of `branch` it selects a row of the tables that `mcpo fork` makes of a branch study:
+    `{arm: NAME}` or `{claim: ID}`; of `estimate` an effect of `effects.yaml`: `{effect: ID}`, and with `size: true` the
+    number without its sign."""
     arm: str = ""
     baseline: str = ""
 
@@ -160,7 +156,10 @@ def check(found: Entries, computed: Mapping[str, list[float] | str], pages: Mapp
                 lines.append(f"{page}, {one.id}: the page has {count or 'no'} text {one.quote!r}; it must have one")
         unmarked = [one for one in here if one.reason and not _marked(text, one.quote)]
         lines += [f"{page}, {one.id}: the paragraph does not say {MARK!r}" for one in unmarked]
-        lines += _unlisted(page, flat, [_flat(one.quote) for one in here])
+        made = filled(text)
+        lines += [] if made == text else [f"{page}: a table of effects is not that of the rows: make findings"]
+        tables = [_flat(block[0]) for block in BLOCK.finditer(text)]
+        lines += _unlisted(page, flat, [*(_flat(one.quote) for one in here), *tables])
     return lines
 
 
@@ -214,6 +213,7 @@ class Committed:
     def __init__(self, experiments: Path) -> None:
         self._experiments = experiments
         self._frames: dict[object, pd.DataFrame] = {}
+        self.effects = effects.declared()
 
     def numbers(self, query: Query) -> list[float]:
         """The numbers that `query` asks for.
@@ -226,19 +226,6 @@ class Committed:
     def rows(self, query: Query, **more: Any) -> pd.DataFrame:
         """The rows of the query's files that match its `where` and `more`."""
         return _select(pd.concat([self._frame(name) for name in query.csv]), {**query.where, **more})
-
-    def points(self, query: Query, metric: str) -> pd.DataFrame:
-        """The points that match `where`: settings, control, drift, and the arm's difference in `metric`.
-
-        Without a baseline the difference is the arm's own value.
-        """
-        runs = self.rows(Query(csv=query.csv))
-        points, control = (_runs(runs, arm) for arm in (query.arm, query.baseline or query.arm))
-        points["control"] = control["pass@1"]
-        points["difference"] = _column(points, metric) - (control[metric] if query.baseline else 0.0)
-        if "point" in runs:
-            points["drift"] = points["train.lr"] * (np.ceil(PROMPTS / points["train.mini_batch"]) - 1)
-        return _select(points, query.where)
 
     def table(self, study: str, csv: tuple[str, ...], *, hypotheses: bool) -> pd.DataFrame:
         """The table of hypotheses, or of arms, of a branch study from the rows of `csv`; made once."""
@@ -260,24 +247,8 @@ class Committed:
 
 def _select(frame: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
     for name, wanted in where.items():
-        values = _column(frame, name)
-        if isinstance(wanted, Mapping):
-            if unknown := wanted.keys() - RANGE:
-                raise ConfigError(f"where.{name}: unknown key '{min(unknown)}': {nearest(min(unknown), RANGE)}")
-            inside = (values >= wanted.get("from", -math.inf)) & (values < wanted.get("below", math.inf))
-        else:
-            inside = values == wanted
-        frame = frame[inside]
+        frame = frame[_column(frame, name) == wanted]
     return frame
-
-
-def _runs(runs: pd.DataFrame, arm: str) -> pd.DataFrame:
-    """The run of an arm at each point of each file: of its design, or else of its base policies and seeds."""
-    point = ["point"] if "point" in runs else ["base_seed", "seed"]
-    rows = runs[(runs["arm"] == arm) & runs["seed"].notna()].set_index(["file", *point], drop=False)
-    if rows.empty or rows.index.has_duplicates:
-        raise ConfigError(f"there is not one run of '{arm}' at each point: {nearest(arm, runs['arm'].unique())}")
-    return rows
 
 
 def _column(frame: pd.DataFrame, name: str) -> pd.Series:
@@ -314,32 +285,25 @@ def _difference(committed: Committed, query: Query) -> list[float]:
     return [_cell(rows[0], name) - _cell(rows[1], name) for name in query.of]
 
 
-def _effect(committed: Committed, query: Query) -> list[float]:
-    """Mean difference over points and its 95 % half-width, with base policy x seed as clusters.
-
-    Runs of one base policy and seed share the policy that they start from and the prompts that they are trained on.
-    """
-    if len(query.of) != 1:
-        raise ConfigError(f"effect: of must be one column, not {', '.join(query.of) or 'none'}")
-    points = committed.points(query, query.of[0])
-    if points.empty:
-        raise ConfigError(f"{', '.join(query.csv)}: no point matches {dict(query.where)}")
-    cluster = points["base_seed"].astype(str) + "-" + points["seed"].astype(str)
-    interval = clusters.mean(points["difference"], np.ones(len(points)), cluster).interval()
-    return [interval.mean, interval.half_width]
+def _least(committed: Committed, query: Query) -> list[float]:
+    rows = committed.rows(query)
+    return [float(_column(rows, name).min()) for name in query.of]
 
 
-def _points(committed: Committed, query: Query) -> list[float]:
-    return [float(len(committed.points(query, "pass@1")))]
+def _most(committed: Committed, query: Query) -> list[float]:
+    rows = committed.rows(query)
+    return [float(_column(rows, name).max()) for name in query.of]
 
 
-def _below_base(committed: Committed, query: Query) -> list[float]:
-    """Number of arms whose average pass@1 after the last step is below that of their base policies; number of arms."""
-    about = {"tier": "average", "metric": "pass@1", "at": "steps"}
-    keys = ["file", "model", "arm"]
-    base = committed.rows(query, block="curve", cost=0, **about).set_index(keys)["mean"]
-    end = committed.rows(query, block="measured", **about).set_index(keys)["mean"]
-    return [float((end < base.reindex(end.index)).sum()), float(len(end))]
+def _estimate(committed: Committed, query: Query) -> list[float]:
+    """Numbers of an effect, from the rows per run."""
+    effect = committed.effects.get(str(query.where["effect"]))
+    if effect is None:
+        raise ConfigError(f"there is no effect {nearest(str(query.where['effect']), committed.effects)}")
+    found = effects.estimate(effect)
+    numbers = {**asdict(found), **found.more}
+    sign = abs if query.where.get("size") else float
+    return [sign(float(numbers[name])) for name in query.of]
 
 
 def _branch(committed: Committed, query: Query) -> list[float]:
@@ -351,30 +315,14 @@ def _branch(committed: Committed, query: Query) -> list[float]:
     return [_cell(one, name) for name in query.of]
 
 
-def _predicted(committed: Committed, query: Query) -> list[float]:
-    """A hypothesis's value in new runs of a branch study, and the interval that the runs of the first file predict.
-
-    csv: the study's rows, then those of the new runs. The interval for the mean of n new runs, t s sqrt(1 / N + 1 / n)
-    around that of the N, holds with probability .95 for all computable hypotheses together (Bonferroni).
-    """
-    tables = [committed.table(Path(query.csv[0]).stem, (name,), hypotheses=True) for name in query.csv]
-    known, found = (_select(table, query.where).iloc[0] for table in tables)
-    N, n = (committed.rows(Query(csv=(name,)))["run_id"].nunique() for name in query.csv)
-    one, all_together = (stats.t(N - 1).ppf(1 - 0.025 / tests) for tests in (1, tables[0]["value"].notna().sum()))
-    half = (known["t_high"] - known["value"]) * all_together / one * (1 + N / n) ** 0.5
-    parts = {"value": found["value"], "low": known["value"] - half, "high": known["value"] + half}
-    return [float(parts[name]) for name in query.of]
-
-
 STATISTICS: Mapping[str, Callable[[Committed, Query], list[float]]] = {
     "value": _value,
     "mean": _mean,
+    "least": _least,
+    "most": _most,
     "difference": _difference,
-    "effect": _effect,
-    "points": _points,
-    "below_base": _below_base,
     "branch": _branch,
-    "predicted": _predicted,
+    "estimate": _estimate,
 }
 
 

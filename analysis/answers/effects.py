@@ -1,0 +1,199 @@
+"""Effects over all studies from their committed rows, with base policies as units.
+
+`experiments/findings/effects.yaml` declares them: which rows, which number of a run, which contrast of arms. The mean
+is over pairs of base policy and seed; its interval and p take base policies as units (`statistics/clusters.py`: CR2),
+so that they are about new base policies. Of a pretrained model, which has one base policy, a unit is a run.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mcpo_cli.config.reading import read_yaml
+from mcpo_cli.convert import convert
+from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.statistics import clusters
+from mcpo_cli.statistics.stats import ROUNDING
+
+from .. import EXPERIMENTS
+
+DECLARED = EXPERIMENTS / "findings" / "effects.yaml"
+MOST_FLIPPED = 16
+"""Most units whose signs are flipped in all ways."""
+PAIR = ["file", "base_seed", "seed"]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One contrast of arms in the rows of one or several studies."""
+
+    id: str
+    question: str
+    """The page that it belongs to, or empty: of no forest plot."""
+    label: str
+    csv: tuple[str, ...]
+    """Files in the folders `results` of studies."""
+    columns: tuple[str, ...]
+    """The number of a run, or several whose mean it is; of rows of saved states `lost`, `gained`, or `drift`."""
+    weights: Mapping[str, float]
+    """Weight of each arm in the contrast."""
+    control: Mapping[str, float] = field(default_factory=dict)
+    """Weight of each arm in the value that the effect is a share of; by default the arms of negative weight."""
+    where: Mapping[str, Any] = field(default_factory=dict)
+    """Values of columns that rows must have, or ranges: `{from: 0.1, below: 0.2}`."""
+    states: Literal["", "mastered", "held_out"] = ""
+    """The cohort, if rows are of saved states: a run's number is the mean over its states, of mastered prompts weighted
+    by the number of these prompts."""
+    ratio: bool = False
+    """The contrast is of logarithms, so that its value is that of a ratio."""
+    split: str = ""
+    """A column whose value follows an arm's name, after a comma: arms at several learning rates."""
+    registered: bool = False
+    """True if the contrast was registered before its runs."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The effect for new base policies (or runs of one pretrained model)."""
+
+    value: float
+    half_width: float
+    p: float
+    units: int
+    below: int
+    """Units whose mean is below 0."""
+    pairs: int
+    control: float
+    pairs_half_width: float
+    """Half of the interval over pairs, which holds for these base policies only."""
+
+    flip_p: float
+    """p of the sign-flip test over units (Fisher 1935), exact; NaN of more than MOST_FLIPPED units."""
+
+    @property
+    def more(self) -> dict[str, float]:
+        """What follows: how much it takes off the control's value, and the ratio that a contrast of logarithms is."""
+        low, high = self.value - self.half_width, self.value + self.half_width
+        return {
+            "low": low, "high": high, "above": self.units - self.below,
+            "taken_off": -self.value / self.control if self.control else math.nan,
+            "taken_off_half_width": self.half_width / abs(self.control) if self.control else math.nan,
+            "ratio": math.exp(self.value), "ratio_low": math.exp(low), "ratio_high": math.exp(high),
+        }  # fmt: skip
+
+
+def declared(path: Path = DECLARED) -> dict[str, Effect]:
+    """All declared effects by id.
+
+    Raises:
+        ConfigError: the file has an unknown key or a wrong type, or an id twice.
+    """
+    effects = [convert(Effect, row, "") for row in read_yaml(path)["effects"]]
+    by_id = {effect.id: effect for effect in effects}
+    if len(by_id) < len(effects):
+        raise ConfigError(f"{path}: an id is used twice", fix=f"edit {path.name}")
+    return by_id
+
+
+@cache
+def rows(name: str) -> pd.DataFrame:
+    """The rows per run of a file in some study's `results`; its name is the column `file`.
+
+    Raises:
+        ConfigError: not one study has the file.
+    """
+    files = [*EXPERIMENTS.glob(f"*/results/{name}")]
+    if len(files) != 1:
+        raise ConfigError(f"{len(files)} studies have results/{name}, not one", fix="ls experiments/*/results")
+    frame = pd.read_csv(files[0], low_memory=False).assign(file=name)
+    return frame[frame["block"] == "run"] if "block" in frame else frame
+
+
+def values(effect: Effect) -> pd.DataFrame:
+    """One row per pair (file, base_seed, seed): `difference` and `control`.
+
+    Raises:
+        ConfigError: a column or an arm does not exist.
+    """
+    found = pd.concat([rows(name) for name in effect.csv], ignore_index=True)
+    for name, wanted in effect.where.items():
+        inside = (
+            found[name].between(wanted.get("from", -np.inf), wanted.get("below", np.inf), inclusive="left")
+            if isinstance(wanted, Mapping)
+            else found[name].isin(wanted if isinstance(wanted, list | tuple) else [wanted])
+        )
+        found = found[inside]
+    found = _of_states(found, effect) if effect.states else found
+    if effect.split:
+        found = found.assign(arm=found["arm"] + ", " + found[effect.split].map("{:g}".format))
+    if unknown := [name for name in effect.columns if name not in found]:
+        raise ConfigError(f"{effect.id}: unknown column '{unknown[0]}': {nearest(unknown[0], map(str, found))}")
+    found = found.assign(number=found[[*effect.columns]].mean(axis=1)).dropna(subset=["number"])
+    key = [*PAIR, *(["point"] if "point" in found and not effect.split else [])]
+    if effect.ratio:
+        found = found.assign(number=np.log(found["number"]))
+    table = found.pivot(index=key, columns="arm", values="number")
+    control = effect.control or {arm: -weight for arm, weight in effect.weights.items() if weight < 0}
+    if lacking := [arm for arm in (*effect.weights, *control) if arm not in table]:
+        raise ConfigError(f"{effect.id}: no arm '{lacking[0]}': {nearest(lacking[0], map(str, table))}")
+    contrast, level = (
+        sum((weight * table[arm] for arm, weight in of.items()), pd.Series(0.0, table.index))
+        for of in (effect.weights, control)
+    )
+    return pd.DataFrame({"difference": contrast, "control": level}).dropna()
+
+
+def _of_states(found: pd.DataFrame, effect: Effect) -> pd.DataFrame:
+    """Rows of saved states as one row per run and arm."""
+    cohort = found[found["cohort"] == effect.states]
+    (column,) = effect.columns
+    number = cohort["drift" if column == "drift" else "change"] * (-1.0 if column == "lost" else 1.0)
+    weight = cohort["prompts"] if effect.states == "mastered" else pd.Series(1.0, cohort.index)
+    sums = pd.DataFrame({"sum": number * weight, "weight": weight}).groupby([cohort[k] for k in (*PAIR, "arm")]).sum()
+    return (sums["sum"] / sums["weight"]).rename(column).reset_index()
+
+
+def units(pairs: pd.DataFrame) -> pd.Series:
+    """The unit of each pair: its base policy, which files of one set of base policies share."""
+    return pairs.index.get_level_values("base_seed").to_series(index=pairs.index)
+
+
+def estimate(effect: Effect) -> Estimate:
+    """The effect from committed rows."""
+    return of_pairs(values(effect))
+
+
+def of_pairs(pairs: pd.DataFrame) -> Estimate:
+    """The effect from a table of `values`."""
+    unit = units(pairs)
+    test = clusters.mean(pairs["difference"], np.ones(len(pairs)), unit)
+    plain = clusters.mean(pairs["difference"], np.ones(len(pairs)), np.arange(len(pairs)))
+    by_unit = pairs["difference"].groupby(unit).mean()
+    return Estimate(
+        value=test.mean,
+        half_width=test.interval().half_width,
+        p=2 * min(test.p_above(), test.p_below()),
+        units=test.n,
+        below=int((by_unit < 0).sum()),
+        pairs=len(pairs),
+        control=float(pairs["control"].mean()),
+        pairs_half_width=plain.interval().half_width,
+        flip_p=_sign_flip(by_unit.to_numpy()),
+    )
+
+
+def _sign_flip(value_U: NDArray[np.float64]) -> float:
+    """The share of all choices of signs whose mean is as far from 0 as the one seen."""
+    if len(value_U) > MOST_FLIPPED:
+        return math.nan
+    sums = np.zeros(1)
+    for value in value_U:
+        sums = np.concatenate([sums + value, sums - value])
+    return float(np.mean(np.abs(sums) >= abs(value_U.sum()) - ROUNDING))

@@ -1,0 +1,32 @@
+"""Tables of effects on pages, between markers."""
+
+import re
+
+from . import effects, forest
+
+BLOCK = re.compile(r"(<!-- effects: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def table(question: str) -> str:
+    """The effects of a question as a table in Markdown."""
+    lines = [
+        "| rows | without | effect, new base policies | below 0 | pairs |",
+        "|---|---|---|---|---|",
+    ]
+    for effect in effects.declared().values():
+        if effect.question == question:
+            one = effects.estimate(effect)
+            digits = 4 if abs(one.control) < 0.1 else 3
+            star = "" if effect.registered else " *"
+            cells = (
+                effect.label + star, forest.share(one.control, digits),
+                f"{forest.signed(one.value, digits)} ± {forest.share(one.half_width, digits)}",
+                f"{one.below} of {one.units}", str(one.pairs),
+            )  # fmt: skip
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def filled(text: str) -> str:
+    """A page with the tables between its markers."""
+    return BLOCK.sub(lambda match: f"{match[1]}{table(match[2])}\n{match[3]}", text)

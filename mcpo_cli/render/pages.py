@@ -1,0 +1,55 @@
+"""What all HTML pages share: templates, the classes of table cells, and long tables that are folded."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcpo_cli.render.markup import Grid
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+KINDS = {
+    **dict.fromkeys(("better", "not worse", "equivalent", "supported"), "good"),
+    **dict.fromkeys(("worse", "contradicted", "deviates", "dirty", "unknown", "not built"), "bad"),
+    **dict.fromkeys(("undecided", "identical", "unresolved", "no difference", "not testable"), "open"),
+}
+"""CSS class of table cells that begin with these words."""
+HOLDS = "(Holm)"
+"""The end of verdicts that hold for all tests together; only these are bold."""
+NOTHING = ("", "-")
+"""Text of empty cells."""
+LONG = 40
+"""Cells with more characters than this may wrap."""
+FOLD = 12
+"""Tables with at least as many rows are folded."""
+
+
+def templates(*folders: Path, html: bool) -> "Environment":
+    """The templates in `folders` and in this file's folder. html: texts in them are escaped."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader([*folders, Path(__file__).parent]),
+        autoescape=html,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"kind": kind, "numbers": numbers}
+    environment.globals["fold"] = FOLD
+    return environment
+
+
+def kind(cell: str, is_number: bool) -> str:
+    """The CSS classes of a table cell."""
+    standing_out = next((kind for word, kind in KINDS.items() if cell.startswith(word)), "")
+    if cell.endswith(HOLDS):
+        standing_out += " holds"
+    folds = "long" if len(cell) > LONG else ""
+    return " ".join(filter(None, ["number" if is_number else "label", folds, standing_out]))
+
+
+def numbers(grid: Grid) -> list[bool]:
+    """For each column, True if it holds numbers: it is not a label, and not all of its cells begin with a letter."""
+    columns = [[row[i] for row in grid.rows if row[i] not in NOTHING] for i in range(len(grid.header))]
+    return [i >= grid.labels and not all(cell[0].isalpha() for cell in cells) for i, cells in enumerate(columns)]

@@ -1,0 +1,71 @@
+"""Effects over all studies: against Student's intervals over base policies, computed from the rows by other code."""
+
+import pandas as pd
+import pytest
+from mcpo_study.analysis import EXPERIMENTS
+from mcpo_study.analysis.answers import __main__ as answers
+from mcpo_study.analysis.answers import effects
+from scipy import stats
+
+from tests.errors import refused
+
+NONE, HINGE, REWEIGHT, MCPO = "DAPO w/o filter", "w/o ReWeight", "w/o Hinge-KL", "MCPO"
+
+
+def student(mean_U: "pd.Series[float]") -> tuple[float, float, float]:
+    """Mean, half of its 95 % interval, and p."""
+    half = stats.t.ppf(0.975, len(mean_U) - 1) * mean_U.sem()
+    return float(mean_U.mean()), float(half), float(stats.ttest_1samp(mean_U, 0).pvalue)
+
+
+def test_equal_numbers_of_pairs_give_the_t_interval_over_base_policies() -> None:
+    """The hinge's main effect of 12 base policies with 8 seeds each."""
+    rows = pd.read_csv(EXPERIMENTS / "paper-claims" / "results" / "open-claims.csv", low_memory=False)
+    runs = rows[(rows["block"] == "run") & (rows["suite"] == "open-claims")]
+    gap = runs.pivot(index=["base_seed", "seed"], columns="arm", values="next-step gap")
+    main = ((gap[HINGE] - gap[NONE]) + (gap[MCPO] - gap[REWEIGHT])) / 2
+    found = effects.estimate(effects.declared()["gap-96"])
+    assert (found.value, found.half_width, found.p) == pytest.approx(student(main.groupby("base_seed").mean()))
+    assert (found.units, found.pairs, found.below) == (12, 96, 10)
+    assert found.control == pytest.approx((gap[NONE] + gap[REWEIGHT]).mean() / 2)
+
+
+def test_saved_states_count_by_their_mastered_prompts() -> None:
+    """What the hinge takes off in one step of SmolLM2 at 6 x 1e-5: 14 runs of three sets."""
+    results = EXPERIMENTS / "smollm2-one-step" / "results"
+    names = ("smollm2", "smollm2-again", "smollm2-another-day")
+    rows = pd.concat([pd.read_csv(results / f"{name}.csv") for name in names])
+    lost = {}
+    for arm in ("lr 10", "lr 10, hinge"):
+        own = rows[(rows["cohort"] == "mastered") & (rows["arm"] == arm)]
+        lost[arm] = {
+            seed: -(part["change"] * part["prompts"]).sum() / part["prompts"].sum()
+            for seed, part in own.groupby("seed")
+        }
+    difference = pd.Series(lost["lr 10, hinge"]) - pd.Series(lost["lr 10"])
+    found = effects.estimate(effects.declared()["lost-smollm2"])
+    assert (found.value, found.half_width, found.p) == pytest.approx(student(difference))
+    signs = stats.permutation_test(
+        (difference.to_numpy(),), lambda x, axis: x.mean(axis=axis), permutation_type="samples", n_resamples=20_000
+    )
+    assert found.flip_p == pytest.approx(signs.pvalue)
+
+
+def test_every_interval_covers_a_new_base_policy_as_often_as_it_says() -> None:
+    records = pd.read_csv(answers.RECORDS).set_index("id")
+    assert list(records.index) == list(effects.declared())
+    assert records["covers"].between(0.93, 0.97).all()
+
+
+def test_components_are_those_of_the_analysis_of_variance() -> None:
+    """Two units of two pairs, by hand: mean squares 0.5 within and 16 between, so that (16 - .5) / 2 is a unit's."""
+    found = answers.components(pd.Series([0.0, 1.0, 4.0, 5.0]), pd.Series(["a", "a", "b", "b"]))
+    assert found == pytest.approx((7.75**0.5, 0.5**0.5))
+
+
+def test_an_unknown_arm_or_column_is_refused_with_the_nearest_name() -> None:
+    about = {"id": "x", "question": "", "label": "", "csv": ("map-low.csv",), "where": {"train.lr": 0.0008}}
+    with refused("bad_input", "'hinge'"):
+        effects.estimate(effects.Effect(**about, columns=("pass@1",), weights={"hing": 1.0}))
+    with refused("bad_input", "'next-step gap'"):
+        effects.estimate(effects.Effect(**about, columns=("next-step gab",), weights={"hinge": 1.0}))

@@ -68,11 +68,14 @@ class Renderer:
         return answer["text"]
 
     def _ask(self, request: bytes) -> bytes:
-        seconds = SECONDS
         # A forked process has its parent's pipes, and would read its parent's answers.
         if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
             self._start()
-            seconds += START_SECONDS
+            self._exchange(b"{}\n", START_SECONDS)
+        return self._exchange(request, SECONDS)
+
+    def _exchange(self, request: bytes, seconds: float) -> bytes:
+        """The line that the process answers to `request`; a process that does not answer is ended."""
         process = self._process
         assert process is not None
         assert process.stdin is not None
@@ -81,7 +84,7 @@ class Renderer:
             process.stdin.write(request)
             process.stdin.flush()
             if not select.select([process.stdout], [], [], seconds)[0]:
-                raise TemplateError(f"it needs more than {SECONDS:g} s")
+                raise TemplateError(f"it needs more than {seconds:g} s")
             if reply := process.stdout.readline():
                 return reply
         except BrokenPipeError:
@@ -181,6 +184,9 @@ def _environment() -> Any:
 
 
 def _answer(compiled: Callable[[str], Any], request: Mapping[str, Any]) -> dict[str, str]:
+    """The text or the error; an empty request asks whether the process has started."""
+    if not request:
+        return {}
     try:
         text = compiled(request["template"]).render(**request["context"])
         text.encode()

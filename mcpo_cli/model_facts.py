@@ -14,7 +14,7 @@ from typing import Any
 
 from mcpo_cli import architecture, model_files, tokenization, weight_files
 from mcpo_cli.architecture import Architecture
-from mcpo_cli.errors import ConfigError, bad_model, first_line
+from mcpo_cli.errors import ConfigError, bad_model
 from mcpo_cli.weight_files import Tensor
 
 FORMATS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -87,6 +87,8 @@ class FileFacts:
     """Ids of the tokens that end a response."""
     chat_template: bool
     """True if the tokenizer has one."""
+    dtype: str
+    """Format of the weights, as torch names it."""
     weights: Mapping[str, Tensor] = field(hash=False)
     """The stored tensors."""
 
@@ -109,6 +111,7 @@ def examine(name: str, folder: Path) -> FileFacts:
         window=_window(name, config, settings.get("model_max_length")),
         stop_ids=_stop_ids(name, folder, config, vocabulary),
         chat_template=bool(settings.get("chat_template")) or any(folder.glob("chat_template.*")),
+        dtype=_dtype(name, config, next(iter(weights.values())).dtype),
         weights=weights,
     )
 
@@ -164,7 +167,7 @@ def _vocabulary(name: str, folder: Path, settings: Mapping[str, Any]) -> _Vocabu
     """The vocabulary by tokenizer.json; `settings` is the content of tokenizer_config.json."""
     _check_tokenizer(name, folder)
     if not (folder / "tokenizer.json").exists():
-        loaded = _tokenizer(name, folder)
+        loaded = tokenization.load(folder)
         return _Vocabulary(len(loaded), loaded.eos_token_id)
     content = model_files.read_json(name, folder / "tokenizer.json")
     try:
@@ -189,7 +192,7 @@ def _vocabulary(name: str, folder: Path, settings: Mapping[str, Any]) -> _Vocabu
     number = special.get(str(text), listed.get(text) if isinstance(listed, Mapping) else None)
     if number is None:
         # A class of tokenizer may have an end token of its own.
-        number = _tokenizer(name, folder).eos_token_id
+        number = tokenization.load(folder).eos_token_id
     return _Vocabulary(max([*ids, *special.values()]) + 1, number, special)
 
 
@@ -211,19 +214,18 @@ def _growth(normalizer: Any) -> float:
 @functools.lru_cache(maxsize=1)
 def tokenizer(facts: ModelFacts) -> Any:
     """The tokenizer of the model's folder."""
-    return _tokenizer(facts.name, facts.folder)
+    return tokenization.load(facts.folder)
 
 
 def _facts(name: str, folder: Path, revision: str | None) -> ModelFacts:
-    found, config, loaded = examine(name, folder), _config(name, folder), _tokenizer(name, folder)
-    first = next(iter(found.weights.values()))
+    found, config, loaded = examine(name, folder), _config(name, folder), tokenization.load(folder)
     return ModelFacts(
         name=name,
         folder=folder,
         digest=model_files.digest(folder),
         revision=revision,
         parameters=sum(tensor.size for tensor in found.weights.values()),
-        dtype=_dtype(name, config, first.dtype),
+        dtype=found.dtype,
         window=_window(name, config, loaded.model_max_length),
         stop_ids=found.stop_ids,
         stop_tokens=tuple(loaded.convert_ids_to_tokens(list(found.stop_ids))),
@@ -319,14 +321,6 @@ def _check_tokenizer(name: str, folder: Path) -> None:
         raise bad_model(f"{name}: the folder has no tokenizer (no tokenizer.json, no vocab.json, no *.model)")
     if (folder / "tokenizer_config.json").exists():
         _config(name, folder, "tokenizer_config.json")
-
-
-def _tokenizer(name: str, folder: Path) -> Any:
-    _check_tokenizer(name, folder)
-    try:
-        return tokenization.load(folder)
-    except Exception as error:  # transformers raises many kinds for files that are not what it expects
-        raise bad_model(f"{name}: its tokenizer cannot be loaded: {first_line(error)}") from error
 
 
 def _optional(name: str, folder: Path, file: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Prompts as token ids and responses as text: the only code for both, in training, evaluation and both backends."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,27 @@ TEXT = "text"
 
 
 def load(folder: Path) -> Any:
-    """The tokenizer in a Hugging Face folder, without running the model's code. Imports transformers: seconds."""
+    """The tokenizer in a Hugging Face folder, without running the model's code. Imports transformers: seconds.
+
+    Raises:
+        ConfigError: the library cannot load it.
+    """
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    with _library(folder.name, "cannot be loaded"):
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+
+
+@contextmanager
+def _library(name: str, what: str) -> Iterator[None]:
+    """Turn the errors of the tokenizer's libraries into ConfigError: they have no common class."""
+    try:
+        yield
+    except BaseException as error:
+        # A panic of Rust code is no Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise bad_model(f"{name}: its tokenizer {what}: {first_line(error)}") from error
 
 
 def prompt_ids(
@@ -44,16 +62,17 @@ def prompt_ids(
     return _encoded(tokenizer, text, special=False)
 
 
-def _template(name: str, template: str | Mapping[str, str]) -> str:
+def _template(name: str, template: Any) -> str:
     """The template for answers: the one called `default` if there are several."""
     if isinstance(template, str):
         return template
-    if "default" not in template:
+    if not isinstance(template, Mapping) or not isinstance(template.get("default"), str):
+        known = ", ".join(map(str, template)) if isinstance(template, Mapping) else str(template)[:40]
         raise bad_model(
-            f"{name}: none of its chat templates is the default one: {', '.join(template)}",
+            f"{name}: none of its chat templates is the default one: {known}",
             fix="task.style=plain, or chat=off with mcpo evaluate",
         )
-    return template["default"]
+    return str(template["default"])
 
 
 def _plain_ids(tokenizer: Any, text: str) -> list[int]:
@@ -65,14 +84,8 @@ def _plain_ids(tokenizer: Any, text: str) -> list[int]:
 
 def _encoded(tokenizer: Any, text: str, *, special: bool) -> list[int]:
     """The tokens of `text`, with what the tokenizer puts around it if `special`."""
-    try:
+    with _library(Path(tokenizer.name_or_path).name, f"cannot read {text[:40]!r}"):
         return list(tokenizer(text, add_special_tokens=special)["input_ids"])
-    except BaseException as error:
-        # A panic of the library's Rust code, which is no Exception.
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        name = Path(tokenizer.name_or_path).name
-        raise bad_model(f"{name}: its tokenizer cannot read {text[:40]!r}: {first_line(error)}") from error
 
 
 def opened(tokenizer: Any, prompt: Sequence[int]) -> str:

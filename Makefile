@@ -171,7 +171,7 @@ ui: setup ## Serve MLflow's UI for the configured store
 bench: setup ## Benchmark speed, also against TRL; writes reports/bench.json in MCPO_HOME
 	$(BIN)/python -m benchmarks
 
-coverage: setup ## Simulate what intervals of comparisons cover; writes experiments/coverage: about 20 minutes
+coverage: setup ## Simulate what intervals of comparisons cover; writes experiments/coverage: an hour, can be stopped and continued
 	$(BIN)/python -m mcpo_study.analysis.coverage
 
 clean: ## Remove caches and builds; keeps environments and all results

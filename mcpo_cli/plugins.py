@@ -118,8 +118,8 @@ class Candidate:
         """The modules and packages in the package that an entry point names; empty if it names a module."""
         spec = importlib.util.find_spec(self.module)
         locations = spec.submodule_search_locations if spec and self.entry else None
-        found = sorted(info.name for info in pkgutil.iter_modules(locations or []))
-        return [dataclasses.replace(self, module=f"{self.module}.{name}", name=name) for name in found]
+        names_inside = sorted(info.name for info in pkgutil.iter_modules(locations or []))
+        return [dataclasses.replace(self, module=f"{self.module}.{name}", name=name) for name in names_inside]
 
     @property
     def source(self) -> str:
@@ -164,16 +164,18 @@ def find(group: str, packages: Sequence[str], declared: Callable[[Candidate], It
     kind = group.removesuffix("s")
 
     def work(candidate: Candidate) -> list[tuple[str, T]]:
-        here = list(declared(candidate)) or [one for module in candidate.modules for one in declared(module)]
-        if candidate.entry and not here and not candidate.is_own:
+        components = list(declared(candidate)) or [
+            component for module in candidate.modules for component in declared(module)
+        ]
+        if candidate.entry and not components and not candidate.is_own:
             raise TypeError(f"it declares no {kind}")
-        return here
+        return components
 
     for candidate in _candidates(group, packages):
-        for name, one in _attempt(candidate, work) or []:
+        for name, declaration in _attempt(candidate, work) or []:
             if name in found:
                 raise taken(f"{kind} '{name}'", declaring[name].source, candidate.source)
-            found[name], declaring[name] = one, candidate
+            found[name], declaring[name] = declaration, candidate
             if candidate.plugin:
                 found.plugins[name] = candidate.plugin
             elif candidate.entry:
@@ -195,17 +197,19 @@ def classes(group: str, package: str, base: type) -> Found[Any]:
 
     def declared(candidate: Candidate) -> Iterator[tuple[str, Any]]:
         module = candidate.load()
-        own: list[Any] = [one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__]
-        for value in own:
+        members: list[Any] = [
+            member for member in vars(module).values() if getattr(member, "__module__", "") == module.__name__
+        ]
+        for value in members:
             if isinstance(value, type) and issubclass(value, base) and hasattr(value, "name"):
                 options: Any = value()
                 json.dumps(dataclasses.asdict(options))  # they are written down with every run
                 yield value.name, value
 
-    found = find(group, (package,), declared)
-    for name in sorted(found):
-        found[name] = found.pop(name)
-    return found
+    components = find(group, (package,), declared)
+    for name in sorted(components):
+        components[name] = components.pop(name)
+    return components
 
 
 def objects(group: str, packages: Sequence[str], attribute: str, kind: type[N]) -> Found[N]:
@@ -217,10 +221,10 @@ def objects(group: str, packages: Sequence[str], attribute: str, kind: type[N]) 
     def declared(candidate: Candidate) -> Iterator[tuple[str, N]]:
         module: Any = candidate.load()
         single = [getattr(module, attribute)] if hasattr(module, attribute) else []
-        for one in (*single, *getattr(module, f"{attribute}S", ())):
-            if not isinstance(one, kind):
-                raise TypeError(f"{attribute} must be a {kind.__name__}, not {type(one).__name__}")
-            yield one.name, one
+        for component in (*single, *getattr(module, f"{attribute}S", ())):
+            if not isinstance(component, kind):
+                raise TypeError(f"{attribute} must be a {kind.__name__}, not {type(component).__name__}")
+            yield component.name, component
 
     return find(group, packages, declared)
 
@@ -234,16 +238,16 @@ def taken(what: str, first: str | Path, second: str | Path) -> ConfigError:
 
 def folders() -> list[Path]:
     """The folders of MCPO_PLUGINS; a path that cannot be a folder is left out with a message."""
-    found = list[Path]()
+    existing = list[Path]()
     for name in plugin_files.__path__:
         try:
-            found.append(paths.named(name))
+            existing.append(paths.named(name))
         except ConfigError as error:
             warn(f"{plugin_files.VARIABLE}: {error.message}")
             continue
-        if not found[-1].is_dir():
+        if not existing[-1].is_dir():
             warn(f"{plugin_files.VARIABLE}: there is no folder {name}")
-    return found
+    return existing
 
 
 def undeclared(group: str, name: str) -> Path | None:
@@ -283,7 +287,7 @@ def _roots(*, own: bool) -> Iterator[Path]:
         return [Path(name) for name in spec.submodule_search_locations]
 
     packages = [Candidate(entry.module, entry.name, entry) for entry in _entries(EXPERIMENTS)]
-    return (path for one in packages if one.is_own == own for path in _attempt(one, locations) or [])
+    return (path for package in packages if package.is_own == own for path in _attempt(package, locations) or [])
 
 
 def data_files(root: Path, pattern: str) -> list[Path]:
@@ -297,8 +301,8 @@ def present() -> tuple[Plugin, ...]:
     owners = {_owner(entry) for entry in _declared()} - {OWN}
     files = [(path, folder) for folder in folders() for path in _files(folder, "*.py")]
     files += [(path, folder) for folder in folders() for kind in DATA for path in data_files(folder, kind)]
-    found = [*map(_distribution, owners), *(of_file(*pair) for pair in files)]
-    return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.sha256)))
+    known = [*map(_distribution, owners), *(of_file(*pair) for pair in files)]
+    return tuple(sorted(known, key=lambda plugin: (plugin.name, plugin.sha256)))
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:
@@ -321,13 +325,13 @@ def problems() -> list[str]:
 
 def _candidates(group: str, packages: Sequence[str]) -> Iterator[Candidate]:
     for package in packages:
-        found = names(package)
-        yield from (Candidate(f"{package}.{name}", name) for name in found)
-        if not found:
+        modules = names(package)
+        yield from (Candidate(f"{package}.{name}", name) for name in modules)
+        if not modules:
             yield Candidate(package, package.rpartition(".")[2])
     declared = (Candidate(entry.module, entry.name, entry) for entry in _entries(group))
     # A wheel lacks packages of studies that a checkout has.
-    yield from (one for one in declared if not one.is_own or _exists(one.module))
+    yield from (candidate for candidate in declared if not candidate.is_own or _exists(candidate.module))
     for folder in folders():
         for path in _files(folder, "*.py"):
             yield Candidate(f"{plugin_files.__name__}.{path.stem}", path.stem, path=path)
@@ -362,11 +366,11 @@ def _blamed(candidate: Candidate, error: BaseException) -> str:
     """The file and line of the plug-in at which `error` left it."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
-    own = candidate.module if candidate.path else candidate.module.partition(".")[0]
+    package = candidate.module if candidate.path else candidate.module.partition(".")[0]
     lines = [
         f"{frame.f_code.co_filename}:{line}"
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if f"{frame.f_globals.get('__name__')}.".startswith(f"{own}.")
+        if f"{frame.f_globals.get('__name__')}.".startswith(f"{package}.")
     ]
     return [str(candidate.path or f"{candidate.module} of {_owner(candidate.entry)}"), *lines][-1]
 
@@ -374,10 +378,10 @@ def _blamed(candidate: Candidate, error: BaseException) -> str:
 @cache
 def _declared() -> list[EntryPoint]:
     installed = entry_points()
-    found = [entry for group in GROUPS for entry in installed.select(group=f"mcpo.{group}")]
-    if NEWEST not in [entry.value for entry in found if _owner(entry) == OWN]:
+    entries = [entry for group in GROUPS for entry in installed.select(group=f"mcpo.{group}")]
+    if NEWEST not in [entry.value for entry in entries if _owner(entry) == OWN]:
         warn("mcpo was installed by an older version, so methods or tasks are missing: run `make setup`")
-    return found
+    return entries
 
 
 def _entries(group: str) -> list[EntryPoint]:

@@ -59,7 +59,7 @@ WHOLE_RUNS = {
 WHOLE_DRAWN = {
     "pass@1 at equal steps": "at equal steps",
     "pass@1 at equal rollouts": "at equal rollouts",
-    "best@8": "pass@8, at the end",
+    "best@8": "best@8, at the end",
     "next-step gap": "gap, next step",
 }
 KEPT_SHOWN = "nothing", KEPT, KEPT_DRAWN

@@ -55,8 +55,8 @@ def list_(kind: KindName = "") -> Reply:
     if not kind:
         kinds = [{"kind": name, "number": len(one.registry()), "about": one.about} for name, one in KINDS.items()]
         return Reply({"kinds": kinds}, [_table(kinds)])
-    found = find_kind(kind)
-    rows = [{"name": name, **found.facts(entry)} for name, entry in sorted(found.registry().items())]
+    listed = find_kind(kind)
+    rows = [{"name": name, **listed.facts(entry)} for name, entry in sorted(listed.registry().items())]
     return Reply({"kind": kind, "components": rows}, [_table(rows)])
 
 

@@ -82,7 +82,7 @@ def probe(
         start.train(forecast(plan))
         measured = [summary.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
     document = summary.document(chosen, measured)
-    values = {one.cell.spec.run_id: one.finding.values for one in measured}
+    values = {run.cell.spec.run_id: run.finding.values for run in measured}
     publish.publish_probe(measured[0].cell.spec.compute.tracking_uri, name, values, document, console.talk)
     columns = ["regime", "model", "arm", "seeds"]
     rows = [

@@ -65,8 +65,8 @@ def list_runs(
     given = {"state": state, "method": method, "suite": suite}
     words = [*(where or []), *(f"{key}={value}" for key, value in given.items() if value)]
     left_out: dict[str, str] = {}
-    found = catalog.chosen(catalog.runs(location(), left_out.__setitem__), words, sort)
-    rows = [row(run, cell.arm) for run, cell in zip(found, catalog.named(found), strict=True)]
+    chosen = catalog.chosen(catalog.runs(location(), left_out.__setitem__), words, sort)
+    rows = [row(run, cell.arm) for run, cell in zip(chosen, catalog.named(chosen), strict=True)]
     if left_out:
         console.talk(catalog.left_out(left_out))
     nothing = f"no such runs in {location()}; start one with: mcpo train scale=smoke"

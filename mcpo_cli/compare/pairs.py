@@ -7,10 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from mcpo_cli.compare.scores import Arm, Metric, Scores
+from mcpo_cli.compare.scores import MEAN, Arm, Metric, Scores
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.statistics import crossed
+from mcpo_cli.statistics import crossed, power
 from mcpo_cli.statistics.crossed import Estimate, Ints, Over, Sources
+from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import Floats
 
 FEW_SEEDS, FEW_SAMPLES, FEW_PROBLEMS = 4, 100, 10
@@ -88,17 +89,18 @@ class Pair:
             )
         if found.over == "both" and few:
             yield f"{self.benchmark}: {size} are few: the interval is wider than it had to be (it covers up to 99 %)"
-        differing = int((self.change_P != 0).sum())
+        differing = int((self.change_P(MEAN) != 0).sum())
         if found.over in ("problems", "both") and 0 < differing <= FEW_PROBLEMS:
+            fewest = power.fewest_differing(ALPHA)
+            powerless = f"no result of so few can be significant, it takes {fewest}; " if differing < fewest else ""
             yield (
                 f"{self.benchmark}: only {differing} of {found.problems} problems differ between {self.arm} and the "
-                "baseline: an interval that so few decide can be far too narrow"
+                f"baseline: {powerless}an interval that so few decide can be far too narrow"
             )
 
-    @property
-    def change_P(self) -> Floats:
-        """The difference of the mean score of each problem."""
-        one_P, other_P = (np.nanmean(scores.score_SP, axis=0) for scores in (self.one, self.other))
+    def change_P(self, metric: Metric) -> Floats:
+        """The difference of each problem in a metric, as means over seeds."""
+        one_P, other_P = (np.nanmean(metric.of(scores), axis=0) for scores in (self.one, self.other))
         return np.asarray(one_P - other_P)
 
     def sources(self, found: Estimate) -> Sources:

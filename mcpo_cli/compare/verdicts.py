@@ -7,7 +7,7 @@ import pandas as pd
 
 from mcpo_cli.statistics import words
 from mcpo_cli.statistics.crossed import Estimate
-from mcpo_cli.statistics.power import ALPHA
+from mcpo_cli.statistics.power import ALPHA, least_p
 from mcpo_cli.statistics.stats import LEAST, ROUNDING
 from mcpo_cli.statistics.words import PValues
 
@@ -15,7 +15,13 @@ P_VALUES = tuple(field.name for field in fields(PValues))
 
 
 def judged(
-    found: Estimate, margin: float | None, level: float, *, lower: bool = False, share: bool = False
+    estimate: Estimate,
+    margin: float | None,
+    level: float,
+    *,
+    lower: bool = False,
+    share: bool = False,
+    differing: int | None = None,
 ) -> dict[str, object]:
     """A difference as columns of a frame: its interval at 1 - level, its p-values, `why` there are none, and `student`,
     the estimate behind them, of minus the difference if lower is better.
@@ -25,12 +31,17 @@ def judged(
         level: largest p-value that decides.
         lower: lower is better.
         share: scores are within 0..1, and so their differences within -1..1.
+        differing: number of clusters of problems in which the sides differ, where that is known. If it is not all of
+            them, p over problems is at least that of an exact test of the signs at its best (`power.least_p`): zeros
+            are not normal.
     """
-    test, why = found.test, _untestable(found)
+    test, why = estimate.test, _untestable(estimate)
     judged_test = replace(test, mean=-test.mean) if lower else test
     p_values = PValues() if why else words.p_values(judged_test, margin)
+    if differing and differing < estimate.clusters and not why and estimate.over in ("problems", "both"):
+        p_values = replace(p_values, p=max(p_values.p, least_p(differing)))
     interval = test.interval(1 - level)
-    known = found.over in ("problems", "both") or test.error > ROUNDING
+    known = estimate.over in ("problems", "both") or test.error > ROUNDING
     low, high = (interval.low, interval.high) if known else (math.nan, math.nan)
     if share:
         low, high = (math.copysign(min(abs(end), 1.0), end) for end in (low, high))
@@ -40,27 +51,27 @@ def judged(
         "high": high,
         **asdict(p_values),
         "why": why,
-        "identical": _identical(found),
+        "identical": _identical(estimate),
         "student": judged_test,
     }
 
 
-def _identical(found: Estimate) -> bool:
+def _identical(estimate: Estimate) -> bool:
     """True if both sides have the same score with each seed, or on each problem, of several."""
-    test = found.test
+    test = estimate.test
     return test.n > 1 and test.error <= ROUNDING and abs(test.mean) <= ROUNDING
 
 
-def _untestable(found: Estimate) -> str:
-    test, over_seeds = found.test, found.over in ("seeds", "history")
-    if _identical(found):
+def _untestable(estimate: Estimate) -> str:
+    test, over_seeds = estimate.test, estimate.over in ("seeds", "history")
+    if _identical(estimate):
         return f"the two sides have the same score {'with every seed' if over_seeds else 'on every problem'}"
     if test.n < LEAST:
-        units = "earlier runs" if found.over == "history" else "seeds" if over_seeds else "problems"
+        units = "earlier runs" if estimate.over == "history" else "seeds" if over_seeds else "problems"
         return f"{test.n} {units} have no interval; at least {LEAST} are needed"
     if test.error > ROUNDING:
         return ""
-    if found.over == "history":
+    if estimate.over == "history":
         return "the earlier runs all have the same score, so they show no spread"
     where = "every seed" if over_seeds else "every problem and seed"
     return f"the difference is the same on {where}, so it has no variance to test by"
@@ -76,14 +87,14 @@ def decided(differences: pd.DataFrame, level: float = ALPHA, *, lower: bool = Fa
         lower: lower is better.
     """
     adjusted = [f"{name}_adjusted" for name in P_VALUES]
-    found = differences.assign(**dict.fromkeys(adjusted, math.nan), verdict="not testable")
-    for _, family in found.groupby("family", sort=False):
+    rows = differences.assign(**dict.fromkeys(adjusted, math.nan), verdict="not testable")
+    for _, family in rows.groupby("family", sort=False):
         distinct = family.drop_duplicates("test")
         tests = words.adjusted([PValues(*row) for row in distinct[[*P_VALUES]].itertuples(index=False)])
         by_test = dict(zip(distinct["test"], tests, strict=True))
         for at, row in family[["difference", "test", "identical"]].iterrows():
             tested = by_test[int(row["test"])]
-            found.loc[at, adjusted] = astuple(tested)
+            rows.loc[at, adjusted] = astuple(tested)
             difference = -row["difference"] if lower else row["difference"]
-            found.loc[at, "verdict"] = words.word(difference, tested, level, identical=bool(row["identical"]))
-    return found
+            rows.loc[at, "verdict"] = words.word(difference, tested, level, identical=bool(row["identical"]))
+    return rows

@@ -72,13 +72,13 @@ def agree(data: dict[str, Any], overrides: Sequence[str], default: str) -> None:
     option, name = "method.dynamic_sampling", data["sampler"]["name"]
     if not given("sampler", overrides) and name == default:
         return
-    filters, said = bool(samplers.registry()[name].filters), data["method"]["dynamic_sampling"]
+    filters, chosen = bool(samplers.registry()[name].filters), data["method"]["dynamic_sampling"]
     if option not in map(key_of, overrides):
         data["method"]["dynamic_sampling"] = filters
-    elif SWITCH.get(str(said).lower(), said) is (not filters):
+    elif SWITCH.get(str(chosen).lower(), chosen) is (not filters):
         does = "throws groups away and samples others" if filters else "throws no group away"
         raise ConfigError(
-            f"sampler={name} {does}; {option}={str(said).lower()} says otherwise",
+            f"sampler={name} {does}; {option}={str(chosen).lower()} says otherwise",
             fix=f"{option}={str(filters).lower()}, or leave it out",
             code="contradiction",
         )

@@ -95,11 +95,11 @@ def _forked(judge: Callable[[], Verdict]) -> Verdict:
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as reply:
-        said = reply.read()
+        answer = reply.read()
     os.waitpid(fork, 0)
-    if not said:
+    if not answer:
         raise ChildProcessError("the process that judged the answer died")
-    return Verdict(**json.loads(said))
+    return Verdict(**json.loads(answer))
 
 
 def serve(grader: Grader, requests: BinaryIO, replies: BinaryIO, limit: int) -> None:

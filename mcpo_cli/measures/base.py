@@ -69,17 +69,19 @@ class Measure:
     def meaning(self, value: str) -> str | None:
         """What the value, or each of its parts, means; None if the measure has no such value."""
         names = (value, f"{value}, *")
-        return next((text for name, text in self.values.items() if any(fnmatchcase(one, name) for one in names)), None)
+        return next(
+            (text for name, text in self.values.items() if any(fnmatchcase(pattern, name) for pattern in names)), None
+        )
 
 
 def numbered(items: Iterable[T]) -> list[tuple[T, int]]:
     """Each item with the number of equal ones before it: a prompt may occur several times in a step."""
     seen: Counter[T] = Counter()
-    found = []
+    pairs = []
     for item in items:
-        found.append((item, seen[item]))
+        pairs.append((item, seen[item]))
         seen[item] += 1
-    return found
+    return pairs
 
 
 def without_nan(values: Mapping[str, float]) -> dict[str, float]:

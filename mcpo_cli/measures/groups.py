@@ -194,7 +194,7 @@ def _sanity(spec: RunSpec, journal: Journal) -> Finding:
         values[f"{name}_worst"] = max(column.values())
         largest = sorted(column, key=lambda step: column[step], reverse=True)[:WORST]
         worst += [{"metric": name, "step": step, "value": column[step]} for step in largest]
-    return Finding(values, {"steps": table, "worst": worst, "warnings": [dict(one) for one in warned]})
+    return Finding(values, {"steps": table, "worst": worst, "warnings": [dict(warning) for warning in warned]})
 
 
 SANITY = Measure(

@@ -45,7 +45,7 @@ def measure(probe: Measure, cell: PlannedRun, journal: Journal) -> Measured:
 def document(probe: Measure, measured: Sequence[Measured]) -> dict[str, Any]:
     """The findings of all runs and the summary by arm, as plain data."""
     about = {"probe": probe.name, "question": probe.question}
-    return {**about, "arms": arms(probe, measured), "runs": [one.to_json() for one in measured]}
+    return {**about, "arms": arms(probe, measured), "runs": [run.to_json() for run in measured]}
 
 
 def arms(probe: Measure, measured: Sequence[Measured]) -> list[dict[str, Any]]:
@@ -56,13 +56,13 @@ def arms(probe: Measure, measured: Sequence[Measured]) -> list[dict[str, Any]]:
     value that no run of the arm has is left out; `x_seeds` is the number of runs that have it, if some lack it.
     """
     groups: dict[tuple[str, str, str], list[Measured]] = defaultdict(list)
-    for one in measured:
-        groups[one.cell.spec.regime, one.cell.spec.model.name, one.cell.arm].append(one)
+    for run in measured:
+        groups[run.cell.spec.regime, run.cell.spec.model.name, run.cell.arm].append(run)
     table = []
     for (regime, model, arm), members in groups.items():
         row: dict[str, Any] = {"regime": regime, "model": model, "arm": arm, "seeds": len(members)}
         for name in probe.shows:
-            having = [one.finding.values for one in members if name in one.finding.values]
+            having = [run.finding.values for run in members if name in run.finding.values]
             row |= _mean(name, having, len(members))
         table.append(row)
     return table

@@ -29,7 +29,8 @@ NOTES = (
     "gained: accuracy of held-out problems after the step minus before it, mean over tiers, at temperature 1.",
     "Both are estimated from rollouts before and after the step together (multiple importance sampling); those before "
     "the step are the same for all arms.",
-    "± is a 95 % t-interval over trunk runs, each the mean of its points; p is the paired t-test, not adjusted.",
+    "± is a 95 % t-interval over trunk runs, each the mean of its states (lost: weighted by "
+    "their mastered prompts); p is the paired t-test, not adjusted.",
     "lost at equal gain: lost by the arm, minus what a step of another size loses that gains as much; gained at equal "
     "loss: likewise, the other way round (interpolated; jackknife over trunk runs). - where no step of the curve "
     "gains, or loses, as much, or a larger step does not gain, or lose, more.",

@@ -34,6 +34,8 @@ NOTES = (
     f"difference: the value is equivalent instead; unresolved: none of these, which does not show that there is no "
     f"effect.{HOLDS}: also after Holm. Decided by p, one test in {1 / ALPHA:.0f} without any true effect is still "
     "called supported or contradicted. Verdicts are on these runs, not on what a paper measured.",
+    "new base policies: half of the 95% interval with base policies as units (their number), where runs share them; p "
+    "is over runs. vacuous: the margin is a third or more of the baseline's own value.",
     f"not testable: the column says why, such as fewer than {LEAST} seeds. Such tests are counted apart.",
 )
 COMMITTED = "committed runs: verdicts of more runs than these, from results/{}."
@@ -147,7 +149,8 @@ def verdict_of(test: ClaimResult) -> str:
     if test.why:
         return f"{test.verdict}: {test.why}"
     larger = f" larger than {test.claim.margin:g}" if test.verdict == "no difference" else ""
-    return test.verdict + larger + (HOLDS if test.holds else "")
+    vacuous = f", vacuous: without it {_number(test.control, test.claim).lstrip('+')}" if test.vacuous else ""
+    return test.verdict + larger + vacuous + (HOLDS if test.holds else "")
 
 
 def verdict_grid(tests: Iterable[ClaimResult]) -> Grid:
@@ -202,6 +205,12 @@ def _p(value: float) -> str:
     return "<.0001" if value < 1e-4 else markup.p_value(value)
 
 
+def _bases(test: ClaimResult) -> str:
+    """Half of the interval with base policies as units, and their number."""
+    half_width = test.bases.half_width
+    return "-" if math.isnan(half_width) else f"± {half_width:.4f} ({test.bases.n})"
+
+
 def _row(test: ClaimResult) -> dict[str, Any]:
     declared = {key: value for key, value in asdict(test.claim).items() if key not in ("id", "claim")}
     effect = {"value": test.effect.mean, "t_low": test.effect.low, "t_high": test.effect.high}
@@ -213,6 +222,8 @@ def _row(test: ClaimResult) -> dict[str, Any]:
         **effect,
         **p,
         "seeds": test.effect.n,
+        **dict(zip(("bases_low", "bases_high", "bases"), (test.bases.low, test.bases.high, test.bases.n), strict=True)),
+        "control": test.control,
         "parts": "; ".join(f"{part} {effect.mean:.6g}" for part, effect in test.parts.items() if part),
         "says": test.claim.claim,
         **declared,
@@ -229,6 +240,7 @@ VERDICTS: Columns = {
     "seeds": lambda test: str(test.effect.n),
     "value": lambda test: _number(test.effect.mean, test.claim) + (f" ({test.part})" if test.part else ""),
     "95% interval": _interval,
+    "new base policies": _bases,
     "against": lambda test: _against(test.claim),
     "p": lambda test: _p(test.p),
     "p Holm": lambda test: _p(test.p_holm),

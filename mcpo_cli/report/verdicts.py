@@ -17,7 +17,7 @@ import numpy as np
 from mcpo_cli.config.claims import Claim
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.report.numbers import Numbers, of_run
-from mcpo_cli.statistics import stats, words
+from mcpo_cli.statistics import clusters, stats, words
 from mcpo_cli.statistics.stats import Interval, Student
 from mcpo_cli.statistics.words import PValues, Word
 
@@ -54,6 +54,10 @@ class ClaimResult:
     """p adjusted over all tests."""
     p_equal_holm: float = math.nan
     """p_equal adjusted over all tests."""
+    bases: Interval = UNKNOWN
+    """The effect with base policies as units, about new ones; unknown unless runs share base policies."""
+    control: float = math.nan
+    """Mean of the baseline's number, of that part; NaN for claims that are not about the difference of two arms."""
 
     @property
     def word(self) -> Word:
@@ -82,6 +86,11 @@ class ClaimResult:
         return "no difference" if self.word == "equivalent" else "contradicted"
 
     @property
+    def vacuous(self) -> bool:
+        """True if a difference is called small by a margin that is a third or more of the baseline's whole value."""
+        return self.word == "equivalent" and self.claim.margin >= abs(self.control) / 3
+
+    @property
     def holds(self) -> bool:
         """True if the verdict also holds for all tests together."""
         return self._adjusted == self.word and self.verdict in TESTED[:-1]
@@ -105,13 +114,30 @@ def _tests(claim: Claim, runs: Runs) -> Iterator[ClaimResult]:
     for model, regime in dict.fromkeys((cell.spec.model.name, cell.spec.regime) for cell in runs.cells):
         pairs = [pair for pair in by_arm[claim.arm] if pair[:2] == (model, regime)]
         values: dict[str, list[float]] = {}
+        bases: dict[str, list[int]] = {}
+        levels: dict[str, list[float]] = {}
         for pair in pairs:
             numbers = {arm: found.get(pair, {}) for arm, found in by_arm.items()}
             for part in numbers[claim.arm]:
                 if all(part in own for own in numbers.values()):
                     contrast = sum(weight * numbers[arm][part] for arm, weight in claim.weights.items())
                     values.setdefault(part, []).append(contrast)
-        yield outcome(claim, model, regime, values, _unmet(claim, runs, model, regime))
+                    bases.setdefault(part, []).append(pair[2])
+                    if claim.baseline and not claim.beyond:
+                        levels.setdefault(part, []).append(numbers[claim.baseline][part])
+        found = outcome(claim, model, regime, values, _unmet(claim, runs, model, regime))
+        if not math.isnan(found.p):
+            found = replace(found, bases=_of_bases(values[found.part], bases[found.part]))
+        if found.part in levels:
+            found = replace(found, control=float(np.mean(levels[found.part])))
+        yield found
+
+
+def _of_bases(value_N: Sequence[float], base_N: Sequence[int]) -> Interval:
+    """The mean with base policies as units, if runs share them and they are LEAST or more."""
+    if not stats.LEAST <= len(set(base_N)) < len(base_N):
+        return UNKNOWN
+    return _interval(clusters.mean(value_N, np.ones(len(value_N)), base_N))
 
 
 Pair = tuple[str, str, int, int]

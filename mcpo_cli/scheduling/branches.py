@@ -50,10 +50,10 @@ def measure(study: str, trunk: Trunk, command: str) -> None:
 
 def points(trunks: Sequence[Trunk]) -> list[dict[str, Any]]:
     """The folder of the records of each point, as plain data."""
-    found = [(trunk, trunk.spec.run_id, step) for trunk in trunks for step in trunk.at]
+    measured = [(trunk, trunk.spec.run_id, step) for trunk in trunks for step in trunk.at]
     return [
         {"run_id": run_id, "step": step, "records": str(place(trunk, run_dir(run_id), step))}
-        for trunk, run_id, step in found
+        for trunk, run_id, step in measured
     ]
 
 

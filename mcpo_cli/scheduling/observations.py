@@ -21,7 +21,7 @@ def observe(run: Run, step: int | None, prompts: int) -> Path:
     from mcpo_cli.backends.local import observe as engine  # not above: it imports torch
 
     begin.check_backend(run.spec)
-    steps = [one for one in begin.kept(run.folder) if step in (None, one)]
+    steps = [kept_step for kept_step in begin.kept(run.folder) if step in (None, kept_step)]
     if not steps:
         raise ConfigError(
             f"{run.spec.run_id} has no complete checkpoint" + ("" if step is None else f" of step {step}"),

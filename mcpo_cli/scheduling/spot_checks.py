@@ -55,13 +55,13 @@ class StretchResult:
     @property
     def difference(self) -> Difference | None:
         """The first value that differs."""
-        return next((value for one in self.compared for value in one.differing), None)
+        return next((value for compared in self.compared for value in compared.differing), None)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `--json`."""
         by_step = dict[int, list[Compared]]()
-        for one in self.compared:
-            by_step.setdefault(one.step, []).append(one)
+        for compared in self.compared:
+            by_step.setdefault(compared.step, []).append(compared)
         first = self.difference
         return {
             "start": self.stretch.start,
@@ -72,9 +72,9 @@ class StretchResult:
                 {
                     "step": step,
                     "asked": step in self.stretch.asked,
-                    "values": sum(one.values for one in parts),
-                    "differing": sum(len(one.differing) for one in parts),
-                    "weights_compared": any(one.weights for one in parts),
+                    "values": sum(compared.values for compared in parts),
+                    "differing": sum(len(compared.differing) for compared in parts),
+                    "weights_compared": any(compared.weights for compared in parts),
                 }
                 for step, parts in by_step.items()
             ],
@@ -114,7 +114,7 @@ def stretches(run: Run, asked: Sequence[int]) -> list[Stretch]:
     kept = begin.kept(run.folder)
     starts = dict[int, list[int]]()
     for step in asked:
-        starts.setdefault(max((one for one in kept if one < step), default=0), []).append(step)
+        starts.setdefault(max((kept_step for kept_step in kept if kept_step < step), default=0), []).append(step)
     if run.spec.fork and 0 in starts:
         parent, shared = forking.parse(run.spec.fork)
         raise ConfigError(
@@ -199,7 +199,7 @@ class _Watch:
 
     @property
     def differs(self) -> bool:
-        return any(one.differing for one in self.compared)
+        return any(compared.differing for compared in self.compared)
 
     @property
     def is_over(self) -> bool:
@@ -225,19 +225,19 @@ class _Watch:
 def how(run: Run, stretch: Stretch) -> tuple[bool, str]:
     """True if this machine must reproduce the steps of a stretch bit by bit, and the reason."""
     now, journal = provenance.here(), Journal(run.folder)
-    here, compute = provenance.rounding(now), run.spec.to_dict()["compute"]
+    rounding, compute = provenance.rounding(now), run.spec.to_dict()["compute"]
     for attempt, last in journal.spans():
         start = read_json(attempt / "status.json")["start_step"]
         if start >= stretch.asked[-1] or last <= stretch.start:
             continue
         if not (made := provenance.read(attempt)):
             return False, f"{attempt.name} has no record of the machine that trained it"
-        if compute["device"] != "cpu" and any(one.get("machine", {}).get("gpus") for one in (made, now)):
+        if compute["device"] != "cpu" and any(record.get("machine", {}).get("gpus") for record in (made, now)):
             return False, "a GPU trains it here or did then, and its sums have no fixed order"
         for name, value in provenance.rounding(made).items():
-            if value != here[name]:
-                return False, f"it was trained with {name} {value}, and this machine has {here[name]}"
+            if value != rounding[name]:
+                return False, f"it was trained with {name} {value}, and this machine has {rounding[name]}"
         then = read_json(attempt / "spec.json").get("compute", {})
         if changed := [name for name in COMPUTE if then.get(name) != compute[name]]:
             return False, f"{attempt.name} had another compute.{changed[0]}"
-    return True, ", ".join(f"{name} {value}" for name, value in here.items()) + ", as when the run was trained"
+    return True, ", ".join(f"{name} {value}" for name, value in rounding.items()) + ", as when the run was trained"

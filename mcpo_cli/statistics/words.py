@@ -55,7 +55,7 @@ def p_values(difference: Student, margin: float | None = None) -> PValues:
 
 def adjusted(family: Sequence[PValues]) -> list[PValues]:
     """The p-values of one family, each kind adjusted over it by Holm's method; those that are NaN do not count."""
-    kinds = [[getattr(one, kind) for one in family] for kind in ("p", "p_not_worse", "p_equivalent")]
+    kinds = [[getattr(p_value, kind) for p_value in family] for kind in ("p", "p_not_worse", "p_equivalent")]
     return [PValues(*map(float, row)) for row in np.array([stats.holm(kind) for kind in kinds]).T]
 
 

@@ -203,9 +203,6 @@ UNREADABLE: dict[str, Callable[[Path], object]] = {
     "a normalizer that is a number": lambda at: retokenized(at, lambda it: it.update(normalizer=5)),
     "a template of other bytes": lambda at: (at / "chat_template.jinja").write_bytes(b"\xff{{ messages }}"),
     "a template that is a number": lambda at: reconfigured(at, "tokenizer_config.json", chat_template=7),
-    "a normalizer on which the library panics": lambda at: retokenized(
-        at, lambda it: it.update(normalizer={"type": "Replace", "pattern": {"Regex": ""}, "content": "aaaa"})
-    ),
 }
 
 

@@ -118,6 +118,24 @@ def test_the_default_of_several_templates(tokenizer: Any) -> None:
         prompt_ids(tokenizer, TURNS)
 
 
+def test_a_panic_of_the_tokenizer_is_an_error_of_the_model() -> None:
+    """The library's Rust code raises one for some normalizers; it is no Exception. An interrupt passes."""
+
+    class PanicException(BaseException):
+        pass
+
+    class Broken:
+        chat_template, name_or_path = None, "models/broken"
+
+        def __call__(self, text: str, **options: object) -> None:
+            raise PanicException("index out of bounds") if text == "1" else KeyboardInterrupt
+
+    with refused("bad_model", "broken: ", "index out of bounds"):
+        prompt_ids(Broken(), [{"role": TEXT, "content": "1"}])
+    with pytest.raises(KeyboardInterrupt):
+        prompt_ids(Broken(), [{"role": TEXT, "content": "2"}])
+
+
 @pytest.mark.parametrize(("single", "before"), [("<|begin|> $A <|end|>", [0]), ("$A <|end|>", []), ("$A", [])])
 def test_a_plain_prompt_is_its_text_and_nothing_after_it(single: str, before: list[int], tmp_path: Path) -> None:
     """Tokenizers may put an end token after each text, which a model would take for the end of its prompt."""

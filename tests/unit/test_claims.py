@@ -184,3 +184,10 @@ def test_the_artifact_says_what_it_tested_on_what(mcpo_home: Path) -> None:
     assert list(parts) == list(TIERS)
     assert found["quarter-mastered", "toy-s"]["p"] is None
     assert found["quarter-mastered", "toy-s"]["verdict"] == "not testable"
+
+
+def test_a_margin_of_a_third_of_what_there_is_makes_a_verdict_vacuous() -> None:
+    values = [0.001, -0.001, 0.0005, -0.0004]
+    for control, vacuous in ((0.06, True), (0.061, False), (-0.05, True), (math.nan, False)):
+        (found,) = verdicts.decided([dataclasses.replace(outcome(WITHIN, values), control=control)])
+        assert (found.verdict, found.vacuous) == ("supported", vacuous)

@@ -64,8 +64,8 @@ Baseline = Annotated[
 Metric = Annotated[
     list[str] | None,
     typer.Option(
-        help="pass@K, best@K or maj@K, the majority's answer (repeatable, or pass@1,pass@8); the first is the "
-        "headline's (default: the suite's, else pass@1).",
+        help="pass@K, best@K, maj@K, the majority's answer, or pass^K, all K correct (repeatable, or pass@1,pass@8); "
+        "the first is the headline's (default: the suite's, else pass@1).",
         autocompletion=completing("pass@1", "best@8", "pass@8", "maj@8"),
     ),
 ]

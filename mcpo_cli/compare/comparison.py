@@ -12,7 +12,7 @@ import pandas as pd
 from mcpo_cli.compare import aggregates, means, verdicts
 from mcpo_cli.compare.equal_cost import AVERAGE
 from mcpo_cli.compare.flips import FLIP, flips_of
-from mcpo_cli.compare.pairs import Pair, pair, together
+from mcpo_cli.compare.pairs import Pair, left_out, pair, together
 from mcpo_cli.compare.parts import parts_of
 from mcpo_cli.compare.scores import MEAN, Arm, Metric, Slice
 from mcpo_cli.errors import ConfigError, mend, nearest
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 DIFFERENCE = (
     "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", *verdicts.P_VALUES, "why",
-    "identical", "mean", "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed", "by_seed", "sd",
-    "above", "effect", "detectable", "family", "part_of", "share", "student",
+    "identical", "gained", "lost", "mean", "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed",
+    "by_seed", "sd", "above", "effect", "detectable", "family", "part_of", "share", "student",
 )  # fmt: skip
 
 
@@ -294,9 +294,7 @@ def _shared(arm: Arm, baseline: Arm, warnings: list[str]) -> list[str]:
         )
     for left in sorted({*arm.scores, *baseline.scores} - set(shared)):
         warnings.append(f"{left} was left out: only one of {arm.name} and {baseline.name} has it")
-    for name in shared:
-        if lost := len({*arm.scores[name].problems} ^ {*baseline.scores[name].problems}):
-            warnings.append(f"{name}: {lost} problems that only {arm.name} or {baseline.name} has were left out")
+    warnings += [text for name in shared if (text := left_out(arm, baseline, name))]
     return shared
 
 
@@ -315,7 +313,7 @@ def _check(pairs: Sequence[Pair], metrics: Sequence[Metric]) -> None:
             if metric.k > most:
                 raise ConfigError(
                     f"{metric} needs {metric.k} samples of every problem; {each.benchmark} has {most}",
-                    fix=f"--metric {metric.kind}@{most}",
+                    fix=f"--metric {metric._replace(k=most)}",
                     code="out_of_bounds",
                 )
 
@@ -330,12 +328,19 @@ def _tested(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
     found = each.estimate(metric, over)
     mean, baseline_mean = each.means(metric)
     by_seed = np.array(each.by_seed(metric))
+    change_P = each.change_P(metric)
+    better_P = -change_P if question.lower else change_P
+    differing = len(np.unique(each.cluster_P[np.abs(change_P) > ROUNDING]))
     return {
         "benchmark": each.benchmark,
         "metric": str(metric),
         "k": metric.k,
         "arm": each.arm,
-        **verdicts.judged(found, question.margin, question.level, lower=question.lower, share=each.share),
+        **verdicts.judged(
+            found, question.margin, question.level, lower=question.lower, share=each.share, differing=differing
+        ),
+        "gained": int((better_P > ROUNDING).sum()),
+        "lost": int((better_P < -ROUNDING).sum()),
         "mean": mean,
         "baseline_mean": baseline_mean,
         "problems": found.problems,

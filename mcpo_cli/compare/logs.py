@@ -1,13 +1,14 @@
 """Logs of any tool as scores, compared; with the texts of problems whose score changed."""
 
+import math
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from mcpo_cli.compare.comparison import Comparison, Question, compare
+from mcpo_cli.compare.comparison import Comparison, Question, compare, records
 from mcpo_cli.compare.log import TEXTS, Side
 from mcpo_cli.compare.majority import majority
 from mcpo_cli.compare.parts import merged
@@ -49,6 +50,7 @@ def of_logs(sides: Sequence[Side], question: Question) -> Comparison:
     flips = [with_texts(part.reset_index(drop=True), by_name[str(arm)], baseline) for (arm, _), part in groups]
     return replace(
         found,
+        differences=found.differences.assign(other_answers=_other_answers(found, by_name)),
         flips=pd.concat(flips, ignore_index=True) if flips else found.flips,
         warnings=tuple(dict.fromkeys((*percentages.values(), *warnings, *found.warnings, *notes))),
     )
@@ -118,6 +120,38 @@ def _facts(side: Side, baseline: Side) -> Iterator[str]:
     yield from (f"{', '.join(where)}: {said}" for said, where in differs.items())
     for name, facts in silent.items():
         yield f"{name} does not say its {', '.join(facts)}: whether both sides agree in it is not known"
+
+
+def _other_answers(found: Comparison, sides: Mapping[str, Side]) -> list[float]:
+    """For each difference of a benchmark: the problems with equal scores whose most frequent answer is another one.
+
+    NaN where a side has no answers, and for differences of several benchmarks together.
+    """
+    answers: dict[tuple[str, str], pd.Series] = {}
+    counts = []
+    for row in records(found.differences):
+        pair = []
+        for name in (row["arm"], found.baseline):
+            key = name, row["benchmark"]
+            if key not in answers:
+                answers[key] = _answers(sides[name], row["benchmark"])
+            pair.append(answers[key])
+        both = pd.concat(pair, axis=1, join="inner", keys=("one", "other"))
+        moved = found.flips.loc[(found.flips["arm"] == row["arm"]) & (found.flips["benchmark"] == row["benchmark"])]
+        same = both[~both.index.isin(moved["problem"])]
+        counts.append(float((same["one"] != same["other"]).sum()) if len(both) else math.nan)
+    return counts
+
+
+def _answers(side: Side, benchmark: str) -> pd.Series:
+    """The most frequent answer to each problem, of equally frequent ones the first by the alphabet."""
+    if "answer" not in side.samples:
+        return pd.Series(dtype=object)
+    own = side.samples[side.samples["benchmark"] == benchmark].dropna(subset=["answer"])
+    counts = own.groupby(["problem", "answer"], observed=True, sort=False).size().reset_index(name="samples")
+    counts = counts.assign(problem=counts["problem"].astype(str), answer=counts["answer"].astype(str))
+    most = counts.sort_values(["samples", "answer"], ascending=[False, True]).drop_duplicates("problem")
+    return most.set_index("problem")["answer"]
 
 
 def _copies(side: Side) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """A comparison as text: the verdict, its table, what to know of it, and the tables of its details."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, get_args
 
@@ -20,6 +20,8 @@ MOST_BENCHMARKS = 12
 """Most benchmarks or categories in the first table; the others are among the details."""
 FAMILIES = {"headline": "headline difference", "others": "other difference", "categories": "category"}
 """What is adjusted together, with the word for one of its tests."""
+LONGEST_ANSWER = 20
+"""Most characters of an answer in that table."""
 MOST_NAMED = 8
 """Most names that a sentence lists."""
 DECIDED: tuple[Word, ...] = ("better", "worse", "equivalent", "not worse")
@@ -187,7 +189,21 @@ def remarks(found: Comparison, *, most: int | None = None) -> list[str]:
     training, settled = list(training_page.remarks(found)) if found.training else [], settle(found)
     if most is not None and len(settled) > most:
         settled = [*settled[:most], f"and {len(settled) - most} more lines of this kind: --full"]
-    return [*training, *settled, *pairing(found), *legend(found)]
+    changed = [] if found.training or not counts(found) else [f"problems that changed: {'; '.join(counts(found))}"]
+    return [*training, *settled, *changed, *pairing(found), *legend(found)]
+
+
+def counts(found: Comparison) -> list[str]:
+    """How many problems gained, lost, or kept their score with another answer: `sums: 63 gained, 31 lost`."""
+    rows = main_rows(found)[:1] if found.training else [row for row in main_rows(found) if row["benchmark"] != AVERAGE]
+    several = found.differences["arm"].nunique() > 1
+    said = []
+    for row in [row for row in rows if row["problems"] > 1][:MOST_NAMED]:
+        where = f"{row['benchmark']}, {row['arm']}" if several else row["benchmark"]
+        said.append(f"{where}: {row['gained']:,} gained, {row['lost']:,} lost")
+        if row.get("other_answers", 0) > 0:
+            said[-1] += f", {row['other_answers']:,.0f} with the same score and another answer"
+    return said
 
 
 def legend(found: Comparison) -> list[str]:
@@ -349,25 +365,23 @@ def sources_grid(found: Comparison) -> Grid:
     return Grid.of("Sources of variance of each difference", rows, columns, len(columns) - 2, is_detail=True)
 
 
-def counts(found: Comparison) -> list[str]:
-    """How many problems each arm gained and lost: `new: 63 gained, 31 lost`."""
-    if found.flips.empty:
-        return []
-    gained = found.flips["score"] > found.flips["baseline_score"]
-    by_arm = gained.groupby(found.flips["arm"], sort=False)
-    return [f"{arm}: {int(each.sum())} gained, {int((~each).sum())} lost" for arm, each in by_arm]
-
-
 def flips_grid(found: Comparison, most: int | None = None) -> Grid:
-    """The problems whose score changed, largest change first: all, or the first `most`."""
+    """The problems whose score changed, largest change first: all, or the first `most`; with the answers of logs."""
+    answers: Columns = {f"{found.baseline} answers": _answer("baseline_answer"), "arm answers": _answer("answer")}
     columns: Columns = {
         "benchmark": "benchmark",
         "arm": "arm",
         "problem": "problem",
+        **(answers if {"answer", "baseline_answer"} <= set(found.flips) else {}),
         found.baseline: lambda row: share(row["baseline_score"]),
         "arm's": lambda row: share(row["score"]),
         "change": lambda row: signed(row["score"] - row["baseline_score"]),
     }
     rows = largest_flips(found.flips)[:most].to_dict("records")
     title = "All problems that changed" if len(rows) == len(found.flips) else "Problems that changed most"
-    return Grid.of(f"{title} ({'; '.join(counts(found))})", rows, columns, 3, is_detail=True)
+    title = f"{title} ({'; '.join(counts(found))})"
+    return Grid.of(title, rows, columns, len(columns) - 3, is_detail=True)
+
+
+def _answer(column: str) -> Callable[[Row], str]:
+    return lambda row: "-" if pd.isna(row[column]) else str(row[column])[:LONGEST_ANSWER]

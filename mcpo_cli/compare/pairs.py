@@ -7,10 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from mcpo_cli.compare.scores import Arm, Metric, Scores
+from mcpo_cli.compare.scores import MEAN, Arm, Metric, Scores
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.statistics import crossed
+from mcpo_cli.statistics import crossed, power
 from mcpo_cli.statistics.crossed import Estimate, Ints, Over, Sources
+from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import Floats
 
 FEW_SEEDS, FEW_SAMPLES, FEW_PROBLEMS = 4, 100, 10
@@ -88,17 +89,18 @@ class Pair:
             )
         if found.over == "both" and few:
             yield f"{self.benchmark}: {size} are few: the interval is wider than it had to be (it covers up to 99 %)"
-        differing = int((self.change_P != 0).sum())
+        differing = int((self.change_P(MEAN) != 0).sum())
         if found.over in ("problems", "both") and 0 < differing <= FEW_PROBLEMS:
+            fewest = power.fewest_differing(ALPHA)
+            powerless = f"no result of so few can be significant, it takes {fewest}; " if differing < fewest else ""
             yield (
                 f"{self.benchmark}: only {differing} of {found.problems} problems differ between {self.arm} and the "
-                "baseline: an interval that so few decide can be far too narrow"
+                f"baseline: {powerless}an interval that so few decide can be far too narrow"
             )
 
-    @property
-    def change_P(self) -> Floats:
-        """The difference of the mean score of each problem."""
-        one_P, other_P = (np.nanmean(scores.score_SP, axis=0) for scores in (self.one, self.other))
+    def change_P(self, metric: Metric) -> Floats:
+        """The difference of each problem in a metric, as means over seeds."""
+        one_P, other_P = (np.nanmean(metric.of(scores), axis=0) for scores in (self.one, self.other))
         return np.asarray(one_P - other_P)
 
     def sources(self, found: Estimate) -> Sources:
@@ -132,6 +134,21 @@ def pair(arm: Arm, baseline: Arm, benchmark: str) -> Pair:
         seeds = [seed for seed in other.seeds if seed in one.seeds]
         one, other = one.of_seeds(seeds), other.of_seeds(seeds)
     return Pair(benchmark, arm.name, one, other, np.zeros(len(common), int))
+
+
+def left_out(arm: Arm, baseline: Arm, benchmark: str) -> str:
+    """A sentence on problems that only one of both has, with its scores there: the rest may be a biased part."""
+    lost, means = 0, []
+    for side, other in ((arm, baseline), (baseline, arm)):
+        scores, theirs = side.scores[benchmark], other.scores[benchmark].place
+        apart = [problem for problem in scores.problems if problem not in theirs]
+        common = [problem for problem in scores.problems if problem in theirs]
+        lost += len(apart)
+        if apart and common:
+            alone, both = (float(np.nanmean(scores.only(part).score_SP)) for part in (apart, common))
+            means.append(f"{side.name} has a mean of {alone:.3g} on its {len(apart)}, and of {both:.3g} on the others")
+    said = f"{benchmark}: {lost} problems that only {arm.name} or {baseline.name} has were left out"
+    return ": ".join([said, *(["; ".join(means)] if means else [])]) if lost else ""
 
 
 def together(name: str, pairs: Sequence[Pair]) -> Pair | None:

@@ -80,7 +80,7 @@ class Rule:
         if self.kind == "better":
             return inside, outside
         if row["identical"]:
-            return _by_number(margin, int(row["problems"])), 1.0
+            return _by_number(margin, int(row["problems"])) if row["share"] or not margin else math.nan, 1.0
         if self.margin is None:
             return (math.nan if math.isnan(outside) else 0.0), outside
         tests = p_values(test, margin)
@@ -99,7 +99,7 @@ def _beyond(row: Row, test: Student, bound: float) -> tuple[float, float]:
 
 def too_few(rule: Rule, row: Row) -> str:
     """The reason why equal scores on all problems do not show that a rule holds."""
-    if rule.kind == "better" or not rule.margin:
+    if rule.kind == "better" or not rule.margin or not row["share"]:
         return "both sides have the same score on every problem"
     needed = math.ceil(math.log(ALPHA) / math.log(1 - rule.margin)) if rule.margin < 1 else 1
     return (

@@ -19,11 +19,11 @@ from mcpo_cli.statistics import stats
 from mcpo_cli.statistics.crossed import Ints
 from mcpo_cli.statistics.stats import ROUNDING, Floats
 
-Kind = Literal["pass", "best", "maj"]
+Kind = Literal["pass", "best", "maj", "all"]
 
 
 class Metric(NamedTuple):
-    """pass@k, best@k (k draws with replacement) or maj@k."""
+    """pass@k, best@k (k draws with replacement), maj@k, or pass^k (all k are correct), whose kind is `all`."""
 
     kind: Kind
     k: int
@@ -35,15 +35,17 @@ class Metric(NamedTuple):
         Raises:
             ConfigError: it is no metric.
         """
-        kind, _, k = text.partition("@")
-        if kind not in get_args(Kind) or not k.isdecimal() or int(k) < 1:
+        kind, _, k = text.replace("pass^", "all@").partition("@")
+        if kind not in get_args(Kind) or text.startswith("all") or not k.isdecimal() or int(k) < 1:
             raise ConfigError(
-                f"--metric {text}: must be pass@K, best@K or maj@K", fix="--metric pass@1,pass@8", code="out_of_bounds"
+                f"--metric {text}: must be pass@K, best@K, maj@K or pass^K",
+                fix="--metric pass@1,pass@8",
+                code="out_of_bounds",
             )
         return cls(cast(Kind, kind), int(k))
 
     def __str__(self) -> str:
-        return f"{self.kind}@{self.k}"
+        return f"pass^{self.k}" if self.kind == "all" else f"{self.kind}@{self.k}"
 
     def of(self, scores: "Scores") -> Floats:
         """Its value for each seed and problem; NaN if the cell is missing."""
@@ -54,7 +56,9 @@ class Metric(NamedTuple):
         return self.of_counts(scores.samples_SP, np.rint(scores.sum_SP).astype(np.int64))
 
     def of_counts(self, samples: Ints, correct: Ints) -> Floats:
-        """pass@k or best@k of each cell from its numbers of samples and of correct ones, in their shape."""
+        """pass@k, best@k or pass^k of each cell from its numbers of samples and of correct ones, in their shape."""
+        if self.kind == "all":
+            return np.asarray(1 - stats.pass_at_k(samples, samples - correct, self.k))
         at_k = stats.pass_at_k if self.kind == "pass" else stats.best_at_k
         return np.asarray(at_k(samples, correct, self.k))
 

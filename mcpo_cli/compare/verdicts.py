@@ -7,7 +7,7 @@ import pandas as pd
 
 from mcpo_cli.statistics import words
 from mcpo_cli.statistics.crossed import Estimate
-from mcpo_cli.statistics.power import ALPHA
+from mcpo_cli.statistics.power import ALPHA, least_p
 from mcpo_cli.statistics.stats import LEAST, ROUNDING
 from mcpo_cli.statistics.words import PValues
 
@@ -15,7 +15,13 @@ P_VALUES = tuple(field.name for field in fields(PValues))
 
 
 def judged(
-    estimate: Estimate, margin: float | None, level: float, *, lower: bool = False, share: bool = False
+    estimate: Estimate,
+    margin: float | None,
+    level: float,
+    *,
+    lower: bool = False,
+    share: bool = False,
+    differing: int | None = None,
 ) -> dict[str, object]:
     """A difference as columns of a frame: its interval at 1 - level, its p-values, `why` there are none, and `student`,
     the estimate behind them, of minus the difference if lower is better.
@@ -25,10 +31,15 @@ def judged(
         level: largest p-value that decides.
         lower: lower is better.
         share: scores are within 0..1, and so their differences within -1..1.
+        differing: number of clusters of problems in which the sides differ, where that is known. If it is not all of
+            them, p over problems is at least that of an exact test of the signs at its best (`power.least_p`): zeros
+            are not normal.
     """
     test, why = estimate.test, _untestable(estimate)
     judged_test = replace(test, mean=-test.mean) if lower else test
     p_values = PValues() if why else words.p_values(judged_test, margin)
+    if differing and differing < estimate.clusters and not why and estimate.over in ("problems", "both"):
+        p_values = replace(p_values, p=max(p_values.p, least_p(differing)))
     interval = test.interval(1 - level)
     known = estimate.over in ("problems", "both") or test.error > ROUNDING
     low, high = (interval.low, interval.high) if known else (math.nan, math.nan)

@@ -43,6 +43,16 @@ def power(noncentrality: float, df: float) -> float:
     return float(1 - below + wrong)
 
 
+def least_p(differing: int) -> float:
+    """The smallest two-sided p of an exact sign test: all of the problems that differ do so in one direction."""
+    return float(min(1.0, 2.0 ** (1 - differing)))
+
+
+def fewest_differing(level: float) -> int:
+    """The fewest problems that must differ for any result to be significant: 6 at level .05."""
+    return next(number for number in range(1, MOST_SEEDS) if least_p(number) <= level)
+
+
 def noncentrality(df: float) -> float:
     """The noncentrality at which `power` is POWER: the smallest effect that is found, in standard errors."""
     low, high = 0.0, 1.0

@@ -153,7 +153,7 @@ def test_a_run_of_mcpo_is_compared_with_a_log_of_another_tool(here: InProcess, f
     log.samples[["benchmark", "problem"]].drop_duplicates().assign(correct=1).to_csv("theirs.csv", index=False)
     document = compared(here, spec.run_id, "theirs.csv")
     assert document["baseline"] == spec.run_id
-    assert {row["verdict"] for row in document["differences"]} == {"better"}
+    assert verdict(document, benchmark="average") == "better"
     assert [warning for warning in document["warnings"] if "temperature" in warning and "theirs" in warning]
 
 
@@ -203,8 +203,8 @@ def test_a_terminal_of_80_columns_wraps_names_and_breaks_no_number(
     shown = here("compare", "a_model_with_a_long_name-base.jsonl", "a_model_with_a_long_name-grpo.jsonl").stdout
     _, _, grid = shown.partition("\n")
     assert max(map(len, grid.splitlines())) <= 80
-    # 10 problems of 100 gained, none lost: the error is sqrt((10 - 1) / 99 / 100).
-    assert ".500 .600 +.100 [+.040, +.160] .001 better" in re.sub(" +", " ", grid)
+    # 10 problems of 100 gained, none lost: the error is sqrt((10 - 1) / 99 / 100); of the signs alone p is 2 / 2^10.
+    assert ".500 .600 +.100 [+.040, +.160] .002 better" in re.sub(" +", " ", grid)
     assert "flexible-extract" in grid
 
 
@@ -256,3 +256,24 @@ def test_a_run_and_its_history(here: InProcess, tmp_path: Path, monkeypatch: pyt
     )
     (document,) = here.json("compare", "run44.csv", "--history", "run4[89].csv")["comparisons"]
     assert document["differences"][0]["why"] == "2 earlier runs have no interval; at least 3 are needed"
+
+
+def test_answers_that_changed_while_the_score_did_not(
+    here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 20 wrong answers 8 are other wrong answers; 10 problems gain, 2 lose."""
+    monkeypatch.chdir(tmp_path)
+    for name, answers in (
+        ("old", ["7"] * 12 + ["1"] * 28),
+        ("new", ["7"] * 10 + ["2"] * 2 + ["7"] * 10 + ["1"] * 10 + ["3"] * 8),
+    ):
+        rows = [
+            {"problem": f"p{problem}", "correct": int(answer == "7"), "answer": answer}
+            for problem, answer in enumerate(answers)
+        ]
+        pd.DataFrame(rows).to_json(f"{name}.jsonl", orient="records", lines=True)
+    (row,) = compared(here, "old.jsonl", "new.jsonl")["differences"]
+    assert (row["gained"], row["lost"], row["other_answers"]) == (10, 2, 8)
+    shown = " ".join(here("compare", "old.jsonl", "new.jsonl", "--full").stdout.split())
+    assert "results: 10 gained, 2 lost, 8 with the same score and another answer" in shown
+    assert "p10 7 2 1.000 .000 -1.000" in shown

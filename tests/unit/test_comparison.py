@@ -9,7 +9,7 @@ from scipy import stats as scipy_stats
 from mcpo_cli.compare import comparison, page, training_page, verdicts
 from mcpo_cli.compare.comparison import Question, compare, records
 from mcpo_cli.compare.runs import of_runs
-from mcpo_cli.compare.scores import Arm, Scores, Slice
+from mcpo_cli.compare.scores import Arm, Metric, Scores, Slice
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.render.product import Row
@@ -297,3 +297,26 @@ def test_runs_of_one_method_are_called_different_in_one_comparison_of_twenty(see
         called += row["verdict"] in ("better", "worse")
     # With probability .05 each, more than 18 of 200 happen in less than one of a hundred such tests.
     assert called <= scipy_stats.binom.ppf(0.99, trials, 0.05) == 18
+
+
+@pytest.mark.parametrize(("lost", "verdict"), [(5, "undecided"), (6, "worse")])
+def test_five_problems_that_differ_are_powerless(lost: int, verdict: str) -> None:
+    """All in one direction: a t of 5 lost problems of 100 has p .024, an exact test of five signs 2 / 2^5 = .0625."""
+    base = np.ones((1, 100))
+    sides = [Scores(("0",), tuple(map(str, range(100))), np.ones((1, 100), int), score_SP, score_SP)
+             for score_SP in (base, np.where(np.arange(100) < lost, 0.0, base))]  # fmt: skip
+    found = compare([Slice([Arm("base", {"b": sides[0]}), Arm("new", {"b": sides[1]})])], Question())
+    (row,) = records(found.differences)
+    assert (row["verdict"], row["gained"], row["lost"]) == (verdict, 0, lost)
+    assert row["p"] == pytest.approx(max(2 / 2**lost, 0.0139 if lost == 6 else 0.0))
+    assert ("it takes 6" in found.warnings[0]) == (lost == 5)
+
+
+def test_pass_hat_k_is_the_chance_that_all_of_k_samples_are_correct() -> None:
+    """Of 4 samples 3 are correct: C(3, 2) / C(4, 2) = .5 of the pairs are all correct, and none of the fours."""
+    counts = np.array([[4, 4, 4]]), np.array([[3, 4, 1]])
+    assert Metric.parse("pass^2").of_counts(*counts).tolist() == [[pytest.approx(0.5), 1.0, 0.0]]
+    assert Metric.parse("pass^4").of_counts(*counts).tolist() == [[0.0, 1.0, 0.0]]
+    assert str(Metric.parse("pass^2")) == "pass^2"
+    with refused("out_of_bounds"):
+        Metric.parse("all@2")

@@ -321,7 +321,7 @@ def test_tables_of_samples_are_read_with_the_columns_that_were_named(tmp_path: P
     ("frame", "columns", "named"),
     [
         ({"problem": ["a"], "correct": [1]}, {"correct": ["corect"]}, "'corect'"),
-        ({"correct": [1]}, {}, "columns benchmark, problem, correct"),
+        ({"text": ["a"]}, {}, "no column names problems"),
         ({"problem": ["a"], "correct": ["good"]}, {}, "good"),
     ],
 )

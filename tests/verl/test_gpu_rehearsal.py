@@ -25,7 +25,7 @@ def rehearsed(home: Path, parts: str) -> Any:
         capture_output=True,
         text=True,
         check=False,
-        timeout=2 * PATIENCE,
+        timeout=3 * PATIENCE,
     )
     assert done.returncode == 0, done.stdout
     assert "rehearsal of the GPU check: no result" in done.stdout

@@ -5,6 +5,7 @@ already has runs or evaluations, because it used to be the default.
 """
 
 import errno
+import fcntl
 import os
 import re
 import sys
@@ -19,6 +20,8 @@ FIX = "MCPO_HOME=~/mcpo mcpo ..."
 DEFAULT = "mcpo-results"
 OLD = ("runs/*/spec.json", "evals/*/gradings")
 """Files that only a home has."""
+WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+"""What `flock` says on file systems without locks."""
 SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 """An errno in the messages of Rust libraries (safetensors)."""
 
@@ -49,7 +52,7 @@ def home() -> Path:
     """The folder that holds all results; created if missing, with a message unless MCPO_HOME names it.
 
     Raises:
-        ConfigError: the folder cannot be created or written.
+        ConfigError: the folder cannot be created or written, or its file system has no locks.
     """
     path = location()
     if not path.exists() and not os.environ.get("MCPO_HOME"):
@@ -57,9 +60,19 @@ def home() -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f".mcpo-write-test-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
+        try:
+            with probe.open("xb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            probe.unlink(missing_ok=True)
     except OSError as error:
+        if error.errno in WITHOUT_LOCKS:
+            raise ConfigError(
+                f"MCPO_HOME={path}: this file system has no locks ({error.strerror}), which keep two processes "
+                "from one run",
+                fix=f"{FIX}  (a folder on a local disk, or on one that is mounted with locks)",
+                code="cannot_write",
+            ) from error
         raise ConfigError(
             f"MCPO_HOME={path} cannot be written ({error.strerror})", fix=FIX, code="cannot_write"
         ) from error

@@ -16,8 +16,13 @@ from urllib.parse import quote
 HIDDEN = "***"
 LEAST = 6
 """Least number of characters of an environment value that is hidden everywhere; shorter ones occur in common words."""
+LONGEST_COMPOUND = 10_000
+"""Most characters of an environment value, such as JSON or a connection string, that is searched for named secrets."""
 VARIABLE = re.compile(
-    r"(?:(?:^|_)(?:KEY|PAT|AUTH|COOKIE|JWT|PW)|_PWD|BIND_?PW|API_?KEY|WEBHOOK(?:_URL)?|TOKEN|SECRET|PASSW(?:OR)?D|PASSPHRASE|(?<!BY)PASS|CREDENTIALS?)$",
+    r"(?:(?:^|_)(?:KEY|PAT|AUTH|COOKIE|JWT|PW)|_PWD|BIND_?PW|API_?KEY|WEBHOOK(?:_URL)?|TOKEN|SECRET|PASSW(?:OR)?D|PASSPHRASE|(?<!BY)PASS|CREDENTIALS?)$"
+    # with a number or a purpose after it: OPENAI_APIKEY2, HF_TOKEN_READ, TOKEN_GITHUB
+    r"|(?:^|_)(?:TOKEN|SECRET|PASSW(?:OR)?D|(?:\w*?)API_?KEY)"
+    r"(?:\d+|\d*_(?!(?:FILE|PATH|DIR|FOLDER|URL|URI|NAME|TYPE|LIMIT|COUNT|TTL|EXPIRY|ID|IDS)$)\w+)$",
     re.IGNORECASE,
 )
 SHAPES = re.compile(
@@ -51,7 +56,7 @@ USER = re.compile(
 
 Lengths are bounded, so that the time is proportional to the length of a text, also of a malicious one.
 """
-PASSWORD = re.compile(rf"://[^\s/:@]{{0,256}}:([^\s@]{{1,512}}|{PORT}[^\n@]{{1,128}})@")
+PASSWORD = re.compile(rf"://[^\s/:@]{{0,256}}:([^\s/]{{1,512}}|[^\s@]{{1,512}}|{PORT}[^\n@]{{1,128}})@")
 LOGIN = re.compile(r"(?<![\w/.:@+-])(?!mailto:)[\w.+-]{1,64}:[^\s\"'<>@:/,;]{1,128}@(?=[\w-]{1,64}(?:\.\w|:\d))")
 """User and password before a host, without a scheme."""
 PGPASS = re.compile(
@@ -61,7 +66,7 @@ PGPASS = re.compile(
 COOKIE = re.compile(r"((?:set-)?cookie\\?[\"']?\s{0,8}[:=]\s{0,8}\\?[\"']?)[^\"'\n]+", re.IGNORECASE)
 _NAME = (
     r"(?:token|secret|passw(?:or)?d|passphrase|(?<![A-Za-z])pwd|(?:api|account|shared)[_-]?key"
-    r"|access[_-]?key(?:[_-]id)?|signature)"
+    r"|access[_-]?key(?:[_-]id)?|signature)(?:\d{1,3}|[_-](?:read|write|admin|bot|ci|dev|prod|hub|github|gitlab))?"
 )
 NAMED = re.compile(
     rf"({_NAME}(?:=|\\{{0,3}}[\"']?\s{{0,8}}:\s{{0,8}})|--(?:[a-z]{{1,16}}-){{0,3}}{_NAME}\s{{1,8}}|(?<=[?&])(?:sig|key)="
@@ -118,6 +123,14 @@ def _environment(variables: tuple[tuple[str, str], ...]) -> list[str]:
     """
     named = {value for name, value in variables if VARIABLE.search(name)}
     in_urls = {match[1] for _, value in variables for match in PASSWORD.finditer(value)}
-    secret = [value for value in named | in_urls if len(value) >= LEAST]
+    # A driver takes a password with an unquoted @ for a part of the host, and names the rest of it.
+    halves = {half for value in in_urls if "@" in value for half in value.split("@")}
+    inside = {
+        match[0][len(match[1]) + len(match[2] or "") :]
+        for name, value in variables
+        if len(value) <= LONGEST_COMPOUND
+        for match in NAMED.finditer(value)
+    }
+    secret = [value for value in named | in_urls | halves | inside if len(value) >= LEAST]
     forms = {form for value in secret for form in (value, json.dumps(value)[1:-1], quote(value, safe=""))}
     return sorted(forms, key=len, reverse=True)

@@ -12,7 +12,7 @@ import pandas as pd
 from mcpo_cli.compare import aggregates, means, verdicts
 from mcpo_cli.compare.equal_cost import AVERAGE
 from mcpo_cli.compare.flips import FLIP, flips_of
-from mcpo_cli.compare.pairs import Pair, pair, together
+from mcpo_cli.compare.pairs import Pair, left_out, pair, together
 from mcpo_cli.compare.parts import parts_of
 from mcpo_cli.compare.scores import MEAN, Arm, Metric, Slice
 from mcpo_cli.errors import ConfigError, mend, nearest
@@ -294,9 +294,7 @@ def _shared(arm: Arm, baseline: Arm, warnings: list[str]) -> list[str]:
         )
     for left in sorted({*arm.scores, *baseline.scores} - set(shared)):
         warnings.append(f"{left} was left out: only one of {arm.name} and {baseline.name} has it")
-    for name in shared:
-        if lost := len({*arm.scores[name].problems} ^ {*baseline.scores[name].problems}):
-            warnings.append(f"{name}: {lost} problems that only {arm.name} or {baseline.name} has were left out")
+    warnings += [text for name in shared if (text := left_out(arm, baseline, name))]
     return shared
 
 

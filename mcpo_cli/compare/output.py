@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli import __version__
+from mcpo_cli import __version__, redaction
 from mcpo_cli.compare import figures, page
 from mcpo_cli.compare.comparison import Comparison
 from mcpo_cli.compare.flips import largest_flips
@@ -26,7 +26,7 @@ from mcpo_cli.runs.journal import finite, write_atomic
 DIGITS = "%.10g"
 """Significant digits in CSV files; later ones vary with summation order."""
 STEM = "comparison"
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = ("=", "+", "-", "@", "\t")
 """Characters that begin formulas of spreadsheets (https://owasp.org/www-community/attacks/CSV_Injection)."""
 MOST = 300
 """Most problems that are shown with their texts; a table has all of them."""
@@ -71,6 +71,7 @@ def _files(answer: Answer, command: str) -> Iterator[tuple[str, str | bytes]]:
 
 def _as_text(cell: Any) -> Any:
     """The cell, with an apostrophe before a name that a spreadsheet would run as a formula."""
+    cell = redaction.visible(cell) if isinstance(cell, str) else cell  # a bare \r would begin a row
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) and not _is_number(cell) else cell
 
 

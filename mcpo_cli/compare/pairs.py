@@ -136,6 +136,21 @@ def pair(arm: Arm, baseline: Arm, benchmark: str) -> Pair:
     return Pair(benchmark, arm.name, one, other, np.zeros(len(common), int))
 
 
+def left_out(arm: Arm, baseline: Arm, benchmark: str) -> str:
+    """A sentence on problems that only one of both has, with its scores there: the rest may be a biased part."""
+    lost, means = 0, []
+    for side, other in ((arm, baseline), (baseline, arm)):
+        scores, theirs = side.scores[benchmark], other.scores[benchmark].place
+        apart = [problem for problem in scores.problems if problem not in theirs]
+        common = [problem for problem in scores.problems if problem in theirs]
+        lost += len(apart)
+        if apart and common:
+            alone, both = (float(np.nanmean(scores.only(part).score_SP)) for part in (apart, common))
+            means.append(f"{side.name} has a mean of {alone:.3g} on its {len(apart)}, and of {both:.3g} on the others")
+    said = f"{benchmark}: {lost} problems that only {arm.name} or {baseline.name} has were left out"
+    return ": ".join([said, *(["; ".join(means)] if means else [])]) if lost else ""
+
+
 def together(name: str, pairs: Sequence[Pair]) -> Pair | None:
     """Several benchmarks of one arm with equal weights; None if they are fewer than two, or have other seeds or units.
 

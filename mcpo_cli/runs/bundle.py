@@ -18,12 +18,15 @@ from typing import IO, cast
 from mcpo_cli.errors import ConfigError, McpoError, RunFailed
 from mcpo_cli.home import writing
 from mcpo_cli.runs import attempts, catalog
+from mcpo_cli.runs.attempts import is_owned, owned
 from mcpo_cli.runs.journal import SUMS, Journal, damaged, document, numbered, read_json, write_atomic
 
 ROWS = r"\w+\.jsonl|\w+/step_\d+\.jsonl"
 RECORD = re.compile(rf"\w+\.json|attempt_\d+/(\w+\.json|{ROWS})")
 """Paths, relative to a run's folder, that a bundle holds: records and rows, but no checkpoints, policies or logs."""
 MEMBER = re.compile(rf"[\w+-][\w.+-]*/({RECORD.pattern})")
+UNPACKED = ".unbundle-"
+"""Begins the name of the temporary folder of a home in which a bundle is unpacked."""
 MOST_RATIO, LEAST_LIMIT = 100, 1 << 20
 """Largest compression ratio (records have 5 to 20, zeros a thousand), and bytes that are allowed at any ratio."""
 
@@ -55,7 +58,10 @@ def restore(file: Path, home: Path) -> tuple[list[str], list[str]]:
         RunFailed: the disk cannot be written.
     """
     (home / "runs").mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=home, prefix=".unbundle-") as temporary:
+    for left in home.glob(f"{UNPACKED}*"):  # by a process that was killed
+        if not is_owned(left):
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=home, prefix=UNPACKED) as temporary, owned(Path(temporary)):
         folders = _extract(file, Path(temporary) / "runs")
         for folder in folders:
             try:

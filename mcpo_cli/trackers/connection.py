@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy
 from filelock import FileLock
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, RunTag
+from mlflow.entities import Metric, Param, RunTag, ViewType
 from mlflow.exceptions import MlflowException
 
 from mcpo_cli.config.plan import about
@@ -30,6 +30,8 @@ STATUS = {"running": "RUNNING", "done": "FINISHED", "failed": "FAILED", "interru
 """MLflow's status for each state of a started run."""
 SOURCE, USER, NOTE = "mlflow.source.name", "mlflow.user", "mlflow.note.content"
 """The tags that MLflow's UI shows as source, user, and Markdown description of an experiment or run."""
+SUITE = "suite"
+"""The tag with the suite of a run, and of an experiment, which a person may rename."""
 UNNAMEABLE = re.compile(r"[^\w./ -]")
 """Characters that MLflow refuses in the name of a metric; they become `_`."""
 SYNC = "mcpo runs sync"
@@ -109,7 +111,7 @@ class Connection:
         if suite not in self._experiments:
             location = (self.home / "mlartifacts" / suite).as_uri()
             with self.turn:
-                found: Any = self.client().get_experiment_by_name(suite)
+                found: Any = self._of_suite(suite) or self.client().get_experiment_by_name(suite)
                 if found is None:
                     # A server chooses its own artifact location; a plain database would use the current folder.
                     try:
@@ -120,11 +122,16 @@ class Connection:
                             raise
                     found = self.client().get_experiment_by_name(suite)
                     self.client().set_experiment_tag(found.experiment_id, NOTE, ". ".join(filter(None, about(suite))))
-                self.show(str(found.experiment_id), views.tags())
+                self.show(str(found.experiment_id), {**views.tags(), SUITE: suite})
             if found.lifecycle_stage == "deleted":
                 raise StoreError(f"the experiment '{suite}' was deleted in {self.shown}", fix="restore it in mcpo ui")
             self._experiments[suite] = str(found.experiment_id)
         return self._experiments[suite]
+
+    def _of_suite(self, suite: str) -> Any:
+        """The experiment that was made for a suite, whatever a person calls it now; None without any."""
+        found = self.client().search_experiments(filter_string=f"tags.`{SUITE}` = '{suite}'", view_type=ViewType.ALL)
+        return next(iter(found), None)
 
     def show(self, experiment: str, wanted: Mapping[str, str]) -> None:
         """Give an experiment the views that it lacks (`views.py`); a person may have changed the others."""

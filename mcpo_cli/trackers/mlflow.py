@@ -25,14 +25,12 @@ from mcpo_cli.redaction import redact
 from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.trackers import contents, descriptions, views
-from mcpo_cli.trackers.connection import SOURCE, STATUS, Connection, Point, milliseconds, reason
+from mcpo_cli.trackers.connection import SOURCE, STATUS, SUITE, Connection, Point, milliseconds, reason
 from mcpo_cli.trackers.rows import Row, Rows
 
 PARENT = "mlflow.parentRunId"
 RUN_ID, PLAN_ID = "mcpo.run_id", "mcpo.plan_id"
 """The tags that identify MLflow runs: those of our runs, and those of the plans above them."""
-SUITE = "suite"
-"""The tag with the suite of an MLflow run."""
 STEP, EVALUATED = "mlflow.mcpo.step", "mlflow.mcpo.eval_step"
 """Tags of a run: the last step and evaluation in the store. MLflow's UI hides tags that begin with `mlflow.`."""
 ORIGIN, SETTLED = "mlflow.mcpo.home", "mlflow.mcpo.settled"

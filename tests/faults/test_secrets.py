@@ -187,14 +187,35 @@ def test_what_detect_secrets_knows_by_its_shape_is_taken_out(name: str) -> None:
     [
         (
             "PGPASSWORD MYSQL_PWD DB_PWD SSHPASS APIKEY GITHUB_PAT AWS_CREDENTIALS MY_AUTH DB_PASSPHRASE HF_TOKEN KEY "
-            "LDAP_BINDPW DB_PW CI_JOB_JWT SLACK_WEBHOOK_URL",
+            "LDAP_BINDPW DB_PW CI_JOB_JWT SLACK_WEBHOOK_URL HF_TOKEN_READ TOKEN_GITHUB OPENAI_APIKEY2 API_KEY_PROD "
+            "WANDB_API_KEY_2 SECRET_ACCESS PASSWORD1",
             True,
         ),
-        ("PWD OLDPWD PATH SSH_AUTH_SOCK MONKEY BYPASS MAX_TOKENS LESSKEY XPAT KEYBOARD HOME", False),
+        (
+            "PWD OLDPWD PATH SSH_AUTH_SOCK MONKEY BYPASS MAX_TOKENS LESSKEY XPAT KEYBOARD HOME TOKENIZERS_PARALLELISM "
+            "TOKEN_LIMIT HF_TOKEN_PATH",
+            False,
+        ),
     ],
 )
 def test_names_of_variables_that_hold_secrets(names: str, secret: bool) -> None:
     assert [name for name in names.split() if bool(VARIABLE.search(name)) != secret] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "printed"),
+    [
+        ('{"url": "x", "api_key": "planted-7"}', "the key planted-7 is wrong"),
+        ("host=db;password=planted-7;user=me", "planted-7"),
+        ("--hf-token planted-7 --quiet", "token planted-7"),
+        ("postgresql://me:before@planted-7@db/x", 'could not translate host name "planted-7@db"'),
+    ],
+)
+def test_a_secret_within_a_value_of_the_environment_is_hidden(
+    value: str, printed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPTIONS", value)
+    assert "planted" not in redact(printed)
 
 
 def test_code_stays_code() -> None:

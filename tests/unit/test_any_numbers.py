@@ -169,6 +169,16 @@ def test_numbers_are_written_with_the_digits_of_their_size(value: float, text: s
     assert (share(value), signed(value)) == (text, change)
 
 
+def test_scores_on_the_problems_that_one_side_lacks_are_shown(tmp_path: Path) -> None:
+    """The smaller set is the easier part of the larger one."""
+    names = [f"p{at}" for at in range(40)]
+    whole = written(tmp_path / "whole.csv", {"problem": names, "correct": np.arange(40) < 30})
+    easy = written(tmp_path / "easy.csv", {"problem": names[:20], "correct": np.arange(20) < 18})
+    (warning,) = [text for text in compared(whole, easy).warnings if "left out" in text]
+    assert "20 problems" in warning
+    assert "whole has a mean of 0.5 on its 20, and of 1 on the others" in warning
+
+
 # --- tables as people write them --------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ import pytest
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs import bundle
+from mcpo_cli.runs.attempts import owned
 from mcpo_cli.runs.journal import read_json, write_json
 from tests.errors import refused
 from tests.store_runs import made_up, plan, spec
@@ -174,3 +175,16 @@ def test_a_run_that_is_there_with_other_records_stays_and_nothing_is_restored(
     with refused("bad_input", RUN):
         bundle.restore(tmp_path / "file", home)
     assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before
+
+
+def test_what_a_killed_process_left_is_removed_and_a_living_one_keeps_its_own(
+    home: Path, sound: dict[str, bytes], tmp_path: Path
+) -> None:
+    bundle.write([run_dir(RUN)], tmp_path / "bundle")
+    other = home.with_name("other")
+    for name in ("dead", "alive"):
+        (other / f".unbundle-{name}" / "runs").mkdir(parents=True)
+    (other / ".unbundle-dead" / "lock").touch()
+    with owned(other / ".unbundle-alive"):
+        assert restore(home, tmp_path / "bundle") == ([RUN], [])
+        assert {path.name for path in other.iterdir()} == {"runs", ".unbundle-alive"}

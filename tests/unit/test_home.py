@@ -1,10 +1,14 @@
 """The folder of results: MCPO_HOME, or a default folder that is named once, or an earlier home."""
 
+import errno
+import fcntl
+import os
 from pathlib import Path
 
 import pytest
 
 from mcpo_cli import home
+from tests.errors import refused
 
 
 @pytest.fixture
@@ -38,3 +42,18 @@ def test_a_project_of_another_kind_is_no_home(empty: Path) -> None:
     (empty / "runs").mkdir()
     (empty / "mlflow.db").touch()
     assert home.location() == empty / "mcpo-results"
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_named_before_anything_starts(
+    empty: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuses)
+    monkeypatch.setenv("MCPO_HOME", str(empty / "shared"))
+    with refused("cannot_write", "shared", "this file system has no locks") as caught:
+        home.home()
+    assert "local disk" in str(caught.value.fix)
+    assert list((empty / "shared").iterdir()) == []

@@ -158,6 +158,16 @@ def test_a_larger_plan_adopts_the_runs_it_shares(store: Store, home: Path) -> No
     assert runs(store).keys() == found.keys(), "a run stays with the plan that has it"
 
 
+def test_an_experiment_that_a_person_renamed_is_found_again(store: Store, home: Path) -> None:
+    complete(spec())
+    store.ingest(plan(spec()))
+    client = MlflowClient(store.uri)
+    (named,) = [found for found in client.search_experiments() if found.name == plan(spec()).suite]
+    client.rename_experiment(named.experiment_id, "mine")
+    assert Store(store.uri).experiment(plan(spec()).suite) == named.experiment_id
+    assert Store(store.uri).ingest(plan(spec())) == 0
+
+
 def test_a_run_that_two_suites_use_stands_under_both(store: Store, home: Path) -> None:
     complete(spec(0))
     for suite in ("table1", "headline"):

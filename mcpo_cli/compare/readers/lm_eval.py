@@ -1,6 +1,7 @@
 """lm-evaluation-harness 0.4 and 0.5: samples_TASK_DATE.jsonl of `--log_samples`, next to results_DATE.json."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,10 @@ from mcpo_cli.compare.readers.base import Field, Options, Part, Reader, Row, Tas
 from mcpo_cli.errors import ConfigError, bad_data
 
 SAMPLES = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\d(T[\d.-]+)?)\.jsonl")
-METRICS = (
-    "exact_match", "acc", "pass@1", "pass_at_1", "prompt_level_strict_acc", "math_verify", "extractive_match",
-    "acc_norm", "em",
-)  # fmt: skip
+METRICS = ("exact_match", "acc", "pass@1", "pass_at_1", "prompt_level_strict_acc", "math_verify", "acc_norm", "em")
 """Metrics in order of preference, if the user names none."""
 FIELDS: dict[str, Field] = {
+    "sample": lambda row: row.get("repeat", 0),
     "prompt_hash": "prompt_hash",
     "problem": lambda row: f"{row['doc_id']}-{str(row.get('doc_hash'))[:8]}",
     "response": lambda row: base.first_text(row.get("resps")),
@@ -56,9 +55,8 @@ def _log(path: Path, model: str, files: Sequence[TaskFile], notes: list[str], op
         if options.benchmark and not re.fullmatch(rf"{re.escape(file.task)}( \(.*\))?", options.benchmark):
             continue
         rows = base.rows_of(file.path, ("doc_id", "filter", "metrics"))
-        if not all(
-            isinstance(row["metrics"], list) and all(isinstance(name, str) for name in row["metrics"]) for row in rows
-        ):
+        named = (row["metrics"] for row in rows)
+        if not all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in named):
             raise base.damaged(file.path, "the metrics of a row are not a list of names")
         known = [name for name in rows[0]["metrics"] if isinstance(rows[0].get(name), bool | int | float)]
         try:
@@ -82,21 +80,14 @@ def _filters(file: TaskFile, rows: Sequence[Row], metric: str, options: Options)
         benchmark = file.task if len(names) == 1 else f"{file.task} ({name})"
         if options.benchmark in ("", file.task, benchmark):
             chosen = [row for row in rows if str(row["filter"]) == name]
-            _refuse_twice(file.path, chosen)
+            ids = Counter((str(row["doc_id"]), row.get("repeat", 0)) for row in chosen)
+            if (twice := ids.most_common(1)[0])[1] > 1:
+                raise bad_data(
+                    f"{file.path}: it holds document {twice[0][0]} twice, so rows of two runs or tasks are in it",
+                    fix="keep the rows of one: the harness appends to a file of the same name",
+                )
             fields: dict[str, Field] = {**FIELDS, "prompt": _prompt, "correct": lambda row: row.get(metric)}
             yield Part(benchmark, base.samples(file.path, chosen, fields, options), facts, file.task)
-
-
-def _refuse_twice(path: Path, rows: Sequence[Row]) -> None:
-    seen: set[tuple[str, str]] = set()
-    for row in rows:
-        key = str(row["doc_id"]), str(row.get("repeat", row.get("rep", "")))
-        if key in seen:
-            raise bad_data(
-                f"{path}: it holds document {key[0]} twice, so rows of two runs or tasks are in it",
-                fix="keep the rows of one: the harness appends to a file of the same name",
-            )
-        seen.add(key)
 
 
 def _prompt(row: Row) -> str | None:

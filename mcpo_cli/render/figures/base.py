@@ -22,6 +22,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from mcpo_cli.measures.frames import PAIR, Runs
+from mcpo_cli.redaction import visible
 
 STYLE = Path(__file__).parents[1] / "style.mplstyle"
 COLUMN, PAGE = 4.1, 5.5
@@ -347,5 +348,7 @@ def _take_literally(figure: Figure) -> None:
     powers = [axis for axis in axes if isinstance(axis.get_major_formatter(), LogFormatter)]
     formulas = {label for axis in powers for label in axis.get_ticklabels(which="both")}
     for text in figure.findobj(Text):
+        if (plain := visible(text.get_text())) != text.get_text():  # matplotlib's warnings would print it
+            text.set_text(plain)
         if text not in formulas:
             text.set_parse_math(False)

@@ -66,7 +66,7 @@ class Resampler:
         """The rows and metrics of the prompts that `due` returned.
 
         Args:
-            n_P, c_P: per prompt, the number of rollouts and of correct ones.
+            n_P, c_P: per prompt, the number of graded rollouts and of correct ones; one without any has no row.
 
         Returns:
             Rows, and `probe/accuracy_lag_<l>` (of the cohort that is `l` steps old), `probe/gap_lag_<l>` (that cohort's
@@ -83,16 +83,17 @@ class Resampler:
                 c=c,
             )
             for one, n, c in zip(due, n_P, c_P, strict=True)
+            if n
         ]
         self._controls[step] = [row for row in rows if row["source"] == "mastered" and row["origin"] == step]
         metrics = {"probe/rollouts": float(sum(n_P))}
         for lag in self.spec.probe.lags:
             cohort = [row for row in rows if row["source"] == "mastered" and row["origin"] == step - lag]
-            if sum(row["n"] for row in cohort):
+            if cohort and self._controls.get(step - lag):
                 metrics[f"probe/accuracy_lag_{lag}"] = _accuracy(cohort)
                 if lag:
                     metrics[f"probe/gap_lag_{lag}"] = _accuracy(self._controls[step - lag]) - _accuracy(cohort)
-        if panel := [row for row in rows if row["source"] == "panel" and row["n"]]:
+        if panel := [row for row in rows if row["source"] == "panel"]:
             metrics["probe/panel_accuracy"] = _accuracy(panel)
             metrics["probe/panel_mastered"] = sum(row["c"] == row["n"] for row in panel) / len(panel)
         return rows, metrics

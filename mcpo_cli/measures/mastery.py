@@ -147,8 +147,8 @@ def _selection(spec: RunSpec, groups: Sequence[GroupRow]) -> dict[str, float]:
     formula. They cover the sampling of groups, not the difference to picking by G rollouts.
     """
     G = spec.train.rollouts
-    top = [right == G for row in groups if (right := round(row["p"] * G)) >= G - 1]
-    if not top or _differ(groups):
+    top = [right == G for row in _whole(spec, groups) if (right := round(row["p"] * G)) >= G - 1]
+    if not top:
         return {}
     share = sum(top) / len(top)
     bounds = stats.share_interval(share, share * (1 - share) / len(top), len(top), math.inf)
@@ -156,9 +156,10 @@ def _selection(spec: RunSpec, groups: Sequence[GroupRow]) -> dict[str, float]:
     return {f"selection_estimate{end}": selection_estimate(value, 1 - value, G) for end, value in named}
 
 
-def _differ(groups: Iterable[GroupRow]) -> bool:
-    """True if groups differ in their number of rollouts."""
-    return any("rollouts" in row for row in groups)
+def _whole(spec: RunSpec, groups: Iterable[GroupRow]) -> list[GroupRow]:
+    """The groups with G graded rollouts; none where a sampler gives prompts different numbers of them."""
+    G = spec.train.rollouts
+    return [] if spec.sampler.uneven_groups else [row for row in groups if row.get("rollouts", G) == G]
 
 
 def _steps(
@@ -167,8 +168,7 @@ def _steps(
     G, table = spec.train.rollouts, []
     for step, here in by_step(groups).items():
         row: dict[str, Any] = {"step": step}
-        if not _differ(here):
-            right = [round(row["p"] * G) for row in here]
+        if right := [round(row["p"] * G) for row in _whole(spec, here)]:
             all_right, one_wrong = (right.count(k) / len(right) for k in (G, G - 1))
             row |= {"all_right": all_right, "one_wrong": one_wrong}
             row |= without_nan({"selection_estimate": selection_estimate(all_right, one_wrong, G)})

@@ -64,7 +64,8 @@ class Mcpo(Clipped, Normalized, AdvancedMethod):
 
         A' = A / s(p), s(p) = 2 sqrt(p (1 - p)) for p > 1/2, else 1
         phi(d) = k(d) - k(+-delta) for |d| > delta, else 0, with k(d) = e^d - d - 1
-        loss = -min(q A', clip(q) A') + beta * mean over tokens of mastered prompts (p = 1) of phi(d), q = e^d
+        loss = -min(q A', clip(q) A') + beta h, with q = e^d
+        h = mean of phi(d) over the tokens of mastered prompts (p = 1)
     """
 
     name: ClassVar[str] = "mcpo"

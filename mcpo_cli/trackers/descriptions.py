@@ -47,6 +47,11 @@ def headline_name(row: Mapping[Any, Any]) -> str:
     return "/".join(["difference", *(metric_part(row[key]) for key in ("metric", "at", "model", "arm"))])
 
 
+def short(sentence: str) -> str:
+    """A sentence of a comparison for a narrow column, without what the name of its run says: `MCPO: worse (-.074)`."""
+    return re.sub(r" against [^:;]+(?=: )", "", sentence)
+
+
 def plan_note(plan: Plan, charts: str, results: str = "") -> str:
     """The description of a plan's parent run: results if they are known, purpose, and command.
 

@@ -74,7 +74,7 @@ def log_artifacts(
         if results:
             charts = views.address(store.experiment(plan.suite), parent)
             store.describe(parent, descriptions.plan_note(plan, charts, results))
-            store.log(parent, tags={"verdict": verdict})
+            store.log(parent, tags={"verdict": descriptions.short(verdict)})
 
 
 def log_comparison(
@@ -85,7 +85,7 @@ def log_comparison(
         now, experiment, tag = time.time(), store.experiment(COMPARISONS), ("mcpo.comparison", key)
         run = store.find(experiment, *tag) or store.create(experiment, title, tag, now, {})
         _log_files(store, run.info.run_id, files, values)
-        store.log(run.info.run_id, tags={"verdict": note})
+        store.log(run.info.run_id, tags={"verdict": descriptions.short(note)})
         store.describe(run.info.run_id, f"{note}\n\n{descriptions.OURS}")
         store.set_status(run.info.run_id, STATUS["done"], now)
 

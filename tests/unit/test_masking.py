@@ -11,6 +11,7 @@ import torch
 from mcpo_cli.backends import masking, measure
 from mcpo_cli.backends.graded import Graded
 from mcpo_cli.backends.local import train
+from mcpo_cli.backends.resampling import ResampledPrompt, Resampler
 from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import Verdict
@@ -120,6 +121,15 @@ def test_a_sampler_does_not_hear_of_a_group_without_verdicts() -> None:
         each.add([0.5, math.nan, 1.0, 0.5], [4, 1, 4, 3])
     assert (filtered.batch, plain.batch) == ([0, 3], [0, 1, 2, 3])
     assert [group.rollouts for group in plain.groups] == [4, 1, 4, 3]
+
+
+def test_a_resampled_prompt_without_a_verdict_has_no_row(tmp_path: Path) -> None:
+    (spec,) = load(["scale=smoke", "probe.panel=2", "probe.panel_every=1"])
+    resampler = Resampler(spec, Journal(tmp_path), 0, [Problem("a", "1"), Problem("b", "2")])
+    due = [ResampledPrompt(Problem(text, "1"), "panel", 0) for text in ("a", "b")]
+    rows, metrics = resampler.record(1, due, [0, 4], [0, 3])
+    assert [(row["prompt"], row["n"], row["c"]) for row in rows] == [("b", 4, 3)]
+    assert metrics == {"probe/rollouts": 4.0, "probe/panel_accuracy": 0.75, "probe/panel_mastered": 0.0}
 
 
 def fails_sometimes(monkeypatch: pytest.MonkeyPatch, every: int) -> None:

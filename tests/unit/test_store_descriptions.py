@@ -96,7 +96,9 @@ def test_a_parent_says_what_its_arms_differ_in_and_what_came_out(store: Store, h
     complete(spec(0, "dapo"))
     complete(spec(0))
     (home / "table1.csv").write_text("1")
-    log_artifacts(store, BOTH, [home / "table1.csv"], {"average/pass@1": 2.0}, "better", "MCPO wins.")
+    log_artifacts(
+        store, BOTH, [home / "table1.csv"], {"average/pass@1": 2.0}, "MCPO against DAPO in pass@1: better", "MCPO wins."
+    )
     client, parent = MlflowClient(store.uri), runs(store, "table1")[f"table1 {BOTH.plan_id}"]
     assert parent.data.metrics["average/pass_1"] == 2
     assert [file.path for file in client.list_artifacts(parent.info.run_id, "reports")] == ["reports/table1.csv"]
@@ -104,6 +106,7 @@ def test_a_parent_says_what_its_arms_differ_in_and_what_came_out(store: Store, h
     assert parent.data.params["method.hinge"] == "DAPO: -; MCPO: True"
     assert not parent.data.params.keys() & {"train.lr", "seed", "model.name"}
     assert "MCPO wins.\n\n" in parent.data.tags[NOTE]
+    assert client.get_run(parent.info.run_id).data.tags["verdict"] == "MCPO: better"
     # Descriptions by mcpo are replaced, those by people are not.
     log_artifacts(store, BOTH, [], {}, "worse", "MCPO loses.")
     note = client.get_run(parent.info.run_id).data.tags[NOTE]

@@ -9,12 +9,11 @@ is random. A test compares its text with that of transformers.
 import atexit
 import json
 import os
-import re
 import select
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -37,24 +36,12 @@ LONGEST = 4 * MIB
 INHERITED = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV")
 """Variables of the caller's environment that the process gets; others could change a prompt, or are secret."""
 
-VARIABLE = re.compile(r"(?!(messages|add_generation_prompt|tools|documents)=)[A-Za-z_]\w*=")
-"""The beginning of `NAME=VALUE`, where a prompt does not have the name already."""
+RESERVED = ("messages", "add_generation_prompt", "tools", "documents")
+"""Variables that every prompt has."""
 
 
 class TemplateError(Exception):
     """A template has raised an error, or exceeded a limit; the message is the template's own."""
-
-
-def variables(given: Sequence[str]) -> dict[str, Any]:
-    """The variables in texts `NAME=VALUE`: values that are JSON as such (`true`, `3`), others as text."""
-
-    def value(text: str) -> Any:
-        try:
-            return json.loads(text)
-        except ValueError:
-            return text
-
-    return {name: value(text) for name, _, text in (each.partition("=") for each in given)}
 
 
 class Renderer:
@@ -81,11 +68,14 @@ class Renderer:
         return answer["text"]
 
     def _ask(self, request: bytes) -> bytes:
-        seconds = SECONDS
         # A forked process has its parent's pipes, and would read its parent's answers.
         if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
             self._start()
-            seconds += START_SECONDS
+            self._exchange(b"{}\n", START_SECONDS)
+        return self._exchange(request, SECONDS)
+
+    def _exchange(self, request: bytes, seconds: float) -> bytes:
+        """The line that the process answers to `request`; a process that does not answer is ended."""
         process = self._process
         assert process is not None
         assert process.stdin is not None
@@ -94,7 +84,7 @@ class Renderer:
             process.stdin.write(request)
             process.stdin.flush()
             if not select.select([process.stdout], [], [], seconds)[0]:
-                raise TemplateError(f"it needs more than {SECONDS:g} s")
+                raise TemplateError(f"it needs more than {seconds:g} s")
             if reply := process.stdout.readline():
                 return reply
         except BrokenPipeError:
@@ -194,6 +184,9 @@ def _environment() -> Any:
 
 
 def _answer(compiled: Callable[[str], Any], request: Mapping[str, Any]) -> dict[str, str]:
+    """The text or the error; an empty request asks whether the process has started."""
+    if not request:
+        return {}
     try:
         text = compiled(request["template"]).render(**request["context"])
         text.encode()

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import model_files, tokenization, weight_files
-from mcpo_cli.errors import ConfigError, bad_model, first_line
+from mcpo_cli import architecture, model_files, tokenization, weight_files
+from mcpo_cli.architecture import Architecture
+from mcpo_cli.errors import ConfigError, bad_model
 from mcpo_cli.weight_files import Tensor
 
 FORMATS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -21,6 +22,9 @@ NO_LIMIT = 10**9
 """Lengths from here on mean no limit: tokenizers without one report 10^30."""
 FILES_ELSEWHERE = ("transformers_weights", "fast_tokenizer_files")
 """Keys of configurations that name other files to read."""
+OUTPUT = "lm_head.weight"
+BUFFERS = (".rotary_emb.inv_freq",)
+"""Ends of the names of tensors in older files that follow from config.json."""
 MOST_GROWTH = 64.0
 """Most letters that a tokenizer's normalizer may make of one."""
 
@@ -83,6 +87,8 @@ class FileFacts:
     """Ids of the tokens that end a response."""
     chat_template: bool
     """True if the tokenizer has one."""
+    dtype: str
+    """Format of the weights, as torch names it."""
     weights: Mapping[str, Tensor] = field(hash=False)
     """The stored tensors."""
 
@@ -96,6 +102,8 @@ def examine(name: str, folder: Path) -> FileFacts:
     model_files.counted(folder)
     config = _config(name, folder)
     weights = weight_files.stored(name, folder)
+    if isinstance(config.get("model_type"), str) and config["model_type"] in architecture.MODEL_TYPES:
+        _check_weights(name, architecture.read(name, config), weights)
     settings = _optional(name, folder, "tokenizer_config.json")
     vocabulary = _vocabulary(name, folder, settings)
     return FileFacts(
@@ -103,8 +111,44 @@ def examine(name: str, folder: Path) -> FileFacts:
         window=_window(name, config, settings.get("model_max_length")),
         stop_ids=_stop_ids(name, folder, config, vocabulary),
         chat_template=bool(settings.get("chat_template")) or any(folder.glob("chat_template.*")),
+        dtype=_dtype(name, config, next(iter(weights.values())).dtype),
         weights=weights,
     )
+
+
+def _check_weights(name: str, found: Architecture, weights: Mapping[str, Tensor]) -> None:
+    """Raise ConfigError if the stored tensors are not those of the architecture, one of the Llama family."""
+    if found.quantized or found.output_bias or found.mlp_bias:
+        return
+    if found.layers > len(weights):
+        raise bad_model(f"{name}: its config.json describes {found.layers} layers, its files have fewer tensors")
+    wanted = architecture.tensors(found)
+    absent = [tensor for tensor in wanted if tensor not in weights]
+    if absent:
+        raise bad_model(
+            f"{name}: {len(absent)} of {len(wanted)} tensors that its config.json asks for are not in its weight "
+            f"files, {absent[0]} first",
+            fix="a folder with all weights, as save_pretrained writes it",
+        )
+    for tensor, shape in wanted.items():
+        if weights[tensor].shape != shape:
+            stored = " x ".join(map(str, weights[tensor].shape))
+            raise bad_model(
+                f"{name}: {tensor} is stored with shape {stored}, but config.json describes "
+                f"{' x '.join(map(str, shape))}",
+                fix="a config.json and weights of the same model",
+            )
+    others = sorted(key for key in weights.keys() - wanted.keys() if not key.endswith(BUFFERS))
+    if others == [OUTPUT] and not weight_files.are_equal(weights, OUTPUT, "model.embed_tokens.weight"):
+        raise bad_model(
+            f"{name}: its config.json ties the output layer to the embedding, but {OUTPUT} has other weights",
+            fix='"tie_word_embeddings": false in config.json',
+        )
+    if others and others != [OUTPUT]:
+        raise bad_model(
+            f"{name}: its files have {len(others)} tensors that its config.json does not describe, {others[0]} first",
+            fix="a config.json and weights of the same model",
+        )
 
 
 @dataclass(frozen=True)
@@ -123,7 +167,7 @@ def _vocabulary(name: str, folder: Path, settings: Mapping[str, Any]) -> _Vocabu
     """The vocabulary by tokenizer.json; `settings` is the content of tokenizer_config.json."""
     _check_tokenizer(name, folder)
     if not (folder / "tokenizer.json").exists():
-        loaded = _tokenizer(name, folder)
+        loaded = tokenization.load(folder)
         return _Vocabulary(len(loaded), loaded.eos_token_id)
     content = model_files.read_json(name, folder / "tokenizer.json")
     try:
@@ -148,7 +192,7 @@ def _vocabulary(name: str, folder: Path, settings: Mapping[str, Any]) -> _Vocabu
     number = special.get(str(text), listed.get(text) if isinstance(listed, Mapping) else None)
     if number is None:
         # A class of tokenizer may have an end token of its own.
-        number = _tokenizer(name, folder).eos_token_id
+        number = tokenization.load(folder).eos_token_id
     return _Vocabulary(max([*ids, *special.values()]) + 1, number, special)
 
 
@@ -170,19 +214,18 @@ def _growth(normalizer: Any) -> float:
 @functools.lru_cache(maxsize=1)
 def tokenizer(facts: ModelFacts) -> Any:
     """The tokenizer of the model's folder."""
-    return _tokenizer(facts.name, facts.folder)
+    return tokenization.load(facts.folder)
 
 
 def _facts(name: str, folder: Path, revision: str | None) -> ModelFacts:
-    found, config, loaded = examine(name, folder), _config(name, folder), _tokenizer(name, folder)
-    first = next(iter(found.weights.values()))
+    found, config, loaded = examine(name, folder), _config(name, folder), tokenization.load(folder)
     return ModelFacts(
         name=name,
         folder=folder,
         digest=model_files.digest(folder),
         revision=revision,
         parameters=sum(tensor.size for tensor in found.weights.values()),
-        dtype=_dtype(name, config, first.dtype),
+        dtype=found.dtype,
         window=_window(name, config, loaded.model_max_length),
         stop_ids=found.stop_ids,
         stop_tokens=tuple(loaded.convert_ids_to_tokens(list(found.stop_ids))),
@@ -234,6 +277,8 @@ def _entries(value: Any) -> Iterator[tuple[str, Any]]:
 def _window(name: str, config: Mapping[str, Any], longest: Any) -> int:
     """The smaller of the limits that configuration and tokenizer (`longest`) set."""
     limits = [config.get("max_position_embeddings"), longest]
+    if wrong := [limit for limit in limits if limit is not None and type(limit) not in (int, float)]:
+        raise bad_model(f"{name}: a limit of tokens must be a number, not {wrong[0]!r:.40}")
     known = [int(limit) for limit in limits if isinstance(limit, int | float) and 1 <= limit < NO_LIMIT]
     if not known:
         raise bad_model(f"{name}: config.json has no max_position_embeddings, so the model's window is unknown")
@@ -276,14 +321,6 @@ def _check_tokenizer(name: str, folder: Path) -> None:
         raise bad_model(f"{name}: the folder has no tokenizer (no tokenizer.json, no vocab.json, no *.model)")
     if (folder / "tokenizer_config.json").exists():
         _config(name, folder, "tokenizer_config.json")
-
-
-def _tokenizer(name: str, folder: Path) -> Any:
-    _check_tokenizer(name, folder)
-    try:
-        return tokenization.load(folder)
-    except Exception as error:  # transformers raises many kinds for files that are not what it expects
-        raise bad_model(f"{name}: its tokenizer cannot be loaded: {first_line(error)}") from error
 
 
 def _optional(name: str, folder: Path, file: str) -> dict[str, Any]:

@@ -210,7 +210,7 @@ def _is_readable(folder: Path, path: Path) -> bool:
         what = "a link to a file that does not exist"
     elif not path.is_file():
         what = "not a file"
-    elif path.is_symlink() and not _is_inside(folder, path.resolve()):
+    elif not _is_inside(folder, path.resolve()):
         what = "a link to another folder"
     elif path.suffix != ".safetensors" and path.stat().st_size > MAX_BYTES:
         what = f"larger than {MAX_BYTES // 2**20} MiB"

@@ -1,12 +1,13 @@
 """Prompts as token ids and responses as text: the only code for both, in training, evaluation and both backends."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from mcpo_cli import chat_template, thinking
-from mcpo_cli.errors import bad_model
+from mcpo_cli.errors import bad_model, first_line
 
 _TAG_TOKENS = 16
 """More tokens than a tag of reasoning and the space after it can have."""
@@ -15,18 +16,37 @@ TEXT = "text"
 
 
 def load(folder: Path) -> Any:
-    """The tokenizer in a Hugging Face folder, without running the model's code. Imports transformers: seconds."""
+    """The tokenizer in a Hugging Face folder, without running the model's code. Imports transformers: seconds.
+
+    Raises:
+        ConfigError: the library cannot load it.
+    """
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    with _library(folder.name, "cannot be loaded"):
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
-def prompt_ids(tokenizer: Any, messages: Sequence[Mapping[str, str]], variables: Sequence[str] = ()) -> list[int]:
+@contextmanager
+def _library(name: str, what: str) -> Iterator[None]:
+    """Turn the errors of the tokenizer's libraries into ConfigError: they have no common class."""
+    try:
+        yield
+    except BaseException as error:
+        # A panic of Rust code is no Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise bad_model(f"{name}: its tokenizer {what}: {first_line(error)}") from error
+
+
+def prompt_ids(
+    tokenizer: Any, messages: Sequence[Mapping[str, str]], variables: Mapping[str, Any] | None = None
+) -> list[int]:
     """Token ids of a prompt: its turns in the tokenizer's chat template, up to where the assistant begins to answer.
 
     A message of the role TEXT is tokenized as it is. Without a chat template all messages are, joined as paragraphs.
 
-    variables: of the chat template, `NAME=VALUE`, besides the special tokens.
+    variables: of the chat template, besides the special tokens.
 
     Raises:
         ConfigError: the template cannot write the prompt, or leaves out a turn.
@@ -36,29 +56,36 @@ def prompt_ids(tokenizer: Any, messages: Sequence[Mapping[str, str]], variables:
     name = Path(tokenizer.name_or_path).name
     turns = [{"role": str(message["role"]), "content": str(message["content"])} for message in messages]
     # As in transformers, with its names; a template may test the last two.
-    context = {**tokenizer.special_tokens_map, **chat_template.variables(variables), "messages": turns}
+    context = {**tokenizer.special_tokens_map, **(variables or {}), "messages": turns}
     context |= {"add_generation_prompt": True, "tools": None, "documents": None}
     text = chat_template.rendered(name, _template(name, tokenizer.chat_template), context)
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+    return _encoded(tokenizer, text, special=False)
 
 
-def _template(name: str, template: str | Mapping[str, str]) -> str:
+def _template(name: str, template: Any) -> str:
     """The template for answers: the one called `default` if there are several."""
     if isinstance(template, str):
         return template
-    if "default" not in template:
+    if not isinstance(template, Mapping) or not isinstance(template.get("default"), str):
+        known = ", ".join(map(str, template)) if isinstance(template, Mapping) else str(template)[:40]
         raise bad_model(
-            f"{name}: none of its chat templates is the default one: {', '.join(template)}",
+            f"{name}: none of its chat templates is the default one: {known}",
             fix="task.style=plain, or chat=off with mcpo evaluate",
         )
-    return template["default"]
+    return str(template["default"])
 
 
 def _plain_ids(tokenizer: Any, text: str) -> list[int]:
     """What the tokenizer puts before a text (a token for its beginning), the tokens of `text`, and nothing after it."""
-    ids, bare = (list(tokenizer(text, add_special_tokens=special)["input_ids"]) for special in (True, False))
+    ids, bare = (_encoded(tokenizer, text, special=special) for special in (True, False))
     starts = (start for start in range(len(ids) - len(bare) + 1) if ids[start : start + len(bare)] == bare)
     return ids[: next(starts, 0)] + bare
+
+
+def _encoded(tokenizer: Any, text: str, *, special: bool) -> list[int]:
+    """The tokens of `text`, with what the tokenizer puts around it if `special`."""
+    with _library(Path(tokenizer.name_or_path).name, f"cannot read {text[:40]!r}"):
+        return list(tokenizer(text, add_special_tokens=special)["input_ids"])
 
 
 def opened(tokenizer: Any, prompt: Sequence[int]) -> str:

@@ -1,7 +1,8 @@
 """The settings of `mcpo evaluate`: what is sampled and how (IDENTITY), where and how fast (RUNTIME)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from mcpo_cli.settings import identity, later, runtime
 
@@ -61,8 +62,8 @@ class Evaluation:
     """The template around a problem of a published benchmark or a file. Tasks ask as in training."""
     chat: Literal["auto", "off"] = identity("auto")
     """`auto` wraps the prompt in the model's own chat template, if it has one."""
-    chat_variables: tuple[str, ...] = later(())
-    """Variables of the model's chat template, `NAME=VALUE`, such as `[enable_thinking=false]`."""
+    chat_variables: Mapping[str, Any] | None = later(None)
+    """Variables of the model's chat template, such as `{enable_thinking: false}`; null sets none."""
     revision: str = runtime("")
     """Branch, tag or commit of a model on the Hugging Face Hub."""
     data: BenchmarkSource = runtime(BenchmarkSource())

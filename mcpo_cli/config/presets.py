@@ -85,6 +85,10 @@ def options(kind: type) -> set[str]:
     return {field.name for field in dataclasses.fields(kind)}
 
 
+VARIABLES = "task.chat_variables"
+"""The setting whose value is a mapping of names that are the user's."""
+
+
 @functools.cache
 def keys() -> list[str]:
     """Every setting that an override may name, including the options of all methods and tasks."""
@@ -147,6 +151,10 @@ def _elsewhere(group: str, name: str) -> str | None:
 def unknown_key(key: str, mend: Callable[[str], str]) -> ConfigError:
     """The error of a key that does not exist; `mend` makes the fix of the key that was probably meant."""
     known = [*keys(), *groups()]
+    whole, _, name = key.rpartition(".")
+    if whole == VARIABLES:
+        fix = f"'{short(whole)}={{{name}: VALUE}}'"
+        return ConfigError(f"{short(whole)} is one value, with all variables in it", fix=fix, code="unknown_key")
     meant = _meant(key, known)
     hint = f": did you mean {' or '.join(repr(name) for name in meant)}?" if meant else ""
     group = key.partition(".")[0]

@@ -1,7 +1,7 @@
 """Prompts of a benchmark's problems: in the template of the settings, or as their task asks them."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from mcpo_cli import model_facts
@@ -32,8 +32,8 @@ class Asking:
     """Most tokens of a response, if fewer than those of the settings."""
     task: str = ""
     """The task that asks; empty if the settings do."""
-    variables: tuple[str, ...] = ()
-    """Variables of the chat template, `NAME=VALUE`."""
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    """Variables of the chat template."""
 
 
 BARE = Asking(lambda problem: [{"role": TEXT, "content": problem.text}])
@@ -48,7 +48,7 @@ def in_chat(settings: Evaluation, facts: ModelFacts) -> bool:
 def by_settings(settings: Evaluation, facts: ModelFacts) -> Asking:
     """The prompts of published benchmarks: a template around the problem."""
     role = "user" if in_chat(settings, facts) else TEXT
-    variables = settings.chat_variables
+    variables = settings.chat_variables or {}
     return Asking(
         lambda problem: [{"role": role, "content": render(settings.prompt, problem.text)}], variables=variables
     )
@@ -93,4 +93,4 @@ def document(asking: Asking) -> dict[str, Any]:
     """Everything about a way of asking that changes a sample, as plain data."""
     messages = [dict(message) for message in asking.messages(PLACEHOLDER)]
     about = {"messages": messages, "stops": list(asking.stops), "max_tokens": asking.max_tokens}
-    return about | ({"variables": list(asking.variables)} if asking.variables else {})
+    return about | ({"variables": {**asking.variables}} if asking.variables else {})

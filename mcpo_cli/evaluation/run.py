@@ -15,6 +15,7 @@ from mcpo_cli.evaluation.engines import Sample, SampleRequest, Sampling, open_en
 from mcpo_cli.evaluation.gradings import BenchmarkGrading, Drawn, Graders, Samples
 from mcpo_cli.evaluation.protocol import Protocol
 from mcpo_cli.home import home, location
+from mcpo_cli.model_facts import ModelFacts
 from mcpo_cli.records import BenchmarkResult, GradeRow, Results
 from mcpo_cli.runs import prompts, provenance
 from mcpo_cli.runs.attempts import owned
@@ -140,22 +141,19 @@ def _draw(protocol: Protocol, benchmarks: Sequence[Benchmark], target: Path, pro
     """Draws all missing samples in one call, because an engine may need a minute to start."""
     settings, facts = protocol.settings, protocol.model
     left: dict[str, tuple[Samples, Problem]] = {}
-    first: dict[str, list[tuple[int, ...]]] = {}
     requests = []
     for benchmark in benchmarks:
         samples = Samples(target / "samples" / benchmark.name)
         asked = benchmark.asking
-        for number, problem in enumerate(benchmark.problems):
+        for problem in benchmark.problems:
             if not samples.has(problem, settings.n):
                 key = f"{benchmark.name}/{problem.id}"
                 left[key] = samples, problem
                 prompt_ids, seeds = asking.encoded(asked, problem, facts), _seeds(settings.seed, problem, settings.n)
                 requests.append(SampleRequest(key, prompt_ids, seeds, asked.stops, asked.max_tokens))
-            if number < prompts.SAMPLE:
-                first.setdefault(benchmark.name, []).append(asking.encoded(asked, problem, facts))
     if not requests:
         return
-    prompts.check(target, {name: prompts.digest(ids) for name, ids in first.items()})
+    _check_prompts(target, benchmarks, facts)
     sampling = Sampling(settings.temperature, settings.top_p, settings.max_tokens, facts.stop_ids)
     compute = settings.compute
     engine = open_engine(settings.engine, facts, sampling, device=compute.device, threads=compute.threads)
@@ -164,6 +162,16 @@ def _draw(protocol: Protocol, benchmarks: Sequence[Benchmark], target: Path, pro
             samples, problem = left[key]
             samples.write(problem, responses, engine.version)
             advance()
+
+
+def _check_prompts(target: Path, benchmarks: Sequence[Benchmark], facts: ModelFacts) -> None:
+    """Raise RunFailed if the first prompts of a benchmark are not those of an earlier start; see `prompts.check`."""
+    found = {}
+    for benchmark in benchmarks:
+        first = (asking.encoded(benchmark.asking, problem, facts) for problem in benchmark.problems[: prompts.SAMPLE])
+        # Another limit, or another file, has other problems.
+        found[f"{benchmark.name} {benchmark.digest}"] = prompts.digest(first)
+    prompts.check(target, found)
 
 
 def _generate(

@@ -47,7 +47,7 @@ def subject(model: str, revision: str) -> EvaluatedModel:
         except ConfigError as error:
             hint = "" if "/" in model or not runs else f"; no run of {location()} has that prefix either"
             # A path cannot be a run's id.
-            fix = error.fix or (None if "/" in model else "mcpo runs list")
+            fix = error.fix or (None if "/" in model or is_folder else "mcpo runs list")
             raise ConfigError(f"{error.message}{hint}", fix=fix, code=error.code) from error
         if is_folder:
             facts = replace(facts, name=facts.folder.name)

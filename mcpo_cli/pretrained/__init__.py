@@ -12,17 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import architecture, machine, model_facts, model_files, paths, weight_files
+from mcpo_cli import architecture, machine, model_facts, model_files, paths
 from mcpo_cli.architecture import Architecture
 from mcpo_cli.config.schema import Model
 from mcpo_cli.errors import ConfigError, bad_model, no_room
 from mcpo_cli.home import location
 from mcpo_cli.model_facts import FileFacts
 from mcpo_cli.pretrained import fetch
-
-OUTPUT = "lm_head.weight"
-BUFFERS = (".rotary_emb.inv_freq",)
-"""Ends of the names of tensors in older files that follow from config.json."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +132,6 @@ def check(model: Model, path: Path, *, longest: int, chat: bool = False) -> Exis
             "tokenizer and weights belong to different models",
             fix=f"replace the tokenizer files in {path}",
         )
-    _check_weights(model.name, found, facts)
     _check_lengths(model.name, found, facts, longest)
     if chat:
         check_chat_template(model.name, path)
@@ -153,38 +148,6 @@ def check_chat_template(name: str, path: Path) -> None:
 
 
 _facts = functools.lru_cache(maxsize=8)(model_facts.examine)
-
-
-def _check_weights(name: str, found: Architecture, facts: FileFacts) -> None:
-    if found.layers > len(facts.weights):
-        raise bad_model(f"{name}: its config.json describes {found.layers} layers, its files have fewer tensors")
-    wanted = architecture.tensors(found)
-    absent = [tensor for tensor in wanted if tensor not in facts.weights]
-    if absent:
-        raise bad_model(
-            f"{name}: {len(absent)} of {len(wanted)} tensors that its config.json asks for are not in its weight "
-            f"files, {absent[0]} first",
-            fix="a folder with all weights, as save_pretrained writes it",
-        )
-    for tensor, shape in wanted.items():
-        if facts.weights[tensor].shape != shape:
-            stored = " x ".join(map(str, facts.weights[tensor].shape))
-            raise bad_model(
-                f"{name}: {tensor} is stored with shape {stored}, but config.json describes "
-                f"{' x '.join(map(str, shape))}",
-                fix="a config.json and weights of the same model",
-            )
-    others = sorted(key for key in facts.weights.keys() - wanted.keys() if not key.endswith(BUFFERS))
-    if others == [OUTPUT] and not weight_files.are_equal(facts.weights, OUTPUT, "model.embed_tokens.weight"):
-        raise bad_model(
-            f"{name}: its config.json ties the output layer to the embedding, but {OUTPUT} has other weights",
-            fix='"tie_word_embeddings": false in config.json',
-        )
-    if others and others != [OUTPUT]:
-        raise bad_model(
-            f"{name}: its files have {len(others)} tensors that its config.json does not describe, {others[0]} first",
-            fix="a config.json and weights of the same model",
-        )
 
 
 def _check_lengths(name: str, found: Architecture, facts: FileFacts, longest: int) -> None:

@@ -13,7 +13,7 @@ A task is a frozen dataclass in a file of this package. Its fields are the optio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from mcpo_cli import data as datasets
 from mcpo_cli.data.base import Problem
@@ -151,9 +151,9 @@ class Task(ABC):
         return ()
 
     @property
-    def template_variables(self) -> tuple[str, ...]:
-        """Variables of the chat template, `NAME=VALUE`."""
-        return ()
+    def template_variables(self) -> Mapping[str, Any]:
+        """Variables of the chat template."""
+        return {}
 
     @property
     def needs_chat_template(self) -> bool:

@@ -13,13 +13,13 @@ import math
 import random
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from mcpo_cli.chat_template import VARIABLE
+from mcpo_cli.chat_template import RESERVED
 from mcpo_cli.data.base import HELD_OUT_SHARE, Problem
 from mcpo_cli.errors import no_room
 from mcpo_cli.settings import identity, later
@@ -57,8 +57,8 @@ class TextTask(Task):
     """Number of worked examples before the question."""
     template: str = later("")
     """Text around each question, with `{question}` in its place; empty takes the task's own. `\\n` is a line break."""
-    chat_variables: tuple[str, ...] = later(())
-    """Variables of the model's chat template, `NAME=VALUE`, such as `[enable_thinking=false]`."""
+    chat_variables: Mapping[str, Any] | None = later(None)
+    """Variables of the model's chat template, such as `{enable_thinking: false}`; null sets none."""
     stop: tuple[str, ...] | None = later(None)
     """Strings that end a response besides the model's end tokens; null takes the task's own. `\\n` is a line break."""
 
@@ -72,8 +72,8 @@ class TextTask(Task):
         return self.style == "chat"
 
     @property
-    def template_variables(self) -> tuple[str, ...]:
-        return self.chat_variables
+    def template_variables(self) -> Mapping[str, Any]:
+        return self.chat_variables or {}
 
     @property
     def own_template(self) -> str:
@@ -139,13 +139,10 @@ class TextTask(Task):
         if self.is_plain and self.chat_variables:
             yield (
                 "task.chat_variables has no effect with task.style=plain: only a chat template has variables",
-                "task.style=chat, or task.chat_variables=[]",
+                "task.style=chat, or task.chat_variables=null",
             )
-        if wrong := [given for given in self.chat_variables if not VARIABLE.match(given)]:
-            yield (
-                f"task.chat_variables: '{wrong[0]}' is not NAME=VALUE, or names what every template gets",
-                "task.chat_variables=[enable_thinking=false]",
-            )
+        if taken := [name for name in self.template_variables if name in RESERVED]:
+            yield f"task.chat_variables: every prompt has its own {taken[0]}", f"leave out {taken[0]}"
         if self.template and QUESTION not in self.template:
             yield (
                 f"task.template='{self.template}' has no {QUESTION}: every prompt would be the same",

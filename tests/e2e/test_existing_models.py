@@ -14,7 +14,7 @@ from mcpo_cli.backends.local import BACKEND
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.methods import AdvancedMethod, get, registry
-from mcpo_cli.runs import bases
+from mcpo_cli.runs import bases, folders
 from mcpo_cli.runs.attempts import Attempt, state
 from mcpo_cli.runs.journal import Journal
 from tests.e2e.test_literature_training import OPTIONS, PROBES
@@ -141,7 +141,9 @@ def test_every_way_of_asking_trains(words: str, folder: Path, home: Path, tmp_pa
     assert not kept, "scale=laptop keeps no checkpoint of a run that is done"
     exported = tmp_path / "exported"
     exported.mkdir()
-    BACKEND.export(spec, home / "runs" / spec.run_id, 2, exported)
+    policy = folders.final_policy(home / "runs" / spec.run_id)
+    assert policy is not None
+    folders.copy_policy(policy, exported)
     names = AutoModelForCausalLM.from_pretrained(exported).state_dict().keys()
     assert not [name for name in names if "lora" in name]
 

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from mcpo_cli.errors import McpoError
 from mcpo_cli.model_facts import examine, resolve
 from mcpo_cli.model_files import fingerprint
+from mcpo_cli.tokenization import load, prompt_ids
 from tests.errors import refused
 from tests.models import untrained
 
@@ -144,6 +145,19 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda at: reconfigured(at, "generation_config.json", eos_token_id=[0, 99_999]),
         "99999",
     ),
+    "a limit that is text": (
+        lambda at: reconfigured(at, "tokenizer_config.json", model_max_length="512"),
+        "limit of tokens must be a number",
+    ),
+    "a format that is none": (lambda at: reconfigured(at, dtype="float8_e4m3fn"), "float8_e4m3fn"),
+    "templates in another folder": (
+        lambda at: (
+            (at.parent / "else").mkdir(),
+            (at.parent / "else" / "default.jinja").write_text("x"),
+            (at / "additional_chat_templates").symlink_to(at.parent / "else"),
+        ),
+        "default.jinja",
+    ),
     "a token of number -1": (
         lambda at: retokenized(at, lambda it: it["model"]["vocab"].update({"x": -1})),
         "number -1",
@@ -182,6 +196,24 @@ def test_what_libraries_would_read_differently(
     with suppress(McpoError):
         fingerprint(folder)
     assert time.monotonic() - began < SECONDS
+
+
+UNREADABLE: dict[str, Callable[[Path], object]] = {
+    "a class that is a number": lambda at: reconfigured(at, "tokenizer_config.json", tokenizer_class=5),
+    "a normalizer that is a number": lambda at: retokenized(at, lambda it: it.update(normalizer=5)),
+    "a template of other bytes": lambda at: (at / "chat_template.jinja").write_bytes(b"\xff{{ messages }}"),
+    "a template that is a number": lambda at: reconfigured(at, "tokenizer_config.json", chat_template=7),
+}
+
+
+@pytest.mark.parametrize("change", UNREADABLE.values(), ids=UNREADABLE)
+def test_tokenizers_that_libraries_do_not_read(
+    change: Callable[[Path], object], tmp_path: Path, original: Path
+) -> None:
+    folder = Path(shutil.copytree(original, tmp_path / "model"))
+    change(folder)
+    with refused("bad_model", "model: "):
+        prompt_ids(load(folder), [{"role": "user", "content": "1 + 2 ="}])
 
 
 @pytest.mark.parametrize("change", [sharded, lambda at: None], ids=["shards", "one file"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcpo_cli import chat_template
-from mcpo_cli.chat_template import DATE, Renderer, TemplateError, rendered, variables
+from mcpo_cli.chat_template import DATE, Renderer, TemplateError, rendered
 from mcpo_cli.tokenization import TEXT, load, prompt_ids
 from tests.errors import refused
 from tests.models import TEMPLATE, words
@@ -43,24 +43,11 @@ def tokenizer() -> Any:
 
 
 @pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
-@pytest.mark.parametrize("given", [(), ("enable_thinking=false",), ("enable_thinking=true",)], ids=str)
-def test_the_text_is_that_of_transformers(template: str, given: tuple[str, ...], tokenizer: Any) -> None:
+@pytest.mark.parametrize("given", [{}, {"enable_thinking": False}, {"enable_thinking": True}], ids=str)
+def test_the_text_is_that_of_transformers(template: str, given: dict[str, bool], tokenizer: Any) -> None:
     tokenizer.chat_template = template
-    options = {"add_generation_prompt": True, "return_dict": False, **variables(given)}
+    options = {"add_generation_prompt": True, "return_dict": False, **given}
     assert prompt_ids(tokenizer, TURNS, given) == list(tokenizer.apply_chat_template(TURNS, **options))
-
-
-def test_values_of_variables() -> None:
-    """JSON as such, everything else as text; only the first `=` divides."""
-    given = ("thinking=false", "n=3", "date_string=26 Jul 2024", "effort=high", "formula=a=b", "empty=")
-    assert variables(given) == {
-        "thinking": False,
-        "n": 3,
-        "date_string": "26 Jul 2024",
-        "effort": "high",
-        "formula": "a=b",
-        "empty": "",
-    }
 
 
 def test_the_clock_stands_still(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,6 +116,24 @@ def test_the_default_of_several_templates(tokenizer: Any) -> None:
     tokenizer.chat_template = {"rag": TEMPLATE, "tool_use": TEMPLATE}
     with refused("bad_model", "rag, tool_use"):
         prompt_ids(tokenizer, TURNS)
+
+
+def test_a_panic_of_the_tokenizer_is_an_error_of_the_model() -> None:
+    """The library's Rust code raises one for some normalizers; it is no Exception. An interrupt passes."""
+
+    class PanicException(BaseException):
+        pass
+
+    class Broken:
+        chat_template, name_or_path = None, "models/broken"
+
+        def __call__(self, text: str, **options: object) -> None:
+            raise PanicException("index out of bounds") if text == "1" else KeyboardInterrupt
+
+    with refused("bad_model", "broken: ", "index out of bounds"):
+        prompt_ids(Broken(), [{"role": TEXT, "content": "1"}])
+    with pytest.raises(KeyboardInterrupt):
+        prompt_ids(Broken(), [{"role": TEXT, "content": "2"}])
 
 
 @pytest.mark.parametrize(("single", "before"), [("<|begin|> $A <|end|>", [0]), ("$A <|end|>", []), ("$A", [])])

@@ -3,7 +3,7 @@
 verl's schema: https://verl.readthedocs.io/en/latest/preparation/prepare_data.html. `extra_info` holds our own fields:
 `split`, `index` (position in the stream or tier), `problem` (the text that identifies it) and `grader`; `reward`, the
 user's function that rewards training responses, `stops`, the task's stop strings, and `variables`, those of the chat
-template, if there are any.
+template in JSON, if there are any.
 """
 
 import json
@@ -31,32 +31,32 @@ ROWS = 8192
 def row(spec: RunSpec, source: str, split: str, index: int, problem: Problem) -> dict[str, Any]:
     """`problem` in verl's schema."""
     grader = functions.absolute(spec.task.grader_of(source))
-    own = {"split": split, "index": index, "problem": problem.text, "grader": grader}
+    own: dict[str, Any] = {"split": split, "index": index, "problem": problem.text, "grader": grader}
     if functions.is_function(spec.train.reward) and split == "train":
         own["reward"] = functions.absolute(spec.train.reward)
-    texts = {"stops": spec.task.stops, "variables": spec.task.template_variables}
+    if spec.task.stops:
+        own["stops"] = list(spec.task.stops)
+    if spec.task.template_variables:
+        own["variables"] = json.dumps({**spec.task.template_variables})
     return {
         "data_source": source,
         "prompt": spec.task.messages(problem),
         "ability": spec.task.name,
         "reward_model": {"style": "rule", "ground_truth": problem.gold},
-        "extra_info": own | {name: list(value) for name, value in texts.items() if value},
+        "extra_info": own,
     }
 
 
 def stops(extra_info: Mapping[str, Any]) -> tuple[str, ...]:
     """The stop strings of a row, from its `extra_info`."""
-    return _texts(extra_info, "stops")
-
-
-def variables(extra_info: Mapping[str, Any]) -> tuple[str, ...]:
-    """The variables of the chat template of a row, from its `extra_info`."""
-    return _texts(extra_info, "variables")
-
-
-def _texts(extra_info: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    found = extra_info.get(name)
+    found = extra_info.get("stops")
     return () if found is None else tuple(map(str, found))
+
+
+def variables(extra_info: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables of the chat template of a row, from its `extra_info`."""
+    found: dict[str, Any] = json.loads(extra_info.get("variables") or "{}")
+    return found
 
 
 def stream_length(spec: RunSpec) -> int:

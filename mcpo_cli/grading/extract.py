@@ -22,6 +22,7 @@ that offers a choice.
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 from mcpo_cli import thinking
 
@@ -90,7 +91,13 @@ def marked(response: str) -> Marked | None:
 def labelled(text: str) -> Marked | None:
     """The answers that `text` marks by labels and words (rules 3 and 4), whatever it has in boxes."""
     starts = sorted({label.end() for pattern in (_LABEL, _HASHES) for label in pattern.finditer(text)})
-    if lines := [line for start in starts if not _is_placeholder(line := _line(text, start))]:
+    # Of labels on one line, as after a heading `Final answer:`, the last one counts.
+    last = [
+        start
+        for start, following in pairwise([*starts, len(text) + 1])
+        if "\n" in text[start:following] or following > len(text)
+    ]
+    if lines := [line for start in last if not _is_placeholder(line := _line(text, start))]:
         return _marked(lines, lines[-1:])
     ends = [said.end() for said in _PROSE.finditer(text)]
     if not ends:

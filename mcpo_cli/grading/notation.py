@@ -39,7 +39,6 @@ _NAMES = (
     (r"(?<=[\w)\]}!])\s*\*\s*(?=[\w({\\|+-])", r" \\cdot "),
     (r"\^\s*(-?\d{2,})", r"^{\1}"),
     (r"(?<=[A-Za-z])_(\d{2,})", r"_{\1}"),
-    (r"(?<=\d)_(?=\d{3}(?:\D|$|_))", ""),
     (r"(?<![<>=!\\])<=(?!=)", r"\\leq "),
     (r"(?<![<>=!\\])>=(?!=)", r"\\geq "),
     (r"!=(?!=)", r"\\neq "),
@@ -52,6 +51,7 @@ _NAMES = (
     (_WORD + r"(?:infinity|inf|oo)(?![A-Za-z])", r"\\infty "),
 )
 """Names and operators, and their LaTeX, in this order; `min` and `sec` without brackets are units of time."""
+_THOUSANDS = re.compile(r"(?<![\w.])\d{1,3}(?:_\d{3})+(?!\w)")
 _MODULE = re.compile(_WORD + r"(?:math|np|numpy|sp|sympy)\.(?=[a-z])")
 _POWER = re.compile(r"(?<=[\w)\]}!])\s*\*\*\s*(?=[\w({\\+-])")
 _RULES = tuple((re.compile(pattern), latex) for pattern, latex in _NAMES)
@@ -71,6 +71,7 @@ def latex(text: str) -> str:
 
 
 def _part(text: str) -> str:
+    text = _THOUSANDS.sub(lambda number: number[0].replace("_", ""), text)
     text = _MODULE.sub("", _POWER.sub("^", text))
     for call in reversed(list(_CALL.finditer(text))):
         if close := _closing(text, call.end()):

@@ -29,7 +29,7 @@ NO_FLOOR = "noise floor: not known; several logs of the baseline give it: --arm 
 MOST_FLIPS = 20
 """Most problems that `--full` prints; the page has all."""
 MOST_LINES = 8
-"""Most lines on data that would settle an undecided difference, without `--full`."""
+"""Most lines of warnings, and of data that would settle an undecided difference, without `--full`."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,10 @@ def _page(one: Answer, files: Sequence[Path], *, full: bool) -> Iterator[Part]:
     yield from (main, "")
     if one.gate:
         yield console.remark(one.gate.noise.sentence if one.gate.noise else NO_FLOOR)
-    yield from map(console.remark, (f"warning: {warning}" for warning in found.warnings))
+    warnings = found.warnings if full else found.warnings[:MOST_LINES]
+    yield from map(console.remark, (f"warning: {warning}" for warning in warnings))
+    if left := len(found.warnings) - len(warnings):
+        yield console.remark(f"and {left} more warnings: --full")
     yield from map(console.remark, one.regraded.sentences(one.question, found) if one.regraded else ())
     yield from map(console.remark, page.remarks(found, most=None if full else MOST_LINES))
     for grid in (*page.detail_grids(found), page.flips_grid(found, MOST_FLIPS)) if full else ():

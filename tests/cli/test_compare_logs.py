@@ -277,3 +277,18 @@ def test_answers_that_changed_while_the_score_did_not(
     shown = " ".join(here("compare", "old.jsonl", "new.jsonl", "--full").stdout.split())
     assert "results: 10 gained, 2 lost, 8 with the same score and another answer" in shown
     assert "p10 7 2 1.000 .000 -1.000" in shown
+
+
+def test_of_many_benchmarks_the_mean_comes_first_and_the_rest_is_folded(here: InProcess, folder: Path) -> None:
+    for side, right in (("few", 10), ("many", 12)):
+        rows = [
+            {"benchmark": f"subject {subject}", "problem": f"{subject} {at}", "correct": int(at < right - subject % 2)}
+            for subject in range(30)
+            for at in range(20)
+        ]
+        pd.DataFrame(rows).to_json(f"{side}.jsonl", orient="records", lines=True)
+    shown = here("compare", "few.jsonl", "many.jsonl").stdout.splitlines()
+    first = next(line for line in shown if line.startswith("mean "))
+    assert shown.index(first) <= 8
+    assert len(shown) < 60
+    assert "more warnings: --full" in "\n".join(shown)

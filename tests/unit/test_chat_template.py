@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from mcpo_cli import chat_template
+from mcpo_cli.backends.local.tokenizer import Stops
 from mcpo_cli.chat_template import DATE, Renderer, TemplateError, rendered
 from mcpo_cli.tokenization import TEXT, load, prompt_ids
 from tests.errors import refused
@@ -148,3 +150,9 @@ def test_a_plain_prompt_is_its_text_and_nothing_after_it(single: str, before: li
     tokenizer = load(tmp_path)
     text = tokenizer("1 + 2 =", add_special_tokens=False)["input_ids"]
     assert prompt_ids(tokenizer, [{"role": TEXT, "content": "1 + 2 ="}]) == before + text
+
+
+def test_an_end_token_whose_number_is_beyond_the_count_of_tokens(tokenizer: Any) -> None:
+    """Numbers of tokens may have gaps."""
+    end = len(tokenizer) + 5
+    assert Stops(tokenizer, [1, end], ()).reached(torch.tensor([[1], [2], [end]])).tolist() == [True, False, True]

@@ -46,7 +46,8 @@ class Stops:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, stop_ids: Sequence[int], strings: Sequence[str]) -> None:
         self.tokenizer, self.strings, self.ids = tokenizer, tuple(strings), frozenset(stop_ids)
-        self.ends_V = torch.zeros(len(tokenizer), dtype=torch.bool)
+        # Numbers of tokens may have gaps.
+        self.ends_V = torch.zeros(max([len(tokenizer) - 1, *stop_ids]) + 1, dtype=torch.bool)
         self.ends_V[[*stop_ids, *tokens_with(tokenizer, self.strings)]] = True
         texts = token_texts(tokenizer) if strings else ()
         last = {string[-1] for string in strings if len(string) > 1}

@@ -27,10 +27,18 @@ Key = Annotated[
     ),
 ]
 
+Skill = Annotated[
+    bool, typer.Option("--skill", help="Print how a program that does research by itself uses mcpo (a SKILL.md).")
+]
+
 
 @verb
-def help_(key: Key = "") -> Reply:
+def help_(key: Key = "", skill: Skill = False) -> Reply:
     """Explain settings (meaning, default, allowed values) and the words of mcpo. Without a name, list all settings."""
+    if skill:
+        from mcpo_cli.commands.skill import SKILL
+
+        return Reply({"skill": SKILL}, SKILL)
     from mcpo_cli.config import reference
 
     entries, words = reference.look_up(key) if key else (reference.entries(), [])

@@ -73,9 +73,9 @@ def test_two_tables_are_compared_and_an_answer_is_graded(light: Path, tmp_path: 
     (tmp_path / "answers.jsonl").write_text('{"problem": "1+1", "gold": "2", "response": "so \\\\boxed{2}"}\n')
     (tmp_path / "problems.jsonl").write_text('{"problem": "What is 1+1?", "answer": "2"}\n')
     compared = run(light, tmp_path, "compare", "a.csv", "b.csv", "--full")
-    assert (compared.returncode, compared.stdout.splitlines()[0]) == (
-        0, "b against a: worse on results (-.250)."
-    )  # fmt: skip
+    assert compared.returncode == 0
+    assert compared.stdout.startswith("b against a: worse")
+    assert "(-.250)" in compared.stdout.splitlines()[0]
     assert (tmp_path / "home" / "reports" / "compare").is_dir()
     for words in (
         ["grade", "answers.jsonl"],

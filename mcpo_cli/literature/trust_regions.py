@@ -159,10 +159,10 @@ class Dppo(Normalized):
 
 @dataclass(frozen=True)
 class Ipo(Normalized):
-    """IPO (prime-rl's docs/ipo.md): tokens are left out by how far their probability moved, whatever their advantage.
+    """IPO (prime-rl, no arXiv paper): tokens are left out by how far their probability moved, whatever their advantage.
 
-    INTELLECT Policy Optimization. A token is left out where |pi - pi_old| > `limit`. Loss -sg(r) A log pi of the
-    others, mean over tokens. A as in `grpo`.
+    INTELLECT Policy Optimization, after prime-rl's docs/ipo.md. With r = pi / pi_old of a token, it is left out where
+    |pi - pi_old| > `limit`. Loss -sg(r) A log pi of the others, mean over tokens. A as in `grpo`.
 
     Defaults: limit .3, no KL (prime-rl's since September 2026). Reduction: at the rollout policy it is `grpo`; where
     each token moved in the direction of its advantage it is `dppo` with one limit and no cap. Disagreement: none known.

@@ -21,11 +21,10 @@ import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, distribution, entry_points
-from itertools import chain, islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, Self, TypeVar
@@ -54,8 +53,6 @@ GROUPS = (
     EXPERIMENTS,
 )
 DATA = ("suites/*.yaml", "conf/*/*.yaml", "claims/*.yaml")
-MOST_FILES = 200
-"""Largest number of Python files in which a name that is not known is looked for."""
 SIBLINGS = re.compile(r"^\s*(from\s+\.|(from|import)\s+mcpo_cli\.plugin_files\b)", re.MULTILINE)
 _problems: dict[str, None] = {}
 
@@ -248,21 +245,6 @@ def folders() -> list[Path]:
         if not existing[-1].is_dir():
             warn(f"{plugin_files.VARIABLE}: there is no folder {name}")
     return existing
-
-
-def undeclared(group: str, name: str) -> Path | None:
-    """A Python file here, or in a folder here, that seems to declare a method, sampler or task of that name.
-
-    It is read as text and not run; the folders of MCPO_PLUGINS are left out, because their files are already known.
-    """
-    declares = re.compile(rf"^    name\b.*= *[\"']{re.escape(name)}[\"']", re.MULTILINE)
-    known = {folder.resolve() for folder in folders()}
-    for path in sorted(islice(chain(Path().glob("*.py"), Path().glob("*/*.py")), MOST_FILES)):
-        with suppress(OSError):
-            text = path.read_text(encoding="utf-8", errors="replace") if path.resolve().parent not in known else ""
-            if f"mcpo_cli.{group}s" in text and declares.search(text):
-                return path
-    return None
 
 
 @cache

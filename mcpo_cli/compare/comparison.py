@@ -24,12 +24,6 @@ from mcpo_cli.statistics.stats import LEAST, ROUNDING, Student
 if TYPE_CHECKING:
     from mcpo_cli.compare.training import Training
 
-DIFFERENCE = (
-    "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", *verdicts.P_VALUES, "why",
-    "identical", "gained", "lost", "mean", "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed",
-    "by_seed", "sd", "above", "effect", "detectable", "family", "part_of", "share", "student",
-)  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Question:
@@ -231,7 +225,7 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
                     if not (each.one.sum_SP.any() or each.other.sum_SP.any())
                 ]
                 warnings += [limit for each in pairs for limit in each.limits(each.estimate(metrics[0], over))]
-    differences = verdicts.decided(_numbered(rows), question.level, lower=question.lower)
+    differences = verdicts.decided(verdicts.numbered(rows), question.level, lower=question.lower)
     return Comparison(
         baseline=baselines[0].name,
         metric=str(metrics[0]),
@@ -264,7 +258,7 @@ def differences_of(arm: Arm, baseline: Arm, question: Question, metric: Metric, 
         | {"family": "headline" if each is headline else "others", "part_of": ""}
         for each in (*pairs, *([whole] if whole else []))
     ]
-    return verdicts.decided(_numbered(rows), question.level)
+    return verdicts.decided(verdicts.numbered(rows), question.level)
 
 
 def _baseline(arms: Sequence[Arm], wanted: str) -> Arm:
@@ -375,24 +369,6 @@ def _detectable(found: Estimate) -> float:
     if found.test.n < LEAST or not found.test.error > ROUNDING:
         return math.nan
     return found.test.error * noncentrality(found.test.df)
-
-
-def _numbered(rows: Sequence[Row]) -> pd.DataFrame:
-    """The differences with the column `test`: differences of one family that repeat each other have one number."""
-    distinct: list[Row] = []
-    tests = []
-    for row in rows:
-        same = (index for index, other in enumerate(distinct) if _repeats(row, other))
-        tests.append(next(same, len(distinct)))
-        if tests[-1] == len(distinct):
-            distinct.append(row)
-    return pd.DataFrame(rows, columns=None if rows else list(DIFFERENCE)).assign(test=tests)
-
-
-def _repeats(row: Row, other: Row) -> bool:
-    """True if both are one comparison, such as equal steps and equal rollouts that end at the same scores."""
-    same = all(row[key] == other[key] for key in ("family", "model", "arm", "benchmark", "metric"))
-    return same and np.allclose(row["by_seed"], other["by_seed"], rtol=0, atol=ROUNDING)
 
 
 def _source_rows(each: Pair, found: Estimate) -> Iterator[Row]:

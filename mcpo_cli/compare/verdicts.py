@@ -1,10 +1,13 @@
 """The tests of differences and their verdicts, in the words of `statistics/words.py`."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, astuple, fields, replace
 
+import numpy as np
 import pandas as pd
 
+from mcpo_cli.render.product import Row
 from mcpo_cli.statistics import words
 from mcpo_cli.statistics.crossed import Estimate
 from mcpo_cli.statistics.power import ALPHA, least_p
@@ -12,6 +15,12 @@ from mcpo_cli.statistics.stats import LEAST, ROUNDING
 from mcpo_cli.statistics.words import PValues
 
 P_VALUES = tuple(field.name for field in fields(PValues))
+DIFFERENCE = (
+    "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", *P_VALUES, "why",
+    "identical", "gained", "lost", "mean", "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed",
+    "by_seed", "sd", "above", "effect", "detectable", "family", "part_of", "share", "student",
+)  # fmt: skip
+"""The columns of a frame of differences."""
 
 
 def judged(
@@ -75,6 +84,24 @@ def _untestable(estimate: Estimate) -> str:
         return "the earlier runs all have the same score, so they show no spread"
     where = "every seed" if over_seeds else "every problem and seed"
     return f"the difference is the same on {where}, so it has no variance to test by"
+
+
+def numbered(rows: Sequence[Row]) -> pd.DataFrame:
+    """The differences with the column `test`: differences of one family that repeat each other have one number."""
+    distinct: list[Row] = []
+    tests = []
+    for row in rows:
+        same = (index for index, other in enumerate(distinct) if _repeats(row, other))
+        tests.append(next(same, len(distinct)))
+        if tests[-1] == len(distinct):
+            distinct.append(row)
+    return pd.DataFrame(rows, columns=None if rows else list(DIFFERENCE)).assign(test=tests)
+
+
+def _repeats(row: Row, other: Row) -> bool:
+    """True if both are one comparison, such as equal steps and equal rollouts that end at the same scores."""
+    same = all(row[key] == other[key] for key in ("family", "model", "arm", "benchmark", "metric"))
+    return same and np.allclose(row["by_seed"], other["by_seed"], rtol=0, atol=ROUNDING)
 
 
 def decided(differences: pd.DataFrame, level: float = ALPHA, *, lower: bool = False) -> pd.DataFrame:

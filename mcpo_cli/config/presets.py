@@ -6,8 +6,11 @@
 import dataclasses
 import difflib
 import functools
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,8 @@ CLASSES: dict[str, Callable[[], Found[type]]] = {
 """The groups whose values are classes: `method=mcpo` chooses a class, and `method.beta` is one of its options."""
 CHOSEN = {f"{group}.name" for group in CLASSES}
 """Keys that choose a class in files."""
+MOST_FILES = 200
+"""Largest number of Python files in which a name that is not known is looked for."""
 
 
 @functools.cache
@@ -128,13 +133,28 @@ def _unknown_name(group: str, name: str, known: Sequence[str]) -> ConfigError:
             f"unknown model '{name}': model= is for presets, model.path= for folders and the Hugging Face Hub",
             fix=f"model.path={name}",
         )
-    if group in CLASSES and (path := plugins.undeclared(group, name)):
+    if group in CLASSES and (path := _undeclared(group, name)):
         return unknown(
             f"unknown {group} '{name}': {path} declares it, and MCPO_PLUGINS does not name its folder",
             fix=f"MCPO_PLUGINS={path.parent} mcpo ...",
         )
     fix = mend(group + "={}", name, known, _elsewhere(group, name))
     return unknown(f"unknown {group} '{name}': {nearest(name, known)}", fix=fix)
+
+
+def _undeclared(group: str, name: str) -> Path | None:
+    """A Python file here, or in a folder here, that seems to declare a method, sampler or task of that name.
+
+    It is read as text and not run; the folders of MCPO_PLUGINS are left out, because their files are already known.
+    """
+    declares = re.compile(rf"^    name\b.*= *[\"']{re.escape(name)}[\"']", re.MULTILINE)
+    known = {folder.resolve() for folder in plugins.folders()}
+    for path in sorted(islice(chain(Path().glob("*.py"), Path().glob("*/*.py")), MOST_FILES)):
+        with suppress(OSError):
+            text = path.read_text(encoding="utf-8", errors="replace") if path.resolve().parent not in known else ""
+            if f"mcpo_cli.{group}s" in text and declares.search(text):
+                return path
+    return None
 
 
 def _elsewhere(group: str, name: str) -> str | None:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from mcpo_cli.methods.base import Floats, Method, Need, Signals, State, Step, TokenBatch, Training
+from mcpo_cli.methods.base import Floats, Method, Need, Signals, State, Step, TokenBatch
 from mcpo_cli.methods.group_relative import Clipped, GroupRelative, Normalized
+from mcpo_cli.methods.settings import TrainSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -208,7 +209,7 @@ class McGrpo(Clipped, Normalized):
     rescale: bool = False
     """Multiply by the rollouts over those with an advantage (released code)."""
 
-    def contradictions(self, train: Training) -> Iterator[tuple[str, str]]:
+    def contradictions(self, train: TrainSettings) -> Iterator[tuple[str, str]]:
         yield from super().contradictions(train)
         if train.rollouts % 2 == 0:
             yield (

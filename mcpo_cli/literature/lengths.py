@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from mcpo_cli.methods.base import Method, Signals, State, Step, Training
+from mcpo_cli.methods.base import Method, Signals, State, Step
 from mcpo_cli.methods.group_relative import EQUAL, Clipped, Normalized, Standardized, whitened
+from mcpo_cli.methods.settings import TrainSettings
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Gfpo(Clipped, Normalized):
     metric: Literal["length", "efficiency"] = "length"
     """Keep the shortest, or those with the most reward per token."""
 
-    def contradictions(self, train: Training) -> Iterator[tuple[str, str]]:
+    def contradictions(self, train: TrainSettings) -> Iterator[tuple[str, str]]:
         yield from super().contradictions(train)
         if self.keep > train.rollouts:
             yield (

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from mcpo_cli.methods.base import Floats, Signals, State, Step, Training
+from mcpo_cli.methods.base import Floats, Signals, State, Step
 from mcpo_cli.methods.group_relative import Aggregation, Clipped, GroupRelative, Standardized
+from mcpo_cli.methods.settings import TrainSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -156,7 +157,7 @@ class PassK(Clipped):
     k: int = dataclasses.field(default=4, metadata={"ge": 1})
     """Samples of which one has to be correct; at most the rollouts of a prompt."""
 
-    def contradictions(self, train: Training) -> Iterator[tuple[str, str]]:
+    def contradictions(self, train: TrainSettings) -> Iterator[tuple[str, str]]:
         yield from super().contradictions(train)
         if self.k > train.rollouts:
             yield f"method.k={self.k} is more than train.rollouts={train.rollouts}", f"method.k={train.rollouts}"

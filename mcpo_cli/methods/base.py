@@ -19,7 +19,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from mcpo_cli.methods.settings import TrainSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,30 +34,6 @@ Need = Literal[
 """Inputs that a method has to request because they cost something (fields of `Step` and `TokenBatch`)."""
 State = Mapping[str, "Tensor"]
 """Memory of a method from step to step: tensors by name, written to checkpoints as they are."""
-
-
-class Training(Protocol):
-    """The settings `train.*` of a run that options of a method may contradict."""
-
-    @property
-    def prompts(self) -> int:
-        """P."""
-
-    @property
-    def mini_batch(self) -> int:
-        """Prompts of a gradient step; with all P there is one gradient step per global step."""
-
-    @property
-    def rollouts(self) -> int:
-        """G."""
-
-    @property
-    def overlong_cache(self) -> int:
-        """Tokens before the limit in which reward falls; 0 leaves rewards at 0 and 1."""
-
-    @property
-    def overlong_penalty(self) -> float:
-        """The penalty at the limit; 0 leaves rewards at 0 and 1."""
 
 
 @dataclass(frozen=True)
@@ -335,7 +313,7 @@ class Method(ABC):
         `reference_policy`."""
         return False
 
-    def contradictions(self, train: Training) -> Iterator[tuple[str, str]]:
+    def contradictions(self, train: TrainSettings) -> Iterator[tuple[str, str]]:
         """A message and an override for each way in which these options contradict the settings of the run."""
         if self.dynamic_sampling and self.uses_dead_groups:
             yield (
@@ -350,7 +328,7 @@ class Method(ABC):
                 "train.overlong_cache=0",
             )
 
-    def without_effect(self, train: Training) -> Iterator[str]:
+    def without_effect(self, train: TrainSettings) -> Iterator[str]:
         """A sentence, without its full stop, for each part of the method that cannot act with the settings of the run.
 
         Of options that have their default, only for a part that makes the method what it is.

@@ -24,8 +24,8 @@ from mcpo_cli.methods.base import (
     Term,
     TokenBatch,
     TokenLoss,
-    Training,
 )
+from mcpo_cli.methods.settings import TrainSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -170,7 +170,7 @@ class Clipped(PolicyGradient):
     clip_high: float = dataclasses.field(default=0.2, metadata={"ge": 0.0})
     """The ratio is clipped above at 1 + clip_high."""
 
-    def without_effect(self, train: Training) -> Iterator[str]:
+    def without_effect(self, train: TrainSettings) -> Iterator[str]:
         """The ratio is 1 in the only gradient step of a global step, as no gradient step came before."""
         yield from super().without_effect(train)
         defaults = {field.name: field.default for field in dataclasses.fields(self)}

@@ -19,9 +19,9 @@ from mcpo_cli.methods.base import (
     Term,
     TokenBatch,
     TokenLoss,
-    Training,
 )
 from mcpo_cli.methods.group_relative import ONE_STEP, Clipped, Normalized
+from mcpo_cli.methods.settings import TrainSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -104,7 +104,7 @@ class Mcpo(Clipped, Normalized, AdvancedMethod):
     def screens(self) -> bool:
         return self.penalises_drift
 
-    def without_effect(self, train: Training) -> Iterator[str]:
+    def without_effect(self, train: TrainSettings) -> Iterator[str]:
         """In the only gradient step of a global step no token has drifted from the rollout policy."""
         yield from super().without_effect(train)
         if self.penalises_drift and self.anchor == "rollout" and train.mini_batch == train.prompts:

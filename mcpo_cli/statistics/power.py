@@ -16,7 +16,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable
 
-import numpy as np
 from scipy import special
 
 ALPHA = 0.05
@@ -39,8 +38,8 @@ def power(noncentrality: float, df: float) -> float:
     critical = float(special.stdtrit(df, 1 - ALPHA / 2))
     # Both tails count: the test also rejects for a significant result of the wrong sign. NaN means that a series
     # underflowed, at probabilities below 1e-9 in the tail of the wrong sign and far lower in the other.
-    below, wrong = (np.nan_to_num(special.nctdtr(df, noncentrality, bound)) for bound in (critical, -critical))
-    return float(1 - below + wrong)
+    below, wrong = (float(special.nctdtr(df, noncentrality, bound)) for bound in (critical, -critical))
+    return 1 - (0 if math.isnan(below) else below) + (0 if math.isnan(wrong) else wrong)
 
 
 def least_p(differing: int) -> float:

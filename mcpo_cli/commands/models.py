@@ -48,7 +48,7 @@ Limit = Annotated[
 ]
 
 
-@verb
+@verb("eval_id, protocol, benchmarks, ...; with --dry-run: eval_id, protocol, label, deviations, missing_problems")
 def evaluate(
     model: Model,
     settings: Settings = None,
@@ -128,7 +128,7 @@ Timeout = Annotated[float, typer.Option(min=0.01, max=600, help="Time limit per 
 Workers = Annotated[int, typer.Option(min=0, max=256, help="Number of grading processes; 0 for one per core.")]
 
 
-@verb
+@verb("target, answers, totals, comparisons; of a file: grader, lines; of an evaluation: results")
 def grade(
     target: Target,
     grader: GraderName = None,
@@ -200,7 +200,7 @@ Push = Annotated[
 ]
 
 
-@verb
+@verb("run_id, step, folder, address")
 def export(run_id: RunId, to: To = None, step: Step = None, push: Push = None) -> Reply:
     """Write a run's policy with a model card to a folder that `mcpo evaluate`, transformers and vLLM can load."""
     from mcpo_cli import backends

@@ -47,7 +47,7 @@ Prompts = Annotated[
 ]
 
 
-@verb
+@verb("probe, question, arms, runs; with --dry-run: suite, home, command, estimate, runs")
 def probe(
     name: ProbeName,
     overrides: Target = None,

@@ -32,7 +32,7 @@ Skill = Annotated[
 ]
 
 
-@verb
+@verb("settings, words; or skill")
 def help_(key: Key = "", skill: Skill = False) -> Reply:
     """Explain settings (meaning, default, allowed values) and the words of mcpo. Without a name, list all settings."""
     if skill:
@@ -84,7 +84,7 @@ def _explained(entry: "Entry") -> str:
     return "\n".join([f"{entry.key}: {entry.meaning}", *about])
 
 
-@verb
+@verb("ok, lines")
 def doctor() -> Reply:
     """Check Python, packages, GPUs, verl, MLflow, Hub, disk, limits, plug-ins; exit 1 if mcpo cannot train."""
     from mcpo_cli.doctor import examine

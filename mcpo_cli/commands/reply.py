@@ -44,39 +44,52 @@ def _set_style(ctx: typer.Context, param: typer.CallbackParam, value: bool) -> b
     return value
 
 
-Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document on stdout.", callback=_set_style, is_eager=True)
-]
+def json_option(keys: str) -> Any:
+    """The option `--json` of a verb whose document has these keys."""
+    told = f"Print one JSON document on stdout; its keys: schema_version, {keys}."
+    return typer.Option("--json", help=told, callback=_set_style, is_eager=True)
+
+
 Debug = Annotated[
     bool, typer.Option("--debug", help="Print the traceback of an error.", callback=_set_style, is_eager=True)
 ]
-OPTIONS = tuple(
-    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
-    for name, annotation in (("as_json", Json), ("debug", Debug))
-)
 
 
-def verb(answer: Callable[..., Reply]) -> Callable[..., None]:
-    """The command of a function that answers: it has the options `--json` and `--debug`, and prints the reply."""
-    signature = inspect.signature(answer, eval_str=True)
+def verb(keys: str) -> Callable[[Callable[..., Reply]], Callable[..., None]]:
+    """Decorates a function that answers: its command has the options `--json` and `--debug`, and prints the reply.
 
-    @functools.wraps(answer)
-    def command(*, as_json: bool, debug: bool, **given: Any) -> None:
-        reply = answer(**given)
-        if not as_json:
-            show(reply.page)
-        if reply.error:
-            reply.error.data = reply.document
-            raise reply.error
-        if as_json:
-            from mcpo_cli.commands import console
+    keys: the keys of the reply's document, for the help of `--json`.
+    """
+    options = tuple(
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
+        for name, annotation in (("as_json", Annotated[bool, json_option(keys)]), ("debug", Debug))
+    )
 
-            console.print_json(reply.document)
+    def decorated(answer: Callable[..., Reply]) -> Callable[..., None]:
+        signature = inspect.signature(answer, eval_str=True)
 
-    parameters = (*signature.parameters.values(), *OPTIONS)
-    command.__signature__ = signature.replace(parameters=parameters, return_annotation=None)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return command
+        @functools.wraps(answer)
+        def command(*, as_json: bool, debug: bool, **given: Any) -> None:
+            _print(answer(**given), as_json=as_json)
+
+        parameters = (*signature.parameters.values(), *options)
+        command.__signature__ = signature.replace(parameters=parameters, return_annotation=None)  # type: ignore[attr-defined]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return command
+
+    return decorated
+
+
+def _print(reply: Reply, *, as_json: bool) -> None:
+    if not as_json:
+        show(reply.page)
+    if reply.error:
+        reply.error.data = reply.document
+        raise reply.error
+    if as_json:
+        from mcpo_cli.commands import console
+
+        console.print_json(reply.document)
 
 
 def show(page: str | Iterable[Part]) -> None:

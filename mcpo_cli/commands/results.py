@@ -147,7 +147,11 @@ Out = Annotated[
 MLflow = Annotated[bool, typer.Option("--mlflow", help="Log the comparison to MLflow, too (a suite's always is).")]
 
 
-@verb
+@verb(
+    "comparisons (title, gate, sentences, baseline, metric, level, warnings, differences, scores, files, ...); with "
+    "--plan: suite, trained_by, in_stages, power, alpha, smallest_effect, in_standard_deviations, "
+    "without_spread, differences"
+)
 def compare(
     what: Compared = None,
     baseline: Baseline = "",
@@ -211,7 +215,10 @@ Budget = Annotated[
 Built = Annotated[bool, typer.Option("--built", help="Train nothing: build what the runs that are done suffice for.")]
 
 
-@verb
+@verb(
+    "suites, artifacts (by name, with rows); of `all`: suites, report; with --dry-run: suite, home, command, estimate, "
+    "runs"
+)
 def reproduce(
     artifact: Artifact,
     overrides: Overrides = None,

@@ -50,7 +50,7 @@ Sort = Annotated[
 ]
 
 
-@verb
+@verb("home, runs (run_id, suite, arm, task, model, seed, state, step, steps, score, ...)")
 def list_runs(
     where: Where = None,
     sort: Sort = "",

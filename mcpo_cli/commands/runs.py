@@ -65,7 +65,10 @@ Tags = Annotated[list[str], typer.Argument(metavar="TAG...", help="Words of your
 
 
 @app.command("show")
-@verb
+@verb(
+    "run_id, suite, arm, task, method, model, scale, regime, base_seed, seed, state, step, steps, score, date, tags, "
+    "command, folder, spec, attempts, warnings, metrics, files"
+)
 def show_run(run_id: RunId) -> Reply:
     """Show one run: settings, attempts, newest metrics, files."""
     from mcpo_cli.runs import attempts, catalog, sanity
@@ -88,7 +91,7 @@ def show_run(run_id: RunId) -> Reply:
 
 
 @app.command()
-@verb
+@verb("run_id, tags")
 def tag(
     run_id: RunId,
     words: Tags,
@@ -103,7 +106,7 @@ def tag(
 
 
 @app.command()
-@verb
+@verb("trash, runs")
 def delete(run_ids: RunIds) -> Reply:
     """Move runs to the trash of MCPO_HOME, from where `mcpo runs restore` brings them back; MLflow keeps its copy."""
     from mcpo_cli.runs import trash
@@ -115,7 +118,7 @@ def delete(run_ids: RunIds) -> Reply:
 
 
 @app.command()
-@verb
+@verb("home, runs")
 def restore(run_ids: Deleted) -> Reply:
     """Bring runs back from the trash."""
     from mcpo_cli.runs import trash
@@ -125,7 +128,7 @@ def restore(run_ids: Deleted) -> Reply:
 
 
 @app.command("empty-trash")
-@verb
+@verb("home, runs")
 def empty_trash() -> Reply:
     """Remove the runs in the trash for good."""
     from mcpo_cli.runs import trash
@@ -136,7 +139,7 @@ def empty_trash() -> Reply:
 
 
 @app.command("sync")
-@verb
+@verb("store, points, left")
 def sync_runs() -> Reply:
     """Upload the missing runs and evaluations of MCPO_HOME to the MLflow store. Rerunning sends nothing twice."""
     from mcpo_cli.commands import console
@@ -190,7 +193,7 @@ def _all_done(command: str) -> "Plan":
 
 
 @app.command(epilog=EXAMPLES)
-@verb
+@verb("folder, runs, rows")
 def export(to: To, what: Some = None) -> Reply:
     """Write done runs as tidy parquet files: settings, steps, scores, groups, eval, ...; one row per observation."""
     from mcpo_cli.compare import subjects
@@ -209,7 +212,7 @@ def export(to: To, what: Some = None) -> Reply:
 
 
 @app.command(epilog=EXAMPLES)
-@verb
+@verb("file, bytes, runs")
 def bundle(what: What, file: NewFile) -> Reply:
     """Write the records of done runs into one file, without weights, to hand them to somebody else."""
     from mcpo_cli.compare import subjects
@@ -225,7 +228,7 @@ def bundle(what: What, file: NewFile) -> Reply:
 
 
 @app.command(epilog=EXAMPLES)
-@verb
+@verb("home, restored, already_there")
 def unbundle(file: Bundle) -> Reply:
     """Restore the runs of a bundle in MCPO_HOME: all of them, or none if one exists with other records."""
     from mcpo_cli.runs.bundle import restore

@@ -34,7 +34,7 @@ Text = Annotated[
 Groups = Annotated[int, typer.Option("--groups", min=1, help="Most prompt groups to show.")]
 
 
-@verb
+@verb("run_id, steps, groups (step, prompt, gold, accuracy, rollouts, ...)")
 def samples(
     run_id: RunId,
     step: Step = None,

@@ -41,7 +41,7 @@ Examples:
 """The end of the help of each verb; click does not wrap what follows `\\b`."""
 
 
-@verb
+@verb("suite, home, runs (run_id, arm, state, metrics, ...); with --dry-run also command, estimate")
 def train(
     overrides: SuiteOverrides = None,
     dry_run: DryRun = False,
@@ -99,7 +99,7 @@ Until = Annotated[
 ]
 
 
-@verb
+@verb("suite, home, runs, comparisons as of `mcpo compare`; with --until decided also decisions, seeds")
 def ablate(
     overrides: SuiteOverrides = None,
     until: Until = None,

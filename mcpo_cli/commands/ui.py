@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from mcpo_cli import extras
-from mcpo_cli.commands.reply import Debug, Json
+from mcpo_cli.commands.reply import Debug, json_option
 from mcpo_cli.errors import ConfigError, StoreError
 
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
@@ -21,6 +21,7 @@ Host = Annotated[
         "without a password. Any other address can be reached from other machines."
     ),
 ]
+Json = Annotated[bool, json_option("url, store")]
 
 
 def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug: Debug = False) -> None:

@@ -34,7 +34,7 @@ Seed = Annotated[
 ]
 
 
-@verb
+@verb("run_id, asked, seed, steps_to_train, recorded_seconds, same, seconds, stretches, first_difference")
 def verify(
     run_id: RunId,
     count: Steps = 3,

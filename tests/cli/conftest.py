@@ -3,16 +3,17 @@
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.main
 
-from mcpo_cli.main import main
+from mcpo_cli.main import app, main
 from mcpo_cli.plugin_files import VARIABLE
 from mcpo_cli.scheduling import scheduler
 from mcpo_cli.scheduling.process import ForkServer
@@ -20,6 +21,14 @@ from mcpo_cli.scheduling.process import ForkServer
 MCPO = (sys.executable, "-m", "mcpo_cli.main")
 COMMANDS = functools.cache(typer.main.get_command)
 """Typer makes all commands anew each time: once in a process of a user, hundreds of times in one of tests."""
+
+
+def keys_told(words: Sequence[str]) -> str:
+    """The keys that `--help` of a command names for its `--json`."""
+    command: Any = COMMANDS(app)
+    for word in words:
+        command = getattr(command, "commands", {}).get(word, command)
+    return next(option.help for option in command.params if option.name == "as_json")
 
 
 class Cli:
@@ -39,7 +48,10 @@ class Cli:
         """The one document that `--json` prints."""
         result = self(*arguments, "--json")
         assert result.returncode == 0, result.stderr
-        return json.loads(result.stdout)
+        document = json.loads(result.stdout)
+        told = re.sub(r"\([^)]*\)", "", keys_told(arguments))
+        assert "..." in told or set(document) <= set(re.findall(r"\w+", told))
+        return document
 
     def refused(self, code: str, *arguments: str, **env: str) -> str:
         """The message and the fix of a command that ends with an error of this code, and without a traceback."""

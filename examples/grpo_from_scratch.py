@@ -75,7 +75,7 @@ def grpo_loss(
 def rewards(problems: Sequence[Problem], rollouts: Rollouts) -> Tensor:
     """reward_PG: 1.0 where the task's verifier accepts the response."""
     end = TOKENS.eos_token
-    texts_PG = [[text.removesuffix(end) for text in group] for group in encoding.decoded(rollouts, TOKENS)]
+    texts_PG = [[text.removesuffix(end) for text in group] for group in encoding.words_of(rollouts, TOKENS)]
     verifier = grading.loaded(TASK.grader)
     return torch.tensor(
         [

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mcpo_cli import tasks
 from mcpo_cli.backends.local import tokenizer as tokenizers
-from mcpo_cli.backends.local.encoding import Language, decoded, encode
+from mcpo_cli.backends.local.encoding import Language, encode, words_of
 from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.backends.verl import reward
 from mcpo_cli.config.load import load
@@ -141,7 +141,7 @@ def test_both_backends_judge_alike_and_see_the_words_that_were_sampled(name: str
             assert judged.answers[p][g] == verdict.answer
     assert judged.correct_PG[:, 0].all()
     assert not judged.correct_PG.all()
-    texts = decoded(batch, tokenizer)
+    texts = words_of(batch, tokenizer)
     for token_GT, length_G, text_G in zip(batch.token_PGT, batch.length_PG, texts, strict=True):
         assert text_G == [tokenizer.decode(row[:n]) for row, n in zip(token_GT, length_G, strict=True)]
 

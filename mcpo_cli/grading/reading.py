@@ -32,6 +32,7 @@ from sympy import (
     Integral,
     Intersection,
     Limit,
+    MatrixExpr,
     Mul,
     Number,
     Pow,
@@ -74,8 +75,8 @@ _UNITLESS = (
     ),
 )
 
-_NOT_QUICK = (UnevaluatedExpr, Sum, Product, Integral, Limit, Derivative)
-"""Excluded from the quick comparison: percentages, which may equal their number, and costly expressions."""
+_NOT_QUICK = (UnevaluatedExpr, Sum, Product, Integral, Limit, Derivative, MatrixExpr)
+"""Excluded from the quick comparison: percentages, which may equal their number, costly expressions, matrices."""
 
 PERCENT = re.compile(r"\s*(?:\\?%|(?i:per\s?cent(?:age)?|pct)\b)\s*$")
 _SYMBOLS = "mm|cm|dm|km|m|in|ft|yd|mi|mg|kg|g|lb|oz|ms|s|h|hr|ml|mL|l|L|J|N|W|V|Hz|Pa"

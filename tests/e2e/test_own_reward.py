@@ -1,7 +1,6 @@
 """`mcpo train reward=FILE.py:FUNCTION data=FILE` trains existing models, and models from scratch."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -63,7 +62,8 @@ def test_a_chat_model_is_rewarded_and_graded_by_functions(tmp_path: Path, mcpo_h
     assert callable(ends)
     samples = [row for row in journal.rows("samples") if row["step"] == 2]
     assert len(samples) == 16
-    texts = [re.sub(r"<\|\w+\|>", "", row["response"]) for row in samples]
+    texts = [row["response"].removesuffix("<|end|>") for row in samples]
+    assert any("<|" in text for text in texts)
     assert [row["correct"] for row in samples] == [ends("", text, "") for text in texts]
     mean = sum(vowels("What is", text, "") for text in texts) / 16
     (last,) = [row["metrics"] for row in journal.steps() if row["step"] == 2]

@@ -104,7 +104,13 @@ def test_quick_comparisons_say_what_math_verify_says(first: str, second: str, al
 
 @pytest.mark.parametrize(
     ("first", "second", "quick"),
-    [("x(x+1)", "x^2+x", True), ("x(x+1)", "x^2-x", False), (r"\sqrt{12}", "4", False), (r"42\%", "42", None)],
+    [
+        ("x(x+1)", "x^2+x", True),
+        ("x(x+1)", "x^2-x", False),
+        (r"\sqrt{12}", "4", False),
+        (r"42\%", "42", None),
+        (r"\frac{3}{7}", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}^{10}", None),
+    ],
 )
 def test_the_quick_comparison_decides(first: str, second: str, quick: bool | None) -> None:
     assert reading._quick(list(reading.read(first)), list(reading.read(second))) is quick

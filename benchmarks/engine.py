@@ -93,6 +93,7 @@ class LocalEngine(Timed):
             problems=problems,
             rollouts=rollouts,
             correct_PG=correct_PG,
+            graded_PG=torch.ones_like(correct_PG),
             seen_PG=correct_PG,
             answers=[[None] * train.rollouts for _ in problems],
             reward_PG=correct_PG.double(),

@@ -58,7 +58,7 @@ def passes(spec: RunSpec, step: Step, tokens: Sequence[int]) -> int:
     """Token-passes of one batch on one rank, by our recipe."""
     G = spec.train.rollouts
     unmoved_PGT = torch.zeros(*step.length_PG.shape, int(step.length_PG.max()))
-    output, _ = apply_method(spec, step, {}, lambda: unmoved_PGT, 0)
+    output, _ = apply_method(spec, step, {}, torch.ones_like(step.correct_PG), lambda: unmoved_PGT, 0)
     has_gradient, total = output.has_gradient_PG.flatten().tolist(), sum(tokens)
     for part in torch.arange(len(tokens)).split(spec.train.mini_batch * G):
         total += UPDATE * sum(tokens[i] for i in select_trained(part.tolist(), has_gradient, tokens, 1))

@@ -45,8 +45,9 @@ def test_nothing_is_wider_than_the_screen_and_no_answer_runs(browser: Browser, a
 def test_the_filter_leaves_what_has_every_word(browser: Browser, address: str) -> None:
     page = browser.new_page()
     page.goto(address)
-    expect(page.get_by_text("new: 16 gained, 4 lost.")).to_be_visible()
-    page.get_by_text("All problems that changed (new: 16 gained, 4 lost) (20 rows)").click()
+    moved = "sums: 16 gained, 4 lost, 20 with the same score and another answer"
+    expect(page.get_by_text(f"{moved}.")).to_be_visible()
+    page.get_by_text(f"All problems that changed ({moved}) (20 rows)").click()
     problems = page.locator("#flips ~ details tbody tr td:nth-child(3)").all_inner_texts()
     assert problems == [f"q{i}" for i in (*range(4), *range(20, 36))]
     page.get_by_role("searchbox").fill("LOST sums")

@@ -223,7 +223,7 @@ def test_one_grader_for_both_sides_explains_what_two_graders_made(here: InProces
     logged = compared(here, *words)
     graded = compared(here, *words, "--regrade", "answer_is")
     assert verdict(logged, metric="pass@1") == "better"
-    assert verdict(graded, metric="pass@1") == "not testable"  # no problem differs any more
+    assert verdict(graded, metric="pass@1") == "identical"  # no problem differs any more
     (row,) = [row for row in graded["regraded"]["differences"] if row["metric"] == "pass@1"]
     # Half of the first answers, all second and three of four third ones are 7: 2.25 of 3.
     assert [row["before"], row["after"], row["share"]] == pytest.approx([0.75, 0, 1])

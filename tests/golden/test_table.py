@@ -112,13 +112,16 @@ def test_numbers_agree_with_an_independent_computation(
         ]
         assert row["mean"] == pytest.approx(mean(diff), abs=1e-9)
         assert row["seeds_above"] == sum(value > 1e-12 for value in diff)
-        if stdev(diff) > 1e-12:
+        if not any(abs(value) > 1e-12 for value in diff):
+            assert (row["verdict"], row["p"], row["p_adjusted"]) == ("identical", None, None)
+        elif stdev(diff) > 1e-12:
             assert (row["low"], row["high"]) == pytest.approx(_student(diff), abs=1e-9)
             assert row["p"] == pytest.approx(scipy_stats.ttest_1samp(diff, 0).pvalue, abs=1e-9)
     headline = {key for key, row in differences.items() if row["family"] == "headline"}
     assert headline == {key for key in differences if key[2:] == ("average", "pass@1")}
     assert {row["cost"] for row in measured.values()} == {3}
-    _check_holm([(row["p"], row["p_adjusted"]) for key, row in differences.items() if key not in headline])
+    others = [row for key, row in differences.items() if key not in headline and row["verdict"] != "identical"]
+    _check_holm([(row["p"], row["p_adjusted"]) for row in others])
     # In these runs equal steps are equal rollouts: both axes show one comparison, which counts once.
     at_both = [row for row in built.to_json()["rows"] if row["family"] == "headline"]
     assert len(at_both) == 2 * len(headline)
@@ -220,7 +223,9 @@ def test_fewer_than_three_seeds_claim_no_interval(seeds: str, mcpo_home: Path) -
     for name in ("low", "high", "p", "p_adjusted"):
         assert {row[name] for row in rows} == {None}
     assert "seeds have no interval; at least 3 are needed" in words(built)
-    assert {row["verdict"] for row in rows if row["block"] == "difference"} == {"not testable"}
+    for row in (row for row in rows if row["block"] == "difference"):
+        is_identical = row["seeds"] == 2 and row["mean"] == row["seeds_above"] == 0
+        assert row["verdict"] == ("identical" if is_identical else "not testable")
 
 
 def test_runs_of_changed_or_unknown_code_are_marked(mcpo_home: Path) -> None:

@@ -53,7 +53,7 @@ def test_signals_of_another_type_or_shape_name_the_method(returns: Any, said: st
     with pytest.raises(RunFailed) as local:
         checks.signals(spec.method, of, {})
     with pytest.raises(RunFailed) as verl:
-        verl_batch.apply_method(spec, of, {}, lambda: torch.zeros(6, 4, 7), seed=0)
+        verl_batch.apply_method(spec, of, {}, torch.ones(6, 4).bool(), lambda: torch.zeros(6, 4, 7), seed=0)
     assert local.value.message == verl.value.message
     assert local.value.message.startswith("method=slips: signals returned ")
     assert said in local.value.message

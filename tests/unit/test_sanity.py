@@ -95,7 +95,8 @@ def test_the_local_engine_knows_the_probability_of_its_responses_at_temperature_
     rollouts = sample(policy, prompt_PS, 8, 2, temperature, tokenizer.eos_token_id, seed=0)
     wrong_PG = torch.zeros(40, 8, dtype=torch.bool)
     problems = [Problem(f"{i}", "1") for i in range(40)]
-    sampled = Sampled(temperature, problems, rollouts, wrong_PG, wrong_PG, [], wrong_PG.double(), torch.arange(40))
+    verdicts = (wrong_PG, torch.ones_like(wrong_PG), wrong_PG)
+    sampled = Sampled(temperature, problems, rollouts, *verdicts, [], wrong_PG.double(), torch.arange(40))
     found = measure.sanity(sampled.graded, reasons=False)
     assert 0.02 < found["sanity/duplicates"] < 0.98
     if temperature == 1:

@@ -39,19 +39,19 @@ def test_a_hinge_has_no_gradient_before_the_first_gradient_step_and_is_reported(
     signals, _ = method.signals(step, {})
     first = MiniBatch.of(length_PG[:2], signals.map(lambda tensor: tensor[:2]), max_response=4)
     logp_PGT = torch.linspace(-2, 0, 24).view(4, 2, 3)
-    has_gradient_PG, reported = batches.screen(method, step, signals, lambda: logp_PGT, first)
+    has_gradient_PG, reported = batches.screen(method, step, signals, lambda: logp_PGT, first, 2)
     assert has_gradient_PG.tolist() == [[False, False], [False, False], [True, True], [True, True]]
     reported.close()
     assert reported.pairs["hinge/tokens_active"] == [0, 4]
     assert reported.pairs["hinge/prompts_felt"] == [0, 1]
     # The policy before the last gradient step is not the one that sampled.
     anchored = get("mcpo", anchor="previous_step")
-    has_gradient_PG, reported = batches.screen(anchored, step, signals, _unasked, first)
+    has_gradient_PG, reported = batches.screen(anchored, step, signals, _unasked, first, 2)
     assert torch.equal(has_gradient_PG, signals.has_gradient_PG)
     assert not reported.pairs
     # DAPO does not screen, so no log-probabilities are computed.
     plain = get("dapo", dynamic_sampling=False)
     signals, _ = plain.signals(step, {})
-    has_gradient_PG, reported = batches.screen(plain, step, signals, _unasked, first)
+    has_gradient_PG, reported = batches.screen(plain, step, signals, _unasked, first, 2)
     assert has_gradient_PG.any(-1).tolist() == [False, False, True, False]
     assert not reported.pairs

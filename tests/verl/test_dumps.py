@@ -16,7 +16,6 @@ from mcpo_cli.compare.comparison import Question
 from mcpo_cli.compare.log import Side
 from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.readers import Options, read
-from tests.errors import refused
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 PROBLEMS, SAMPLES = 60, 4
@@ -82,6 +81,8 @@ def test_validation_dumps(tmp_path: Path) -> None:
     found = of_logs(sides, Question("weak")).differences
     assert dict(zip(found["arm"], found["verdict"], strict=True)) == {"good": "better", "weak-again": "undecided"}
     assert set(found["problems"]) == {PROBLEMS}
-    # The score of a reward is not a score of correctness.
-    with refused("bad_data", "-1"):
-        read(tmp_path / "good", Options({"correct": ["score"]}))
+    # The reward's scores of -1 and 1 keep their unit.
+    by_reward = Options({"correct": ["score"]})
+    rewarded = [Side(name, tuple(read(tmp_path / name, by_reward))) for name in SHARES]
+    scores = of_logs(rewarded, Question("weak")).differences
+    assert scores["difference"].tolist() == pytest.approx((2 * found["difference"]).tolist())

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from mcpo_cli import paths
 from mcpo_cli.errors import ConfigError, bad_model, first_line, nearest, similar
@@ -150,8 +150,7 @@ def _sampled(path: Path, size: int, changed: int) -> str:
         if path.suffix != ".safetensors":
             return hashlib.file_digest(file, "sha256").hexdigest()
         total = hashlib.sha256(str(size).encode())
-        length = int.from_bytes(file.read(8), "little")
-        header = file.read(length) if length <= min(size - 8, MAX_HEADER) else b""
+        header = safetensors_header(file, size)
         total.update(header)
         for middle in _middles(header, size):
             file.seek(8 + len(header) + middle)
@@ -159,8 +158,14 @@ def _sampled(path: Path, size: int, changed: int) -> str:
         return total.hexdigest()
 
 
+def safetensors_header(file: BinaryIO, size: int) -> bytes:
+    """The header of a safetensors file of `size` bytes, in JSON; the tensors follow it. Empty if it is damaged."""
+    length = int.from_bytes(file.read(8), "little")
+    return file.read(length) if length <= min(size - 8, MAX_HEADER) else b""
+
+
 def _middles(header: bytes, size: int) -> list[int]:
-    """Positions of the middles of tensors in a file of `size` bytes; none if the header is damaged: see `tensors`."""
+    """Positions of the middles of tensors in a file of `size` bytes; none if the header is damaged."""
     try:
         entries = [entry for key, entry in json.loads(header).items() if key != "__metadata__"]
         found = {sum(entry["data_offsets"]) // 2 for entry in entries}

@@ -110,10 +110,10 @@ def are_equal(tensors: Mapping[str, Tensor], *names: str) -> bool:
 
 def _sample(path: Path, name: str) -> str:
     with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        begin, end = json.loads(file.read(length))[name]["data_offsets"]
+        header = model_files.safetensors_header(file, path.stat().st_size)
+        begin, end = json.loads(header)[name]["data_offsets"]
         total = hashlib.sha256()
         for number in range(SAMPLES):
-            file.seek(8 + length + begin + number * max(0, end - begin - SAMPLE_BYTES) // (SAMPLES - 1))
+            file.seek(8 + len(header) + begin + number * max(0, end - begin - SAMPLE_BYTES) // (SAMPLES - 1))
             total.update(file.read(min(SAMPLE_BYTES, end - begin)))
     return total.hexdigest()

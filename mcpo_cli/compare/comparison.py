@@ -1,15 +1,14 @@
 """Arms against a baseline: means, differences with their sources of variance, verdicts, and problems that changed."""
 
-import math
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from mcpo_cli.compare import aggregates, means, verdicts
+from mcpo_cli.compare.differences import difference, source_rows, tested
 from mcpo_cli.compare.equal_cost import AVERAGE
 from mcpo_cli.compare.flips import FLIP, flips_of
 from mcpo_cli.compare.pairs import Pair, left_out, pair, together
@@ -17,9 +16,9 @@ from mcpo_cli.compare.parts import parts_of
 from mcpo_cli.compare.scores import MEAN, Arm, Metric, Slice
 from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.render.product import Row
-from mcpo_cli.statistics.crossed import Estimate, Over
-from mcpo_cli.statistics.power import ALPHA, look_level, noncentrality
-from mcpo_cli.statistics.stats import LEAST, ROUNDING, Student
+from mcpo_cli.statistics.crossed import Over
+from mcpo_cli.statistics.power import ALPHA, look_level
+from mcpo_cli.statistics.stats import Student
 
 if TYPE_CHECKING:
     from mcpo_cli.compare.training import Training
@@ -190,41 +189,16 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
     flips: list[pd.DataFrame] = []
     for part, baseline in zip(slices, baselines, strict=True):
         about, is_first = {"at": part.at, "model": part.model}, part.at == slices[0].at
-        for arm in part.arms:
-            if arm is baseline:
-                continue
+        for arm in (arm for arm in part.arms if arm is not baseline):
             pairs = [pair(arm, baseline, name) for name in _shared(arm, baseline, warnings)]
-            _check(pairs, metrics)
-            if question.margin and question.margin >= 1 and all(each.share for each in pairs):
-                raise ConfigError(
-                    f"--margin {question.margin:g}: scores are within 0 and 1, so a margin of 1 excludes nothing",
-                    fix="--margin 0.01",
-                    code="out_of_bounds",
-                )
-            whole = together(AVERAGE, pairs)
-            headline = pairs[0] if len(pairs) == 1 else whole
-            every = [*pairs, *([whole] if whole else [])] if is_first else [headline] if headline else []
-            for each in every:
-                for metric in metrics if is_first else metrics[:1]:
-                    family = "headline" if each is headline and metric == metrics[0] else "others"
-                    rows.append(about | _row(each, metric, question, over) | {"family": family, "part_of": ""})
+            _check(pairs, metrics, question.margin)
+            rows += [about | row for row in _differences(pairs, metrics, question, over, every=is_first)]
             if is_first:
-                rows += [
-                    about | _row(part, metrics[0], question, over) | {"family": family, "part_of": each.benchmark}
-                    for each in pairs
-                    for family, part in parts_of(each, arm, baseline)
-                ]
-                if not whole_runs:
-                    estimates = [(each, each.estimate(MEAN, "both")) for each in pairs]
-                    sources += [about | row for each, found in estimates for row in _source_rows(each, found)]
-                    flips += [flips_of(part.model, each) for each in pairs]
-                warnings += [
-                    f"{each.benchmark}: no answer of {each.arm} or {baseline.name} is correct: check that its golds "
-                    "have the form that its grader compares (mcpo components check data FILE)"
-                    for each in pairs
-                    if not (each.one.sum_SP.any() or each.other.sum_SP.any())
-                ]
-                warnings += [limit for each in pairs for limit in each.limits(each.estimate(metrics[0], over))]
+                rows += [about | row for row in _of_parts(pairs, arm, baseline, metrics[0], question, over)]
+                warnings += _warnings(pairs, baseline, metrics[0], over)
+            if is_first and not whole_runs:
+                sources += [about | row for each in pairs for row in source_rows(each)]
+                flips += [flips_of(part.model, each) for each in pairs]
     differences = verdicts.decided(verdicts.numbered(rows), question.level, lower=question.lower)
     return Comparison(
         baseline=baselines[0].name,
@@ -251,14 +225,51 @@ def differences_of(arm: Arm, baseline: Arm, question: Question, metric: Metric, 
         ConfigError: see `pairs.pair`.
     """
     pairs = [pair(arm, baseline, name) for name in _shared(arm, baseline, [])]
-    whole = together(AVERAGE, pairs)
-    headline = pairs[0] if len(pairs) == 1 else whole
+    headline, every = _headline(pairs)
     rows = [
-        {"at": "", "model": "", **_tested(each, metric, question, over)}
+        {"at": "", "model": "", **tested(each, metric, question, over)}
         | {"family": "headline" if each is headline else "others", "part_of": ""}
-        for each in (*pairs, *([whole] if whole else []))
+        for each in every
     ]
-    return verdicts.decided(verdicts.numbered(rows), question.level)
+    return verdicts.decided(verdicts.numbered(rows), question.level, lower=question.lower)
+
+
+def _headline(pairs: Sequence[Pair]) -> tuple[Pair | None, list[Pair]]:
+    """The pair that a comparison is about, the mean or the only benchmark, if there is one; and all pairs."""
+    whole = together(AVERAGE, pairs)
+    return (pairs[0] if len(pairs) == 1 else whole), [*pairs, *([whole] if whole else [])]
+
+
+def _differences(
+    pairs: Sequence[Pair], metrics: Sequence[Metric], question: Question, over: Over, *, every: bool
+) -> Iterator[Row]:
+    """The differences of one arm: of all pairs in all metrics, or the headline's only."""
+    headline, known = _headline(pairs)
+    for each in known if every else [headline] if headline else []:
+        for metric in metrics if every else metrics[:1]:
+            family = "headline" if each is headline and metric == metrics[0] else "others"
+            yield difference(each, metric, question, over) | {"family": family, "part_of": ""}
+
+
+def _of_parts(
+    pairs: Sequence[Pair], arm: Arm, baseline: Arm, metric: Metric, question: Question, over: Over
+) -> Iterator[Row]:
+    """The differences on filters and categories of benchmarks."""
+    for each in pairs:
+        for family, part in parts_of(each, arm, baseline):
+            yield difference(part, metric, question, over) | {"family": family, "part_of": each.benchmark}
+
+
+def _warnings(pairs: Sequence[Pair], baseline: Arm, metric: Metric, over: Over) -> Iterator[str]:
+    """Benchmarks on which no answer is right, and what limits the tests."""
+    for each in pairs:
+        if not (each.one.sum_SP.any() or each.other.sum_SP.any()):
+            yield (
+                f"{each.benchmark}: no answer of {each.arm} or {baseline.name} is correct: check that its golds "
+                "have the form that its grader compares (mcpo components check data FILE)"
+            )
+    for each in pairs:
+        yield from each.limits(each.estimate(metric, over))
 
 
 def _baseline(arms: Sequence[Arm], wanted: str) -> Arm:
@@ -292,8 +303,8 @@ def _shared(arm: Arm, baseline: Arm, warnings: list[str]) -> list[str]:
     return shared
 
 
-def _check(pairs: Sequence[Pair], metrics: Sequence[Metric]) -> None:
-    """Raise ConfigError if scores do not have a metric."""
+def _check(pairs: Sequence[Pair], metrics: Sequence[Metric], margin: float | None) -> None:
+    """Raise ConfigError if scores do not have a metric, or lie within a margin."""
     for each in pairs:
         for metric in metrics:
             counted = metric.kind == "maj"
@@ -310,78 +321,9 @@ def _check(pairs: Sequence[Pair], metrics: Sequence[Metric]) -> None:
                     fix=f"--metric {metric._replace(k=most)}",
                     code="out_of_bounds",
                 )
-
-
-def _row(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
-    """The columns of a difference."""
-    return _tested(each, metric, question, over) | _needed(each, metric, question, over)
-
-
-def _tested(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
-    """The means, the difference with its test, and the design."""
-    found = each.estimate(metric, over)
-    mean, baseline_mean = each.means(metric)
-    by_seed = np.array(each.by_seed(metric))
-    change_P = each.change_P(metric)
-    better_P = -change_P if question.lower else change_P
-    differing = len(np.unique(each.cluster_P[np.abs(change_P) > ROUNDING]))
-    return {
-        "benchmark": each.benchmark,
-        "metric": str(metric),
-        "k": metric.k,
-        "arm": each.arm,
-        **verdicts.judged(
-            found, question.margin, question.level, lower=question.lower, share=each.share, differing=differing
-        ),
-        "gained": int((better_P > ROUNDING).sum()),
-        "lost": int((better_P < -ROUNDING).sum()),
-        "mean": mean,
-        "baseline_mean": baseline_mean,
-        "problems": found.problems,
-        "seeds": min(found.seeds),
-        "samples": each.samples,
-        "over": found.over,
-        "paired_by_seed": each.same_seeds,
-        "by_seed": tuple(by_seed.tolist()),
-        "sd": float(by_seed.std(ddof=1)) if by_seed.size > 1 else math.nan,
-        "above": int((by_seed > ROUNDING).sum()),
-        "detectable": _detectable(found),
-        "share": each.share,
-    }
-
-
-def _needed(each: Pair, metric: Metric, question: Question, over: Over) -> Row:
-    """The effect that should be found, and the numbers of problems, seeds or samples that find it."""
-    found = each.estimate(metric, over)
-    effect = question.margin or question.smallest or abs(found.test.mean)
-    row: Row = {"effect": effect}
-    # For other metrics the variance of a sample is not that of a response, so no needed numbers are given for them.
-    if metric == MEAN and found.test.error > ROUNDING:
-        sources = each.sources(each.estimate(metric, "both" if each.has_problems else "seeds"))
-        if found.over in ("problems", "both") or (found.over == "seeds" and not math.isnan(sources.seed)):
-            needed = sources.needed(effect, found.problems, min(found.seeds), each.samples, found.over)
-            row |= {f"needed_{name}": math.nan if value is None else value for name, value in needed.items()}
-    return row
-
-
-def _detectable(found: Estimate) -> float:
-    """The smallest difference that the design finds with probability .8; NaN without a test."""
-    if found.test.n < LEAST or not found.test.error > ROUNDING:
-        return math.nan
-    return found.test.error * noncentrality(found.test.df)
-
-
-def _source_rows(each: Pair, found: Estimate) -> Iterator[Row]:
-    """Sources of the variance of the difference of mean scores. found: that difference, over both."""
-    sources, problems, seeds = each.sources(found), found.problems, min(found.seeds)
-    parts = {
-        "problems": (sources.problem, problems),
-        "seeds": (sources.seed, seeds),
-        "problem x seed": (sources.cell, problems * seeds),
-        "samples": (sources.sample, problems * seeds * each.samples),
-    }
-    known = {name: variance / number for name, (variance, number) in parts.items() if not math.isnan(variance)}
-    whole = sum(known.values())
-    for name, part in known.items():
-        sd, share = math.sqrt(parts[name][0]), part / whole if whole > 0 else 0.0
-        yield {"benchmark": each.benchmark, "arm": each.arm, "source": name, "sd": sd, "share": share}
+    if margin and margin >= 1 and all(each.share for each in pairs):
+        raise ConfigError(
+            f"--margin {margin:g}: scores are within 0 and 1, so a margin of 1 excludes nothing",
+            fix="--margin 0.01",
+            code="out_of_bounds",
+        )

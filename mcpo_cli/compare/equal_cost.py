@@ -31,6 +31,11 @@ Pair = tuple[int, int]
 """Base seed and seed."""
 
 
+def shown(benchmark: str) -> str:
+    """The name of a benchmark in tables, or of the mean over all."""
+    return "mean" if benchmark == AVERAGE else benchmark
+
+
 def check_name(what: str, name: str, choices: Sequence[str]) -> str:
     """`name`, if it is one of `choices`; `what` is the option that names it. Raises ConfigError otherwise."""
     if name not in choices:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from mcpo_cli.compare.comparison import Comparison, records
-from mcpo_cli.compare.equal_cost import AVERAGE, UNITS
+from mcpo_cli.compare.equal_cost import AVERAGE, UNITS, shown
 from mcpo_cli.compare.training import Training
 from mcpo_cli.render.figures import base
 from mcpo_cli.render.product import Row
@@ -74,7 +74,7 @@ def _plain(value: float) -> str:
 
 
 def _label(row: Row, *, several: bool) -> str:
-    benchmark = "mean" if row["benchmark"] == AVERAGE else row["benchmark"]
+    benchmark = shown(row["benchmark"])
     at = f"equal {row['at'].replace('_', ' ')}" if row["at"] else ""
     return ", ".join(filter(None, (benchmark, row["arm"] if several else "", row["model"], at)))
 

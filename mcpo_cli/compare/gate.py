@@ -1,6 +1,6 @@
 """The gate of a comparison: the rules of a policy (`rules.py`), judged; as a line for a log, and as Markdown."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -8,7 +8,7 @@ import pandas as pd
 
 from mcpo_cli.compare import page, rules
 from mcpo_cli.compare.comparison import Comparison, records
-from mcpo_cli.compare.equal_cost import AVERAGE
+from mcpo_cli.compare.equal_cost import AVERAGE, shown
 from mcpo_cli.compare.rules import EACH, MEAN, Policy, Rule
 from mcpo_cli.errors import ConfigError, GateBroken, GateUndecided, McpoError, mend, nearest
 from mcpo_cli.render import markup
@@ -166,19 +166,18 @@ def _chosen(rows: Sequence[Row], where: str) -> list[Row]:
     return [row for row in rows if row["benchmark"] == (AVERAGE if where == MEAN else where)]
 
 
-def _lines(rows: Sequence[Row], wanted: "dict[str, str] | Any", *, required: bool) -> Iterator[Line]:
+def _lines(rows: Sequence[Row], wanted: Mapping[str, str], *, required: bool) -> Iterator[Line]:
     for where, text in wanted.items():
         chosen, rule = _chosen(rows, where), Rule.parse(text)
         if not chosen:
-            known = [EACH, *(MEAN if row["benchmark"] == AVERAGE else row["benchmark"] for row in rows)]
+            known = [EACH, *(shown(row["benchmark"]) for row in rows)]
             raise ConfigError(
                 f"--gate: there is no difference on {where or 'the mean of the benchmarks'}: {nearest(where, known)}",
                 fix=mend(f"--gate {{}}={text}", where, known, f"--gate {EACH}={text}"),
                 code="unknown_name",
             )
         for row in chosen:
-            benchmark = MEAN if row["benchmark"] == AVERAGE else str(row["benchmark"])
-            yield Line(benchmark, rule, required, row, *rule.judge(row))
+            yield Line(shown(row["benchmark"]), rule, required, row, *rule.judge(row))
 
 
 def _decided(lines: Sequence[Line], level: float) -> Iterator[Line]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from mcpo_cli.compare.comparison import Comparison
-from mcpo_cli.compare.equal_cost import AVERAGE
+from mcpo_cli.compare.equal_cost import AVERAGE, shown
 from mcpo_cli.render.markup import Columns, Grid, share, signed
 from mcpo_cli.render.product import Row
 
@@ -46,11 +46,11 @@ def _runs(row: Row) -> str:
     return "against so few runs " if place(row) == "not testable" else f"what {row['seeds']} earlier runs do "
 
 
-def grid(found: Comparison, rows: Sequence[Row]) -> Grid:
+def grid(rows: Sequence[Row]) -> Grid:
     """The new run's score beside the range of the history."""
     several = len({row["metric"] for row in rows}) > 1
     columns: Columns = {
-        "benchmark": lambda row: "mean" if row["benchmark"] == AVERAGE else str(row["benchmark"]),
+        "benchmark": lambda row: shown(row["benchmark"]),
         "run": "arm",
         **({"metric": "metric"} if several else {}),
         "earlier mean": lambda row: share(row["baseline_mean"]),

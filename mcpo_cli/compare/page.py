@@ -9,7 +9,7 @@ import pandas as pd
 
 from mcpo_cli.compare import history_page, training_page
 from mcpo_cli.compare.comparison import Comparison, records
-from mcpo_cli.compare.equal_cost import AVERAGE
+from mcpo_cli.compare.equal_cost import AVERAGE, shown
 from mcpo_cli.compare.flips import largest_flips
 from mcpo_cli.render.markup import Columns, Grid, Page, share, signed
 from mcpo_cli.render.product import Row
@@ -126,7 +126,7 @@ def main_grid(found: Comparison) -> Grid:
         return scores_grid(found, found.models[0])
     rows = shown_rows(found)
     if found.of_history:
-        return history_page.grid(found, rows)
+        return history_page.grid(rows)
     metric = f" in {found.metric}, mean over tiers" if found.training else ""
     return _differences(found, f"Change from {found.baseline}{metric}", rows, is_detail=False)
 
@@ -143,7 +143,7 @@ def _differences(found: Comparison, title: str, rows: Sequence[Any], *, is_detai
     if "model" in several:
         labels["model"] = "model"
     if not found.training or is_detail:
-        labels["benchmark"] = _benchmark
+        labels["benchmark"] = lambda row: shown(row["benchmark"])
     if "arm" in several or not labels:
         labels["arm"] = "arm"
     if "metric" in several or not (found.training or found.metric == "pass@1"):
@@ -159,10 +159,6 @@ def _differences(found: Comparison, title: str, rows: Sequence[Any], *, is_detai
         "detects": lambda row: ">1" if row["share"] and row["detectable"] > 1 else share(row["detectable"]),
     }
     return Grid.of(title, rows, columns, len(labels), is_detail=is_detail)
-
-
-def _benchmark(row: Row) -> str:
-    return "mean" if row["benchmark"] == AVERAGE else str(row["benchmark"])
 
 
 def deciding(row: Row) -> float:
@@ -326,7 +322,7 @@ def scores_grid(found: Comparison, model: str) -> Grid:
         if any((metric, arm, benchmark) in cells for benchmark in benchmarks)
     ]
     where = training_page.where(found, model) if found.training else ""
-    header = ["metric", "arm", *("mean" if name == AVERAGE else name for name in benchmarks)]
+    header = ["metric", "arm", *map(shown, benchmarks)]
     is_detail = not found.differences.empty
     return Grid(f"Scores{where}, with 95 % intervals", header, lines, labels=2, is_detail=is_detail)
 
@@ -355,7 +351,7 @@ def sources_grid(found: Comparison) -> Grid:
     """Sources of the variance of each difference."""
     columns: Columns = {
         **({"model": "model"} if found.training else {}),
-        "benchmark": _benchmark,
+        "benchmark": lambda row: shown(row["benchmark"]),
         "arm": "arm",
         "source": "source",
         "sd": lambda row: share(row["sd"]),

@@ -32,6 +32,7 @@ from mcpo_cli.statistics.stats import Student
 from mcpo_cli.statistics.words import p_values
 
 Kind = Literal["no-worse", "better", "equivalent"]
+KINDS: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}
 MEAN, EACH = "mean", "each"
 """Names in a policy: the mean over benchmarks, and every benchmark by itself."""
 
@@ -52,10 +53,9 @@ class Rule:
             ConfigError: there is no such rule, or its margin is missing or not a number above 0.
         """
         kind, colon, margin = text.strip().partition(":")
-        if kind not in get_args(Kind):
-            known = get_args(Kind)
-            fix = mend("--gate {}", kind, known, "--gate no-worse:0.01")
-            raise ConfigError(f"--gate {text}: {nearest(kind, known)}", fix=fix, code="unknown_name")
+        if kind not in KINDS:
+            fix = mend("--gate {}", kind, KINDS, "--gate no-worse:0.01")
+            raise ConfigError(f"--gate {text}: {nearest(kind, KINDS)}", fix=fix, code="unknown_name")
         try:
             value = float(margin) if colon else None
         except ValueError:
@@ -66,7 +66,7 @@ class Rule:
                 fix=f"--gate {kind}:0.01",
                 code="out_of_bounds",
             )
-        return cls(kind, value)  # type: ignore[arg-type]
+        return cls(KINDS[kind], value)
 
     def __str__(self) -> str:
         return self.kind if self.margin is None else f"{self.kind}:{self.margin:g}"

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from tests.cli.conftest import Cli, InProcess
-from tests.cli.test_messages import AT_ONCE, FILES, sections
+from tests.cli.test_messages import AT_ONCE, FILES, sections, write_files
 
 pytestmark = pytest.mark.slow
 TRAINS = ("train", "ablate", "reproduce", "fork", "probe")
@@ -51,11 +51,7 @@ def done(command: str, fix: str, message: str) -> list[str]:
 
 @pytest.mark.parametrize("first", range(0, len(sections()), AT_ONCE))
 def test_every_fix_changes_the_outcome(here: InProcess, monkeypatch: pytest.MonkeyPatch, first: int) -> None:
-    for name, text in FILES.items():
-        path = here.home / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    monkeypatch.chdir(here.home)
+    write_files(here, monkeypatch)
     useless = []
     for section in sections()[first : first + AT_ONCE]:
         command, message = section.splitlines()[0].removeprefix("$ mcpo "), section.replace("HOME", str(here.home))

@@ -43,6 +43,15 @@ AT_ONCE = 12
 """Number of commands in one test, which then takes about a second."""
 
 
+def write_files(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write FILES to the home, and go there."""
+    for name, text in FILES.items():
+        path = here.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.chdir(here.home)
+
+
 def sections() -> list[str]:
     """Each command of the snapshot with its message. To add one, add a line `$ mcpo ...` and run `make messages`."""
     return re.findall(r"^\$ mcpo .*?(?=^\$ mcpo |\Z)", SNAPSHOT.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
@@ -65,11 +74,7 @@ def said(here: InProcess, command: str) -> str:
 @pytest.mark.parametrize("first", range(0, len(sections()), AT_ONCE))
 def test_messages(here: InProcess, monkeypatch: pytest.MonkeyPatch, first: int) -> None:
     """Each is one message with the code of its error, and nothing is started or written."""
-    for name, text in FILES.items():
-        path = here.home / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    monkeypatch.chdir(here.home)
+    write_files(here, monkeypatch)
     expected = sections()[first : first + AT_ONCE]
     found = [said(here, text.splitlines()[0].removeprefix("$ mcpo ")) for text in expected]
     if os.environ.get("REWRITE_MESSAGES"):

@@ -1,6 +1,7 @@
 """inspect_ai's logs, .eval and .json, through its own reader, which needs the extra `inspect`."""
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -111,7 +112,7 @@ def _scores(sample: Any) -> Iterator[tuple[str, Any, Any]]:
 def _row(sample: Any, score: str) -> dict[str, Any] | None:
     """One sample; None without a score, which inspect_ai omits or writes as NaN."""
     value, answer = next(((value, answer) for name, value, answer in _scores(sample) if name == score), (None, None))
-    if value is None or value != value:  # noqa: PLR0124 (NaN is the only value that differs from itself)
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     return {
         "problem": str(sample.id),

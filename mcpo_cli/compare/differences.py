@@ -1,0 +1,94 @@
+"""One difference of two arms as a row: its means and test, what the design finds, and where its variance comes from."""
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mcpo_cli.compare import verdicts
+from mcpo_cli.compare.pairs import Pair
+from mcpo_cli.compare.scores import MEAN, Metric
+from mcpo_cli.render.product import Row
+from mcpo_cli.statistics.crossed import Estimate, Over
+from mcpo_cli.statistics.power import noncentrality
+from mcpo_cli.statistics.stats import LEAST, ROUNDING
+
+if TYPE_CHECKING:
+    from mcpo_cli.compare.comparison import Question
+
+
+def difference(each: Pair, metric: Metric, question: "Question", over: Over) -> Row:
+    """A difference as columns: see `tested`, and `needed`."""
+    return tested(each, metric, question, over) | needed(each, metric, question, over)
+
+
+def tested(each: Pair, metric: Metric, question: "Question", over: Over) -> Row:
+    """The means, the difference with its test, and the design."""
+    found = each.estimate(metric, over)
+    mean, baseline_mean = each.means(metric)
+    by_seed = np.array(each.by_seed(metric))
+    change_P = each.change_P(metric)
+    better_P = -change_P if question.lower else change_P
+    differing = len(np.unique(each.cluster_P[np.abs(change_P) > ROUNDING]))
+    return {
+        "benchmark": each.benchmark,
+        "metric": str(metric),
+        "k": metric.k,
+        "arm": each.arm,
+        **verdicts.judged(
+            found, question.margin, question.level, lower=question.lower, share=each.share, differing=differing
+        ),
+        "gained": int((better_P > ROUNDING).sum()),
+        "lost": int((better_P < -ROUNDING).sum()),
+        "mean": mean,
+        "baseline_mean": baseline_mean,
+        "problems": found.problems,
+        "seeds": min(found.seeds),
+        "samples": each.samples,
+        "over": found.over,
+        "paired_by_seed": each.same_seeds,
+        "by_seed": tuple(by_seed.tolist()),
+        "sd": float(by_seed.std(ddof=1)) if by_seed.size > 1 else math.nan,
+        "above": int((by_seed > ROUNDING).sum()),
+        "detectable": _detectable(found),
+        "share": each.share,
+    }
+
+
+def needed(each: Pair, metric: Metric, question: "Question", over: Over) -> Row:
+    """The effect that should be found, and the numbers of problems, seeds or samples that find it."""
+    found = each.estimate(metric, over)
+    effect = question.margin or question.smallest or abs(found.test.mean)
+    row: Row = {"effect": effect}
+    # For other metrics the variance of a sample is not that of a response, so no needed numbers are given for them.
+    if metric == MEAN and found.test.error > ROUNDING:
+        sources = each.sources(each.estimate(metric, "both" if each.has_problems else "seeds"))
+        if found.over in ("problems", "both") or (found.over == "seeds" and not math.isnan(sources.seed)):
+            numbers = sources.needed(effect, found.problems, min(found.seeds), each.samples, found.over)
+            row |= {f"needed_{name}": math.nan if value is None else value for name, value in numbers.items()}
+    return row
+
+
+def _detectable(found: Estimate) -> float:
+    """The smallest difference that the design finds with probability .8; NaN without a test."""
+    if found.test.n < LEAST or not found.test.error > ROUNDING:
+        return math.nan
+    return found.test.error * noncentrality(found.test.df)
+
+
+def source_rows(each: Pair) -> Iterator[Row]:
+    """Sources of the variance of the difference of mean scores."""
+    found = each.estimate(MEAN, "both")
+    sources, problems, seeds = each.sources(found), found.problems, min(found.seeds)
+    parts = {
+        "problems": (sources.problem, problems),
+        "seeds": (sources.seed, seeds),
+        "problem x seed": (sources.cell, problems * seeds),
+        "samples": (sources.sample, problems * seeds * each.samples),
+    }
+    known = {name: variance / number for name, (variance, number) in parts.items() if not math.isnan(variance)}
+    whole = sum(known.values())
+    for name, part in known.items():
+        sd, share = math.sqrt(parts[name][0]), part / whole if whole > 0 else 0.0
+        yield {"benchmark": each.benchmark, "arm": each.arm, "source": name, "sd": sd, "share": share}

@@ -165,9 +165,10 @@ def test_what_it_cannot_do_is_said(random_model: ModelFacts, problems: list[Prob
     with refused("no_room", "one: ", "128"):
         generate("vllm", random_model, how, [SampleRequest("one", (1,) * 128, (0,))])
     shutil.copytree(random_model.folder, tmp_path / "model")
+    damaged_later = resolve(str(tmp_path / "model"))
     path = tmp_path / "model" / "model.safetensors"
     tensors = load_file(path)
     del tensors["model.norm.weight"]
     save_file(tensors, path, metadata={"format": "pt"})
     with refused("run_failed", "model.norm.weight"):
-        generate("vllm", resolve(str(tmp_path / "model")), how, requests(random_model, problems[:1], 1, "damaged"))
+        generate("vllm", damaged_later, how, requests(random_model, problems[:1], 1, "damaged"))

@@ -17,7 +17,7 @@ from mcpo_cli.scheduling.progress import RunView, View
 LINE_SECONDS = 5.0
 """Least seconds between two progress lines about the same run."""
 STANDSTILL_SECONDS = 60.0
-"""Least seconds between two equal progress lines."""
+"""Least seconds between two progress lines that differ in the time left only."""
 BAR_WIDTH = 10
 """Columns of a running cell's bar."""
 LIVE_METRICS = {"accuracy": "train/accuracy", "mastered": "mastery/mastered"}
@@ -98,7 +98,7 @@ class LineDisplay:
     def __init__(self) -> None:
         self._states: dict[str, str] = {}
         self._printed: dict[str, tuple[float, str]] = {}
-        """By run id: the time of its last line, and the progress that it showed."""
+        """By run id: the time of its last line, and the progress that it showed; the time left changes always."""
 
     def __enter__(self) -> "LineDisplay":
         return self
@@ -121,10 +121,10 @@ class LineDisplay:
                 self._printed[name] = now, ""
             elif cell.state == "running":
                 at, before = self._printed.get(name, (now, ""))
-                line = details(cell)
-                if now - at >= (STANDSTILL_SECONDS if line == before else LINE_SECONDS):
-                    self.note(f"{label(cell)}: {line}, {name}")
-                    self._printed[name] = now, line
+                activity = ", ".join(_activity(cell))
+                if now - at >= (STANDSTILL_SECONDS if activity == before else LINE_SECONDS):
+                    self.note(f"{label(cell)}: {details(cell)}, {name}")
+                    self._printed[name] = now, activity
 
     def note(self, text: str) -> None:
         """Print a message on stderr, after the time of day."""

@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -243,8 +242,9 @@ class Committed:
             if len(files) != 1:
                 fix = f"ls {self._experiments}/*/results"
                 raise ConfigError(f"{len(files)} studies have results/{name}, not one", fix=fix)
-            read_rows = pd.read_csv if files[0].suffix == ".csv" else partial(pd.read_json, lines=True)
-            self._frames[name] = read_rows(files[0]).assign(file=name)
+            is_csv = files[0].suffix == ".csv"
+            rows = pd.read_csv(files[0]) if is_csv else pd.read_json(files[0], lines=True)
+            self._frames[name] = rows.assign(file=name)
         return self._frames[name]
 
 

@@ -14,11 +14,12 @@ import yaml
 from mcpo_cli.errors import ConfigError, first_line
 from mcpo_cli.redaction import redact
 
-"""Settings and results that the paper states."""
 MAX_VALUES = 1000
 """Largest number of runs of one sweep; more are taken for a typing error."""
 TYPED = "write key=value, for example method=mcpo seed=0,1,2"
 """The fix of words that are no settings."""
+SPACED = re.compile(r"([\w.]+)\s*[=:]\s*([\w.,+-]+)")
+"""A setting with spaces around its sign, or with the colon of YAML."""
 MAX_BYTES = 1 << 20
 """Largest size of a file of settings in bytes: YAML is read at a few hundred kB per second."""
 MAX_SHOWN = 200
@@ -141,6 +142,8 @@ def reading(text: str) -> Iterator[None]:
         why = "a bracket is not closed" if opened > closed else short(first_line(error))
         if "=" not in text:
             why = "it has no ="
+        if meant := SPACED.fullmatch(text):
+            why, hint = "a setting is written key=value, without spaces", "=".join(meant.groups())
         raise ConfigError(f"cannot read the override '{short(text)}': {why}", fix=hint) from error
 
 

@@ -9,12 +9,7 @@ import typer
 
 from mcpo_cli.commands.completion import completing
 from mcpo_cli.commands.reply import Part, Reply, verb
-from mcpo_cli.commands.verbs import (
-    DryRun,
-    Full,
-    Overrides,
-    Verbose,
-)
+from mcpo_cli.commands.verbs import DryRun, Full, Overrides, Verbose
 from mcpo_cli.errors import ConfigError
 
 EXAMPLES = {

@@ -187,4 +187,5 @@ def _in_shares(claim: PublishedClaim) -> PublishedClaim:
     parts = ("value", "second", "sd", "se")
     rows = tuple(replace(row, a=scaled(row.a, *parts), b=scaled(row.b, *parts)) for row in claim.rows)
     digits = digits if claim.digits is None else claim.digits
-    return replace(scaled(claim, "margin"), rows=rows, percent=percent, digits=digits)
+    in_shares: PublishedClaim = scaled(claim, "margin")
+    return replace(in_shares, rows=rows, percent=percent, digits=digits)

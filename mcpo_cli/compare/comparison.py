@@ -21,6 +21,7 @@ from mcpo_cli.statistics.power import ALPHA, look_level
 from mcpo_cli.statistics.stats import Student
 
 if TYPE_CHECKING:
+    from mcpo_cli.compare.gate import Gate
     from mcpo_cli.compare.training import Training
 
 
@@ -106,6 +107,8 @@ class Comparison:
     """The scores that were compared."""
     students: Sequence[Student] = ()
     """The estimate behind each row of `differences`, for other tests of it."""
+    gate: "Gate | None" = None
+    """The answer to the rules of a gate; None without any."""
 
     def __repr__(self) -> str:
         return "\n".join(

@@ -139,6 +139,8 @@ def _scalar(hint: type, value: Any, path: str) -> Any:
     fix = f"{path}={','.join(map(str, value))}  (a sweep)" if sweep and value else None
     if hint is int and (ends := RANGE.fullmatch(str(value))):
         fix = f"{path}=range({ends[1]},{int(ends[2]) + 1})  (a sweep)"
+    if hint is str and isinstance(value, bool | int | float):
+        fix = f"{path}='\"{value}\"'"
     raise _wrong_type(path, value, names.get(hint, hint.__name__), fix)
 
 

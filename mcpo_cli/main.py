@@ -42,11 +42,12 @@ Results go to ./mcpo-results, or to the folder MCPO_HOME. More: mcpo --help, mcp
 LONGEST_LINE = 2000
 """Largest number of characters per line of a message."""
 NO_MEMORY = re.compile(
-    r"^.*(failed to map segment|cannot allocate memory|without (setting an exception|exception set)).*$",
+    r"^.*(failed to map segment|cannot allocate memory|can't start new thread|without setting an exception|"
+    r"without exception set).*$",
     re.MULTILINE | re.IGNORECASE,
 )
-"""Messages when memory runs out: the system's, also when a library cannot be loaded, and the interpreter's when no
-memory was left even for a MemoryError."""
+"""Messages when memory runs out: the system's, also when a library cannot be loaded or a thread has no room for its
+stack, and the interpreter's when no memory was left even for a MemoryError."""
 app = typer.Typer(
     cls=Verbs,
     help="Plan, run and report RLVR experiments: MCPO, its baselines and its ablations.",

@@ -177,11 +177,8 @@ def same_text(gold: str, answer: str) -> bool:
 
 
 def _key(text: str) -> str:
-    return _DECIMAL_COMMA.sub(r"\1.\2", plain(text).casefold()) if _DECIMAL_COMMA.fullmatch(text) else _bare(text)
-
-
-def _bare(text: str) -> str:
-    return plain(text).casefold().rstrip(".")
+    words = plain(text).casefold()
+    return _DECIMAL_COMMA.sub(r"\1.\2", words) if _DECIMAL_COMMA.fullmatch(text) else words.rstrip(".")
 
 
 @lru_cache(maxsize=512)

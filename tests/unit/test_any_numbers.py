@@ -75,7 +75,7 @@ def test_lower_is_better_turns_words_and_margins_round(tmp_path: Path) -> None:
 def test_a_wide_table_has_a_benchmark_per_column_of_numbers(tmp_path: Path) -> None:
     random = np.random.default_rng(3)
     table = {
-        "method": np.repeat(["grpo", "ours"], 4), "seed": [0, 1, 2, 3] * 2, "step": 300, "note": "x",
+        "method": np.repeat(["grpo", "ours"], 4), "seed": [0, 1, 2, 3] * 2, "Steps": 300, "note": "x",
         "aime": random.normal(30, 1, 8), "amc": random.normal(60, 1, 8),
     }  # fmt: skip
     found = compared(written(tmp_path / "wide.csv", table), columns={"model": ["method"]})

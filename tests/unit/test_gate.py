@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
+from mcpo_cli import api
 from mcpo_cli.compare import rules
 from mcpo_cli.compare.comparison import Question, compare, differences_of
 from mcpo_cli.compare.gate import Gate, judge
@@ -201,6 +202,16 @@ def test_the_noise_floor_is_the_share_of_gates_that_new_runs_of_the_baseline_bre
         floors.append(noise.broken / noise.gates)
     assert np.mean(broken) > 0.2
     assert np.mean(floors) == pytest.approx(np.mean(broken), abs=0.07)
+
+
+def test_in_python_the_answer_of_a_gate_is_part_of_the_comparison(tmp_path: Path) -> None:
+    for name, right in (("base", 60), ("new", 30)):
+        rows = "".join(f"q{at},{int(at < right)}\n" for at in range(100))
+        (tmp_path / f"{name}.csv").write_text("problem,correct\n" + rows)
+    base, new = tmp_path / "base.csv", tmp_path / "new.csv"
+    found = {rule: api.compare(base, new, gate=rule).gate for rule in ("no-worse", "better", "")}
+    assert [gate and gate.outcome for gate in found.values()] == ["broken", "broken", None]
+    assert api.compare(new, base, gate="better").gate.outcome == "holds"  # type: ignore[union-attr]
 
 
 def test_one_log_has_no_noise_floor_and_many_have_few_gates() -> None:

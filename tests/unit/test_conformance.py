@@ -24,10 +24,11 @@ from mcpo_cli.methods import (
 )
 from mcpo_cli.testing import CHECKS, check
 from mcpo_cli.testing.conformance import needs_even_groups
-from tests.methods import Centred, Remembering
+from tests.methods import Centred, Remembering, kinds
 
+QUICK = {"dapo", "grpo", "mcpo", *kinds()}
 VARIANTS = [
-    *(get(name) for name in sorted(registry())),
+    *(pytest.param(get(name), marks=[pytest.mark.slow] * (name not in QUICK)) for name in sorted(registry())),
     get("mcpo", anchor="previous_step", normalize="all", delta=0.1),
     get("mcpo", degenerate="shaped", aggregation="token-mean"),
     get("mcpo", hinge=False, aggregation="seq-mean-token-sum"),

@@ -1,9 +1,9 @@
 """Recomputes the numbers on the pages from committed rows: `make check-findings`.
 
 `findings.yaml` has one entry per quoted text. The numbers in the quote, in order, must equal the results of its queries
-over the studies' `results/*.csv`, with as many digits as the page shows. Texts whose numbers cannot be
-computed from committed rows are listed as `unverified`, and their paragraph on the page must say so. Tables of effects
-(`analysis/answers`) are made again and compared as a whole.
+over the studies' `results/*.csv`, or over rows of speed (`benchmarks/rows.py`), with as many digits as the page shows.
+Texts whose numbers cannot be computed from committed rows are listed as `unverified`, and their paragraph on the page
+must say so. Tables of effects (`analysis/answers`) are made again and compared as a whole.
 """
 
 import re
@@ -49,7 +49,8 @@ class Query:
     of: tuple[str, ...] = ()
     """Columns, or the names of the parts of the statistic: a query gives one number for each."""
     csv: tuple[str, ...] = ()
-    """Files in the folders `results` of studies, whose rows are taken together."""
+    """Files in the folders `results` of studies, whose rows are taken together. Of a file of lines of JSON, to which
+    measurements are appended, the newest matching row counts."""
     statistic: Literal["value", "mean", "least", "most", "difference", "branch", "estimate"] = "value"
     where: Mapping[str, Any] = field(default_factory=dict)
     """Value of each column. Of `branch` it selects a row of the tables that `mcpo fork` makes of a branch study:
@@ -241,7 +242,9 @@ class Committed:
             if len(files) != 1:
                 fix = f"ls {self._experiments}/*/results"
                 raise ConfigError(f"{len(files)} studies have results/{name}, not one", fix=fix)
-            self._frames[name] = pd.read_csv(files[0]).assign(file=name)
+            is_csv = files[0].suffix == ".csv"
+            rows = pd.read_csv(files[0]) if is_csv else pd.read_json(files[0], lines=True)
+            self._frames[name] = rows.assign(file=name)
         return self._frames[name]
 
 
@@ -259,6 +262,8 @@ def _column(frame: pd.DataFrame, name: str) -> pd.Series:
 
 def _value(committed: Committed, query: Query) -> list[float]:
     rows = committed.rows(query)
+    if all(name.endswith(".jsonl") for name in query.csv):
+        rows = rows.tail(1)
     if len(rows) != 1:
         raise ConfigError(f"{', '.join(query.csv)}: {len(rows)} rows match {dict(query.where)}, not one")
     return [_cell(rows, name) for name in query.of]

@@ -135,3 +135,10 @@ def test_a_table_of_effects_that_is_not_that_of_the_rows_is_named() -> None:
     changed = text.replace("14 of 14 |", "13 of 14 |")
     assert changed != text
     assert findings.check(Entries(()), {}, {"dapo.md": changed})[0].startswith("dapo.md: a table of effects is not")
+
+
+def test_of_appended_rows_the_newest_that_matches_counts(tmp_path: Path) -> None:
+    (tmp_path / "speed" / "results").mkdir(parents=True)
+    lines = ['{"tokens": 4, "seconds": 3.5}', '{"tokens": 64, "seconds": 30}', '{"tokens": 4, "seconds": 1.5}']
+    (tmp_path / "speed" / "results" / "cpu.jsonl").write_text("\n".join(lines) + "\n")
+    assert Committed(tmp_path).numbers(Query(("seconds",), ("cpu.jsonl",), where={"tokens": 4})) == [1.5]

@@ -24,9 +24,9 @@ from mcpo_cli.methods import (
 )
 from mcpo_cli.testing import CHECKS, check
 from mcpo_cli.testing.conformance import needs_even_groups
-from tests.methods import Centred, Remembering, kinds
+from tests.methods import Centred, Remembering
 
-QUICK = {"dapo", "grpo", "mcpo", *kinds()}
+QUICK = ("dapo", "grpo", "mcpo")
 VARIANTS = [
     *(pytest.param(get(name), marks=[pytest.mark.slow] * (name not in QUICK)) for name in sorted(registry())),
     get("mcpo", anchor="previous_step", normalize="all", delta=0.1),

@@ -55,12 +55,12 @@ app = typer.Typer(
     rich_markup_mode=None,  # importing rich would take most of the time of --help
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-EXAMPLES = training.EXAMPLES | results.EXAMPLES | probe.EXAMPLES
+EXAMPLES = training.EXAMPLES | results.EXAMPLES
 for verb in (training.train, training.ablate, results.reproduce):
     app.command(cls=OverridesCommand, epilog=EXAMPLES[verb.__name__])(verb)
 app.command(epilog=EXAMPLES["compare"])(results.compare)
 app.command(epilog=claim.EXAMPLES)(claim.claim)
-app.command(cls=OverridesCommand, epilog=EXAMPLES["probe"])(probe.probe)
+app.command(cls=OverridesCommand, epilog=probe.EXAMPLES)(probe.probe)
 app.add_typer(runs.app, name="runs")
 app.command(epilog=models.EVALUATE_SETTINGS)(models.evaluate)
 app.command()(models.grade)

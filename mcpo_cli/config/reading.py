@@ -14,7 +14,6 @@ import yaml
 from mcpo_cli.errors import ConfigError, first_line
 from mcpo_cli.redaction import redact
 
-"""Settings and results that the paper states."""
 MAX_VALUES = 1000
 """Largest number of runs of one sweep; more are taken for a typing error."""
 TYPED = "write key=value, for example method=mcpo seed=0,1,2"

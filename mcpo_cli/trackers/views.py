@@ -22,7 +22,7 @@ FIRST = {
 }
 """Metrics with a second name in MLflow, which shows charts in alphabetical order: these belong first."""
 DETAILS = (
-    *("perf/seconds_probe", "perf/seconds_record", "system/", "gradient/share_", "weight/p_"),
+    *("perf/seconds_probe", "perf/seconds_record", "gradient/share_", "weight/p_"),
     *("sanity/duplicates_", "sampling/rounds", "sampling/prompts", "probe/rollouts"),
 )
 """Beginnings of the names of metrics that MLflow does not get, because they say how a run went, not how well.

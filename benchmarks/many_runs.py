@@ -152,8 +152,7 @@ def _make_store(home: Path, number: int) -> None:
         moved = "update tags set value = replace(value, ?, ?) where key = 'mlflow.mcpo.home'"
         copy.execute(moved, (str(small), str(home)))
         for i, plan in enumerate(_plans(number)):
-            if i:
-                _copy_plan(copy, plan)
+            _copy_plan(copy, plan, is_first=not i)
         copy.commit()
     part.rename(home / "mlflow.db")
 
@@ -165,37 +164,43 @@ def _plans(number: int) -> Iterator[Plan]:
         yield Plan("train", command(start // PER_PLAN), cells)
 
 
-def _copy_plan(store: sqlite3.Connection, plan: Plan) -> None:
-    """Rows of a parent and its children, after those of the first plan."""
+def _copy_plan(store: sqlite3.Connection, plan: Plan, *, is_first: bool) -> None:
+    """Rows of a plan's parent and children, like those of the first plan, which get the times of this home's runs."""
     (parent,) = store.execute("select run_uuid from tags where key = 'mcpo.plan_id' order by rowid limit 1").fetchone()
-    of_plan = {"mcpo.plan_id": plan.plan_id, "mlflow.source.name": plan.command}
-    new_parent = _copy_run(store, parent, of_plan, None)
+    if not is_first:
+        parent = _copied(store, parent)
+        _set(store, parent, {"mcpo.plan_id": plan.plan_id, "mlflow.source.name": plan.command})
     for cell in plan.cells:
         of_arm = "select run_uuid from tags where key = 'mcpo.run_id' and value = ?"
-        (like,) = store.execute(of_arm, (replace(cell.spec, seed=0).run_id,)).fetchone()
+        (child,) = store.execute(of_arm, (replace(cell.spec, seed=0).run_id,)).fetchone()
+        child = child if is_first else _copied(store, child)
         status = read_json(run_dir(cell.spec.run_id) / "attempt_1" / "status.json")
-        of_run = {
+        tags = {
             "mcpo.run_id": cell.spec.run_id,
-            "mlflow.parentRunId": new_parent,
+            "mlflow.parentRunId": parent,
             "mlflow.mcpo.settled": f"attempt_1 {status['updated']}",
             "mlflow.source.name": plan.command,
             "seed": str(cell.spec.seed),
             "base_seed": str(cell.spec.seed),
         }
-        _copy_run(store, like, of_run, round(status["started"] * 1000))
+        _set(store, child, tags)
+        start = round(status["started"] * 1000)
+        store.execute("update runs set start_time = ? where run_uuid = ?", (start, child))
 
 
-def _copy_run(store: sqlite3.Connection, old: str, tags: Mapping[str, str], start: int | None) -> str:
-    """The id of a copy of a stored run with other tags. start: in milliseconds, as the run's own."""
+def _copied(store: sqlite3.Connection, old: str) -> str:
+    """The id of a copy of a stored run."""
     new = uuid.uuid4().hex
     for table in ("runs", "tags", "params", "latest_metrics"):
         columns = [row[1] for row in store.execute(f"pragma table_info({table})")]
         taken = ", ".join("?" if name == "run_uuid" else name for name in columns)
         store.execute(f"insert into {table} select {taken} from {table} where run_uuid = ?", (new, old))
-    for key, value in tags.items():
-        store.execute("update tags set value = ? where run_uuid = ? and key = ?", (value, new, key))
-    store.execute("update runs set start_time = coalesce(?, start_time) where run_uuid = ?", (start, new))
     return new
+
+
+def _set(store: sqlite3.Connection, run: str, tags: Mapping[str, str]) -> None:
+    for key, value in tags.items():
+        store.execute("update tags set value = ? where run_uuid = ? and key = ?", (value, run, key))
 
 
 def environment(home: Path) -> dict[str, str]:

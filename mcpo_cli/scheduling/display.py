@@ -1,9 +1,11 @@
 """Shows a plan while it runs, on stderr: redrawn in place on a terminal, else in lines."""
 
+from __future__ import annotations
+
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -12,7 +14,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from mcpo_cli.redaction import visible
-from mcpo_cli.scheduling.progress import RunView, View
+
+if TYPE_CHECKING:
+    from mcpo_cli.scheduling.progress import RunView, View
 
 LINE_SECONDS = 5.0
 """Least seconds between two progress lines about the same run."""

@@ -51,7 +51,7 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def display() -> "LiveDisplay | LineDisplay":
+def display() -> LiveDisplay | LineDisplay:
     """A live display on a terminal, else lines."""
     console = Console(stderr=True, highlight=False)
     is_live = console.is_terminal and not console.is_dumb_terminal
@@ -65,7 +65,7 @@ class LiveDisplay:
         self.console = console
         self._live: AbstractContextManager[Any] = nullcontext()
 
-    def __enter__(self) -> "LiveDisplay":
+    def __enter__(self) -> LiveDisplay:
         self._live = Live(console=self.console, auto_refresh=False)
         self._live.__enter__()
         return self
@@ -104,7 +104,7 @@ class LineDisplay:
         self._printed: dict[str, tuple[float, str]] = {}
         """By run id: the time of its last line, and the progress that it showed."""
 
-    def __enter__(self) -> "LineDisplay":
+    def __enter__(self) -> LineDisplay:
         return self
 
     def __exit__(self, *details: Any) -> None:

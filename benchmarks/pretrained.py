@@ -27,6 +27,7 @@ from benchmarks.rows import Measurement, record
 from mcpo_cli.backends.local.encoding import Language
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.machine import LINUX, MIB
 
 STEPS = 3
 PROMPTS = {4: 16, 64: 4}
@@ -172,7 +173,8 @@ def growth(words: str) -> dict[str, Any]:
     settings = spec(*length, *given)
     one = engine.LocalEngine(settings, engine.coin_flips)
     times = [one.seconds() for _ in range(1 if settings.train.max_response > 64 else 2)]
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # Kilobytes on Linux, bytes on macOS.
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if LINUX else MIB)
     return {"words": words, "seconds": times[-1], "share": one.needed / times[-1] / flops.peak(), "mib": memory}
 
 

@@ -11,7 +11,6 @@ from mcpo_cli.config import cost
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs import catalog
-from mcpo_cli.runs.bases import makes_base
 from mcpo_cli.runs.journal import Journal, last_row, lines_from
 
 Kind = tuple[str, str]
@@ -46,7 +45,7 @@ class Speeds:
                 taken += last["time"] - first["time"]
                 steps += last["step"] - first["step"]
         if steps:
-            modelled = steps / spec.train.steps * cost.training_seconds(spec)
+            modelled = steps / spec.train.steps * cost.estimate(spec).training
             self._measured[_kind(spec)][spec.run_id] = taken, modelled
 
     def factor(self, spec: RunSpec) -> float | None:
@@ -57,15 +56,6 @@ class Speeds:
         measured = [kind[spec.run_id]] if spec.run_id in kind else kind.values()
         modelled = sum(seconds for _, seconds in measured)
         return sum(seconds for seconds, _ in measured) / modelled if modelled else None
-
-    def seconds_left(self, spec: RunSpec, done_steps: int, bases: set[str]) -> float:
-        """Seconds until a run ends after `done_steps`, with those of making its base policy, if that has to be made.
-
-        bases: ids of the base policies that the estimates of other runs have counted; that of `spec` is added.
-        """
-        warmup = cost.warmup_seconds(spec) if makes_base(self._home, spec, bases) else 0.0
-        training = cost.training_seconds(spec) * (1 - done_steps / spec.train.steps)
-        return cost.START_SECONDS + warmup + (self.factor(spec) or 1.0) * training
 
     def basis(self, specs: Iterable[RunSpec]) -> str:
         """The source of the estimated seconds of `specs`, in words."""

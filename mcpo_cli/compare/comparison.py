@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from mcpo_cli.compare.training import Training
 
 
+MOST_NAMED = 3
+"""Benchmarks that one warning names."""
+
+
 @dataclass(frozen=True)
 class Question:
     """The question about the arms; an empty field means the suite's choice, or else the default."""
@@ -265,12 +269,16 @@ def _of_parts(
 
 def _warnings(pairs: Sequence[Pair], baseline: Arm, metric: Metric, over: Over) -> Iterator[str]:
     """Benchmarks on which no answer is right, and what limits the tests."""
+    wrong: dict[str, list[str]] = {}
     for each in pairs:
         if not (each.one.sum_SP.any() or each.other.sum_SP.any()):
-            yield (
-                f"{each.benchmark}: no answer of {each.arm} or {baseline.name} is correct: check that its golds "
-                "have the form that its grader compares (mcpo components check data FILE)"
-            )
+            wrong.setdefault(each.arm, []).append(each.benchmark)
+    for arm, names in wrong.items():
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        yield (
+            f"{', '.join(names[:MOST_NAMED])}{more}: no answer of {arm} or {baseline.name} is correct: check that the "
+            "golds have the form that the grader compares (mcpo components check data FILE)"
+        )
     for each in pairs:
         yield from each.limits(each.estimate(metric, over))
 

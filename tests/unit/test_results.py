@@ -14,8 +14,6 @@ from mcpo_cli.compare.comparison import Comparison, Question
 from mcpo_cli.compare.equal_cost import AVERAGE
 from mcpo_cli.compare.log import Log, Side, checked
 from mcpo_cli.compare.logs import of_logs
-from mcpo_cli.compare.readers import tabular
-from mcpo_cli.compare.readers.base import Options
 from mcpo_cli.statistics import crossed, stats
 from tests.errors import refused
 
@@ -293,45 +291,6 @@ def test_p_values_of_a_margin_are_the_shifted_t_tests() -> None:
 # --- tables of samples ------------------------------------------------------------------------------------------------
 
 
-def written(folder: Path, kind: str, frame: pd.DataFrame) -> Path:
-    path = folder / f"samples.{kind}"
-    match kind:
-        case "csv":
-            frame.to_csv(path, index=False)
-        case "jsonl":
-            frame.to_json(path, orient="records", lines=True)
-        case _:
-            frame.to_parquet(path)
-    return path
-
-
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_tables_of_samples_are_read_with_the_columns_that_were_named(tmp_path: Path, kind: str) -> None:
-    frame = pd.DataFrame({"id": ["a", "a", "b"], "exact": [True, False, True], "seed": [1, 1, 1], "other": [1, 2, 3]})
-    path = written(tmp_path, kind, frame)
-    (found,) = tabular.read(path, Options({"problem": ["id"], "correct": ["exact"]}, "mine"))
-    assert found.samples[["benchmark", "problem", "seed", "correct"]].to_numpy().tolist() == [
-        ["mine", "a", "1", 1.0],
-        ["mine", "a", "1", 0.0],
-        ["mine", "b", "1", 1.0],
-    ]
-
-
-@pytest.mark.parametrize(
-    ("frame", "columns", "named"),
-    [
-        ({"problem": ["a"], "correct": [1]}, {"correct": ["corect"]}, "'corect'"),
-        ({"text": ["a"]}, {}, "no column names problems"),
-        ({"problem": ["a"], "correct": ["good"]}, {}, "good"),
-    ],
-)
-def test_tables_that_do_not_say_enough_are_refused(
-    tmp_path: Path, frame: dict[str, list[object]], columns: dict[str, list[str]], named: str
-) -> None:
-    with refused("bad_data", named):
-        tabular.read(written(tmp_path, "csv", pd.DataFrame(frame)), Options(columns))
-
-
 def test_prompts_that_several_problems_share_are_named() -> None:
     samples = pd.DataFrame({"benchmark": "b", "problem": [f"q{i}" for i in range(6)], "correct": [0.0, 1.0] * 3})
     asked = samples.assign(prompt=["x", "x", "y", "z", "z", "z"])
@@ -339,6 +298,26 @@ def test_prompts_that_several_problems_share_are_named() -> None:
     assert [line for line in of_logs(sides, Question()).warnings if "prompt of another" in line] == [
         "b: 3 of 6 problems have the prompt of another one and count as independent of it: the interval is too narrow. "
         "A column `cluster` says which problems belong together"
+    ]
+
+
+def test_names_that_several_prompts_share_are_named() -> None:
+    samples = pd.DataFrame({"benchmark": "b", "problem": ["1", "2", "2", "3"], "correct": [0.0, 1.0, 0.0, 1.0]})
+    sides = [Side(name, (checked(Path(name), samples.assign(prompt=list("wxyz"))),)) for name in ("base", "new")]
+    assert [line for line in of_logs(sides, Question()).warnings if "several prompts" in line] == [
+        f"b: 1 of 3 problems have several prompts in {name}, and count as one problem each: if their names repeat, "
+        "--columns problem=prompt tells them apart"
+        for name in ("base", "new")
+    ]
+
+
+def test_benchmarks_without_a_right_answer_are_named_in_one_line() -> None:
+    wrong = pd.DataFrame({"benchmark": list("aabbccdd"), "problem": ["1", "2"] * 4, "correct": 0.0})
+    wrong.loc[7, "correct"] = 1.0
+    warnings = of_logs([Side(name, (checked(Path(name), wrong),)) for name in ("base", "new")], Question()).warnings
+    assert [line for line in warnings if "no answer of" in line] == [
+        "a, b, c: no answer of new or base is correct: check that the golds have the form that the grader compares "
+        "(mcpo components check data FILE)"
     ]
 
 

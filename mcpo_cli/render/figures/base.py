@@ -3,6 +3,7 @@
 import io
 import math
 import textwrap
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -304,7 +305,9 @@ METADATA: Mapping[str, dict[str, Any]] = {
 def save(figure: Figure) -> dict[str, bytes]:
     """Contents of the figure's files by type; the layout, which takes most of the time, is computed once."""
     files = {}
-    with drawing():
+    with drawing(), warnings.catch_warnings():
+        # A name in a script that the font lacks is boxes in the picture; the page and its tables have it.
+        warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from font", UserWarning)
         _take_literally(figure)
         for kind, metadata in METADATA.items():
             file = io.BytesIO()

@@ -1,9 +1,11 @@
 """Shows a plan while it runs, on stderr: redrawn in place on a terminal, else in lines."""
 
+from __future__ import annotations
+
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -12,7 +14,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from mcpo_cli.redaction import visible
-from mcpo_cli.scheduling.progress import RunView, View
+
+if TYPE_CHECKING:
+    from mcpo_cli.scheduling.progress import RunView, View
 
 LINE_SECONDS = 5.0
 """Least seconds between two progress lines about the same run."""
@@ -47,7 +51,7 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def display() -> "LiveDisplay | LineDisplay":
+def display() -> LiveDisplay | LineDisplay:
     """A live display on a terminal, else lines."""
     console = Console(stderr=True, highlight=False)
     is_live = console.is_terminal and not console.is_dumb_terminal
@@ -61,7 +65,7 @@ class LiveDisplay:
         self.console = console
         self._live: AbstractContextManager[Any] = nullcontext()
 
-    def __enter__(self) -> "LiveDisplay":
+    def __enter__(self) -> LiveDisplay:
         self._live = Live(console=self.console, auto_refresh=False)
         self._live.__enter__()
         return self
@@ -100,7 +104,7 @@ class LineDisplay:
         self._printed: dict[str, tuple[float, str]] = {}
         """By run id: the time of its last line, and the progress that it showed; the time left changes always."""
 
-    def __enter__(self) -> "LineDisplay":
+    def __enter__(self) -> LineDisplay:
         return self
 
     def __exit__(self, *details: Any) -> None:

@@ -21,6 +21,14 @@ FIRST = {
     "train/response_length": "a first look/5 response length",
 }
 """Metrics with a second name in MLflow, which shows charts in alphabetical order: these belong first."""
+DETAILS = (
+    *("perf/seconds_probe", "perf/seconds_record", "gradient/share_", "weight/p_"),
+    *("sanity/duplicates_", "sampling/rounds", "sampling/prompts", "probe/rollouts"),
+)
+"""Beginnings of the names of metrics that MLflow does not get, because they say how a run went, not how well.
+
+Each metric is a column of the table of runs; `mcpo runs show` and `mcpo probe` have these.
+"""
 NAME = "attributes.`Run Name`"
 COLUMNS = {
     "tags.`arm`": 95,

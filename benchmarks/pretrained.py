@@ -16,15 +16,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib.metadata import version
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from benchmarks import engine, flops, opponent, workload
+from benchmarks.rows import Measurement, record
 from mcpo_cli.backends.local.encoding import Language
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.machine import LINUX, MIB
 
 STEPS = 3
 PROMPTS = {4: 16, 64: 4}
@@ -117,7 +120,7 @@ def trl_seconds(settings: RunSpec, between: Callable[[], None]) -> list[float]:
     return clock.seconds
 
 
-def against_others(length: int) -> dict[str, Any]:
+def against_others(length: int) -> Measurement:
     """Seconds of a step of all three with responses of `length` tokens, and the local engine's share of peak FLOP/s."""
     settings = shape(length)
     local, stock = engine.LocalEngine(settings, engine.coin_flips), Stock(settings)
@@ -131,15 +134,18 @@ def against_others(length: int) -> dict[str, Any]:
 
     trl_s = statistics.median(trl_seconds(settings, between))
     local_s, stock_s = (statistics.median(times[:STEPS]) for times in (local_times, stock_times[1:]))
-    return {
+    numbers = {
         "stock_ratio": stock_s / local_s,
         "trl_ratio": trl_s / local_s,
-        "local_seconds_per_step": local_s,
-        "stock_seconds_per_step": stock_s,
-        "trl_seconds_per_step": trl_s,
+        "local_seconds": local_s,
+        "stock_seconds": stock_s,
+        "trl_seconds": trl_s,
         "flops_share": local.needed / local_s / statistics.median(peaks),
-        "peak_flop_per_second": statistics.median(peaks),
+        "peak_gflops": statistics.median(peaks) / 1e9,
     }
+    work: dict[str, str | int] = {"model": settings.model.name, "dtype": "float32", "tokens": length}
+    sizes = {"prompts": settings.train.prompts, "rollouts": settings.train.rollouts}
+    return "step against stock and TRL", {**work, **sizes, "trl": version("trl")}, numbers
 
 
 def longer(words: int) -> str:
@@ -167,7 +173,8 @@ def growth(words: str) -> dict[str, Any]:
     settings = spec(*length, *given)
     one = engine.LocalEngine(settings, engine.coin_flips)
     times = [one.seconds() for _ in range(1 if settings.train.max_response > 64 else 2)]
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # Kilobytes on Linux, bytes on macOS.
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if LINUX else MIB)
     return {"words": words, "seconds": times[-1], "share": one.needed / times[-1] / flops.peak(), "mib": memory}
 
 
@@ -178,9 +185,9 @@ def in_turn() -> Iterator[dict[str, Any]]:
         yield json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
 
-def measure() -> dict[str, Any]:
+def measure() -> Iterator[Measurement]:
     """The comparison at both lengths of responses."""
-    return {f"responses of {length} tokens": against_others(length) for length in PROMPTS}
+    yield from map(against_others, PROMPTS)
 
 
 if __name__ == "__main__":
@@ -192,4 +199,5 @@ if __name__ == "__main__":
             for row in in_turn():
                 print(json.dumps(row), flush=True)
         case _:
-            print(json.dumps(measure(), indent=2))
+            for measurement in measure():
+                print(record(*measurement), flush=True)

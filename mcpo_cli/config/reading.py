@@ -12,13 +12,15 @@ from typing import Any
 
 import yaml
 
-from mcpo_cli.errors import ConfigError, first_line
+from mcpo_cli.errors import ConfigError, first_line, similar
 from mcpo_cli.redaction import redact
 
 MAX_VALUES = 1000
 """Largest number of runs of one sweep; more are taken for a typing error."""
 TYPED = "write key=value, for example method=mcpo seed=0,1,2"
 """The fix of words that are no settings."""
+SPACED = re.compile(r"([\w.]+)\s*[=:]\s*([\w.,+-]+)")
+"""A setting with spaces around its sign, or with the colon of YAML."""
 MAX_BYTES = 1 << 20
 """Largest size of a file of settings in bytes: YAML is read at a few hundred kB per second."""
 MAX_SHOWN = 200
@@ -61,7 +63,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except ConfigError:
         raise
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}", fix=f"ls {path.parent}") from error
+        beside = {other.stem: other for other in path.parent.glob("*.y*ml")}
+        meant = similar(path.stem, beside)
+        fix = str(beside[meant]) if meant else f"ls {path.parent}"
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", fix=fix) from error
     except yaml.constructor.ConstructorError as error:
         at = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         why = f"{path}{at}: only plain values are read: {error.problem or error.context}"
@@ -175,6 +180,8 @@ def reading(text: str) -> Iterator[None]:
         else:
             why = "a bracket is not closed" if _open(text) else short(first_line(error))
             fix = f"close the bracket, or as text: {in_quotes(text)}" if _open(text) else f"as text: {in_quotes(text)}"
+        if meant := SPACED.fullmatch(text):
+            why, fix = "a setting is written key=value, without spaces", "=".join(meant.groups())
         raise ConfigError(f"cannot read the override '{short(text)}': {why}", fix=fix) from error
 
 

@@ -133,6 +133,11 @@ def test_warnings_say_when_and_how_often() -> None:
     assert sanity.line(warned) == f"{limit.says} (sanity/truncated 0.4 at step 4, above 0.25)"
 
 
+def test_a_step_without_a_correct_rollout_is_told() -> None:
+    steps = [StepRow(step=1, time=0.0, metrics={"mastery/all_wrong": share}) for share in (0.9, 1.0)]
+    assert [len(sanity.warnings([step])) for step in steps] == [0, 1]
+
+
 @pytest.mark.parametrize(("rollouts", "told"), [(32, False), (2048, True)])
 def test_few_rollouts_exceed_a_share_by_chance(rollouts: int, told: bool) -> None:
     """With a limit of a quarter, 12 of 32 may be chance; 768 of 2048 cannot."""
@@ -144,8 +149,9 @@ def test_few_rollouts_exceed_a_share_by_chance(rollouts: int, told: bool) -> Non
 def test_a_run_is_told_of_each_limit_once(tmp_path: Path) -> None:
     attempt, tracker = Attempt(tmp_path, spec(), 0), Tracker(tmp_path)
     told = []
-    for row in [*rows(0.1, 0.3, 0.4), *rows(0.1, 0.2, metric="sanity/logp_difference")]:
-        attempt.journal.step(row)
+    recorded = [*rows(0.1, 0.3, 0.4), *rows(0.1, 0.2, metric="sanity/logp_difference")]
+    for step, row in enumerate(recorded, 1):
+        attempt.journal.step({**row, "step": step})
         told += tracker.messages()
     assert [message.rpartition("(")[2].partition(" ")[0] for message in told] == [
         "sanity/truncated",

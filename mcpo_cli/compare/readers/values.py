@@ -24,21 +24,10 @@ VALUES = ("correct", "value", "score")
 """Names of the column of values in a long table."""
 ROLES = ("model", "seed", "benchmark")
 COUNTERS = (
-    "step",
-    "epoch",
-    "index",
-    "id",
-    "run",
-    "run_id",
-    "name",
-    "time",
-    "timestamp",
-    "date",
-    "lr",
-    "learning_rate",
-    "",
+    *("step", "global_step", "epoch", "iteration", "index", "id", "run", "run_id", "name", "lr", "learning_rate"),
+    *("time", "timestamp", "date"),
 )
-"""Columns of a wide table that are no benchmarks, in any case."""
+"""Columns of a wide table that are no benchmarks, in any case and number (`Steps`)."""
 
 
 def read(path: Path, known: Sequence[str], options: Options) -> list[Log]:
@@ -76,7 +65,10 @@ def _benchmarks(cells: Mapping[str, Sequence[Any]], roles: Mapping[str, str]) ->
     return {
         name: values
         for name, values in others.items()
-        if name.casefold() not in COUNTERS and len(values) and all(isinstance(each, float) for each in values)
+        if name
+        and not {name.casefold(), name.casefold().removesuffix("s")} & set(COUNTERS)
+        and len(values)
+        and all(isinstance(each, float) for each in values)
     }
 
 

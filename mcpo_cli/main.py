@@ -3,6 +3,7 @@
 Imports stay light here and in `commands`, so that `mcpo --help` does not wait for libraries it does not use.
 """
 
+import atexit
 import os
 import re
 import sys
@@ -108,6 +109,7 @@ def _run(style: ErrorStyle) -> None:
         if lacking := extras.missing(error):
             _end(lacking, style)
         if said := _lack_of_memory(error):
+            atexit._clear()  # functions of libraries, which would run out of memory again
             fix = "the same command where more memory is free, or a smaller file"
             _end(RunFailed(f"memory ran out: {said}", fix=fix, code="no_memory"), style)
         # A bug of ours: report it without a traceback.

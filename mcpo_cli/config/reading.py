@@ -175,7 +175,8 @@ def reading(text: str) -> Iterator[None]:
         yield
     except (HydraException, ValueError, NotImplementedError, RecursionError) as error:
         if "=" not in text:
-            why, fix = "it has no =", TYPED
+            why = "it has no ="
+            fix = f"data={text} (mcpo evaluate: --benchmarks NAME={text})" if Path(text).is_file() else TYPED
         else:
             why = "a bracket is not closed" if _open(text) else short(first_line(error))
             fix = f"close the bracket, or as text: {in_quotes(text)}" if _open(text) else f"as text: {in_quotes(text)}"

@@ -225,6 +225,9 @@ def test_text_that_means_something_else_says_how_to_quote_it() -> None:
         system("Think, then answer")
     assert caught.value.fix == "as one text: 'task.system=\"Think, then answer\"'; as a sweep: each value in quotes"
     assert system('"Think, then answer"') == "Think, then answer"
+    with refused("bad_input", "it has no =") as caught:
+        load.load([__file__])
+    assert str(caught.value.fix).startswith(f"data={__file__}")
     with refused("bad_input", "a bracket is not closed") as caught:
         system("sad :(")
     assert caught.value.fix == "close the bracket, or as text: 'task.system=\"sad :(\"'"

@@ -1,5 +1,6 @@
 """Samples of any tool: tables, comparisons of sides, and verdicts on cases with a known truth."""
 
+import json
 import math
 from pathlib import Path
 
@@ -9,11 +10,12 @@ import pytest
 from scipy import special
 from scipy import stats as scipy_stats
 
-from mcpo_cli.compare import page, verdicts
+from mcpo_cli.compare import page, readers, verdicts
 from mcpo_cli.compare.comparison import Comparison, Question
 from mcpo_cli.compare.equal_cost import AVERAGE
 from mcpo_cli.compare.log import Log, Side, checked
 from mcpo_cli.compare.logs import of_logs
+from mcpo_cli.compare.readers.base import Options
 from mcpo_cli.statistics import crossed, stats
 from tests.errors import refused
 
@@ -289,6 +291,16 @@ def test_p_values_of_a_margin_are_the_shifted_t_tests() -> None:
 
 
 # --- tables of samples ------------------------------------------------------------------------------------------------
+
+
+def test_files_without_rows_and_scores_too_large_for_numbers_are_refused(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text("\n\n")
+    with refused("bad_data", "no rows"):
+        readers.read(log, Options())
+    log.write_text(json.dumps({"problem": "a", "correct": 10**400}) + "\n")
+    with refused("bad_data", "inf, not a number"):
+        readers.read(log, Options())
 
 
 def test_prompts_that_several_problems_share_are_named() -> None:

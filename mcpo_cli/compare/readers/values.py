@@ -42,6 +42,8 @@ def read(path: Path, known: Sequence[str], options: Options) -> list[Log]:
     cells = tables.columns(path, [value, *roles.values()] if value else known)
     numbers = {value: base.numbers(cells[value])} if value else _benchmarks(cells, roles)
     names = {name: list(map(base.name, cells[column])) for name, column in roles.items()}
+    if not known:
+        raise bad_data(f"{path}: there are no rows in it")
     if not numbers:
         raise bad_data(
             f"{path}: no column names problems, and none has the values of runs; its columns are {', '.join(known)}",

@@ -3,7 +3,6 @@
 Imports stay light here and in `commands`, so that `mcpo --help` does not wait for libraries it does not use.
 """
 
-import atexit
 import os
 import re
 import sys
@@ -109,9 +108,14 @@ def _run(style: ErrorStyle) -> None:
         if lacking := extras.missing(error):
             _end(lacking, style)
         if said := _lack_of_memory(error):
-            atexit._clear()  # functions of libraries, which would run out of memory again
             fix = "the same command where more memory is free, or a smaller file"
-            _end(RunFailed(f"memory ran out: {said}", fix=fix, code="no_memory"), style)
+            lacking_memory = RunFailed(f"memory ran out: {said}", fix=fix, code="no_memory")
+            try:
+                _end(lacking_memory, style)
+            finally:  # without what libraries do at the end, which would run out of memory again
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(lacking_memory.exit_code)
         # A bug of ours: report it without a traceback.
         _report(
             f"{type(error).__name__}: {error}\n  this is a bug in mcpo; rerun with --debug for the traceback", style

@@ -1,7 +1,7 @@
 """Bad input: one message, exit code 2; no run starts and no file is written."""
 
-import atexit
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -30,18 +30,18 @@ def test_memory_that_runs_out_is_no_bug(
     here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """NumPy's message for a file that is too large, or under `ulimit -v`, and Python's where a stack has no room."""
-    ends = []
+    ends: list[int] = []
 
     def read(_path: Path) -> None:
         raise error
 
     monkeypatch.setattr(regrade, "read", read)
-    monkeypatch.setattr(atexit, "_clear", lambda: ends.append("cleared"))
+    monkeypatch.setattr(os, "_exit", ends.append)
     (tmp_path / "answers.jsonl").write_text("{}\n")
     said = here.refused("no_memory", "grade", str(tmp_path / "answers.jsonl"))
     assert str(error) in said
     assert "bug" not in said
-    assert ends == ["cleared"]
+    assert ends == [1]
 
 
 def test_words_that_are_no_options_ask_for_nothing(here: InProcess) -> None:

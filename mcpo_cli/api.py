@@ -110,6 +110,7 @@ def compare(
     columns: Mapping[str, str] | None = None,
     benchmark: str = "",
     reader: str = "",
+    gate: str = "",
 ) -> Comparison:
     """Arms against a baseline, as `mcpo compare` shows them; writes no file.
 
@@ -127,6 +128,8 @@ def compare(
         columns: of logs, names of columns in the files, by the names that mcpo has for them.
         benchmark: of logs, the only benchmark to compare, or its name for files that give none.
         reader: of logs, the tool that wrote them, if the files do not show it.
+        gate: rules such as `no-worse:0.01`, or the path of a policy. The answer is `Comparison.gate`, with an
+            `outcome` of `holds`, `broken` or `undecided`; none of them is an error.
 
     Raises:
         ConfigError: see `plan`; there is no such arm, metric or axis; the runs have several regimes; or the logs cannot
@@ -138,7 +141,8 @@ def compare(
         baseline, tuple(filter(None, metrics)), tuple(at), margin, look, over=over, lower=lower_is_better
     )
     named = {name: [column] for name, column in (columns or {}).items()}
-    found = subjects.answers(Subject([*map(str, words)], arms or {}, history, named, benchmark, reader), question)
+    subject = Subject([*map(str, words)], arms or {}, history, named, benchmark, reader)
+    found = subjects.judged(subject, question, gate)
     if len(found) > 1:
         raise ConfigError(f"the runs have {len(found)} regimes, which are compared one by one", fix="regime=NAME")
     return found[0].found

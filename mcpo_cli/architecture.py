@@ -52,7 +52,7 @@ class Architecture:
     head_dim: int
     mlp: int
     vocabulary: int
-    """Rows of the embedding. Qwen models have more than their tokenizer has tokens; see `Existing.padded_ids`."""
+    """Rows of the embedding. Qwen models have more than their tokenizer has tokens; the others are never sampled."""
     tied: bool
     rope_theta: float
     rope_type: str

@@ -6,11 +6,11 @@ they are asked for, because completion must not wait for those of other kinds.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mcpo_cli import settings
 from mcpo_cli.errors import ConfigError, mend, nearest
-from mcpo_cli.plugins import Found
 
 if TYPE_CHECKING:
     from mcpo_cli.testing import CheckOutcome
@@ -70,6 +70,15 @@ def find(kind_name: str, name: str, verb: str = "show") -> Any:
     return known[name]
 
 
+def later(module: str, function: str) -> Callable[[], Any]:
+    """`function` of `mcpo_cli.MODULE`, which is imported when it is called."""
+
+    def called() -> Any:
+        return getattr(import_module(f"mcpo_cli.{module}"), function)()
+
+    return called
+
+
 def with_options(kind_name: str, name: str, options: Sequence[str]) -> Any:
     """A method, sampler or task with options as typed (`method.beta=2`), not checked against a run.
 
@@ -86,12 +95,6 @@ def options(component: Any) -> list[Facts]:
     return [
         {**asdict(option), "value": getattr(component, option.name)} for option in settings.options(type(component))
     ]
-
-
-def _methods() -> Found[Any]:
-    from mcpo_cli import methods
-
-    return methods.registry()
 
 
 def _of_method(method: Any) -> Facts:
@@ -113,23 +116,11 @@ def _check_method(method: Any, overrides: Sequence[str]) -> CheckResult:
     return _checked(check(load.settings(method, overrides, "method")), CHECKS)
 
 
-def _samplers() -> Found[Any]:
-    from mcpo_cli import samplers
-
-    return samplers.registry()
-
-
 def _check_sampler(sampler: Any, overrides: Sequence[str]) -> CheckResult:
     from mcpo_cli.config import load
     from mcpo_cli.testing import SAMPLER_CHECKS, check_sampler
 
     return _checked(check_sampler(load.settings(sampler, overrides, "sampler")), SAMPLER_CHECKS)
-
-
-def _tasks() -> Found[Any]:
-    from mcpo_cli import tasks
-
-    return tasks.registry()
 
 
 def _of_task(task: Any) -> Facts:
@@ -178,33 +169,9 @@ def _of_model(name: str) -> Facts:
     }
 
 
-def _data() -> Found[Any]:
-    from mcpo_cli import data
-
-    return data.registry()
-
-
 def _of_data(dataset: Any) -> Facts:
     source = dataset.origin.removeprefix("hub:")
     return {"role": dataset.role, "problems": dataset.size, "licence": dataset.licence, "source": source}
-
-
-def _collections() -> Found[Any]:
-    from mcpo_cli import data
-
-    return data.collections()
-
-
-def _graders() -> Found[Any]:
-    from mcpo_cli import grading
-
-    return grading.registry()
-
-
-def _probes() -> Found[Any]:
-    from mcpo_cli import measures
-
-    return measures.registry()
 
 
 def _text_of_probe(measure: Any) -> str:
@@ -216,18 +183,6 @@ def _text_of_probe(measure: Any) -> str:
     return f"{reads}\n\nvalues:\n{values}"
 
 
-def _artifacts() -> Mapping[str, Any]:
-    from mcpo_cli.report import artifacts
-
-    return artifacts.registry()
-
-
-def _suites() -> Mapping[str, Any]:
-    from mcpo_cli.config import plan
-
-    return plan.suites()
-
-
 def _of_suite(path: Any) -> Facts:
     from mcpo_cli.config import plan
 
@@ -235,30 +190,35 @@ def _of_suite(path: Any) -> Facts:
     return {"about": suite.title, "question": suite.question, "arms": list(suite.arms)}
 
 
-def _docstring(entry: Any) -> str:
-    return settings.docstring(entry)
-
-
 def _summary(entry: Any) -> Facts:
     return {"about": settings.summary(settings.docstring(entry))}
 
 
 KINDS = {
-    "method": Kind("how rollouts become a gradient", _methods, _of_method, _text_of_method, _check_method),
-    "sampler": Kind("which prompts a step trains on", _samplers, _summary, _docstring, _check_sampler),
-    "task": Kind("where problems come from", _tasks, _of_task, _docstring, _check_task),
+    "method": Kind(
+        "how rollouts become a gradient", later("methods", "registry"), _of_method, _text_of_method, _check_method
+    ),
+    "sampler": Kind(
+        "which prompts a step trains on", later("samplers", "registry"), _summary, settings.docstring, _check_sampler
+    ),
+    "task": Kind("where problems come from", later("tasks", "registry"), _of_task, settings.docstring, _check_task),
     "model": Kind("presets of models", _models, _of_model),
-    "data": Kind("published sets of problems", _data, _of_data, lambda dataset: dataset.title),
-    "collection": Kind("prefixes of generated sets of problems", _collections, lambda collection: {}),
-    "grader": Kind("what decides whether an answer is correct", _graders, lambda where: {"where": where}),
+    "data": Kind("published sets of problems", later("data", "registry"), _of_data, lambda dataset: dataset.title),
+    "collection": Kind("prefixes of generated sets of problems", later("data", "collections"), lambda collection: {}),
+    "grader": Kind(
+        "what decides whether an answer is correct", later("grading", "registry"), lambda where: {"where": where}
+    ),
     "probe": Kind(
-        "questions to the records of runs", _probes, lambda probe: {"question": probe.question}, _text_of_probe
+        "questions to the records of runs",
+        later("measures", "registry"),
+        lambda probe: {"question": probe.question},
+        _text_of_probe,
     ),
     "artifact": Kind(
         "tables and figures to reproduce",
-        _artifacts,
+        later("report.artifacts", "registry"),
         lambda artifact: {"about": artifact.title, "suites": artifact.needs},
     ),
-    "suite": Kind("arms to train and compare", _suites, _of_suite),
+    "suite": Kind("arms to train and compare", later("config.plan", "suites"), _of_suite),
 }
 """Every kind of components, by the word that `mcpo components` takes."""

@@ -134,6 +134,8 @@ def _scalar(hint: type, value: Any, path: str) -> Any:
     names = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
     sweep = isinstance(value, list) and all(isinstance(item, str | int | float) for item in value)
     fix = f"{path}={','.join(map(str, value))}  (a sweep)" if sweep and value else None
+    if hint is str and isinstance(value, bool | int | float):
+        fix = f"{path}='\"{value}\"'"
     raise _wrong_type(path, value, names.get(hint, hint.__name__), fix)
 
 

@@ -41,11 +41,12 @@ Results go to ./mcpo-results, or to the folder MCPO_HOME. More: mcpo --help, mcp
 LONGEST_LINE = 2000
 """Largest number of characters per line of a message."""
 NO_MEMORY = re.compile(
-    r"^.*(failed to map segment|cannot allocate memory|without (setting an exception|exception set)).*$",
+    r"^.*(failed to map segment|cannot allocate memory|can't start new thread|without setting an exception|"
+    r"without exception set).*$",
     re.MULTILINE | re.IGNORECASE,
 )
-"""Messages when memory runs out: the system's, also when a library cannot be loaded, and the interpreter's when no
-memory was left even for a MemoryError."""
+"""Messages when memory runs out: the system's, also when a library cannot be loaded or a thread has no room for its
+stack, and the interpreter's when no memory was left even for a MemoryError."""
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 """The base class of usage errors in the click that typer bundles; typer does not export it."""
 app = typer.Typer(
@@ -55,12 +56,12 @@ app = typer.Typer(
     rich_markup_mode=None,  # importing rich would take most of the time of --help
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-EXAMPLES = training.EXAMPLES | results.EXAMPLES | probe.EXAMPLES
+EXAMPLES = training.EXAMPLES | results.EXAMPLES
 for verb in (training.train, training.ablate, results.reproduce):
     app.command(cls=OverridesCommand, epilog=EXAMPLES[verb.__name__])(verb)
 app.command(epilog=EXAMPLES["compare"])(results.compare)
 app.command(epilog=claim.EXAMPLES)(claim.claim)
-app.command(cls=OverridesCommand, epilog=EXAMPLES["probe"])(probe.probe)
+app.command(cls=OverridesCommand, epilog=probe.EXAMPLES)(probe.probe)
 app.add_typer(runs.app, name="runs")
 app.command(epilog=models.EVALUATE_SETTINGS)(models.evaluate)
 app.command()(models.grade)

@@ -14,7 +14,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import McpoError
 from mcpo_cli.home import run_dir
 from mcpo_cli.methods import query_weight
-from mcpo_cli.methods.mcpo import Mcpo, drift_names
+from mcpo_cli.methods.mcpo import Mcpo
 from mcpo_cli.records import AXES, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow
 from mcpo_cli.report.builder import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.runs.attempts import Attempt
@@ -185,6 +185,5 @@ def _mini_batch(spec: RunSpec, step: int, number: int) -> MiniBatchRow:
     if has_hinge(spec):
         later = float(number > 1)
         sums |= {"train/hinge_loss": [0.01 * later, 1.0], "hinge/prompts_felt": [later, 2.0]}
-        sums |= {"hinge/tokens_active": [3 * later, 20.0]} | {name: [0.0, 0.0] for name in drift_names()}
-        sums |= {drift_names()[7]: [20 - 3 * later, 0.0], drift_names()[-1]: [3 * later, 0.0]}
+        sums |= {"hinge/tokens_active": [3 * later, 20.0]}
     return MiniBatchRow(step=step, mini_batch=number, sums=sums)

@@ -8,9 +8,10 @@ from matplotlib.axes import Axes
 
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.render.figures import base
-from mcpo_cli.render.figures.declare import averaged, band_note
 from mcpo_cli.render.markup import Grid
 from mcpo_cli.render.product import DIAGNOSTICS, Artifact, Product
+
+from ..paper.figures.declare import averaged, band_note, titled
 
 SUITE = "lm"
 TITLE = "A pretrained language model under DAPO and MCPO"
@@ -49,7 +50,7 @@ def build(data: Mapping[str, Runs]) -> Product:
     ]
     figure = base.grid(points, "quantity", _draw, sharey=False, widest=PANEL)
     notes = [*NOTES, band_note(points)]
-    return Product(base.titled(TITLE, runs), _sentence(points), points, grids, notes, figure)
+    return Product(titled(TITLE, runs), _sentence(points), points, grids, notes, figure)
 
 
 def _tiers(runs: Runs) -> list[str]:

@@ -31,7 +31,8 @@ def rows(of_runs: Sequence[Row], names: Collection[str], baseline: str) -> list[
         base = values.get((regime, model, baseline, name), {})
         if arm != baseline and (paired := [by_seed[seed] - base[seed] for seed in by_seed if seed in base]):
             difference = stats.t_interval(paired)
-            row |= markup.columns("difference", difference.mean, difference.low, difference.high)
+            bounds = {"difference_low": difference.low, "difference_high": difference.high}
+            row |= {"difference": difference.mean, **bounds}
         found.append(row)
     return found
 

@@ -11,6 +11,7 @@ from mcpo_cli.render.figures import base
 from mcpo_cli.render.product import DIAGNOSTICS, Artifact, Product, Row
 from mcpo_cli.report import numbers
 
+from ..paper.figures.declare import titled
 from . import arms
 
 
@@ -112,7 +113,7 @@ def build(data: Mapping[str, Runs]) -> Product:
         f"({most['mean']:.3f}); means, not verdicts."
     )
     frame = pd.DataFrame([*rows, *of_runs])
-    return Product(base.titled(shown.title, runs), sentence, frame, arms.grids(rows), notes, draw(rows, shown.drawn))
+    return Product(titled(shown.title, runs), sentence, frame, arms.grids(rows), notes, draw(rows, shown.drawn))
 
 
 ARTIFACTS = tuple(

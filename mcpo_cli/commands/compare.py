@@ -13,12 +13,11 @@ from pathlib import Path
 
 from mcpo_cli.commands import console
 from mcpo_cli.commands.reply import Part, Reply
-from mcpo_cli.compare import output, page, rules
+from mcpo_cli.compare import output, page
 from mcpo_cli.compare.comparison import Question
 from mcpo_cli.compare.log import NEEDED, OPTIONAL
-from mcpo_cli.compare.noise_floor import gated
 from mcpo_cli.compare.publish import publish_comparison
-from mcpo_cli.compare.subjects import Answer, Subject, answers
+from mcpo_cli.compare.subjects import Answer, Subject, judged
 from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.home import home
 from mcpo_cli.statistics.crossed import Over
@@ -45,16 +44,13 @@ def reply(subject: Subject, question: Question, where: Output, *, gate: str, ful
     """Compare, judge the rules of `gate` if it has any, and write the files.
 
     Raises:
-        ConfigError, MissingCells: see `subjects.answers` and `rules.policy`; or the folder cannot be one.
+        ConfigError, MissingCells: see `subjects.judged`; or the folder cannot be one.
     """
-    if not gate:
-        return shown(answers(subject, question), (subject, question), where, full=full)
-    policy = rules.policy(gate)
-    asked = replace(question, margin=question.margin or policy.margin)
-    judged = [replace(one, gate=gated(one.found, policy, one.question)) for one in answers(subject, asked)]
-    gates = [one.gate for one in judged if one.gate]
-    worst = min(gates, key=lambda gate: ("broken", "undecided", "holds").index(gate.outcome))
-    return replace(shown(judged, (subject, asked, policy), where, full=full), error=worst.error)
+    found = judged(subject, question, gate)
+    asked = (subject, question, gate) if gate else (subject, question)
+    errors = [one.found.gate.error for one in found if one.found.gate]
+    worst = min(filter(None, errors), key=lambda error: error.exit_code, default=None)
+    return replace(shown(found, asked, where, full=full), error=worst)
 
 
 def shown(found: Sequence[Answer], asked: object, where: Output, *, full: bool) -> Reply:
@@ -79,11 +75,11 @@ def _page(one: Answer, files: Sequence[Path], *, full: bool) -> Iterator[Part]:
     """The verdict and its table; with `full`, also the tables of details and the largest flips."""
     found = one.found
     main = page.main_grid(found)
-    yield from [console.paragraph(one.gate.sentence)] if one.gate else []
+    yield from [console.paragraph(found.gate.sentence)] if found.gate else []
     yield from map(console.paragraph, page.sentences(found))
     yield from (main, "")
-    if one.gate:
-        yield console.remark(one.gate.noise.sentence if one.gate.noise else NO_FLOOR)
+    if found.gate:
+        yield console.remark(found.gate.noise.sentence if found.gate.noise else NO_FLOOR)
     warnings = found.warnings if full else found.warnings[:MOST_LINES]
     yield from map(console.remark, (f"warning: {warning}" for warning in warnings))
     if left := len(found.warnings) - len(warnings):
@@ -107,7 +103,8 @@ def _talk(one: Answer, files: Sequence[Path], *, full: bool) -> None:
     console.talk(f"written: {page_file}, and {len(files) - 1} files beside it: CSV, Markdown, LaTeX, pictures")
     if not full:
         console.talk("next: --full shows what the doubt comes from and which problems changed")
-    most = one.found.curves["k"].max() if len(one.found.curves) else 1
+    tables = [scores for arm in one.found.slices[0].arms for scores in arm.scores.values()]
+    most = min(scores.most for scores in tables)
     if most > 1 and set(one.found.differences["metric"]) == {"pass@1"}:
         console.talk(f"next: --metric pass@{most} compares pass@{most}")
 

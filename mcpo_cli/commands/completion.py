@@ -1,6 +1,7 @@
 """Completion in the shell: what a word may stand for, and one function that offers these names."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 
 import typer
@@ -63,12 +64,6 @@ def _arms(words: Words) -> Iterable[str]:
     return dict.fromkeys(arm for suite in named or plan.suites() for arm in plan.read(suite).arms)
 
 
-def _kinds(_: Words) -> Iterable[str]:
-    from mcpo_cli.components import KINDS
-
-    return KINDS
-
-
 def _runs(_: Words) -> Iterable[str]:
     from mcpo_cli import home
     from mcpo_cli.runs import catalog
@@ -89,42 +84,29 @@ def _evaluations(_: Words) -> Iterable[str]:
     return sorted(path.name for path in (home.location() / "evals").glob("*") if path.is_dir())
 
 
-def _axes(_: Words) -> Iterable[str]:
-    from mcpo_cli.compare.equal_cost import AXES
+def _listed(module: str, names: str) -> Callable[[Words], Iterable[str]]:
+    """`names` of `mcpo_cli.MODULE`, a collection or a function that returns one; imported when the words are typed."""
 
-    return AXES
+    def offer(_: Words) -> Iterable[str]:
+        found = getattr(import_module(f"mcpo_cli.{module}"), names)
+        offered: Iterable[str] = found() if callable(found) else found
+        return offered
 
-
-def _readers(_: Words) -> Iterable[str]:
-    from mcpo_cli.compare.readers import readers
-
-    return readers()
-
-
-def _benchmarks(_: Words) -> Iterable[str]:
-    from mcpo_cli.evaluation import scope
-
-    return scope.evaluable()
-
-
-def _studies(_: Words) -> Iterable[str]:
-    from mcpo_cli.config import branching
-
-    return branching.studies()
+    return offer
 
 
 OTHERS: dict[str, Callable[[Words], Iterable[str]]] = {
     "override": _overrides,
     "setting": _settings,
     "arm": _arms,
-    "kind": _kinds,
+    "kind": _listed("components", "KINDS"),
     "run": _runs,
     "deleted run": _deleted,
     "evaluation": _evaluations,
     "file": lambda _: sorted(map(str, Path().glob("*"))),
-    "axis": _axes,
-    "reader": _readers,
-    "benchmark": _benchmarks,
-    "branch study": _studies,
+    "axis": _listed("compare.equal_cost", "AXES"),
+    "reader": _listed("compare.readers", "readers"),
+    "benchmark": _listed("evaluation.scope", "evaluable"),
+    "branch study": _listed("config.branching", "studies"),
 }
 """Names besides those of components, by what they name."""

@@ -1,7 +1,6 @@
 """Terminal output: data on stdout, messages and progress on stderr."""
 
 import json
-import re
 import sys
 import textwrap
 import time
@@ -12,7 +11,6 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from mcpo_cli.errors import ConfigError
 from mcpo_cli.redaction import visible
 from mcpo_cli.render.markup import Grid, tables
 from mcpo_cli.runs.journal import finite
@@ -73,18 +71,6 @@ def paragraph(text: str) -> str:
 def remark(text: str) -> str:
     """A sentence of a list, wrapped to the terminal and indented from its second line on."""
     return textwrap.fill(visible(text), min(width(), PROSE), initial_indent="- ", subsequent_indent="  ")
-
-
-def seconds(option: str, text: str) -> float:
-    """The seconds that `90s`, `45m`, `2h` or `1.5h` stand for.
-
-    Raises:
-        ConfigError: `text` has another form; the message names `option`.
-    """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
-    if not found or not float(found[1]):
-        raise ConfigError(f"{option} {text}: must be a time such as 90s, 45m or 2h", fix=f"{option} 2h")
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 @contextmanager

@@ -140,7 +140,7 @@ def grade(
     from mcpo_cli import grading
     from mcpo_cli.commands import console, print_evaluation
     from mcpo_cli.compare import evaluation_page, regrade
-    from mcpo_cli.compare.readers.mcpo import samples_of
+    from mcpo_cli.compare.readers.evaluations import samples_of
     from mcpo_cli.config.evaluation import Grading
     from mcpo_cli.evaluation import gradings, publish, run
     from mcpo_cli.evaluation.gradings import Graders

@@ -7,20 +7,15 @@ import typer
 
 from mcpo_cli.commands.completion import completing
 from mcpo_cli.commands.reply import Reply, table, verb
-from mcpo_cli.commands.verbs import (
-    DryRun,
-    Verbose,
-)
+from mcpo_cli.commands.verbs import DryRun, Verbose
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
 
-EXAMPLES = {
-    "probe": """\
+EXAMPLES = """\
 \b
 Examples:
   mcpo probe mastery                     mastered prompts in later steps, over its suite
-  mcpo probe hinge RUN_ID                the records of one run""",
-}
+  mcpo probe hinge RUN_ID                the records of one run"""
 
 
 ProbeName = Annotated[

@@ -9,12 +9,7 @@ import typer
 
 from mcpo_cli.commands.completion import completing
 from mcpo_cli.commands.reply import Part, Reply, verb
-from mcpo_cli.commands.verbs import (
-    DryRun,
-    Full,
-    Overrides,
-    Verbose,
-)
+from mcpo_cli.commands.verbs import DryRun, Full, Overrides, Verbose
 from mcpo_cli.errors import ConfigError
 
 EXAMPLES = {
@@ -203,15 +198,6 @@ Artifact = Annotated[
         autocompletion=completing("all", "figures", "artifact"),
     ),
 ]
-Budget = Annotated[
-    str,
-    typer.Option(
-        metavar="TIME",
-        help="Only the first runs (seeds or points) that are expected to fit into this time, such as 90m or 2h.",
-    ),
-]
-
-
 Built = Annotated[bool, typer.Option("--built", help="Train nothing: build what the runs that are done suffice for.")]
 
 
@@ -223,7 +209,6 @@ def reproduce(
     artifact: Artifact,
     overrides: Overrides = None,
     built: Built = False,
-    budget: Budget = "",
     full: Full = False,
     dry_run: DryRun = False,
     verbose: Verbose = False,
@@ -239,16 +224,11 @@ def reproduce(
         from mcpo_cli.scheduling.forecast import forecast
 
     words = overrides or []
-    if built and budget:
-        raise ConfigError("--built trains nothing, so it has no budget", fix=f"mcpo reproduce {artifact} --built")
     is_report = artifact == artifacts.ALL
     names = build.chosen(artifact, words)
     # The report shows what else the runs that are done suffice for, and trains none for it.
     trained = [name for name in artifacts.names(artifact) if name in names]
     plans = build.plans(trained, words, f"mcpo reproduce {artifact}")
-    if budget:
-        share = console.seconds("--budget", budget) / len(plans)
-        plans = {name: start.within(whole, share, budget) for name, whole in plans.items()}
     if dry_run:
         return shown.show_plan(forecast(build.merged(plans)), verbose=verbose)
     builder = build.builder(build.plans(names, words, "mcpo reproduce all") if is_report else plans, words)

@@ -9,7 +9,6 @@ import typer
 from mcpo_cli.commands.completion import completing
 from mcpo_cli.commands.reply import Part, Reply, table, verb
 from mcpo_cli.home import location
-from mcpo_cli.records import State
 
 if TYPE_CHECKING:
     from mcpo_cli.runs.catalog import Run
@@ -22,19 +21,12 @@ Examples:
 SHARED = ("task", "model", "scale", "regime", "suite")
 """Columns that a table of several runs has only if the runs differ in them."""
 
-InState = Annotated[State | None, typer.Option("--state", help="Only runs in this state.")]
-OfMethod = Annotated[
-    str | None, typer.Option("--method", help="Only runs of this method.", autocompletion=completing("method"))
-]
-OfSuite = Annotated[
-    str | None, typer.Option("--suite", help="Only runs that this suite started.", autocompletion=completing("suite"))
-]
 Where = Annotated[
     list[str] | None,
     typer.Option(
         "--where",
         metavar="KEY=VALUE",
-        help="Only runs with this setting, or tag=NAME; several times: with all of them.",
+        help="Only runs with this setting, or state=, suite=, tag=NAME; several times: with all of them.",
         autocompletion=completing("setting"),
         show_default=False,
     ),
@@ -51,21 +43,13 @@ Sort = Annotated[
 
 
 @verb("home, runs (run_id, suite, arm, task, model, seed, state, step, steps, score, ...)")
-def list_runs(
-    where: Where = None,
-    sort: Sort = "",
-    state: InState = None,
-    method: OfMethod = None,
-    suite: OfSuite = None,
-) -> Reply:
+def list_runs(where: Where = None, sort: Sort = "") -> Reply:
     """List the runs of MCPO_HOME: their arms, named by what differs, settings, scores and dates."""
     from mcpo_cli.commands import console
     from mcpo_cli.runs import catalog
 
-    given = {"state": state, "method": method, "suite": suite}
-    words = [*(where or []), *(f"{key}={value}" for key, value in given.items() if value)]
     left_out: dict[str, str] = {}
-    chosen = catalog.chosen(catalog.runs(location(), left_out.__setitem__), words, sort)
+    chosen = catalog.chosen(catalog.runs(location(), left_out.__setitem__), where or [], sort)
     rows = [row(run, cell.arm) for run, cell in zip(chosen, catalog.named(chosen), strict=True)]
     if left_out:
         console.talk(catalog.left_out(left_out))

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from mcpo_cli.commands.reply import Reply, table, verb
-from mcpo_cli.commands.verbs import (
-    DryRun,
-    Full,
-    SuiteOverrides,
-    Verbose,
-)
+from mcpo_cli.commands.verbs import DryRun, Full, SuiteOverrides, Verbose
 from mcpo_cli.home import location
 
 if TYPE_CHECKING:

@@ -15,18 +15,14 @@ EXAMPLE = 'mcpo claim "54.2 vs 51.7, n=30, 32 samples"'
 METRIC = re.compile(r"(avg|pass|best|maj)@([1-9]\d*)")
 """avg@k, the mean over all samples, or pass@k, best@k (drawn with replacement) or maj@k."""
 NUMBER, AND = r"(?:\d+(?:\.\d*)?|\.\d+)", r"\s*%?\s*(?:vs\.?|and|against)\s*"
-CLAUSES = (
-    rf"(?P<a>{NUMBER}){AND}(?P<b>{NUMBER})\s*%?",
-    r"n\s*=\s*(?P<problems>\d+)",
-    r"(?P<samples>\d+)\s+samples?",
-    r"(?P<seeds>\d+)\s+(?:seeds?|runs?)",
-    rf"sd\s+(?P<sd>{NUMBER})(?:{AND}(?P<sd_b>{NUMBER}))?\s*%?",
-    rf"se\s+(?P<se>{NUMBER})(?:{AND}(?P<se_b>{NUMBER}))?\s*%?",
-    rf"margin\s+(?P<margin>{NUMBER})\s*%?",
-    r"(?P<metric>\w+@\d+)",
-    r"(?P<paired>(?:un)?paired)",
+CLAUSE = re.compile(
+    rf"(?P<a>{NUMBER}){AND}(?P<b>{NUMBER})\s*%?"
+    r"|n\s*=\s*(?P<problems>\d+)|(?P<samples>\d+)\s+samples?|(?P<seeds>\d+)\s+(?:seeds?|runs?)"
+    rf"|sd\s+(?P<sd>{NUMBER})(?:{AND}(?P<sd_b>{NUMBER}))?\s*%?"
+    rf"|se\s+(?P<se>{NUMBER})(?:{AND}(?P<se_b>{NUMBER}))?\s*%?"
+    rf"|margin\s+(?P<margin>{NUMBER})\s*%?|(?P<metric>\w+@\d+)|(?P<paired>(?:un)?paired)"
 )
-"""The forms of the clauses of a line, which are separated by commas; a metric may also follow a space."""
+"""A clause of a line; clauses are separated by commas, and a metric may also follow a space."""
 ROW_KEYS = ("metric", "problems", "samples", "seeds", "paired")
 """Keys of a file that stand for those of rows without them."""
 
@@ -55,7 +51,10 @@ class Number:
 
 @dataclass(frozen=True)
 class PublishedPair:
-    """One published pair; rows against the same b (`against`), in the same metric, are averaged."""
+    """One published pair; rows against the same b (`against`), in the same metric, are averaged.
+
+    paired: both answered the same problems.
+    """
 
     a: Number
     b: Number
@@ -65,7 +64,6 @@ class PublishedPair:
     model: str = ""
     against: str = ""
     paired: bool = True
-    """True if both answered the same problems."""
 
     def __post_init__(self) -> None:
         if not self.problems:
@@ -121,12 +119,13 @@ def read(what: str) -> PublishedClaim:
     Raises:
         ConfigError: a clause or key is not known, a number is missing, or two of them contradict each other.
     """
-    said = read_yaml(named(what)) if what.endswith((".yaml", ".yml")) else _line(what)
-    shared = {key: said.pop(key) for key in ROW_KEYS if key in said}
-    if not (isinstance(rows := said.get("rows"), list) and rows and all(isinstance(row, Mapping) for row in rows)):
+    content = read_yaml(named(what)) if what.endswith((".yaml", ".yml")) else _line(what)
+    shared = {key: content.pop(key) for key in ROW_KEYS if key in content}
+    rows = content.get("rows")
+    if not (isinstance(rows, list) and rows and all(isinstance(row, Mapping) for row in rows)):
         raise ConfigError(f"{what}: rows are missing", fix="rows: [{problems: 30, samples: 32, a: 54.2, b: 51.7}]")
     try:
-        return _in_shares(convert(PublishedClaim, said | {"rows": [_row(shared | row) for row in rows]}, ""))
+        return _in_shares(convert(PublishedClaim, content | {"rows": [_row(shared | row) for row in rows]}, ""))
     except ConfigError as error:
         # The numbers are facts, so that no other number is suggested.
         fix = "give the number behind the scores" if error.code == "out_of_bounds" else error.fix
@@ -138,33 +137,32 @@ def _line(line: str) -> dict[str, Any]:
     texts: dict[str, str] = {}
     clauses = re.split(r",|\s(?=\w+@)", re.sub(r"(\d+)\s+(?:problems|questions)", r"n=\1", line))
     for clause in filter(None, map(str.strip, clauses)):
-        hit = next(filter(None, (re.fullmatch(form, clause) for form in CLAUSES)), None)
-        stated = {name: text for name, text in hit.groupdict().items() if text} if hit else {}
+        match = CLAUSE.fullmatch(clause)
+        stated = {name: text for name, text in match.groupdict().items() if text} if match else {}
         if not stated or stated.keys() & texts.keys():
             known = "two scores as A vs B, and clauses of n, samples, seeds, sd, se, margin, metric, paired"
             raise ConfigError(f"'{clause}' is not understood or repeated: write {known}", fix=EXAMPLE)
         texts |= stated
     if "a" not in texts:
         raise ConfigError(f"'{line}': two numbers are needed, as in 54.2 vs 51.7", fix=EXAMPLE)
-    said: dict[str, Any] = {key: float(text) if "." in text else text for key, text in texts.items()}
-    said |= {key: int(text) for key, text in texts.items() if text.isdecimal()}
-    a, b = ({"value": said.pop(side)} for side in "ab")
-    for name in said.keys() & {"sd", "se"}:
-        a[name] = said.pop(name)
-        b[name] = said.pop(f"{name}_b", a[name])
     digits = max(len(texts[side].partition(".")[2]) for side in "ab")
-    said |= {"rows": [{"a": a, "b": b}], "digits": digits, "paired": texts.get("paired") != "unpaired"}
-    return said | ({"percent": True} if "%" in line else {})
+    keys: dict[str, Any] = {key: int(text) if text.isdecimal() else text for key, text in texts.items()}
+    keys |= {key: float(text) for key, text in texts.items() if "." in text}
+    a, b = ({"value": keys.pop(side)} for side in "ab")
+    for name in keys.keys() & {"sd", "se"}:
+        a[name] = keys.pop(name)
+        b[name] = keys.pop(f"{name}_b", a[name])
+    percent = {"percent": True} if "%" in line else {}
+    return keys | percent | {"rows": [{"a": a, "b": b}], "digits": digits, "paired": texts.get("paired") != "unpaired"}
 
 
-def _row(said: Mapping[str, Any]) -> dict[str, Any]:
+def _row(row: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of `PublishedPair`, from a row of a file: a side is a number, or a mapping of metrics and facts."""
-    sides = [dict(side) if isinstance(side := said.get(name), Mapping) else {"value": side} for name in "ab"]
-    of_a = filter(METRIC.fullmatch, map(str, sides[0]))
-    metric = said.get("metric") or next(of_a, f"avg@{said.get('samples', 1)}")
+    sides = [dict(side) if isinstance(side := row.get(name), Mapping) else {"value": side} for name in "ab"]
+    metric = row.get("metric") or next(filter(METRIC.fullmatch, map(str, sides[0])), f"avg@{row.get('samples', 1)}")
     if not METRIC.fullmatch(str(metric)):
         raise ConfigError(f"metric={metric}: write avg@8, pass@8, best@8 or maj@8", fix="metric: avg@8")
-    facts = {"samples": int(metric.partition("@")[2])} | {key: said[key] for key in ("samples", "seeds") if key in said}
+    facts = {"samples": int(metric.partition("@")[2])} | {key: row[key] for key in ("samples", "seeds") if key in row}
     for at, side in enumerate(sides):
         scores = {key: side.pop(key) for key in [*side] if METRIC.fullmatch(str(key))}
         values = {"value": scores.pop(metric)} if metric in scores else {}
@@ -172,23 +170,22 @@ def _row(said: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigError(f"{metric} is missing", fix=f"a: {{{metric}: 54.2}}")
         seconds = dict(zip(("second_metric", "second"), next(iter(scores.items()), ()), strict=False))
         sides[at] = facts | side | values | seconds
-    rest = {key: said[key] for key in said if key not in ("a", "b", *facts)}
+    rest = {key: row[key] for key in row if key not in ("a", "b", *facts)}
     return rest | {"a": sides[0], "b": sides[1], "metric": metric}
 
 
 def _in_shares(claim: PublishedClaim) -> PublishedClaim:
-    sides = [side for row in claim.rows for side in (row.a, row.b)]
-    values = [value for side in sides for value in (side.value, side.second) if value is not None]
+    numbers = [number for row in claim.rows for number in (row.a, row.b)]
+    values = [value for number in numbers for value in (number.value, number.second) if value is not None]
     percent = max(values) > 1 if claim.percent is None else claim.percent
     digits = max(len(f"{value:.10f}".rstrip("0").partition(".")[2]) for value in values)
 
-    def scaled(of: Number | PublishedClaim, *names: str) -> dict[str, Any]:
+    def scaled(of: Any, *names: str) -> Any:
         known = {name: value for name in names if (value := getattr(of, name)) is not None}
-        return {name: value * (0.01 if percent else 1.0) for name, value in known.items()}
+        return replace(of, **{name: value * (0.01 if percent else 1.0) for name, value in known.items()})
 
-    def number(of: Number) -> Number:
-        return replace(of, **scaled(of, "value", "second", "sd", "se"))
-
-    rows = tuple(replace(row, a=number(row.a), b=number(row.b)) for row in claim.rows)
+    parts = ("value", "second", "sd", "se")
+    rows = tuple(replace(row, a=scaled(row.a, *parts), b=scaled(row.b, *parts)) for row in claim.rows)
     digits = digits if claim.digits is None else claim.digits
-    return replace(claim, rows=rows, percent=percent, digits=digits, **scaled(claim, "margin"))
+    in_shares: PublishedClaim = scaled(claim, "margin")
+    return replace(in_shares, rows=rows, percent=percent, digits=digits)

@@ -21,7 +21,12 @@ from mcpo_cli.statistics.power import ALPHA, look_level
 from mcpo_cli.statistics.stats import Student
 
 if TYPE_CHECKING:
+    from mcpo_cli.compare.gate import Gate
     from mcpo_cli.compare.training import Training
+
+
+MOST_NAMED = 3
+"""Benchmarks that one warning names."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,8 @@ class Comparison:
     """The scores that were compared."""
     students: Sequence[Student] = ()
     """The estimate behind each row of `differences`, for other tests of it."""
+    gate: "Gate | None" = None
+    """The answer to the rules of a gate; None without any."""
 
     def __repr__(self) -> str:
         return "\n".join(
@@ -262,12 +269,16 @@ def _of_parts(
 
 def _warnings(pairs: Sequence[Pair], baseline: Arm, metric: Metric, over: Over) -> Iterator[str]:
     """Benchmarks on which no answer is right, and what limits the tests."""
+    wrong: dict[str, list[str]] = {}
     for each in pairs:
         if not (each.one.sum_SP.any() or each.other.sum_SP.any()):
-            yield (
-                f"{each.benchmark}: no answer of {each.arm} or {baseline.name} is correct: check that its golds "
-                "have the form that its grader compares (mcpo components check data FILE)"
-            )
+            wrong.setdefault(each.arm, []).append(each.benchmark)
+    for arm, names in wrong.items():
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        yield (
+            f"{', '.join(names[:MOST_NAMED])}{more}: no answer of {arm} or {baseline.name} is correct: check that the "
+            "golds have the form that the grader compares (mcpo components check data FILE)"
+        )
     for each in pairs:
         yield from each.limits(each.estimate(metric, over))
 

@@ -46,6 +46,7 @@ def of_logs(sides: Sequence[Side], question: Question) -> Comparison:
         turned = (name for name in sorted(shared) if LOSS.search(name))
         notes += [f"{name}: higher counts as better; if it is not: --lower-is-better" for name in turned]
     warnings = [warning for side in others for warning in _facts(side, baseline)] + list(_copies(baseline))
+    warnings += [warning for side in (baseline, *others) for warning in _repeated_ids(side)]
     groups = found.flips.groupby(["arm", "benchmark"], sort=False)
     flips = [with_texts(part.reset_index(drop=True), by_name[str(arm)], baseline) for (arm, _), part in groups]
     return replace(
@@ -164,6 +165,19 @@ def _copies(side: Side) -> Iterator[str]:
             yield (
                 f"{benchmark}: {copies} of {len(own)} problems have the prompt of another one and count as independent "
                 "of it: the interval is too narrow. A column `cluster` says which problems belong together"
+            )
+
+
+def _repeated_ids(side: Side) -> Iterator[str]:
+    """Problems with several prompts: their rows count as samples of one problem, which they are probably not."""
+    if "prompt" not in side.samples:
+        return
+    prompts = side.samples[["benchmark", "problem", "prompt"]].dropna().drop_duplicates()
+    for benchmark, own in prompts.groupby("benchmark", observed=True):
+        if repeated := own.loc[own.duplicated("problem"), "problem"].nunique():
+            yield (
+                f"{benchmark}: {repeated} of {own['problem'].nunique()} problems have several prompts in {side.name}, "
+                "and count as one problem each: if their names repeat, --columns problem=prompt tells them apart"
             )
 
 

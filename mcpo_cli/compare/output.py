@@ -57,8 +57,8 @@ def _files(answer: Answer, command: str) -> Iterator[tuple[str, str | bytes]]:
         yield f"{name}.csv", kept.map(_as_text).to_csv(index=False, lineterminator="\n", float_format=DIGITS)
     whole = page.page(found, answer.title)
     yield f"{STEM}.md", markup.markdown(whole)
-    if answer.gate:
-        yield "gate.md", answer.gate.markdown()
+    if answer.found.gate:
+        yield "gate.md", answer.found.gate.markdown()
     yield f"{STEM}.tex", markup.tex(whole)
     yield f"{STEM}.json", json.dumps(finite(document(answer)), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     pictures = {"forest": figures.forest(found, page.shown_rows(found)), "curves": figures.curves(found)}
@@ -99,7 +99,7 @@ def document(answer: Answer) -> dict[str, Any]:
     ]  # fmt: skip
     return {
         "title": answer.title,
-        **({"gate": answer.gate.to_json()} if answer.gate else {}),
+        **({"gate": answer.found.gate.to_json()} if answer.found.gate else {}),
         "sentences": page.sentences(found),
         "baseline": found.baseline,
         "metric": found.metric,
@@ -117,7 +117,7 @@ def html(answer: Answer, pictures: Mapping[str, bytes], command: str) -> str:
     environment.filters |= {"share": markup.share}
     return environment.get_template("comparison.html.jinja").render(
         title=answer.title,
-        sentences=[*([answer.gate.sentence] if answer.gate else []), *page.sentences(found)],
+        sentences=[*([answer.found.gate.sentence] if answer.found.gate else []), *page.sentences(found)],
         baseline=found.baseline,
         remarks=page.remarks(found),
         warnings=found.warnings,

@@ -2,6 +2,7 @@
 
 import difflib
 import glob
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from mcpo_cli.runs import catalog
 
 SUFFIXES = (*FORMATS, ".eval")
 """Suffixes that make a word the name of a log, even if the file does not exist."""
+UNSAID = re.compile(r"\d{4}-?\d\d-?\d\d|/|^[0-9a-f]{8}[0-9a-f-]*$")
+"""A date, a whole path or a hash in the name of a file: it does not say what was evaluated."""
 Read = Callable[[Path], list[Log]]
 
 
@@ -52,7 +55,7 @@ def sides(words: Sequence[str], arms: Mapping[str, str], read: Read, history: st
         models = {log.model for log in logs}
         for log in logs:
             found.setdefault(path / log.model if len(models) > 1 else path, []).append(log)
-    named = [Side(name, tuple(logs)) for name, logs in zip(names(found), found.values(), strict=True)]
+    named = [Side(name, tuple(logs)) for name, logs in zip(_said(found), found.values(), strict=True)]
     new = {path.resolve() for path in paths}
     return named + [
         Side(name, tuple(log for path in _matches(pattern, new if pattern == history else set()) for log in read(path)))
@@ -92,6 +95,15 @@ def _matches(pattern: str, without: Collection[Path] = ()) -> list[Path]:
             code="not_found",
         )
     return found
+
+
+def _said(found: Mapping[Path, Sequence[Log]]) -> list[str]:
+    """The names of sides by their paths, or by their models where a path does not say what it is of."""
+    given = names(found)
+    models = dict.fromkeys(model for logs in found.values() for model in {log.model for log in logs} if model)
+    if any(UNSAID.search(name) for name in given) and len(models) == len(given):
+        return names(map(Path, models))
+    return given
 
 
 def names(paths: Iterable[Path]) -> list[str]:

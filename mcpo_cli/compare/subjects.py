@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from mcpo_cli.compare import page, readers
+from mcpo_cli.compare import page, readers, rules
 from mcpo_cli.compare.comparison import Comparison, Question
-from mcpo_cli.compare.gate import Gate
 from mcpo_cli.compare.log import Side
 from mcpo_cli.compare.logs import of_logs
+from mcpo_cli.compare.noise_floor import gated
 from mcpo_cli.compare.readers import Options
 from mcpo_cli.compare.regrade import Regraded, regrade
 from mcpo_cli.compare.runs import of_runs
@@ -59,13 +59,28 @@ class Answer:
     sides: Sequence[Side] = ()
     """The logs; none for runs."""
     regraded: Regraded | None = None
-    gate: Gate | None = None
 
     @property
     def title(self) -> str:
         """`new against base`, after the name of a suite."""
         title = page.title(self.found)
         return f"{presets.stem(self.suite)}: {title}" if self.suite else title
+
+
+def judged(subject: Subject, question: Question, gate: str) -> list[Answer]:
+    """Compare, and judge the rules of `gate` if it has any: `no-worse:0.01`, or the path of a policy.
+
+    Raises:
+        ConfigError, MissingCells: see `answers` and `rules.policy`; or a required rule is about no difference.
+    """
+    if not gate:
+        return answers(subject, question)
+    policy = rules.policy(gate)
+    asked = replace(question, margin=question.margin or policy.margin)
+    return [
+        replace(one, found=replace(one.found, gate=gated(one.found, policy, one.question)))
+        for one in answers(subject, asked)
+    ]
 
 
 def answers(subject: Subject, question: Question) -> list[Answer]:

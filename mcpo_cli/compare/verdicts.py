@@ -76,8 +76,8 @@ def _untestable(estimate: Estimate) -> str:
     if _identical(estimate):
         return f"the two sides have the same score {'with every seed' if over_seeds else 'on every problem'}"
     if test.n < LEAST:
-        units = "earlier runs" if estimate.over == "history" else "seeds" if over_seeds else "problems"
-        return f"{test.n} {units} have no interval; at least {LEAST} are needed"
+        unit = "earlier run" if estimate.over == "history" else "seed" if over_seeds else "problem"
+        return f"{test.n} {unit}{' has' if test.n == 1 else 's have'} no interval; at least {LEAST} are needed"
     if test.error > ROUNDING:
         return ""
     if estimate.over == "history":

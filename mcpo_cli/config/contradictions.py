@@ -4,13 +4,12 @@ import difflib
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from mcpo_cli.config.cluster import LOGGERS
 from mcpo_cli.config.schema import WHEEL, Model, RunSpec, Train
 from mcpo_cli.errors import SIMILAR, nearest
 from mcpo_cli.grading import functions
-from mcpo_cli.samplers import Refill
+from mcpo_cli.samplers import Refill, Run
 from mcpo_cli.settings import plain
 
 REWARDS = ("verdict", "random")
@@ -70,19 +69,10 @@ def _reward(spec: RunSpec) -> Iterator[tuple[str, str]]:
         )
 
 
-@dataclass(frozen=True)
-class _Run:
-    """See `samplers.Run`."""
-
-    prompts: int
-    rollouts: int
-    repeats: bool
-
-
 def _sampler(spec: RunSpec) -> Iterator[tuple[str, str]]:
     """Contradictions of the sampler; those of `refill` alone name the method's option instead."""
     sampler, method = spec.sampler, spec.method
-    yield from sampler.contradictions(_Run(spec.train.prompts, spec.train.rollouts, spec.task.repeats))
+    yield from sampler.contradictions(Run(spec.train.prompts, spec.train.rollouts, spec.task.repeats))
     if sampler.filters is not method.dynamic_sampling:
         said = str(method.dynamic_sampling).lower()
         yield f"sampler={sampler.name} contradicts method.dynamic_sampling={said}", f"sampler={sampler.name}"

@@ -144,7 +144,7 @@ def _expand(overrides: Sequence[str]) -> Iterator[list[str]]:
 def _load_one(overrides: list[str]) -> RunSpec:
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
+    from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 
     try:
         # Presets first, then single settings, as in Hydra. The runs of a sweep share the slow first part.
@@ -158,6 +158,9 @@ def _load_one(overrides: list[str]) -> RunSpec:
             # So a preset can share few base policies among all seeds: `base_seed: ${remainder:${seed},3}`.
             OmegaConf.register_new_resolver("remainder", _remainder, replace=True)
             data = OmegaConf.to_container(OmegaConf.create(data), resolve=True)
+    except InterpolationResolutionError as error:
+        fix = r"\${NAME} in place of ${NAME} for a text; the shell replaces $NAME in double quotes"
+        raise ConfigError(f"{short(' '.join(overrides))}: {first_line(error)}", fix=fix) from error
     except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, OSError) as error:
         raise ConfigError(f"cannot compose {short(' '.join(overrides))}: {first_line(error)}", fix=TYPED) from error
     found = {str(key): value for key, value in data.items()}
@@ -181,7 +184,8 @@ def _apply(data: dict[str, Any], overrides: Sequence[str]) -> None:
     for text in overrides:
         if (key := key_of(text)) not in presets.groups():
             *path, name = key.split(".")
-            functools.reduce(operator.getitem, path, data)[name] = _value(text)
+            settings_of = functools.reduce(operator.getitem, path, data)
+            settings_of[name] = _value(text, isinstance(settings_of.get(name), str))
     class_options.agree(data, overrides, str(presets.default("sampler")))
 
 
@@ -259,9 +263,10 @@ def _stored(group: str, name: str) -> str:
 
 
 @functools.cache
-def _value(text: str) -> Any:
-    """The value that one override sets."""
-    return read(text).value()
+def _value(text: str, as_text: bool) -> Any:
+    """The value that one override sets; as_text: a number, such as the commit 12345e7, is taken as it was written."""
+    value = read(text).value()
+    return text.partition("=")[2].strip() if as_text and isinstance(value, bool | int | float) else value
 
 
 def chosen(group: str, overrides: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,6 @@ import yaml
 from mcpo_cli.errors import ConfigError, first_line
 from mcpo_cli.redaction import redact
 
-"""Settings and results that the paper states."""
 MAX_VALUES = 1000
 """Largest number of runs of one sweep; more are taken for a typing error."""
 TYPED = "write key=value, for example method=mcpo seed=0,1,2"
@@ -89,8 +89,13 @@ def parse(text: str) -> tuple[str, list[str]]:
             values = list(itertools.islice(override.sweep_string_iterator(), MAX_VALUES + 1))
             if not values:
                 raise ValueError("the sweep is empty")
+            if any(r"\ " in value and value[0] not in "'\"" for value in values):
+                raise ConfigError(
+                    f"'{short(text)}': the commas would separate the values of a sweep",
+                    fix=f"as one text: {in_quotes(text)}; as a sweep: each value in quotes",
+                )
             return override.key_or_group, values
-        return override.key_or_group, [override.get_value_element_as_str()]
+        return override.key_or_group, [text.partition("=")[2].strip()]
 
 
 def read(text: str) -> Any:
@@ -107,8 +112,36 @@ def read(text: str) -> Any:
 
 @functools.lru_cache(maxsize=10_000)
 def _parsed(text: str) -> Any:
-    """One override as Hydra parses it; cached, because the runs of a suite share most overrides."""
-    return _parser().parse_override(text)
+    """One override as Hydra parses it; a value that its grammar has no place for is text, as if it were in quotes.
+
+    Cached, because the runs of a suite share most overrides.
+    """
+    from hydra.errors import HydraException
+
+    try:
+        return _parser().parse_override(text)
+    except HydraException:
+        if "=" not in text or _open(text):
+            raise
+        return _parser().parse_override(f"{key_of(text)}={_quoted(text.partition('=')[2])}")
+
+
+def _open(text: str) -> bool:
+    """True if a bracket is not closed, as where a list was meant."""
+    opened, closed = (sum(map(text.count, signs)) for signs in ("[{(", "]})"))
+    return opened > closed
+
+
+def _quoted(value: str) -> str:
+    """`value` as a text in Hydra's grammar, in which a backslash escapes quotes, and backslashes before them."""
+    escaped = re.sub(r'(\\*)"', r'\1\1\\"', value)
+    ends = len(escaped) - len(escaped.rstrip("\\"))
+    return f'"{escaped}{chr(92) * ends}"'
+
+
+def in_quotes(text: str) -> str:
+    """The override `text` as one word of a shell, with its value as text."""
+    return shlex.quote(f"{key_of(text)}={_quoted(text.partition('=')[2])}")
 
 
 @functools.cache
@@ -136,12 +169,12 @@ def reading(text: str) -> Iterator[None]:
     try:
         yield
     except (HydraException, ValueError, NotImplementedError, RecursionError) as error:
-        hint = TYPED
-        opened, closed = (sum(map(text.count, signs)) for signs in ("[{(", "]})"))
-        why = "a bracket is not closed" if opened > closed else short(first_line(error))
         if "=" not in text:
-            why = "it has no ="
-        raise ConfigError(f"cannot read the override '{short(text)}': {why}", fix=hint) from error
+            why, fix = "it has no =", TYPED
+        else:
+            why = "a bracket is not closed" if _open(text) else short(first_line(error))
+            fix = f"close the bracket, or as text: {in_quotes(text)}" if _open(text) else f"as text: {in_quotes(text)}"
+        raise ConfigError(f"cannot read the override '{short(text)}': {why}", fix=fix) from error
 
 
 def short(text: str) -> str:

@@ -44,7 +44,9 @@ from mcpo_cli.grading.base import NO_ANSWER, Status, Verdict, different, hedged
 from mcpo_cli.grading.extract import CHOICE, Marked, bare, labelled, marked
 from mcpo_cli.grading.reading import (
     PERCENT,
+    as_tuple,
     bases,
+    condition,
     equal,
     is_expression,
     literal,
@@ -55,7 +57,7 @@ from mcpo_cli.grading.reading import (
 )
 from mcpo_cli.grading.spelling import TEXT, WORDS, plain, sides_of, spelled, unnamed
 
-RULES = 5
+RULES = 6
 """Version of the rules here, in `reading`, `spelling`, `notation` and `extract`; raise it with every change."""
 
 LONGEST_ANSWER = 100
@@ -75,6 +77,7 @@ _DENIED = re.compile(r"(?i)\bnot\s+\$?-?\d[\d.,]*\$?")
 _VARIABLE = re.compile(r"[\d}][A-Za-z]$")
 _DOMAIN = re.compile(rf",?\s*{WORDS}\{{\s*for (?:all|any|every|each)\s*\}}\s*[A-Za-z]\s*\\in\b[^,;]*$")
 """The domain after a function: for all x in the rationals."""
+_ARTICLE = re.compile(r"(?:an?|the) (?=[a-z]{2})")
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*\^\s*\{?\s*\\circ\s*\}?")
 _DECIMAL_COMMA = re.compile(r"(-?\d+),(?!\d{3}$)(\d+)")
 _OPTION_GOLD = re.compile(r"\W*([A-J])\W*")
@@ -181,7 +184,7 @@ def _key(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    return plain(text).casefold().rstrip(".")
+    return _ARTICLE.sub("", plain(text).casefold().rstrip("."))
 
 
 @lru_cache(maxsize=512)
@@ -189,11 +192,10 @@ def same(gold: str, answer: str) -> bool:
     """True if two texts have the same value; `answer` may end with a unit."""
     if same_text(gold, answer):
         return True
-    if (named := bases(answer)) and named != bases(gold):
+    if _contradict(gold, answer):
         return False
-    units = [unit for text in (gold, answer) if (unit := unit_of(text))]
-    if len(set(units)) > 1:
-        return False
+    if ("matrix" in gold) != ("matrix" in answer):
+        gold, answer = as_tuple(gold), as_tuple(answer)
     if any(_DEGREES.search(one) and r"\pi" in other for one, other in ((gold, answer), (answer, gold))):
         gold, answer = (_DEGREES.sub(r"\\frac{\1\\pi}{180}", text) for text in (gold, answer))
     if same_parts(gold, answer) or same_sides(gold, answer):
@@ -203,6 +205,15 @@ def same(gold: str, answer: str) -> bool:
     unitless = not _VARIABLE.search(gold)  # "4t" is a product
     values = list(read(gold, unitless)), list(read(answer, unitless))
     return equal(*values) or rounds_to(*values)
+
+
+def _contradict(gold: str, answer: str) -> bool:
+    """True if two texts state other bases, conditions or units; a text may leave them out, only the answer a base."""
+    stated = [(condition(text), unit_of(text)) for text in (gold, answer)]
+    named = bases(answer)
+    return bool(named and named != bases(gold)) or any(
+        len(set(filter(None, pair))) > 1 for pair in zip(*stated, strict=True)
+    )
 
 
 def unit_of(text: str) -> tuple[tuple[str, str], ...]:

@@ -6,7 +6,10 @@ the texts that it misreads:
 - an equation whose left side is unreadable and has no digit, `n(A \cap B) = 3`, is replaced by its right side;
 - a unit after a number is dropped;
 - a base, `2516_8`, which math-verify drops, is compared separately from the digits; one side may omit it;
-- inequalities and intervals joined by "or" become their union;
+- so are a modulus, a set of numbers or degrees after an answer, `\pmod{7}`, `k \in \mathbb{Z}`, `^\circ C`;
+- inequalities and intervals joined by "or" become their union, inequalities of one variable side by side the values
+  that satisfy all;
+- powers of matrices are computed, and a matrix of one row or column equals a tuple;
 - a decimal gold with at least two decimals and three digits, `0.714`, equals an exact answer that rounds to it;
 - functions are equal under another name of their variable: `f(m) = 2m` and `f(n) = 2n`.
 """
@@ -32,6 +35,7 @@ from sympy import (
     Integral,
     Intersection,
     Limit,
+    MatrixBase,
     MatrixExpr,
     Mul,
     Number,
@@ -52,7 +56,7 @@ from sympy import FiniteSet as SympyFiniteSet
 from sympy.core.function import AppliedUndef
 from sympy.core.relational import Relational
 
-from mcpo_cli.grading.spelling import SPACE, TEXT, WORDS, sides_of, spelled
+from mcpo_cli.grading.spelling import SPACE, TEXT, WORDS, plain, sides_of, spelled
 
 Value = list[Any]
 """The result of math-verify's parse: [expression, its text], [text that is not an expression], or []."""
@@ -91,6 +95,15 @@ _COMMAND = re.compile(r"\\[A-Za-z]+")
 _OR = re.compile(rf"{WORDS}\{{\s*or\s*\}}|(?<![\\A-Za-z])or(?![A-Za-z])|\\lor(?![A-Za-z])")
 _DECIMAL = re.compile(r"-?(\d*)\.(\d{2,})")
 _BASE = re.compile(rf"(?<=[\dA-F])_(?:(\d)|\{{\s*(?:{WORDS}\{{\s*)?\(?(\w+)\)?\s*\}}?\s*\}})")
+_AFTER = (
+    r"(?<=\d)\s*\^\s*\{?\s*\\circ\s*\}?\s*([CF])",
+    r"(?:\\pmod|\(?\s*\\?b?mod(?![A-Za-z]))\s*\{?\s*(\w+)\s*\}?\s*\)?",
+    r"[,(]\s*(?:where|with|for)?\s*[a-z]\s*\\in\s*(?:\\mathbb|\\mathbf)?\s*\{?\s*\\?([ZNQR](?:\^?[+*])?)\s*\}?\)?",
+    r",?\s*where\s+\$?[a-z]\$?\s+is\s+an?(?: (?:arbitrary|any))?\s+(integer)",
+    r",?\s*for (?:any|every|each|some|all)?\s*(integer)s?\s+\$?[a-z]\$?",
+)
+_CONDITION = re.compile(rf"\s*(?:{'|'.join(_AFTER)})\.?\s*$")
+_VECTOR = re.compile(r"\\begin\{[pb]matrix\}((?:(?!\\begin|\\end).)*)\\end\{[pb]matrix\}", re.DOTALL)
 _BASES = {word: str(k) for k, word in enumerate(["two", "three", "four", "five", "six", "seven", "eight", "nine"], 2)}
 
 
@@ -135,7 +148,8 @@ def _quick(gold: Value, answer: Value) -> bool | None:
         if difference > CLEAR_DIFFERENCE and not _nearly(difference, sizes):
             return False
         if not any(decimals) and not _nearly(difference, sizes):
-            return False
+            noise = names and max(map(abs, sizes)) < Float(10) ** -EXACT_DIGITS  # as of \sin(x - x)
+            return None if noise else False
     if not names and not decimals[0]:
         if decimals[1]:
             return None if first.doit().is_Rational else _is_zero(first, second.xreplace(_exact(second)))
@@ -244,6 +258,20 @@ def bases(text: str) -> set[str]:
     return {_BASES.get(base, base) for base in map("".join, _BASE.findall(text))}
 
 
+def condition(text: str) -> str:
+    r"""What an answer adds to its value: `7` of `\pmod{7}`, `Z` of `k \in \mathbb{Z}`, `C` of `^\circ C`."""
+    stated = _CONDITION.search(plain(text))
+    found = "".join(stated.groups("")) if stated else ""
+    return "Z" if found == "integer" else found
+
+
+def as_tuple(text: str) -> str:
+    """A matrix of one row or one column as a tuple; `text` if it is anything else."""
+    vector = _VECTOR.fullmatch(text.strip())
+    entries = re.split(r"&|\\\\", vector[1].strip().removesuffix(r"\\")) if vector else []
+    return f"({', '.join(entries)})" if vector and not ("&" in vector[1] and r"\\" in vector[1]) else text
+
+
 @lru_cache(maxsize=512)  # samples of a problem share the gold, and many answers
 def read(text: str, units: bool = True) -> tuple[Any, ...]:
     """The value of the whole `text` as one LaTeX expression; units: whether to drop a unit at its end."""
@@ -256,15 +284,42 @@ def read(text: str, units: bool = True) -> tuple[Any, ...]:
     if units:
         text = _UNIT.sub("", text)
     text = _BASE.sub("", text)
+    if condition(text):
+        text = _CONDITION.sub("", plain(text))
     if percent := PERCENT.search(text):
         return tuple(search(f"${text[: percent.start()]}$ %", _LATEX))
     if union := _union(_OR.split(text)):
         return union
-    value = tuple(search(rf"\boxed{{{text}}}", _LATEX if units else _UNITLESS))
+    value = _combined(tuple(search(rf"\boxed{{{text}}}", _LATEX if units else _UNITLESS)))
+    if units and not is_expression(value):  # math-verify takes the last letter of `a + b \ge c` for a unit
+        value = next(filter(is_expression, [read(text, False)]), value)
     sides = sides_of(text)
     if not is_expression(value) and len(sides) == 2 and not any(map(str.isdigit, sides[0])):
         return read(sides[1], units)
     return value
+
+
+def _combined(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`value` with powers of matrices computed, and with inequalities side by side as one set."""
+    first = value[0] if value else None
+    if isinstance(first, SympyFiniteSet) and len(first) > 1:
+        both = _set(And(*first.args)) if all(isinstance(part, Relational) for part in first.args) else None
+        return (both, *value[1:]) if both and len(first.free_symbols) == 1 else value
+    return (_computed(first), *value[1:]) if isinstance(first, Expr | MatrixExpr) else value
+
+
+def _computed(value: Any) -> Any:
+    """`value` with small powers of matrices of numbers as matrices; sympy keeps them as powers."""
+    powers = {
+        power: power.base**power.exp
+        for power in value.atoms(Pow)
+        if isinstance(power.base, MatrixBase)
+        and power.base.is_square
+        and power.exp.is_Integer
+        and (0 < power.exp <= LARGEST_POWER or (power.exp == -1 and power.base.det() != 0))
+    }
+    computed = value.xreplace(powers).doit() if powers else value
+    return computed.as_mutable() if isinstance(computed, MatrixBase) else computed
 
 
 def _of_variables(text: str) -> bool:
@@ -304,6 +359,8 @@ def several(value: tuple[Any, ...]) -> bool:
         first = first.rhs
     if isinstance(first, SympyFiniteSet | Tuple):
         return len(first) > 1
+    if isinstance(first, MatrixBase):
+        return 1 in first.shape and len(first) > 1
     if isinstance(first, And):
         return not all(isinstance(relation, Eq) for relation in first.args)
     return isinstance(first, Relational) or (isinstance(first, Set) and first is not EmptySet)

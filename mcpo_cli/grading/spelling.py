@@ -1,13 +1,15 @@
 r"""Rewrites equivalent spellings of an answer to one, as text, before math-verify parses it (`reading`).
 
-The table `SPELLINGS` and three rules that a pattern cannot express:
+The tables `SPELLINGS`, `IN_WORDS` and `NUMBERS`, and four rules that a pattern cannot express:
 
 - parts labelled in order, `(a) 3, (b) 4`, become a tuple: `(3, 4)`;
+- names of points, `A(1,2), B(3,4)`, are dropped; `C(5,2)` is a binomial coefficient and stays;
 - an equation that ends with a lone variable, `42 = x`, is reversed;
 - words before a number, `The largest n is 34`, are dropped.
 """
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
 
@@ -68,13 +70,33 @@ CHARACTERS = str.maketrans(
         "\uff0c": ",",
     }
 )
-SPELLINGS: tuple[tuple[str, str], ...] = (
+
+
+def _joined(number: re.Match[str]) -> str:
+    return re.sub(r"\D", "", number[0])
+
+
+def _repeating(number: re.Match[str]) -> str:
+    r"""A repeating decimal as a fraction: `0.1\overline{6}` is `\frac{15}{90}`."""
+    first, *periods = number.groups("")
+    digits = re.sub(r"\D", "", first)
+    period = "".join(periods)
+    decimals = len(first.partition(".")[2])
+    over = int(digits + period) - int(digits or 0)
+    return rf"\frac{{{over}}}{{{10**decimals * (10 ** len(period) - 1)}}}"
+
+
+SPELLINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     # decoration
     (r"\\(?:underline|boldsymbol|bm|bf)\s*\{([^{}]*)\}", r"{\1}"),
     (r"\\(?:text)?color\s*\{\w+\}", ""),
     (r"\\(?:mathrm|rm)\s*\{\s*(e|i|\\pi)\s*\}", r" \1"),
     # sums of money: the currency is a unit
     (rf"^\s*(-?)\s*(?:\\?\$|USD)\s*({_AMOUNT})(?![\w^])\s*$", r"\1\2\\text{ dollars}"),
+    (rf"{WORDS}\{{\s*(\\text\{{[^{{}}]*\}})\s*\}}", r"\1"),
+    (rf"^\s*(-?)\s*(?:{WORDS}\{{\s*)?(?:Rs\.?|INR)\s*\}}?\s*({_AMOUNT})\s*$", r"\1\2\\text{ rupees }"),
+    (r"\\pounds?(?![A-Za-z])", r"\\text{ sterling }"),
+    (r"\\euros?(?![A-Za-z])", r"\\text{ euros }"),
     (rf"^\s*(-?)\s*(\\text\{{ (?:euros|sterling|yen|rupees) \}})\s*({_AMOUNT})\s*$", r"\1\3\2"),
     (rf"^\s*(\\text\{{ cents \}})\s*({_AMOUNT})\s*$", r"\2\1"),
     (r"\\cents?(?![A-Za-z])", r"\\text{ cents}"),
@@ -95,8 +117,11 @@ SPELLINGS: tuple[tuple[str, str], ...] = (
     (r"\\log_\s*(\d)", r"\\log_{\1}"),
     (r"\^\s*(-\d+)", r"^{\1}"),
     # numbers
-    (rf"(?<![\d.,])(\d{{1,3}})((?:(?:{SPACE}|')\d{{3}})++)(?!\d)", "thousands"),
-    (r"(?<=[A-Za-z] )(\d{1,3})((?:,\d{3})++)(?![\d,])", "thousands"),
+    (rf"(?<![\d.,])(\d{{1,3}})((?:(?:{SPACE}|')\d{{3}})++)(?!\d)", _joined),
+    (r"(?<=[A-Za-z] )(\d{1,3})((?:,\d{3})++)(?![\d,])", _joined),
+    (r"(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d.])", _joined),
+    (r"(?<![\d.])(\d*\.\d*)\\dot\s*\{?\s*(\d)\s*\}?(\d*)\\dot\s*\{?\s*(\d)\s*\}?", _repeating),
+    (r"(?<![\d.])(\d*\.\d*)\\(?:overline|bar|dot)\s*(?:\{\s*(\d+)\s*\}|(\d))", _repeating),
     (rf"(?<![\w.,/^\\}}])(\d+){SPACE}+(\d+)\s*/\s*(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
     (r"(?<![\w.\\])(\d+(?:\.\d+)?)[eE]\+?(-?)0*(\d+)(?![\w.])", r"\1 \\times 10^{\2\3}"),
     (r"(?<=\d)\s*[x*]\s*10\s*\^", r" \\times 10^"),
@@ -113,7 +138,7 @@ SPELLINGS: tuple[tuple[str, str], ...] = (
     (r"(?<=\d)'+\s*$", ""),
     (r"(?<=\d)'(?=\d)", " "),
 )
-r"""Patterns and replacements, applied in this order; the replacement `thousands` joins the digits."""
+r"""Patterns and replacements, applied in this order."""
 IN_WORDS: tuple[tuple[str, str], ...] = (
     (r"all real numbers|all reals|any real number", r"(-\\infty,\\infty)"),
     (rf"{_NO} (?:{_KINDS})*(?:solutions?|roots?|answers?)(?: exists?)?", r"\\emptyset"),
@@ -130,11 +155,24 @@ IN_WORDS: tuple[tuple[str, str], ...] = (
 )
 """Sets in words: a pattern for the whole answer, and its LaTeX."""
 
+_ONES = [
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+]
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+NUMBERS = {word: str(k) for k, word in enumerate(_ONES)}
+NUMBERS |= {ten: str(10 * k) for k, ten in enumerate(_TENS, 2)}
+NUMBERS |= {f"{ten} {one}": str(10 * k + j) for k, ten in enumerate(_TENS, 2) for j, one in enumerate(_ONES[1:10], 1)}
+"""Whole numbers in words below 100."""
+
 _SPELLINGS = tuple((re.compile(pattern), replacement) for pattern, replacement in SPELLINGS)
 _IN_WORDS = tuple((re.compile(pattern, re.IGNORECASE), replacement) for pattern, replacement in IN_WORDS)
 _PART = re.compile(rf"(?:^|(?<=[\s,;}}]))(?:{WORDS}\{{)?\s*\(?([a-h]|i{{1,3}}|iv|v)(?:\)|\.(?!\d)|:)\s*\}}?\s*")
 _PART_ENDS = re.compile(r"(?:[\s,;]|\\text\s*\{[\s,;]*and[\s,;]*\}|\band\b)+$")
 _BETWEEN = re.compile(r"[,;](?!\d{3}(?!\d))|\band\b")
+_POINT = r"[ABD-Z]?\s*=?\s*(?:\\left\s*)?\([^()]*,[^()]*\)"
+_POINTS = re.compile(rf"\s*(?:(?:{WORDS}\{{)?\s*[Pp]oints?\s*\}}?)?\s*{_POINT}(?:\s*[,;]\s*{_POINT})*\s*")
+_POINT_NAME = re.compile(r"(?:^.*?[Pp]oints?\s*\}?\s*)?[ABD-Z]?\s*=?\s*(?=(?:\\left\s*)?\()")
 _NAME = re.compile(r"^\s*[A-Za-z][\w ]*(?:\(\w+\))?\s*[=:]")
 _LABELS = (tuple("abcdefgh"), ("i", "ii", "iii", "iv", "v"))
 _EQUALS = re.compile(r"(?<![\\<>!:])=(?!=)|[{}()\[\]]")
@@ -154,18 +192,18 @@ def spelled(text: str) -> str:
         return text
     text = notation.latex(text)
     for pattern, replacement in _SPELLINGS:
-        text = pattern.sub(_joined if replacement == "thousands" else replacement, text)
+        text = pattern.sub(replacement, text)
     words = " ".join(plain(text).split())
     for pattern, replacement in _IN_WORDS:
         if match := pattern.fullmatch(words):
             return match.expand(replacement)
+    if number := NUMBERS.get(words.casefold().replace("-", " ")):
+        return number
     if (before := _BEFORE.match(text)) and not CHOICE.search(before[0]):
         text = text[before.end() :]
+    if _POINTS.fullmatch(text):
+        text = _POINT_NAME.sub("", text)
     return _turned(_named_parts(text)).strip()
-
-
-def _joined(number: re.Match[str]) -> str:
-    return re.sub(r"\D", "", number[0])
 
 
 def _named_parts(text: str) -> str:

@@ -170,15 +170,12 @@ ENTROPY = Measure(
 
 
 PREFIX = "sanity/"
-WORST = 5
-"""Number of steps listed for each metric."""
 
 
 def _sanity(spec: RunSpec, journal: Journal) -> Finding:
     """The metrics `sanity/x` as `x`, and the limits that they exceed.
 
-    Table `steps`: the metrics at each global step. Table `worst`: the steps with the largest values of each metric.
-    Table `warnings`: see `runs/sanity.py`.
+    Table `steps`: the metrics at each global step. Table `warnings`: see `runs/sanity.py`.
     """
     rows = journal.steps()
     table: list[dict[str, Any]] = [
@@ -187,14 +184,12 @@ def _sanity(spec: RunSpec, journal: Journal) -> Finding:
         for row in rows
     ]
     warned = sanity.warnings(rows)
-    values, worst = {"warnings": float(len(warned))}, []
+    values = {"warnings": float(len(warned))}
     for name in sorted({name for row in table for name in row} - {"step"}):
         column = {row["step"]: row[name] for row in table if name in row}
         values |= mean_over_steps(name, list(column.values()), list(column))
         values[f"{name}_worst"] = max(column.values())
-        largest = sorted(column, key=lambda step: column[step], reverse=True)[:WORST]
-        worst += [{"metric": name, "step": step, "value": column[step]} for step in largest]
-    return Finding(values, {"steps": table, "worst": worst, "warnings": [dict(warning) for warning in warned]})
+    return Finding(values, {"steps": table, "warnings": [dict(warning) for warning in warned]})
 
 
 SANITY = Measure(

@@ -41,25 +41,17 @@ def _mastery(spec: RunSpec, journal: Journal) -> Finding:
     rollout right.
     """
     rolls, groups = journal.rerolls(), journal.groups()
-    pairs = _pairs(rolls)
-    values = {
-        **_lags(pairs),
-        **_returns(groups),
-        **_selection(spec, groups),
-        **_of_cohorts([*cohorts(rolls, 1).values()]),
-    }
+    pairs, cohort_TC2 = _pairs(rolls), [*cohorts(rolls, 1).values()]
+    values = {**_lags(pairs), **_returns(groups), **_selection(spec, groups)}
+    # In these each step counts once.
+    values |= {"gap": gap(cohort_TC2), "deepest_gap": deepest(cohort_TC2), "swings": swings(cohort_TC2)}
     if values.get("accuracy_lag_1", 1) != 1:
         values["drift_share"] = values["gap_lag_1"] / (1 - values["accuracy_lag_1"])
     return Finding(without_nan(values), {"steps": _steps(spec, pairs, groups)})
 
 
-def _of_cohorts(cohort_TC2: Sequence[Floats]) -> dict[str, float]:
-    """The values in which each step counts once; see `cohorts`."""
-    return {"gap": gap(cohort_TC2), "deepest_gap": deepest(cohort_TC2), "swings": swings(cohort_TC2)}
-
-
 def gap(cohort_TC2: Sequence[Floats]) -> float:
-    """Same-policy minus next-step accuracy, mean over cohorts."""
+    """Same-policy minus next-step accuracy, mean over cohorts; see `cohorts`."""
     return fmean([float(np.subtract(*cohort_C2.T).mean()) for cohort_C2 in cohort_TC2]) if cohort_TC2 else math.nan
 
 
@@ -322,14 +314,9 @@ def _survival(panel: Sequence[Trajectory], every: int, chance: float | None) -> 
         return []
     curve = curves.survival([time for time, _ in spells], [lost for _, lost in spells])
     table = []
-    columns = (column.tolist() for column in (curve.time_T, curve.share_T, curve.low_T, curve.high_T))
-    for time, share, low, high in zip(*columns, strict=True):
-        line = {
-            "steps": time,
-            "at_risk": sum(length >= time for length, _ in spells),
-            "lost": spells.count((time, True)),
-        }
-        line |= without_nan({"survival": share, "survival_low": low, "survival_high": high})
+    for time, share in zip(curve.time_T.tolist(), curve.share_T.tolist(), strict=True):
+        at_risk, lost = sum(length >= time for length, _ in spells), spells.count((time, True))
+        line = {"steps": time, "at_risk": at_risk, "lost": lost, "survival": share}
         if chance is not None:
             line["chance_at_least"] = (1 - chance) ** (time / every)
         table.append(line)

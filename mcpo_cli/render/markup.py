@@ -227,20 +227,3 @@ def p_value(value: float) -> str:
 def change(mean: float, half_width: float, digits: int = 3) -> str:
     """`+0.031 ± 0.020`, or the mean alone if it has no interval."""
     return f"{mean:+.{digits}f}" + ("" if math.isnan(half_width) else f" ± {half_width:.{digits}f}")
-
-
-def columns(name: str, value: float, low: float, high: float) -> dict[str, float]:
-    """A value and its interval as columns of a row."""
-    return {name: value, f"{name}_low": low, f"{name}_high": high}
-
-
-def bounded(name: str, form: str = ".3f") -> Callable[[Mapping[str, Any]], str]:
-    """The text of such columns of a row: `1.250 [1.100, 1.400]`, without the interval if it is NaN; `-` if missing."""
-
-    def text(row: Mapping[str, Any]) -> str:
-        if name not in row:
-            return "-"
-        value, low, high = (row[f"{name}{bound}"] for bound in ("", "_low", "_high"))
-        return f"{value:{form}}" + ("" if math.isnan(low) else f" [{low:{form}}, {high:{form}}]")
-
-    return text

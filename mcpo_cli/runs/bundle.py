@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import IO, cast
 
 from mcpo_cli.errors import ConfigError, McpoError, RunFailed
 from mcpo_cli.home import writing
@@ -106,9 +105,7 @@ def _extract(file: Path, target: Path) -> list[Path]:
                 room -= member.size + tarfile.BLOCKSIZE
                 if room < 0:
                     raise ConfigError(f"{no_bundle}: it unpacks to more than {MOST_RATIO} times its size")
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with path.open("xb") as copy:
-                    shutil.copyfileobj(cast(IO[bytes], bundle.extractfile(member)), copy)
+                bundle.extract(member, target, set_attrs=False, filter="data")
     except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
         raise ConfigError(f"{no_bundle}: {error}", fix="mcpo runs bundle SUITE FILE") from error
     if not target.exists():

@@ -285,7 +285,7 @@ def spec(folder: Path) -> RunSpec:
         if isinstance(name, str) and name not in known():
             raise ConfigError(
                 f"{kind} '{name}' is not here: removed, or in a plug-in that MCPO_PLUGINS does not name",
-                fix=f"mcpo {kind} list",
+                fix=f"mcpo components list {kind}",
                 code="unknown_name",
             )
     settings = load.from_dict(recorded)

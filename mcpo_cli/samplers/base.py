@@ -34,20 +34,16 @@ class Stream(Protocol):
         """The number of the problem at each position, which is the same at all positions of a problem."""
 
 
-class Run(Protocol):
+@dataclass(frozen=True)
+class Run:
     """The settings of a run that a sampler's options may contradict."""
 
-    @property
-    def prompts(self) -> int:
-        """Prompts of a batch (`train.prompts`)."""
-
-    @property
-    def rollouts(self) -> int:
-        """Rollouts of a group (`train.rollouts`), or their mean."""
-
-    @property
-    def repeats(self) -> bool:
-        """True if training problems come again (`tasks.Task.repeats`)."""
+    prompts: int
+    """Prompts of a batch (`train.prompts`)."""
+    rollouts: int
+    """Rollouts of a group (`train.rollouts`), or their mean."""
+    repeats: bool
+    """True if training problems come again (`tasks.Task.repeats`)."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """The forecast of a plan, made once: what is done, and what the rest will take. Dry run and scheduler read it."""
 
 import heapq
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,6 @@ from mcpo_cli.config import cost
 from mcpo_cli.config.cost import LOADING_SECONDS, GpuCost
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec, Train
-from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
 from mcpo_cli.records import State
 from mcpo_cli.runs import attempts
@@ -111,26 +109,6 @@ class Forecast:
     def basis(self) -> str:
         """The source of the estimated seconds."""
         return self.speeds.basis(cell.spec for cell in self.plan.cells)
-
-    def within(self, seconds: float) -> Plan:
-        """The first runs that are expected to end within `seconds`, those that are done included.
-
-        Groups of runs are taken whole (`Plan.groups`).
-
-        Raises:
-            ConfigError: the first of these do not fit.
-        """
-        taken, left = list[PlannedRun](), list[float]()
-        for group in self.plan.groups:
-            more = [self.runs[cell.spec.run_id].seconds_left for cell in group]
-            if (needed := self.loading + makespan([*left, *more], self.parallel)) > seconds:
-                if not taken:
-                    first = f"the first {len(group)} runs take" if len(group) > 1 else "the first run takes"
-                    why = f"--budget of {seconds:.0f} s: {first} about {math.ceil(needed)} s"
-                    raise ConfigError(why, fix=f"--budget {math.ceil(needed)}s")
-                break
-            taken, left = [*taken, *group], [*left, *more]
-        return replace(self.plan, cells=tuple(taken))
 
 
 def forecast(plan: Plan) -> Forecast:

@@ -57,8 +57,7 @@ class Tracker:
         self._journal = Journal(run_dir)
         self._eval: tuple[Path, float] | None = None
         self._offsets: dict[Path, int] = {}
-        self._warned: set[str] = set()
-        self._noted: set[str] = set()
+        self._said = set[str]()
 
     def read(self) -> Progress:
         """The run's current progress; damaged files are shown as a phase, not raised."""
@@ -82,9 +81,9 @@ class Tracker:
             pass_at_1=self._pass_at_1(attempts[-1]),
         )
 
-    def warnings(self) -> list[sanity.Warned]:
-        """The limits that the newest attempt newly exceeds, each reported once."""
-        rows: list[Any] = []
+    def messages(self) -> list[str]:
+        """The limits that the newest attempt exceeds, and its notes (`Status.notes`), each once."""
+        rows, found = list[Any](), dict[str, str]()
         for attempt in self._journal.attempts()[-1:]:
             path = attempt / "metrics.jsonl"
             # Other readers, which need the numbers, report a damaged line.
@@ -92,19 +91,13 @@ class Tracker:
                 for row, end in lines_from(path, self._offsets.get(path, 0)):
                     self._offsets[path] = end
                     rows.append(row)
-        new = [warned for warned in sanity.warnings(rows) if warned["metric"] not in self._warned]
-        self._warned |= {warned["metric"] for warned in new}
-        return new
-
-    def notes(self) -> list[str]:
-        """Notes about the newest attempt (`Status.notes`), each reported once."""
-        found: list[str] = []
-        for attempt in self._journal.attempts()[-1:]:
+            found |= {warned["metric"]: f"warning: {sanity.line(warned)}" for warned in sanity.warnings(rows)}
             with suppress(RunFailed):
-                found = [f"{attempt.name} {note}" for note in read_json(attempt / "status.json").get("notes", [])]
-        new = [note for note in found if note not in self._noted]
-        self._noted.update(new)
-        return new
+                notes = read_json(attempt / "status.json").get("notes", [])
+                found |= {text: text for text in (f"{attempt.name} {note}" for note in notes)}
+        new = found.keys() - self._said
+        self._said |= new
+        return [text for key, text in found.items() if key in new]
 
     def _pass_at_1(self, attempt: Path) -> float | None:
         newest = max((attempt / "eval").glob("step_*.jsonl"), default=None)

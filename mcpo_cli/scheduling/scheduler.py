@@ -14,7 +14,7 @@ from mcpo_cli.errors import RunFailed, one_line
 from mcpo_cli.home import home, writing
 from mcpo_cli.machine import LINUX
 from mcpo_cli.records import State
-from mcpo_cli.runs import attempts, sanity
+from mcpo_cli.runs import attempts
 from mcpo_cli.runs.journal import write_json
 from mcpo_cli.scheduling import outcome
 from mcpo_cli.scheduling.display import Display
@@ -217,11 +217,11 @@ class _Scheduler:
             elif job.watch and not job.broke and (broke := job.watch.exceeded(job.progress)):
                 job.broke = broke
                 job.process.kill()
-            self._warn(job)
+            self._pass_on_messages(job)
         elif job.state == "running":
             # Another process trains it; once that exits, the run is done or this scheduler continues it.
             job.progress = job.tracker.read()
-            self._warn(job)
+            self._pass_on_messages(job)
             if not attempts.is_owned(job.run.folder):
                 job.look()
 
@@ -238,11 +238,9 @@ class _Scheduler:
         else:
             job.state, job.error = outcome.ending(job.run.folder, job.spec, pid, code, job.state)
 
-    def _warn(self, job: _Job) -> None:
-        for warned in job.tracker.warnings():
-            self.display.note(f"{job.spec.run_id}: warning: {sanity.line(warned)}")
-        for note in job.tracker.notes():
-            self.display.note(f"{job.spec.run_id}: {note}")
+    def _pass_on_messages(self, job: _Job) -> None:
+        for message in job.tracker.messages():
+            self.display.note(f"{job.spec.run_id}: {message}")
 
     def _view(self) -> View:
         now = time.monotonic()

@@ -1,13 +1,11 @@
 """Start the runs of a plan and follow them with a progress display: what every verb that trains calls."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from mcpo_cli.config.plan import Plan
 from mcpo_cli.scheduling import display, outcome, scheduler
 from mcpo_cli.scheduling.display import Display, talk
-from mcpo_cli.scheduling.forecast import Forecast, forecast
+from mcpo_cli.scheduling.forecast import Forecast
 from mcpo_cli.scheduling.outcome import RunOutcome
 from mcpo_cli.scheduling.progress import RunView, View
 
@@ -50,14 +48,3 @@ class _Calling:
     def note(self, text: str) -> None:
         """See `Display`."""
         self._shown.note(text)
-
-
-def within(plan: Plan, seconds: float, budget: str) -> Plan:
-    """The first runs of `plan` that fit into `seconds`; its command has the `budget` that the user gave.
-
-    Raises:
-        ConfigError: see `Forecast.within`.
-    """
-    part = forecast(plan).within(seconds)
-    talk(f"{plan.suite}: the first {len(part.cells)} of {len(plan.cells)} runs fit into the budget")
-    return replace(part, command=f"{plan.command} --budget {budget}")

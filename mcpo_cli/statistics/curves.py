@@ -7,11 +7,9 @@ cohorts.
 """
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,12 +41,10 @@ def at_cost(cost_E: Sequence[float], score_E: Sequence[float], where: float) -> 
 
 @dataclass(frozen=True)
 class Survival:
-    """Share that survives beyond each time, and its interval (NaN if the share is 0 or 1)."""
+    """Share that survives beyond each time."""
 
     time_T: Floats
     share_T: Floats
-    low_T: Floats
-    high_T: Floats
 
     def restricted_mean(self, limit: float) -> float:
         """Mean duration, each counted as at most `limit`: the area below the curve up to there.
@@ -62,9 +58,6 @@ class Survival:
 
 def survival(duration_N: ArrayLike, observed_N: ArrayLike) -> Survival:
     """Kaplan-Meier estimate of the share that lasts longer than t (`scipy.stats.ecdf`), at every t that occurs.
-
-    The interval is the 95 % exponential Greenwood interval, which stays within 0..1. It assumes independent durations
-    and is too narrow if several belong to the same prompt.
 
     Args:
         duration_N: observed durations, for example in global steps.
@@ -81,12 +74,7 @@ def survival(duration_N: ArrayLike, observed_N: ArrayLike) -> Survival:
     if not np.isfinite(duration).all():
         raise ValueError("durations must be finite")
     curve = stats.ecdf(stats.CensoredData.right_censored(duration, ~observed)).sf
-    # Shares of 0 and 1 have no interval: scipy returns the documented NaN, but also warns.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        interval: Any = curve.confidence_interval(0.95, method="log-log")
-    low, high = interval.low.probabilities, interval.high.probabilities
-    return Survival(curve.quantiles, curve.probabilities, low, high)
+    return Survival(curve.quantiles, curve.probabilities)
 
 
 def swings(value_TC: Sequence[Floats]) -> float:

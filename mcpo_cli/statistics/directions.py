@@ -1,8 +1,7 @@
 """Direction and noise of the update from inner products of single prompts' gradients: the `GradientRow`s of one step.
 
 The rows hold |v|, v . U and v . M for the gradient v of each prompt, where U is the mean gradient of the prompts that
-the update comes from and M that of the mastered prompts. U . U, U . M and M . M are therefore means over rows, and the
-same products without one prompt follow from them.
+the update comes from and M that of the mastered prompts. U . U, U . M and M . M are therefore means over rows.
 """
 
 import math
@@ -34,26 +33,6 @@ def cosine(rows: Sequence[GradientRow]) -> float:
     return _cosine(_products(update, kept)) if update and kept else math.nan
 
 
-def cosine_error(rows: Sequence[GradientRow]) -> float:
-    """Standard error of `cosine` over the choice of prompts: two-sample jackknife, leaving out one prompt at a time.
-
-    NaN with fewer than two prompts of either kind, or if leaving one out leaves no gradient.
-    """
-    update, kept = mixed(rows), mastered(rows)
-    if min(len(update), len(kept)) < 2:
-        return math.nan
-    UU, UM, MM = _products(update, kept)
-    n, m = len(update), len(kept)
-    without_update, without_kept = [], []
-    for row in update:
-        uu, um = _leave_out(n, UU, UM, row["norm"], row["with_update"], row["with_mastered"])
-        without_update.append(_cosine((uu, um, MM)))
-    for row in kept:
-        mm, um = _leave_out(m, MM, UM, row["norm"], row["with_mastered"], row["with_update"])
-        without_kept.append(_cosine((UU, um, mm)))
-    return math.sqrt(_jackknife_variance(without_update) + _jackknife_variance(without_kept))
-
-
 def signal_to_noise(rows: Sequence[GradientRow], prompts: float) -> float:
     """Signal-to-noise ratio of a mini-batch's gradient: |E v|^2 over the variance of a mean of `prompts` gradients.
 
@@ -78,22 +57,9 @@ def _products(update: Sequence[GradientRow], kept: Sequence[GradientRow]) -> Pro
     )
 
 
-def _leave_out(
-    n: int, own: float, other: float, norm: float, along_own: float, along_other: float
-) -> tuple[float, float]:
-    """X . X and X . Y with one vector v left out of X, from own = X . X, other = X . Y, along_own = v . X, etc."""
-    without = (n * n * own - 2 * n * along_own + norm**2) / (n - 1) ** 2
-    return without, (n * other - along_other) / (n - 1)
-
-
 def _cosine(products: Products) -> float:
     UU, UM, MM = products
     return UM / math.sqrt(UU * MM) if UU > 0 and MM > 0 else math.nan
-
-
-def _jackknife_variance(values: Sequence[float]) -> float:
-    n, mean = len(values), _mean(values)
-    return (n - 1) / n * sum((value - mean) ** 2 for value in values)
 
 
 def _mean(values: Sequence[float]) -> float:

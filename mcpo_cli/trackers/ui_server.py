@@ -24,6 +24,7 @@ READS = frozenset(
         *("experiments/search", "experiments/search-datasets", "runs/search", "logged-models/search"),
         *("registered-models/get-latest-versions", "traces/search", "traces/batchGetInfos", "traces/metrics"),
         *("traces/calculate-filter-correlation", "datasets/search", "issues/search"),
+        "artifacts/presigned-download-url",  # what pages of 3.18 ask before they show a file
     )
 )
 """Routes that only read, although by POST."""

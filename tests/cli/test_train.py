@@ -62,9 +62,9 @@ def test_train_list_show_and_sync(cli: Cli, here: InProcess, empty_store: Path) 
     assert here.json("train", *QUICK) == document
     assert len(journal(cli.home).attempts()) == 1
 
-    (row,) = here.json("runs", "list", "--state", "done")["runs"]
+    (row,) = here.json("runs", "list", "--where", "state=done")["runs"]
     assert (row["run_id"], row["step"], row["suite"]) == (run["run_id"], 3, "train")
-    assert here.json("runs", "list", "--state", "failed")["runs"] == []
+    assert here.json("runs", "list", "--where", "state=failed")["runs"] == []
     shown = here.json("runs", "show", run["run_id"][:14])
     assert shown["metrics"] == run["metrics"]
     assert shown["spec"]["train"]["steps"] == 3

@@ -13,7 +13,6 @@ from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Compute, RunSpec, Train
 from mcpo_cli.methods import Method, Step, get
-from mcpo_cli.methods.mcpo import drift_bins, drift_names
 from tests.policies import G, T, new_policy, stock_log_probs
 
 
@@ -204,13 +203,7 @@ def test_the_rows_of_gradient_steps_add_up_to_the_metrics(rollouts: Rollouts, mi
     )
     for sums, prompt in zip((first, second), (1, 4), strict=True):
         active, tokens = sums["hinge/tokens_active"]
-        counts = [sums[name] for name in drift_names()]
-        assert tokens == sum(count for count, _ in counts) == int(rollouts.length_PG[prompt].sum())
-        assert {denominator for _, denominator in counts} == {0}
-        outside = [
-            count for (low, high), (count, _) in zip(drift_bins(), counts, strict=True) if low >= 1 or high <= -1
-        ]
-        assert active == sum(outside)
+        assert 0 <= active <= tokens == int(rollouts.length_PG[prompt].sum())
     assert first["hinge/tokens_active"][0] == 0 < second["hinge/tokens_active"][0]
     for name in metrics.keys() - {"train/lr"}:
         pairs = [sums[name] for sums in (first, second) if name in sums]
@@ -219,7 +212,6 @@ def test_the_rows_of_gradient_steps_add_up_to_the_metrics(rollouts: Rollouts, mi
     assert metrics["train/policy_loss"] == pytest.approx(
         (first["train/policy_loss"][0] + second["train/policy_loss"][0]) / 2
     )
-    assert not metrics.keys() & set(drift_names())
 
 
 def test_sampler_and_trainer_are_compared_before_the_policy_moves(rollouts: Rollouts) -> None:

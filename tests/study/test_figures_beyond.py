@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from mcpo_study.analysis.paper.figures.declare import Quantity, caption, spread
 
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import run_dir
 from mcpo_cli.measures.frames import Runs
-from mcpo_cli.render.figures.declare import Quantity, caption, spread
 from mcpo_cli.render.product import Product
 from mcpo_cli.report import artifacts
 from mcpo_cli.runs.attempts import Attempt

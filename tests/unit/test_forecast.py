@@ -14,7 +14,6 @@ from mcpo_cli.runs.attempts import Attempt, owned
 from mcpo_cli.runs.journal import write_json
 from mcpo_cli.scheduling.forecast import Expected, forecast
 from mcpo_cli.scheduling.speeds import Speeds
-from tests.errors import refused
 
 WARM = ("scale=smoke", "warmup.target_accuracy=0", "train.steps=10")
 
@@ -79,18 +78,6 @@ def test_steps_do_not_correct_the_time_of_a_warm_up() -> None:
     quick, cold = load(list(WARM))[0], load(["task=countdown", "scale=smoke", "train.steps=10"])[0]
     recorded(quick, {step: 0.2 * step for step in range(1, 5)})
     assert left(cold) == [pytest.approx(cost.warmup_seconds(cold) + 10 * 0.2, rel=0.5)]
-
-
-@pytest.mark.usefixtures("home")
-def test_a_budget_counts_only_the_steps_that_are_left() -> None:
-    plan = plans.from_overrides([*WARM, "seed=0,1,2", "compute.parallel=1"])
-    recorded(plan.cells[0].spec, {step: 10.0 * step for step in range(1, 9)})
-    # Ten seconds per step: 20 are left of the first run and 100 of each other run; each worker adds its start-up.
-    needed = LOADING_SECONDS + 120 + 2 * START_SECONDS
-    assert forecast(plan).within(needed + 0.1).cells == plan.cells[:2]
-    assert forecast(plan).within(needed - 0.1).cells == plan.cells[:1]
-    with refused("bad_input", "26 s"):
-        forecast(plan).within(19)
 
 
 @pytest.mark.usefixtures("home")

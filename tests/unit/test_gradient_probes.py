@@ -10,7 +10,6 @@ import pytest
 from mcpo_cli import measures, methods, tasks
 from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.measures import Finding
-from mcpo_cli.methods.mcpo import drift_names
 from tests.rows import Row, group
 from tests.rows import journal as write
 
@@ -43,11 +42,8 @@ def mini_batch(
 ) -> dict[str, Any]:
     """Mastered prompts of 25 tokens each, 10 of them active in a prompt on which the hinge is active."""
     tokens, active = 25.0 * mastered, 10.0 * felt
-    counts = [0.0] * 15
-    counts[7], counts[11] = tokens - active, active
     sums = {"train/policy_loss": [policy_loss, 1.0], "train/hinge_loss": [hinge_loss, 1.0]}
     sums |= {"hinge/prompts_felt": [float(felt), float(mastered)], "hinge/tokens_active": [active, tokens]}
-    sums |= {name: [count, 0.0] for name, count in zip(drift_names(), counts, strict=True)}
     return {"step": step, "mini_batch": number, "sums": sums}
 
 
@@ -75,8 +71,6 @@ def test_the_hinge_by_hand(tmp_path: Path) -> None:
     assert (third["on"], third["prompts_felt"]) == (0.5, 0.25)
     # 2.1 and 2.3 in the two steps, without the hinge 2 in both.
     assert (second["variance_policy"], second["variance_added"]) == (0, pytest.approx(0.02))
-    drift = {(row["low"], row["high"]): (row["tokens"], row["share"]) for row in found.tables["drift"] if row["tokens"]}
-    assert drift == {(-0.5, 0.5): (540, pytest.approx(0.9)), (4, 8): (60, pytest.approx(0.1))}
 
 
 def test_prompts_count_once_each_however_many_a_mini_batch_holds(tmp_path: Path) -> None:
@@ -91,9 +85,6 @@ def test_prompts_count_once_each_however_many_a_mini_batch_holds(tmp_path: Path)
     assert "switched_on" not in found.values
 
 
-GROUPS = [group(1, p) for p in (0.25, 0.25, 0.5, 0.75, 1.0, 0.0)] + [group(1, 0.5, kept=False)]
-
-
 def test_weights_by_hand(tmp_path: Path) -> None:
     """W = sqrt(p(1 - p)), measured .1 above it at p = 1/4 and exactly elsewhere."""
     rows = [
@@ -104,7 +95,7 @@ def test_weights_by_hand(tmp_path: Path) -> None:
         gradient(2, 1.0, 5.0),
     ]
     metrics = [{"weight/share_minority": 0.6, "weight/effective_sample": 16.0}, {"weight/share_minority": 0.8}]
-    found = finding("weights", tmp_path, {"groups": GROUPS, "gradients": rows}, metrics)
+    found = finding("weights", tmp_path, {"gradients": rows}, metrics)
     expected = {"prompts": 4, "deviation": 0.05, "residual": 0.15}
     expected |= {"share_minority": 0.7, "effective_sample": 16, "effective_share": 0.5}
     assert {name: found.values[name] for name in expected} == pytest.approx(expected)
@@ -113,11 +104,6 @@ def test_weights_by_hand(tmp_path: Path) -> None:
     assert quarter["measured"] == pytest.approx(EDGE + 0.1)
     assert (half["measured"], half["analytic"]) == (0.5, 0.5)
     assert three["analytic"] == pytest.approx(EDGE)
-    total = 3 * EDGE + 0.5
-    for row, prompts, weight, norm in ((quarter, 2, EDGE, 4), (half, 1, 0.5, 2), (three, 1, EDGE, 2)):
-        assert row["share_prompts"] == prompts / 4
-        assert row["share_weight"] == pytest.approx(prompts * weight / total)
-        assert row["share_norm"] == norm / 8
 
 
 def test_gradients_by_hand(tmp_path: Path) -> None:
@@ -139,10 +125,6 @@ def test_gradients_by_hand(tmp_path: Path) -> None:
     assert (first["prompts"], first["mastered"]) == (2, 1)
     assert first["cosine_mastered"] == pytest.approx(-math.sqrt(0.5))
     assert second["cosine_mastered"] == pytest.approx(1)
-    assert "cosine_error" not in first
-    norms = {row["p"]: row for row in found.tables["norms"]}
-    assert (norms[0.25]["median"], norms[0.25]["prompts"]) == (2, 2)
-    assert "cosine_mastered" not in norms[1.0]
 
 
 def test_signal_to_noise_counts_the_prompts_that_bear_a_gradient(tmp_path: Path) -> None:

@@ -105,7 +105,5 @@ def test_sanity(tmp_path: Path) -> None:
     assert found.values["logp_difference"] == 0.01
     assert found.values["warnings"] == 1
     assert "train/accuracy" not in found.tables["steps"][0]
-    worst = [row["step"] for row in found.tables["worst"] if row["metric"] == "truncated"]
-    assert worst == [2, 3, 1]
     (warned,) = found.tables["warnings"]
     assert (warned["metric"], warned["first_step"], warned["steps"]) == ("sanity/truncated", 2, 2)

@@ -11,7 +11,6 @@ from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.measures.updates import ACTIVE, FELT
-from mcpo_cli.methods.mcpo import drift_names
 from mcpo_cli.report import numbers
 from mcpo_cli.runs.journal import Journal, Kind
 from tests import rows
@@ -38,8 +37,7 @@ METRICS = [
 
 def records(evaluated: list[int]) -> dict[str, list[rows.Row]]:
     """Rows of every kind: three steps with four prompts each."""
-    bins = {name: [1.0, 1.0] for name in drift_names()}
-    sums = {FELT: [1.0, 2.0], ACTIVE: [3.0, 9.0], "train/grad_norm": [0.5, 1.0], **bins}
+    sums = {FELT: [1.0, 2.0], ACTIVE: [3.0, 9.0], "train/grad_norm": [0.5, 1.0]}
     return {
         "groups": [
             rows.group(step, value, f"{step}{i}", entropy=ENTROPY[step])

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from mcpo_cli.compare.comparison import Question
@@ -237,6 +239,7 @@ def test_of_an_evaluation_the_newest_grading_counts(tmp_path: Path) -> None:
     assert found == [[0, 1.0, "= 0", "2", "1 + 1"], [2, 0.0, "= 2", "2", "1 + 1"], [3, 0.0, "= 3", "2", "1 + 1"]]
     facts = {"grader": "final 2", "engine": "hf 1", "temperature": "0.7", "max_tokens": "64"}
     assert (log.model, log.facts) == ("tiny", {"sums": facts})
+    assert log.notes == (f"{tmp_path / 'tiny-abc'}: 1 of 4 samples could not be graded, and were left out",)
 
 
 # --- bad logs ---------------------------------------------------------------------------------------------------------
@@ -283,6 +286,22 @@ def of_two_tools(folder: Path) -> Path:
     return completions(folder).parents[1]
 
 
+def latin_1(folder: Path) -> Path:
+    metrics = folder / "0a1b" / "metrics"
+    metrics.mkdir(parents=True)
+    (metrics.parent / "meta.yaml").write_text("run_id: 0a1b")
+    (metrics / "loss").write_bytes("1 é 0".encode("latin-1"))
+    return folder
+
+
+def bomb(folder: Path) -> Path:
+    """A small file of 30 million rows."""
+    nothing = pa.nulls(30_000_000)
+    pq.write_table(pa.table({"problem": nothing, "correct": nothing}), folder / "table.parquet", compression="zstd")
+    assert (folder / "table.parquet").stat().st_size < 200_000
+    return folder / "table.parquet"
+
+
 BAD: dict[str, tuple[str, Write]] = {
     "of no tool": ("no reader recognises it", raw(b"42", "notes.txt")),
     "of two tools": ("several readers", of_two_tools),
@@ -308,6 +327,10 @@ BAD: dict[str, tuple[str, Write]] = {
     "null": ("nan", dump(verl(1, acc=1.0), verl(2, acc=None))),
     "infinite": ("inf", raw(b"problem,correct\np,1\nq,inf\n")),
     "a word": ("maybe", raw(b"problem,correct\np,1\nq,maybe\n")),
+    "Latin-1 in what MLflow wrote": ("UnicodeDecodeError", latin_1),
+    "a database that is none": ("DatabaseError", raw(b"not a database", "runs.db")),
+    "parts of other types": ("expects other data", lambda to: lighteval(to, [1.0], metric=[1.0])),
+    "a Parquet file with more rows than memory holds": ("20000000 are the most", bomb),
     "inspect_ai is not installed": ("inspect_ai", raw(b"PK", "log.eval")),
 }
 """Kind of damage -> words of the message, and the function that writes it."""

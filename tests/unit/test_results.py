@@ -342,6 +342,26 @@ def test_prompts_that_several_problems_share_are_named() -> None:
     ]
 
 
+def test_names_that_several_prompts_share_are_named() -> None:
+    samples = pd.DataFrame({"benchmark": "b", "problem": ["1", "2", "2", "3"], "correct": [0.0, 1.0, 0.0, 1.0]})
+    sides = [Side(name, (checked(Path(name), samples.assign(prompt=list("wxyz"))),)) for name in ("base", "new")]
+    assert [line for line in of_logs(sides, Question()).warnings if "several prompts" in line] == [
+        f"b: 1 of 3 problems have several prompts in {name}, and count as one problem each: if their names repeat, "
+        "--columns problem=prompt tells them apart"
+        for name in ("base", "new")
+    ]
+
+
+def test_benchmarks_without_a_right_answer_are_named_in_one_line() -> None:
+    wrong = pd.DataFrame({"benchmark": list("aabbccdd"), "problem": ["1", "2"] * 4, "correct": 0.0})
+    wrong.loc[7, "correct"] = 1.0
+    warnings = of_logs([Side(name, (checked(Path(name), wrong),)) for name in ("base", "new")], Question()).warnings
+    assert [line for line in warnings if "no answer of" in line] == [
+        "a, b, c: no answer of new or base is correct: check that the golds have the form that the grader compares "
+        "(mcpo components check data FILE)"
+    ]
+
+
 def test_a_verdict_of_one_or_two_seeds_is_about_these_models() -> None:
     for seeds, word in ((1, "better (these two models) on"), (2, "better (these models) on"), (3, "better on")):
         found = of_logs([drawn("base", 0.0, seeds), drawn("new", 2.0, seeds)], Question())

@@ -32,6 +32,13 @@ def test_names_are_where_paths_differ(paths: list[str], expected: list[str]) -> 
     assert names([Path(path) for path in paths]) == expected
 
 
+def test_where_files_are_named_by_their_dates_sides_are_named_by_their_models(tmp_path: Path) -> None:
+    for at, model in enumerate(("org/base", "org/new")):
+        (tmp_path / f"2026-11-2{at}T10-00-00_sums.eval").write_text(f"0{model}")
+    found = sides([str(path) for path in sorted(tmp_path.iterdir())], {}, read)
+    assert [side.name for side in found] == ["base", "new"]
+
+
 def read(path: Path) -> list[Log]:
     """One log per word of a file, by its model (its first letter is a seed); or one log if it is not a file."""
     found = path.read_text().split() if path.is_file() else ["0"]

@@ -115,26 +115,3 @@ def test_the_runs_of_two_folders_are_seeds_of_two_sides(tmp_path: Path) -> None:
     mean = scipy_stats.ttest_rel([loss - 0.4 for loss in last], last)
     assert mean.statistic < 0
     assert row["why"].startswith("the difference is the same on every seed")
-
-
-def test_rollouts_of_verifiers(tmp_path: Path) -> None:
-    folder = tmp_path / "outputs" / "evals" / "sums--model" / "0a1b2c3d"
-    folder.mkdir(parents=True)
-    rows = [
-        {"example_id": example, "prompt": [{"role": "user", "content": f"{example} + 1"}], "reward": float(example % 2),
-         "completion": [{"role": "assistant", "content": "2"}], "answer": str(example + 1), "format": 1.0}
-        for example in range(4) for _ in range(2)
-    ]  # fmt: skip
-    (folder / "results.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    about = {"env_id": "sums", "model": "org/model", "sampling_args": {"temperature": 0.7}}
-    (folder / "metadata.json").write_text(json.dumps(about))
-    (log,) = read(tmp_path / "outputs", Options())
-    assert (log.model, log.facts) == (
-        "org/model",
-        {"sums": {"metric": "reward", "sampling_args": '{"temperature": 0.7}'}},
-    )
-    assert log.samples.groupby("problem", observed=True)["correct"].agg(["size", "mean"]).to_numpy().tolist() == [
-        [2, 0], [2, 1], [2, 0], [2, 1]
-    ]  # fmt: skip
-    assert log.samples[["prompt", "response", "gold"]].iloc[0].tolist() == ["0 + 1", "2", "1"]
-    assert set(read(tmp_path, Options({"correct": ["format"]}))[0].samples["correct"]) == {1.0}

@@ -25,7 +25,6 @@ from mcpo_cli.backends.verl import batch as verl_batch
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model
 from mcpo_cli.methods import AdvancedMethod, Method, Step, TokenBatch, get, reduce
-from mcpo_cli.methods.mcpo import drift_names
 from mcpo_cli.seeds import stream
 from mcpo_cli.tasks.chains import Arithmetic
 from tests.methods import Centred, Remembering
@@ -191,7 +190,7 @@ def test_same_loss_gradient_and_metrics_as_the_local_backend(
     assert their_recorded.keys() == recorded.keys()
     for name, pair in recorded.items():
         assert their_recorded[name] == pytest.approx(pair, rel=1e-4), name
-    counts = {"hinge/prompts_felt", "hinge/tokens_active", *drift_names()} & recorded.keys()
+    counts = {"hinge/prompts_felt", "hinge/tokens_active"} & recorded.keys()
     assert {name: their_recorded[name] for name in counts} == {name: recorded[name] for name in counts}
 
 
@@ -220,7 +219,6 @@ def test_the_batch_clips_and_feels_the_hinge(rollouts: Rollouts) -> None:
     assert 0 < share["hinge/tokens_active"] < 1
     assert share["train/hinge_loss"] > 0
     assert share["hinge/prompts_felt"] > 0
-    assert sum(recorded[name][0] > 0 for name in drift_names()) > 2
     assert min(share["train/clip_high"], share["train/clip_low"]) > 0
 
 

@@ -13,12 +13,12 @@ from mcpo_cli.measures.frames import Runs
 from mcpo_cli.measures.mastery import HARD
 from mcpo_cli.render.figures import base
 from mcpo_cli.render.figures.base import KEYS
-from mcpo_cli.render.figures.declare import FigureContent, Quantity, caption, figure, lines, per_run
 from mcpo_cli.render.product import Artifact
 from mcpo_cli.statistics import stats
 
 from .. import published
 from ..sections import BEYOND, PAPER, place
+from .declare import FigureContent, Quantity, caption, figure, lines, per_run
 
 LATE = 0.75
 """Start of the last quarter of training, by which arms have had time to diverge."""

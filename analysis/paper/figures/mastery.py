@@ -8,12 +8,12 @@ from matplotlib.axes import Axes
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.render.figures import base
 from mcpo_cli.render.figures.base import KEYS
-from mcpo_cli.render.figures.declare import FigureContent, Quantity, caption, figure
 from mcpo_cli.render.product import Artifact
 
 from .. import published
 from ..sections import PAPER, place
 from .curves import LATE
+from .declare import FigureContent, Quantity, caption, figure
 
 UNFILTERED = "DAPO w/o filter"
 NEXT, SAME, GAP, ESTIMATE = "accuracy_lag_1", "same_policy", "gap_lag_1", "selection_estimate"

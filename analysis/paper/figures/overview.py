@@ -11,6 +11,8 @@ from mcpo_cli.measures.frames import Runs
 from mcpo_cli.render.figures import base
 from mcpo_cli.render.product import SUMMARY, Artifact, Product
 
+from .declare import titled
+
 SUITE = "table1"
 TITLE = "MCPO against DAPO at a glance"
 ROW, FRAME = 0.34, 0.65
@@ -27,7 +29,7 @@ def build(data: Mapping[str, Runs]) -> Product:
     compared = of_runs(runs, Question())
     columns = ["model", "arm", "at", "metric", "difference", "low", "high", "seeds"]
     frame = compared.headline[columns]
-    title = base.titled(TITLE, runs)
+    title = titled(TITLE, runs)
     return Product(title, _sentence(compared), frame, notes=NOTES, figure=_figure(compared))
 
 

@@ -15,13 +15,13 @@ from mcpo_cli.measures.base import CLASSES
 from mcpo_cli.measures.frames import PAIR, Runs
 from mcpo_cli.render.figures import base
 from mcpo_cli.render.figures.base import KEYS
-from mcpo_cli.render.figures.declare import FigureContent, Quantity, caption, figure, left_out, nothing, per_run
 from mcpo_cli.render.markup import share as shown_share
 from mcpo_cli.render.product import Artifact, Product
 from mcpo_cli.statistics import curves, stats
 from mcpo_cli.statistics.stats import Floats
 
 from ..sections import BEYOND
+from .declare import FigureContent, Quantity, caption, figure, left_out, nothing, per_run, titled
 
 SPELLS = "prompts of a panel that were mastered before its last sampling"
 COLORS = "cividis"
@@ -195,7 +195,7 @@ def build_trajectories(data: Mapping[str, Runs]) -> Product:
         "By chance alone a prompt with a true accuracy slightly below 1 fails at some samplings: see survival.",
         *left_out(rows, runs, what),
     ]
-    return Product(base.titled(title, runs), _trajectory_words(frame, seeds), frame, notes=notes, figure=picture)
+    return Product(titled(title, runs), _trajectory_words(frame, seeds), frame, notes=notes, figure=picture)
 
 
 def _sorted(frame: pd.DataFrame) -> pd.DataFrame:

@@ -19,11 +19,11 @@ from mcpo_cli.methods import Method, get, query_weight
 from mcpo_cli.methods.mcpo import Mcpo
 from mcpo_cli.render.figures import base
 from mcpo_cli.render.figures.base import KEYS
-from mcpo_cli.render.figures.declare import FigureContent, Quantity, caption, figure, left_out, lines, per_run
 from mcpo_cli.render.product import Artifact, Product
 from mcpo_cli.statistics import clusters
 
 from ..sections import BEYOND, PAPER, place
+from .declare import FigureContent, Quantity, caption, figure, left_out, lines, per_run
 
 SCHEMATIC = "What DAPO and MCPO do with a prompt, by the accuracy of its rollouts"
 G = Train().rollouts

@@ -1,5 +1,6 @@
 """Readers of graded samples, one file per tool. A plug-in of the group `mcpo.readers` also declares READER."""
 
+import sqlite3
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from mcpo_cli.errors import ConfigError, first_line, mend, nearest
 from mcpo_cli.plugins import Found
 
 __all__ = ["Options", "Reader", "read", "readers"]
+UNEXPECTED = (ValueError, TypeError, KeyError, IndexError, AttributeError, sqlite3.Error)
+"""What a file raises whose parts are not those that its tool writes, or whose texts are not UTF-8."""
 TABLE = "or write a CSV with the columns problem and correct (docs/readers.md)"
 
 
@@ -31,6 +34,9 @@ def read(path: Path, options: Options, reader: str = "") -> list[Log]:
         logs = chosen.read(path, options)
     except RecursionError as error:
         raise base.damaged(path, "a value in it is nested too deeply") from error
+    except UNEXPECTED as error:
+        why = f"{chosen.name} expects other data: {type(error).__name__}: {first_line(error)}"
+        raise base.damaged(path, why) from error
     if not logs:
         raise ConfigError(f"{path}: {chosen.name} finds no samples in it; it reads {chosen.about}", code="bad_data")
     return logs

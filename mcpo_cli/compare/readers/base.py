@@ -89,6 +89,8 @@ class Part:
     facts: Mapping[str, str]
     task: str = ""
     """The task of which the benchmark is one of several filters."""
+    notes: tuple[str, ...] = ()
+    """What the file has and what is not read of it, in sentences."""
 
 
 def log(path: Path, parts: Sequence[Part], model: str = "", notes: Sequence[str] = ()) -> Log:
@@ -102,13 +104,18 @@ def log(path: Path, parts: Sequence[Part], model: str = "", notes: Sequence[str]
         {part.benchmark: part.facts for part in parts},
         model,
         {part.benchmark: part.task for part in parts if part.task},
-        notes,
+        [*notes, *(note for part in parts for note in part.notes)],
     )
 
 
 def damaged(path: Path, why: object) -> ConfigError:
     """The error of a file whose content does not fit its name."""
     return bad_data(f"{path}: cannot be read: {why}", fix="write the log again with the tool that it comes from")
+
+
+def left_out(path: Path, left: int, of: int, why: str) -> tuple[str, ...]:
+    """The note on samples that are not compared, if there are any. why: `have no score`."""
+    return (f"{path}: {left} of {of} samples {why}, and were left out",) if left else ()
 
 
 def refuse_lacking(path: Path, known: Collection[str], options: Options) -> None:
@@ -171,6 +178,21 @@ def logs_of(files: Iterable[TaskFile]) -> Iterator[tuple[Path, str, list[TaskFil
             yield path, model, of_path, notes
 
 
+def of_tasks(files: Iterable[TaskFile], part: Callable[[TaskFile, Options], Part], options: Options) -> list[Log]:
+    """The logs that files are of (`logs_of`), a benchmark for each task. part: reads the samples of one file.
+
+    Raises:
+        ConfigError: no file of a log has the task that was asked for.
+    """
+    logs = []
+    for path, model, of_model, notes in logs_of(files):
+        parts = [part(file, options) for file in of_model if options.benchmark in ("", file.task)]
+        if not parts:
+            raise no_task(path, options, [file.task for file in of_model])
+        logs.append(log(path, parts, model, notes))
+    return logs
+
+
 def _parent(folders: Sequence[Path]) -> Path:
     return next(parent for parent in folders[0].parents if all(parent in folder.parents for folder in folders))
 
@@ -223,6 +245,15 @@ def first_row(path: Path) -> Row:
     except (ValueError, RecursionError, OSError):
         return {}
     return row if isinstance(row, dict) else {}
+
+
+def beginning(path: Path) -> bytes:
+    """The first bytes of a file, to recognise the tool; none of a folder, or where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(1 << 16)
+    except OSError:
+        return b""
 
 
 def cell(row: Row, path: str) -> Any:

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,12 @@ from typing import Any
 from mcpo_cli import extras
 from mcpo_cli.compare.log import Log, check_headings
 from mcpo_cli.compare.readers import base
-from mcpo_cli.compare.readers.base import Options, Part, Reader
+from mcpo_cli.compare.readers.base import Field, Options, Part, Reader, TaskFile
 from mcpo_cli.errors import bad_data, first_line
 
+FILE = re.compile(r".+\.(eval|json)")
 HEAD = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"status":\s*"')
 """The beginning of a .json log."""
-WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
-"""Scores that are words: correct, partial, incorrect and no answer, as inspect_ai's metrics count them."""
-COLUMNS = ("problem", "sample", "correct", "response", "answer", "gold", "prompt", "tokens")
 LEFT_OUT = {"messages", "events", "store", "attachments"}
 """Parts of samples that are not read, because they are most of a log."""
 
@@ -27,41 +25,29 @@ LEFT_OUT = {"messages", "events", "store", "attachments"}
 def read(path: Path, options: Options) -> list[Log]:
     """One log per model, with the newest log of each task and its arguments.
 
-    Epochs are samples of a problem. Samples without a score are left out, and counted in the facts.
+    Epochs are samples of a problem. Samples without a score are left out, and counted in a note.
 
     Raises:
         ConfigError: inspect_ai is not installed, or a log is damaged, unfinished, or lacks the score.
     """
-    newest: dict[tuple[str, str, str], tuple[str, Path]] = {}
-    left: list[tuple[str, Path]] = []
-    for file in _files(path):
-        spec = _opened(file, header_only=True).eval
-        key = (spec.model, spec.task, json.dumps(spec.task_args_passed, sort_keys=True, default=str))
-        older, newest[key] = sorted([newest.get(key, ("", file)), (str(spec.created), file)])
-        left += [(spec.model, older[1])] if older[0] else []
-    variants = Counter((model, task) for model, task, _ in newest)
-    found: dict[str, list[tuple[str, Path]]] = {}
-    for (model, task, args), (_, file) in newest.items():
-        found.setdefault(model, []).append((f"{task} {args}" if variants[model, task] > 1 else task, file))
-    check_headings(path, "model", found)
-    return [
-        _log(path, model, tasks, [f"{file} was left out: a newer log has its task" for of, file in left if of == model],
-             options)
-        for model, tasks in found.items()
-    ]  # fmt: skip
+    specs = {file: _opened(file, header_only=True).eval for file in _files(path)}
+    check_headings(path, "model", [spec.model for spec in specs.values()])
+    variants = {(spec.model, spec.task, _arguments(spec)) for spec in specs.values()}
+    several = Counter((model, task) for model, task, _ in variants)
+    files = []
+    for file, spec in specs.items():
+        arguments = f" {_arguments(spec)}" if several[spec.model, spec.task] > 1 else ""
+        files.append(TaskFile(file, spec.task + arguments, str(spec.created), path, spec.model))
+    return base.of_tasks(files, _part, options)
+
+
+def _arguments(spec: Any) -> str:
+    return json.dumps(spec.task_args_passed, sort_keys=True, default=str)
 
 
 def _files(path: Path) -> list[Path]:
-    found = [path] if path.is_file() else sorted([*path.rglob("*.eval"), *path.rglob("*.json")])
-    return [file for file in found if file.suffix == ".eval" or (file.suffix == ".json" and _begins_as_log(file))]
-
-
-def _begins_as_log(file: Path) -> bool:
-    try:
-        with file.open("rb") as opened:
-            return HEAD.match(opened.read(200)) is not None
-    except OSError:
-        return False
+    found = base.files_named(path, "*.*", FILE)
+    return [file for file in found if file.suffix == ".eval" or HEAD.match(base.beginning(file))]
 
 
 def _opened(file: Path, *, header_only: bool = False) -> Any:
@@ -74,30 +60,21 @@ def _opened(file: Path, *, header_only: bool = False) -> Any:
         raise base.damaged(file, first_line(error)) from error
 
 
-def _log(path: Path, model: str, tasks: Sequence[tuple[str, Path]], notes: Sequence[str], options: Options) -> Log:
-    parts = []
-    for benchmark, file in tasks:
-        if options.benchmark not in ("", benchmark):
-            continue
-        log = _opened(file)
-        if log.status != "success":
-            raise bad_data(
-                f"{file}: this evaluation is not complete: its status is {log.status!r}",
-                fix=f"inspect eval-retry {file}",
-            )
-        samples = log.samples or []
-        known = list(dict.fromkeys(name for sample in samples for name, _, _ in _scores(sample)))
-        score = base.score_name(file, known, options, known if len(known) == 1 else ())
-        rows = [row for sample in samples if (row := _row(sample, score)) is not None]
-        if not rows:
-            raise bad_data(f"{file}: none of its {len(samples)} samples has a score")
-        facts = base.stated(
-            {"metric": score, "samples without a score": len(samples) - len(rows) or None, **_settings(log)}
-        )
-        parts.append(Part(benchmark, base.samples(file, rows, {name: name for name in COLUMNS}, options), facts))
-    if not parts:
-        raise base.no_task(path, options, [name for name, _ in tasks])
-    return base.log(path / model, parts, model, notes)
+def _part(file: TaskFile, options: Options) -> Part:
+    log = _opened(file.path)
+    if log.status != "success":
+        why = f"{file.path}: this evaluation is not complete: its status is {log.status!r}"
+        raise bad_data(why, fix=f"inspect eval-retry {file.path}")
+    samples = log.samples or []
+    known = list(dict.fromkeys(name for sample in samples for name, _, _ in _scores(sample)))
+    score = base.score_name(file.path, known, options, known if len(known) == 1 else ())
+    rows = [row for sample in samples if (row := _row(sample, score)) is not None]
+    if not rows:
+        raise bad_data(f"{file.path}: none of its {len(samples)} samples has a score")
+    facts = base.stated({"metric": score, **_settings(log)})
+    notes = base.left_out(file.path, len(samples) - len(rows), len(samples), "have no score")
+    columns: dict[str, Field] = {name: name for name in rows[0] if name != "doc"}
+    return Part(file.task, base.samples(file.path, rows, columns, options), facts, notes=notes)
 
 
 def _scores(sample: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -117,7 +94,7 @@ def _row(sample: Any, score: str) -> dict[str, Any] | None:
     return {
         "problem": str(sample.id),
         "sample": sample.epoch,
-        "correct": WORDS.get(value, value) if isinstance(value, str) else value,
+        "correct": base.WORDS.get(value.lower(), value) if isinstance(value, str) else value,
         "response": sample.output.completion,
         "answer": "" if answer is None else answer,
         "gold": base.text(sample.target),
@@ -131,16 +108,14 @@ def _settings(log: Any) -> dict[str, Any]:
     """The settings of the task."""
     spec, plan = log.eval, log.plan
     steps = json.dumps([step.params for step in plan.steps], sort_keys=True, default=str)
+    asked = [config.model_dump(exclude_none=True, mode="json") for config in (spec.model_generate_config, plan.config)]
     return {
         "inspect_ai": spec.packages.get("inspect_ai"),
         "task version": spec.task_version,
-        "task arguments": json.dumps(spec.task_args_passed, sort_keys=True, default=str),
+        "task arguments": _arguments(spec),
         "solver": f"{', '.join(step.solver for step in plan.steps)} {base.digest(steps)[:8]}",
         "scorer": ", ".join(scorer.name for scorer in spec.scorers or []),
-        "generation": {
-            **spec.model_generate_config.model_dump(exclude_none=True, mode="json"),
-            **plan.config.model_dump(exclude_none=True, mode="json"),
-        },
+        "generation": asked[0] | asked[1],
     }
 
 

@@ -1,7 +1,6 @@
 """lighteval's details (`--save-details`): details/MODEL/DATE/details_TASK_DATE.parquet, next to results/."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ def read(path: Path, options: Options) -> list[Log]:
     Raises:
         ConfigError: a file is damaged or of another version, holds a problem twice, or lacks the metric.
     """
-    return [_log(*of_model, options) for of_model in base.logs_of(map(_task_file, _files(path)))]
+    return base.of_tasks(map(_task_file, _files(path)), _part, options)
 
 
 def _files(path: Path) -> list[Path]:
@@ -43,22 +42,14 @@ def _task_file(path: Path) -> TaskFile:
     return TaskFile(path, named["task"] if named else "", named["date"] if named else "", model, model.name)
 
 
-def _log(path: Path, model: str, files: Sequence[TaskFile], notes: list[str], options: Options) -> Log:
-    parts = []
-    for file in files:
-        if options.benchmark not in ("", file.task):
-            continue
-        rows = base.rows_of(file.path, NEEDED)
-        known = [name for name, value in rows[0]["metric"].items() if isinstance(value, int | float)]
-        metric = base.score_name(file.path, known, options, known if len(known) == 1 else METRICS)
-        fields = {**FIELDS, "correct": f"metric.{metric}"}
-        first = rows[0]["doc"]
-        asked = {"max tokens": first.get("generation_size"), "samples averaged": first.get("num_samples")}
-        facts = base.stated({"metric": metric, **asked, **_settings(file)})
-        parts.append(Part(file.task, base.samples(file.path, rows, fields, options), facts))
-    if not parts:
-        raise base.no_task(path, options, [file.task for file in files])
-    return base.log(path, parts, model, notes)
+def _part(file: TaskFile, options: Options) -> Part:
+    rows = base.rows_of(file.path, NEEDED)
+    known = [name for name, value in rows[0]["metric"].items() if isinstance(value, int | float)]
+    metric = base.score_name(file.path, known, options, known if len(known) == 1 else METRICS)
+    first = rows[0]["doc"]
+    asked = {"max tokens": first.get("generation_size"), "samples averaged": first.get("num_samples")}
+    facts = base.stated({"metric": metric, **asked, **_settings(file)})
+    return Part(file.task, base.samples(file.path, rows, {**FIELDS, "correct": f"metric.{metric}"}, options), facts)
 
 
 def _gold(doc: Row) -> str:

@@ -1,6 +1,6 @@
 """mcpo's own results: a run, the runs of a suite, or an evaluation, by name or by folder."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +8,12 @@ import numpy as np
 import pandas as pd
 
 from mcpo_cli.compare.log import Log, checked
+from mcpo_cli.compare.readers import evaluations
 from mcpo_cli.compare.readers.base import Options, Reader, only, stated
 from mcpo_cli.config import plan
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import MissingCells, bad_data
-from mcpo_cli.evaluation import gradings
-from mcpo_cli.evaluation.gradings import Samples
+from mcpo_cli.errors import MissingCells
 from mcpo_cli.home import location
-from mcpo_cli.records import GradeRow, Results
 from mcpo_cli.runs import catalog
 from mcpo_cli.runs.journal import Journal
 
@@ -33,7 +31,7 @@ def read(path: Path, options: Options) -> list[Log]:
     if folder is None:
         return _of_suite(str(path), options)
     if (folder / "gradings").is_dir():
-        return [_of_evaluation(folder, options)]
+        return [evaluations.of_evaluation(folder, options)]
     spec = catalog.spec(folder)
     rows = _last(folder, spec)
     if not rows:
@@ -108,61 +106,6 @@ def _of_run(folder: Path, spec: RunSpec, rows: Sequence[Mapping[str, Any]], mode
 
 def _seed(spec: RunSpec) -> str:
     return str(spec.seed) if spec.seed_of_base == spec.seed else f"{spec.seed_of_base}/{spec.seed}"
-
-
-def _of_evaluation(folder: Path, options: Options) -> Log:
-    results = gradings.all_of(folder)
-    if not results:
-        raise bad_data(f"{folder}: it has no complete grading", fix="mcpo evaluate, with the same model and settings")
-    newest = results[-1]
-    samples = samples_of(folder, newest)
-    samples = samples[samples["status"] != "infra_error"].drop(columns=["status", "detail"])
-    samples["answer"] = samples["answer"].fillna("")
-    for name in ("response", "prompt"):
-        samples[name] = samples[name].map(gradings.writable, na_action="ignore")
-    samples = samples.infer_objects()
-    if options.benchmark and len(samples):
-        samples = only(folder, samples, options.benchmark)
-    facts = {name: stated(_protocol(newest, name)) for name in newest["benchmarks"]}
-    return checked(folder, samples, facts, model=newest["protocol"].get("model_name", folder.name))
-
-
-def samples_of(folder: Path, results: Results) -> pd.DataFrame:
-    """All samples of a grading with the grader's `status` and `detail`; the response is None if its file is lost."""
-    rows = (
-        row
-        for benchmark in results["benchmarks"]
-        for graded in gradings.rows(folder, results["grading"], benchmark)
-        for row in _samples(folder, benchmark, graded)
-    )
-    return pd.DataFrame(rows, dtype=object)  # columns of strings refuse lone surrogates
-
-
-def _samples(folder: Path, benchmark: str, graded: GradeRow) -> Iterator[dict[str, Any]]:
-    """The graded samples of one problem."""
-    drawn = Samples(folder / "samples" / benchmark).read(graded["problem"])
-    for at, status in enumerate(graded["statuses"]):
-        yield {
-            "benchmark": benchmark,
-            "problem": graded["problem"],
-            "sample": at,
-            "correct": float(status == "correct"),
-            "answer": graded["answers"][at],
-            "gold": graded["gold"],
-            "tokens": graded["tokens"][at],
-            "response": drawn.samples[at].text if drawn and at < len(drawn.samples) else None,
-            "prompt": drawn.problem.text if drawn else None,
-            "status": status,
-            "detail": graded["details"][at],
-        }
-
-
-def _protocol(results: Results, benchmark: str) -> dict[str, Any]:
-    """The settings of the samples of an evaluation, without the model, in which sides differ."""
-    protocol = results["protocol"]
-    asked = {name: protocol.get(name) for name in ("temperature", "top_p", "max_tokens", "prompt", "chat", "tasks")}
-    engines = ", ".join(results["engines"])
-    return {"grader": results["benchmarks"][benchmark]["grader"], "engine": engines, **asked}
 
 
 READER = Reader(

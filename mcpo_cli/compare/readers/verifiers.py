@@ -1,12 +1,13 @@
-"""Rollouts of verifiers and prime-rl: results.jsonl or traces.jsonl, next to metadata.json."""
+"""Rollouts of verifiers before 0.4: results.jsonl, next to metadata.json."""
 
+import re
 from pathlib import Path
 
 from mcpo_cli.compare.log import Log
 from mcpo_cli.compare.readers import base
 from mcpo_cli.compare.readers.base import Field, Options, Part, Reader, TaskFile
 
-NAMES = ("results.jsonl", "traces.jsonl")
+FILE = re.compile(r"results\.jsonl")
 NEEDED = ("prompt", "completion", "reward")
 SCORES = ("reward",)
 NO_SCORES = ("example_id", "id", "rollout_id", "step", "advantage")
@@ -27,18 +28,11 @@ def read(path: Path, options: Options) -> list[Log]:
     Raises:
         ConfigError: a file is damaged, or lacks the score or the environment that was asked for.
     """
-    logs = []
-    for folder, model, files, notes in base.logs_of(map(_task_file, _files(path))):
-        parts = [_part(file, options) for file in files if options.benchmark in ("", file.task)]
-        if not parts:
-            raise base.no_task(folder, options, [file.task for file in files])
-        logs.append(base.log(folder, parts, model, notes))
-    return logs
+    return base.of_tasks(map(_task_file, _files(path)), _part, options)
 
 
 def _files(path: Path) -> list[Path]:
-    found = [path] if path.is_file() else sorted(file for name in NAMES for file in path.rglob(name))
-    return [file for file in found if file.name in NAMES and set(NEEDED) <= set(base.first_row(file))]
+    return [file for file in base.files_named(path, "results.jsonl", FILE) if set(NEEDED) <= set(base.first_row(file))]
 
 
 def _task_file(path: Path) -> TaskFile:
@@ -59,7 +53,7 @@ def _part(file: TaskFile, options: Options) -> Part:
 
 READER = Reader(
     name="verifiers",
-    about="verifiers and prime-rl: a folder of saved rollouts, or one of its results.jsonl or traces.jsonl",
+    about="verifiers before 0.4: a folder of saved rollouts, or one of its results.jsonl",
     recognises=lambda path: bool(_files(path)),
     read=read,
 )

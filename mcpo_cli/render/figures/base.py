@@ -3,6 +3,7 @@
 import io
 import math
 import textwrap
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import LogFormatter, MaxNLocator
 
-from mcpo_cli.measures.frames import PAIR, Runs
+from mcpo_cli.measures.frames import PAIR
 from mcpo_cli.redaction import visible
 
 STYLE = Path(__file__).parents[1] / "style.mplstyle"
@@ -228,15 +229,6 @@ def legend(figure: Figure) -> None:
         figure.set_figheight(figure.get_figheight() + LINE * math.ceil(len(entries) / columns))
 
 
-def blank(text: str) -> Figure:
-    """A figure that contains only `text`."""
-    with drawing():
-        figure, (axes,) = canvas(height=1.2)
-        axes.set_axis_off()
-        remark(axes, text)
-    return figure
-
-
 def remark(axes: Axes, text: str) -> None:
     """Write `text` into the middle of a panel."""
     shown = axes.text(0.5, 0.5, text, ha="center", va="center", wrap=True, transform=axes.transAxes)
@@ -296,25 +288,6 @@ def reference(axes: Axes, value: float, label: str) -> None:
     axes.axhline(value, color=GREY, linestyle=":", linewidth=0.9, label=label)
 
 
-def titled(title: str, runs: Runs) -> str:
-    """`title` with the scale, regime, seeds and step size, as far as all runs share them."""
-    specs = [cell.spec for cell in runs.cells]
-    seeds = len({(spec.seed_of_base, spec.seed) for spec in specs})
-    facts = [
-        dict.fromkeys(f"scale {spec.scale}" for spec in specs),
-        dict.fromkeys(f"regime {spec.regime}" for spec in specs),
-        [f"{seeds} seed{'s' if seeds > 1 else ''}"],
-        dict.fromkeys(f"{spec.train.prompts} prompts x {spec.train.rollouts} rollouts a step" for spec in specs),
-    ]
-    return f"{title} ({', '.join(first for (first, *others) in facts if not others)})"
-
-
-def points(axes: Axes, axis: str = "y") -> None:
-    """Label differences of shares as percentage points."""
-    minus = "\N{MINUS SIGN}"
-    getattr(axes, f"{axis}axis").set_major_formatter(lambda share, _: f"{100 * share:.6g}".replace("-", minus))
-
-
 def integer_ticks(axes: Axes) -> None:
     """Put few ticks, at integers, on the x-axis; `20k` is 20 000."""
     # With its default of two ticks the locator gives up integers where all data is at one step.
@@ -332,7 +305,9 @@ METADATA: Mapping[str, dict[str, Any]] = {
 def save(figure: Figure) -> dict[str, bytes]:
     """Contents of the figure's files by type; the layout, which takes most of the time, is computed once."""
     files = {}
-    with drawing():
+    with drawing(), warnings.catch_warnings():
+        # A name in a script that the font lacks is boxes in the picture; the page and its tables have it.
+        warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from font", UserWarning)
         _take_literally(figure)
         for kind, metadata in METADATA.items():
             file = io.BytesIO()

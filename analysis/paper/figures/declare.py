@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from mcpo_cli.measures.frames import PAIR, Runs
 from mcpo_cli.render.figures import base
@@ -105,10 +106,32 @@ def left_out(data: pd.DataFrame, runs: Runs, what: str) -> list[str]:
     return [f"{len(lacking)} of {len(runs.cells)} runs have no {what}: {arms}."] if lacking else []
 
 
+def titled(title: str, runs: Runs) -> str:
+    """`title` with the scale, regime, seeds and step size, as far as all runs share them."""
+    specs = [cell.spec for cell in runs.cells]
+    seeds = len({(spec.seed_of_base, spec.seed) for spec in specs})
+    facts = [
+        dict.fromkeys(f"scale {spec.scale}" for spec in specs),
+        dict.fromkeys(f"regime {spec.regime}" for spec in specs),
+        [f"{seeds} seed{'s' if seeds > 1 else ''}"],
+        dict.fromkeys(f"{spec.train.prompts} prompts x {spec.train.rollouts} rollouts a step" for spec in specs),
+    ]
+    return f"{title} ({', '.join(first for (first, *others) in facts if not others)})"
+
+
+def blank(text: str) -> Figure:
+    """A figure that contains only `text`."""
+    with base.drawing():
+        figure, (axes,) = base.canvas(height=1.2)
+        axes.set_axis_off()
+        base.remark(axes, text)
+    return figure
+
+
 def nothing(title: str, runs: Runs, what: str, data: pd.DataFrame) -> Product:
     """The product if no run recorded `what`. data: an empty frame with the figure's columns."""
     sentence = f"No run recorded {what}."
-    return Product(base.titled(title, runs), sentence, data, figure=base.blank(sentence))
+    return Product(titled(title, runs), sentence, data, figure=blank(sentence))
 
 
 def lines(
@@ -181,7 +204,7 @@ def figure(
         picture = base.grid(drawn, by, *draws, **layout) if by else base.panels(drawn, *draws, **layout)
         notes = [*([band_note(rows)] if band else []), *notes]
         notes += left_out(rows, runs, what) if "run_id" in rows else []
-        return Product(base.titled(title, runs), sentence, rows, notes=notes, figure=picture)
+        return Product(titled(title, runs), sentence, rows, notes=notes, figure=picture)
 
     def declare(show: Callable[[Runs], FigureContent]) -> Artifact:
         return Artifact(name, title, section, (suite,), lambda data: build(show, data), place, by_regime=by == "regime")

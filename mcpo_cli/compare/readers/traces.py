@@ -1,0 +1,126 @@
+"""Episodes of verifiers 0.4 and prime-rl: traces.jsonl, an episode a line, each with the traces of its agents."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mcpo_cli.compare.log import Log
+from mcpo_cli.compare.readers import base
+from mcpo_cli.compare.readers.base import Field, Options, Part, Reader, Row, TaskFile
+
+FILE = re.compile(r"traces\.jsonl")
+NEEDED = ("env", "task", "traces")
+STEP = re.compile(r"(?P<run>.*)/rollouts/step_(?P<step>\d+)/(?P<kind>train|eval)/(?P<subset>all|effective)/[^/]+")
+"""A file that prime-rl writes while it trains."""
+FACTS = {"verifiers": "verifiers.version", "sampling": "agent.config.sampling"}
+REWARD = "reward"
+"""The name of the score: the sum of all rewards with their weights, as verifiers computes it."""
+
+
+def read(path: Path, options: Options) -> list[Log]:
+    """The logs of a folder: of each model, or of each of its folders, with a benchmark for each environment.
+
+    Of a run of prime-rl the last evaluation counts, or without one the last step. Agents that are not trained (judges,
+    simulated users) are left out. A rollout that was not scored is left out, too, and counted in the notes.
+
+    Raises:
+        ConfigError: a file is damaged, or lacks the score or the environment that was asked for.
+    """
+    return [_log(*of_model, options) for of_model in base.logs_of(map(_task_file, _files(path)))]
+
+
+def _files(path: Path) -> list[Path]:
+    newest: dict[str, tuple[tuple[bool, int, bool], Path]] = {}
+    for file in base.files_named(path, "traces.jsonl", FILE):
+        if set(NEEDED) <= set(base.first_row(file)):
+            step = STEP.fullmatch(str(file.absolute()))
+            rank = (
+                (step["kind"] == "eval", int(step["step"]), step["subset"] == "effective") if step else (True, 0, True)
+            )
+            run = step["run"] if step else str(file)
+            newest[run] = max(newest.get(run, (rank, file)), (rank, file))
+    return [file for _, file in newest.values()]
+
+
+def _task_file(path: Path) -> TaskFile:
+    first, step = base.first_row(path), STEP.fullmatch(str(path.absolute()))
+    folder = Path(step["run"]) if step else path.parent
+    # prime-rl writes all environments into one file, in the order in which episodes end.
+    task = "" if step else _environment(first)
+    return TaskFile(path, task, "", folder, _model(_traces(first)[0]) or folder.name)
+
+
+def _log(path: Path, model: str, files: Sequence[TaskFile], notes: Sequence[str], options: Options) -> Log:
+    scored: dict[str, list[Row]] = {}
+    left: list[str] = []
+    for file in files:
+        rows = [_row(episode, trace) for episode in base.rows_of(file.path, NEEDED) for trace in _traces(episode)]
+        good = [row for row in rows if row["scores"]]
+        left += base.left_out(file.path, len(rows) - len(good), len(rows), "were not scored")
+        for row in good:
+            scored.setdefault(row["benchmark"], []).append(row)
+    if not scored:
+        raise base.damaged(path, "none of its rollouts was scored")
+    parts = [_part(path, name, rows, options) for name, rows in scored.items() if options.benchmark in ("", name)]
+    if not parts:
+        raise base.no_task(path, options, scored)
+    return base.log(path, parts, model, [*notes, *left])
+
+
+def _part(path: Path, environment: str, rows: Sequence[Row], options: Options) -> Part:
+    known = [name for name in rows[0]["scores"] if all(name in row["scores"] for row in rows)]
+    score = base.score_name(path, known, options, (REWARD,))
+    fields: dict[str, Field] = {name: name for name in ("problem", "response", "prompt", "gold", "tokens")}
+    samples = base.samples(path, rows, {**fields, "correct": lambda row: row["scores"][score]}, options)
+    return Part(environment, samples, base.stated({"metric": score, **rows[0]["facts"]}))
+
+
+def _environment(episode: Row) -> str:
+    return str(episode["env"].get("name") or episode["env"].get("id") or "episodes")
+
+
+def _traces(episode: Row) -> list[Row]:
+    """The traces of agents that are trained; an empty one if the episode failed before it had any."""
+    return [trace for trace in episode["traces"] if trace["agent"].get("trainable", True)] or [{}]
+
+
+def _model(trace: Row) -> str:
+    models = [call.get("model") for call in trace.get("calls", ())]
+    return str(next(filter(None, [*models, base.cell(trace, "agent.config.model")]), ""))
+
+
+def _row(episode: Row, trace: Row) -> dict[str, Any]:
+    """One rollout; `scores` is empty if it was not scored."""
+    task, nodes = episode["task"], trace.get("nodes", [])
+    sampled = [base.text(node["message"]) for node in nodes if node["sampled"]]
+    asked = [node["message"] for node in nodes if not node["sampled"] and node["message"]["role"] in ("system", "user")]
+    used = [(call.get("usage") or {}).get("completion_tokens", 0) for call in trace.get("calls", ())]
+    gold = task["data"].get("answer")
+    return {
+        "benchmark": _environment(episode),
+        "problem": base.name(task.get("key") or task.get("hash") or base.digest(base.text(task["data"].get("prompt")))),
+        "prompt": base.text(asked),
+        "response": sampled[-1] if sampled else "",
+        "gold": None if gold is None else base.text(gold),
+        "tokens": sum(used),
+        "scores": _scores(trace),
+        "doc": task["data"],
+        "facts": {name: base.cell(trace, of) for name, of in FACTS.items()},
+    }
+
+
+def _scores(trace: Row) -> dict[str, float]:
+    """Each metric, each reward, and their weighted sum; nothing if the rollout was not scored."""
+    rewards = {name: reward for name, reward in trace.get("rewards", {}).items() if reward is not None}
+    metrics = {name: value for name, value in trace.get("metrics", {}).items() if value is not None}
+    total = sum(reward["score"] * reward.get("weight", 1.0) for reward in rewards.values())
+    return {**metrics, **{name: reward["score"] for name, reward in rewards.items()}, REWARD: total} if rewards else {}
+
+
+READER = Reader(
+    name="traces",
+    about="verifiers 0.4 and prime-rl: a folder of episodes, or one of its traces.jsonl",
+    recognises=lambda path: bool(_files(path)),
+    read=read,
+)

@@ -244,9 +244,10 @@ class Compute:
     dtype: Literal["auto", "float32", "bfloat16"] = later("auto")
     """Number format of matrix products with backend=local; weights and logits are float32 always.
 
-    `auto`: bfloat16 on CUDA, float32 on a CPU. On CUDA it is that of attention, too; on a CPU attention is float32. With bfloat16 on CUDA, the products that yield logits use TF32, whose
-    factors have 11 bits. It changes results by more than rounding in float32 does, so a value
-    other than `auto` is of the kind identity.
+    `auto`: bfloat16 on CUDA, float32 on a CPU. Attention has the same on CUDA, and float32 on a CPU. With bfloat16 on
+    CUDA, the products that yield logits use TF32, whose factors have 11 bits; on a CPU, bfloat16 is faster only where
+    the processor has instructions for it, which the dry run says. It changes results by more than rounding in float32
+    does, so a value other than `auto` is of the kind identity.
     """
     micro_batch: int = runtime(16, ge=1)
     """Most prompts per forward and backward pass."""

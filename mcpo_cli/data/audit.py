@@ -88,14 +88,11 @@ def overlap(texts: Sequence[str], others: Sequence[str]) -> list[SimilarPair]:
         candidates = {other for holders in meets if len(holders) <= COMMON for other in holders}
         if candidates:
             shingles = grams(text, SHINGLE)
-            shares = {other: _share(shingles, grams(others[other], SHINGLE)) for other in candidates}
+            found = {other: grams(others[other], SHINGLE) for other in candidates}
+            shares = {other: len(shingles & its) / min(len(shingles), len(its)) for other, its in found.items()}
             best = min(shares, key=lambda other: (-shares[other], other))
             pairs.append(SimilarPair(position, best, shares[best]))
     return sorted(pairs, key=lambda pair: (-pair.similarity, pair.first))
-
-
-def _share(one: set[str], two: set[str]) -> float:
-    return len(one & two) / min(len(one), len(two))
 
 
 Talk = Callable[[str], None]
@@ -144,6 +141,7 @@ def audit(
     golds = list(dict.fromkeys(gold for counts in reading.problems.values() for gold in counts))
     talk(f"different golds graded as answers to themselves: {len(golds)}")
     statuses = dict(zip(golds, self_grade(golds), strict=True))
+    counts = Counter(sum(rows.values()) for rows in reading.problems.values())
     document = {
         "name": dataset.name,
         "title": dataset.title,
@@ -154,7 +152,8 @@ def audit(
         "rows_published": dataset.rows or dataset.size,
         "problems": len(texts),
         "problems_published": dataset.size,
-        "copies": _copies(reading),
+        # Number of copies -> number of problems with that many copies.
+        "copies": {f"{count}": problems for count, problems in sorted(counts.items())},
         "golds": dict(Counter(kind(gold) for counts in reading.problems.values() for gold in counts).most_common()),
         "not_parsable": [
             {"row": reading.first[text], "gold": gold, "status": statuses[gold]}
@@ -229,12 +228,6 @@ def copies(document: dict[str, Any]) -> str:
     if counts == ["1"]:
         return f"none: {document['problems']} problems occur once each"
     return f"{document['problems']} problems x {' to '.join(dict.fromkeys(counts[:1] + counts[-1:]))} copies"
-
-
-def _copies(reading: Reading) -> dict[str, int]:
-    """Number of copies -> number of problems with that many copies."""
-    counts = Counter(sum(golds.values()) for golds in reading.problems.values())
-    return {str(count): problems for count, problems in sorted(counts.items())}
 
 
 def _distribution(lengths: Sequence[int]) -> dict[str, float]:

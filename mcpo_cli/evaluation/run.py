@@ -149,7 +149,9 @@ def _draw(protocol: Protocol, benchmarks: Sequence[Benchmark], target: Path, pro
             if not samples.has(problem, settings.n):
                 key = f"{benchmark.name}/{problem.id}"
                 left[key] = samples, problem
-                prompt_ids, seeds = asking.encoded(asked, problem, facts), _seeds(settings.seed, problem, settings.n)
+                prompt_ids = asking.encoded(asked, problem, facts)
+                # They do not depend on the other problems of the evaluation.
+                seeds = tuple(stream(settings.seed, "eval", problem.number, index) for index in range(settings.n))
                 requests.append(SampleRequest(key, prompt_ids, seeds, asked.stops, asked.max_tokens))
     if not requests:
         return
@@ -188,11 +190,6 @@ def _generate(
             yield request.key, [Sample("", 0, "no_room", seed) for seed in request.seeds]
     if fitting:
         yield from generate(fitting)
-
-
-def _seeds(seed: int, problem: Problem, n: int) -> tuple[int, ...]:
-    """A seed for each sample; they do not depend on the other problems of the evaluation."""
-    return tuple(stream(seed, "eval", int(problem.id, 16), index) for index in range(n))
 
 
 def _covers(results: Results, benchmarks: Sequence[Benchmark]) -> bool:

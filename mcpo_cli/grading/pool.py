@@ -77,11 +77,6 @@ def registry() -> Found[str]:
     return found
 
 
-def _where(grader: str) -> str:
-    """The location of `grader` as `functions.load` takes it."""
-    return functions.absolute(grader) if functions.is_function(grader) else registry()[grader]
-
-
 class _Died(Exception):
     """The process that was grading the item died."""
 
@@ -98,7 +93,8 @@ class _Worker:
     """One worker process (see worker.py), used by one thread; only `finish` may be called from others."""
 
     def __init__(self, grader: str, memory_mib: int, timeout: float) -> None:
-        self.command = [sys.executable, "-P", "-m", "mcpo_cli.grading.worker", _where(grader), str(memory_mib)]
+        where = functions.absolute(grader) if functions.is_function(grader) else registry()[grader]
+        self.command = [sys.executable, "-P", "-m", "mcpo_cli.grading.worker", where, str(memory_mib)]
         self.timeout = timeout
         self.about: dict[str, Any] = {}
         self._count = 0

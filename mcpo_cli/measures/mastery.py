@@ -42,7 +42,7 @@ def _mastery(spec: RunSpec, journal: Journal) -> Finding:
     """
     rolls, groups = journal.rerolls(), journal.groups()
     pairs, cohort_TC2 = _pairs(rolls), [*cohorts(rolls, 1).values()]
-    values = {**_lags(pairs), **_returns(groups), **_selection(spec, groups)}
+    values = {**_lags(pairs), **_selection(spec, groups)}
     # In these each step counts once.
     values |= {"gap": gap(cohort_TC2), "deepest_gap": deepest(cohort_TC2), "swings": swings(cohort_TC2)}
     if values.get("accuracy_lag_1", 1) != 1:
@@ -118,19 +118,6 @@ def _share(row: RerollRow) -> float:
     return row["c"] / row["n"]
 
 
-def _returns(groups: Iterable[GroupRow]) -> dict[str, float]:
-    """Accuracy of prompts in the next batch that samples them after one in which they were mastered."""
-    last: dict[str, GroupRow] = {}
-    returns: list[GroupRow] = []
-    for row in groups:
-        before = last.get(row["prompt"])
-        if before and before["step"] < row["step"] and before["p"] == 1:
-            returns.append(row)
-        last[row["prompt"]] = row
-    accuracy = means(returns, return_accuracy=lambda row: row["p"])
-    return {"returns": float(len(returns)), **accuracy} if returns else {}
-
-
 def _selection(spec: RunSpec, groups: Sequence[GroupRow]) -> dict[str, float]:
     """The estimate and its 95 % interval.
 
@@ -185,8 +172,6 @@ MASTERY = Measure(
         "cohorts",
         "drift_share": "next-step gap as a share of 1 minus next-step accuracy, each prompt counted once per step",
         "selection_estimate": "expected same-policy accuracy; left out where groups differ in their number of rollouts",
-        "return_accuracy": "accuracy of mastered prompts when a later batch samples them again",
-        "returns": "number of those",
         "prompts": "number of pairs of mastered prompt and step; each prompt counts once per cohort",
     },
     shows=("same_policy", "accuracy_lag_1", "gap_lag_1", "selection_estimate", "prompts"),
@@ -226,8 +211,12 @@ def _transitions(spec: RunSpec, journal: Journal) -> Finding:
     panel = _trajectories(rolls)
     if not panel:
         return Finding({})
-    chance = _lost_by_chance(rolls)
-    values = {**_counts(panel), **_lost(panel), **chance, **_repair(panel, spec.probe.panel_every), **_hard(panel)}
+    controls = [row for row in rolls if row["source"] == "mastered" and row["origin"] == row["step"] and row["n"]]
+    chance = means(controls, lost_by_chance=lambda row: row["c"] < row["n"])
+    # Of each place of the panel, so that its interval is over prompts.
+    lost = [(i, float(after < 1)) for i, one in enumerate(panel) for before, after in pairwise(one.p) if before == 1]
+    values = {**_counts(panel), **mean_over_steps("lost", [value for _, value in lost], [i for i, _ in lost])}
+    values |= {**chance, **_repair(panel, spec.probe.panel_every), **_hard(panel)}
     tables = {
         "trajectories": [
             {"prompt": one.prompt, "step": step, "p": p}
@@ -261,18 +250,6 @@ def _counts(panel: Sequence[Trajectory]) -> dict[str, float]:
     ever = sum(1 in one.p for one in panel)
     counts = {"prompts": len(panel), "ever_mastered": ever, "forgotten": forgotten, "relearned": relearned}
     return {name: float(count) for name, count in counts.items()}
-
-
-def _lost(panel: Sequence[Trajectory]) -> dict[str, float]:
-    """The value `lost`, with its interval over prompts."""
-    pairs = [(i, after) for i, one in enumerate(panel) for before, after in pairwise(one.p) if before == 1]
-    return mean_over_steps("lost", [float(after < 1) for _, after in pairs], [i for i, _ in pairs])
-
-
-def _lost_by_chance(rolls: Iterable[RerollRow]) -> dict[str, float]:
-    """The value `lost_by_chance`, with its interval over steps."""
-    controls = [row for row in rolls if row["source"] == "mastered" and row["origin"] == row["step"] and row["n"]]
-    return means(controls, lost_by_chance=lambda row: row["c"] < row["n"])
 
 
 def _repair(panel: Sequence[Trajectory], every: int) -> dict[str, float]:

@@ -140,24 +140,7 @@ def _classes(measured: dict[int, list[GradientRow]]) -> dict[str, float]:
     for name, kind in GRADIENT_CLASSES.items():
         here = [row for row in directions.mixed(rows) if class_of(row["p"]) == kind]
         values |= means(here, **{f"norm_{name}": itemgetter("norm")})
-        pairs = [pair for pair in _cosines(measured) if class_of(pair[0]["p"]) == kind]
-        values |= means(pairs, lambda pair: pair[0]["step"], **{f"cosine_{name}": itemgetter(1)})
     return values
-
-
-def _cosines(measured: dict[int, list[GradientRow]]) -> list[tuple[GradientRow, float]]:
-    """Each prompt with 0 < p < 1, and the cosine of its gradient with that of the step's mastered prompts."""
-    pairs = []
-    for rows in measured.values():
-        kept = directions.mastered(rows)
-        square = sum(row["with_mastered"] for row in kept) / len(kept) if kept else 0.0
-        if square > 0:
-            pairs += [
-                (row, row["with_mastered"] / (row["norm"] * math.sqrt(square)))
-                for row in directions.mixed(rows)
-                if row["norm"]
-            ]
-    return pairs
 
 
 GRADIENT = Measure(
@@ -169,8 +152,6 @@ GRADIENT = Measure(
         "cosine_mastered": "cosine of the update's direction (the mean policy gradient of prompts with 0 < p < 1, "
         "before the optimizer) and the mean likelihood gradient of mastered prompts; below 0 the update harms them",
         "harmful_steps": "share of steps with a cosine below 0",
-        "cosine_minority": "the same cosine of single prompts with 0 < p <= .5",
-        "cosine_majority": "the same cosine of single prompts with .5 < p < 1",
         "norm_minority": "norm of the policy gradient of single prompts with 0 < p <= .5",
         "norm_majority": "norm of the policy gradient of single prompts with .5 < p < 1",
         "norm_mastered": "norm of mastered prompts' likelihood gradients, which are not part of the loss",

@@ -59,17 +59,17 @@ def artifact(name: str, study: Study, rows: Path) -> Artifact:
 
 def outcomes(rows: pd.DataFrame) -> list[BranchResult]:
     """The outcome of each arm, in the order of the rows; NaN for a trunk run without mastered or held-out prompts."""
-    found = []
+    results = []
     runs = rows["run_id"].unique()
-    for arm, own in rows.groupby("arm", sort=False):
-        mastered, held_out = (own[own["cohort"] == cohort] for cohort in ("mastered", "held_out"))
+    for arm, of_arm in rows.groupby("arm", sort=False):
+        mastered, held_out = (of_arm[of_arm["cohort"] == cohort] for cohort in ("mastered", "held_out"))
         lost = (-mastered["change"] * mastered["prompts"]).groupby(mastered["run_id"]).sum()
         lost /= mastered.groupby("run_id")["prompts"].sum()
         gained = held_out.groupby("run_id")["change"].mean()
         drift = float(np.average(mastered["drift"], weights=mastered["prompts"])) if len(mastered) else np.nan
         lost_S, gained_S = (series.reindex(runs).to_numpy(dtype=np.float64) for series in (lost, gained))
-        found.append(BranchResult(str(arm), lost_S, gained_S, drift))
-    return found
+        results.append(BranchResult(str(arm), lost_S, gained_S, drift))
+    return results
 
 
 def selection(rows: pd.DataFrame, arm: str) -> tuple[Floats, Floats]:
@@ -79,8 +79,9 @@ def selection(rows: pd.DataFrame, arm: str) -> tuple[Floats, Floats]:
     rollouts of the batch, and are correct in fewer when sampled after the step. Selection is the part that also appears
     before it.
     """
-    own = rows[(rows["arm"] == arm) & (rows["cohort"] == "mastered")]
-    sums = own.assign(right=own["before"] * own["prompts"], moved=own["change"] * own["prompts"])
+    mastered = rows[(rows["arm"] == arm) & (rows["cohort"] == "mastered")]
+    prompts = mastered["prompts"]
+    sums = mastered.assign(right=mastered["before"] * prompts, moved=mastered["change"] * prompts)
     sums = sums.groupby("run_id", sort=False)[["right", "moved", "prompts"]].sum()
     selected = 1 - sums["right"] / sums["prompts"]
     return selected.to_numpy(), (-sums["moved"] / sums["prompts"]).to_numpy()
@@ -88,8 +89,8 @@ def selection(rows: pd.DataFrame, arm: str) -> tuple[Floats, Floats]:
 
 def product(study: Study, rows: pd.DataFrame) -> Product:
     """The study's tables, figure and tidy data: one row per arm, and one verdict per hypothesis."""
-    data, found = numbers(study.curve, rows), outcomes(rows)
-    first = found[0]
+    data, results = numbers(study.curve, rows), outcomes(rows)
+    first = results[0]
     columns: Columns = {
         "arm": "arm",
         "lost": _shown("lost"),
@@ -103,26 +104,26 @@ def product(study: Study, rows: pd.DataFrame) -> Product:
     grids = [Grid.of("One global step of each arm", data.to_dict("records"), columns, labels=1)]
     if study.hypotheses:
         grids.append(claims_table.verdict_grid(tested(study.hypotheses, rows, study.curve)))
-        grids.append(
-            Grid.of("What is tested", [vars(one) for one in study.hypotheses], {"id": "id", "claim": "claim"}, labels=2)
-        )
-    sizes = _sizes(rows)
+        hypotheses = [vars(hypothesis) for hypothesis in study.hypotheses]
+        grids.append(Grid.of("What is tested", hypotheses, {"id": "id", "claim": "claim"}, labels=2))
+    points = rows[["run_id", "step"]].drop_duplicates()
+    sizes = f"{len(points)} branch points of {rows['run_id'].nunique()} trunk runs"
     notes = [*NOTES, f"{sizes}; {_mastered(rows)}."]
     sentence = _sentence(first, *selection(rows, first.arm))
-    runs = {"lost": {one.arm: one.lost_S for one in found}, "gained": {one.arm: one.gained_S for one in found}}
+    runs = {name: {result.arm: getattr(result, f"{name}_S") for result in results} for name in LABELS}
     return Product(f"{study.title} ({sizes})", sentence, data, grids, notes, _forest(data, runs))
 
 
 def numbers(curve: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
     """The table's numbers: one row per arm, with mean, half-width of the 95 % interval, p and number of trunk runs."""
-    found = outcomes(rows)
-    steps = _curve(curve, found)
-    return pd.DataFrame([_numbers(one, found[0], steps) for one in found])
+    results = outcomes(rows)
+    steps = _curve(curve, results)
+    return pd.DataFrame([_numbers(result, results[0], steps) for result in results])
 
 
 def tested(hypotheses: Sequence[Claim], rows: pd.DataFrame, curve: Sequence[str]) -> list[verdicts.ClaimResult]:
     """The hypotheses' tests as one family; the unit is the trunk run."""
-    by_arm = {one.arm: one for one in outcomes(rows)}
+    by_arm = {result.arm: result for result in outcomes(rows)}
     steps = _curve(curve, list(by_arm.values()))
     model = str(rows["model"].iloc[0])
 
@@ -130,48 +131,49 @@ def tested(hypotheses: Sequence[Claim], rows: pd.DataFrame, curve: Sequence[str]
         if statistic == "selection minus step":
             selected_S, step_S = selection(rows, arm)
             return selected_S - step_S
-        one = by_arm[arm]
+        result = by_arm[arm]
         values = {
-            "lost": one.lost_S,
-            "gained": one.gained_S,
-            "lost at equal gain": _from_curve(one, steps, "gained_S", "lost_S"),
-            "gained at equal loss": _from_curve(one, steps, "lost_S", "gained_S"),
+            "lost": result.lost_S,
+            "gained": result.gained_S,
+            "lost at equal gain": _from_curve(result, steps, "gained_S", "lost_S"),
+            "gained at equal loss": _from_curve(result, steps, "lost_S", "gained_S"),
         }[statistic]
         return np.full(1, np.nan) if values is None else values
 
-    def test(one: Claim) -> verdicts.ClaimResult:
-        value_S = number(one.statistic, one.arm) - (number(one.statistic, one.baseline) if one.baseline else 0)
-        return verdicts.outcome(one, model, "-", {"": value_S.tolist()})
+    def test(claim: Claim) -> verdicts.ClaimResult:
+        value_S = number(claim.statistic, claim.arm)
+        value_S = value_S - number(claim.statistic, claim.baseline) if claim.baseline else value_S
+        return verdicts.outcome(claim, model, "-", {"": value_S.tolist()})
 
-    return verdicts.decided([test(one) for one in hypotheses])
+    return verdicts.decided([test(hypothesis) for hypothesis in hypotheses])
 
 
-def _curve(names: Sequence[str], found: Sequence[BranchResult]) -> list[BranchResult]:
+def _curve(names: Sequence[str], results: Sequence[BranchResult]) -> list[BranchResult]:
     """The arms of the curve that were measured, from the smallest step."""
-    return [one for name in names for one in found if one.arm == name]
+    return [result for name in names for result in results if result.arm == name]
 
 
-def _numbers(one: BranchResult, first: BranchResult, steps: Sequence[BranchResult]) -> dict[str, object]:
-    row: dict[str, object] = {"arm": one.arm}
+def _numbers(result: BranchResult, first: BranchResult, steps: Sequence[BranchResult]) -> dict[str, object]:
+    row: dict[str, object] = {"arm": result.arm}
     effects = {
-        "lost": _paired(one.lost_S),
-        "gained": _paired(one.gained_S),
-        "against_first": None if one is first else _paired(one.lost_S - first.lost_S),
-        "equal_gain": _paired(_from_curve(one, steps, "gained_S", "lost_S")),
-        "equal_loss": _paired(_from_curve(one, steps, "lost_S", "gained_S")),
+        "lost": _paired(result.lost_S),
+        "gained": _paired(result.gained_S),
+        "against_first": None if result is first else _paired(result.lost_S - first.lost_S),
+        "equal_gain": _paired(_from_curve(result, steps, "gained_S", "lost_S")),
+        "equal_loss": _paired(_from_curve(result, steps, "lost_S", "gained_S")),
     }
     for name, effect in effects.items():
         numbers = [np.nan] * 3 + [0] if effect is None else [effect.mean, effect.half_width, effect.p, effect.n]
         row |= dict(zip((name, f"{name}_half_width", f"{name}_p", f"{name}_runs"), numbers, strict=True))
-    return row | {"drift": one.drift}
+    return row | {"drift": result.drift}
 
 
-def _from_curve(one: BranchResult, steps: Sequence[BranchResult], equal: str, other: str) -> Floats | None:
+def _from_curve(result: BranchResult, steps: Sequence[BranchResult], equal: str, other: str) -> Floats | None:
     """The arm's difference from the curve in `other`, where it equals the curve in `equal`; None if undefined."""
-    if not steps or one in steps:
+    if not steps or any(result is step for step in steps):
         return None
     x_SC, y_SC = (np.stack([getattr(step, name) for step in steps], 1) for name in (equal, other))
-    x_S, y_S = getattr(one, equal), getattr(one, other)
+    x_S, y_S = getattr(result, equal), getattr(result, other)
     kept = ~np.isnan(np.column_stack([x_S, y_S, x_SC, y_SC])).any(1)
     return difference_from_curve(x_S[kept], y_S[kept], x_SC[kept], y_SC[kept]) if kept.sum() > 1 else None
 
@@ -234,15 +236,10 @@ def _change(mean: float, half_width: float) -> str:
     return markup.change(mean, half_width, 4)
 
 
-def _sizes(rows: pd.DataFrame) -> str:
-    points = rows[["run_id", "step"]].drop_duplicates()
-    return f"{len(points)} branch points of {rows['run_id'].nunique()} trunk runs"
-
-
 def _mastered(rows: pd.DataFrame) -> str:
-    own = rows[(rows["arm"] == rows["arm"].iloc[0]) & (rows["cohort"] == "mastered")]
+    mastered = rows[(rows["arm"] == rows["arm"].iloc[0]) & (rows["cohort"] == "mastered")]["prompts"].sum()
     batches = rows[["run_id", "step", "batch"]].drop_duplicates()["batch"].sum()
-    return f"{own['prompts'].sum() / batches:.0%} of their prompts were mastered ({own['prompts'].sum()} of {batches})"
+    return f"{mastered / batches:.0%} of their prompts were mastered ({mastered} of {batches})"
 
 
 def _sentence(first: BranchResult, selected_S: Floats, step_S: Floats) -> str:
@@ -271,8 +268,8 @@ def _forest(data: pd.DataFrame, runs: Mapping[str, Mapping[str, Floats]]) -> Fig
         figure, axes = base.canvas(1, 2, width=base.PAGE, height=0.8 + ROW * len(arms), sharey=True)
         for panel, (effect, values) in zip(axes, runs.items(), strict=True):
             for row, arm in enumerate(arms):
-                own = values[arm]
-                panel.plot(own, np.full(len(own), row), ".", color=base.DAPO.color, alpha=0.45, markersize=4)
+                value_S = values[arm]
+                panel.plot(value_S, np.full(len(value_S), row), ".", color=base.DAPO.color, alpha=0.45, markersize=4)
             panel.errorbar(
                 data[effect], range(len(arms)), xerr=data[f"{effect}_half_width"],
                 color="black", marker="D", markersize=3, linestyle="none", elinewidth=0.9,

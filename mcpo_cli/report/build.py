@@ -125,11 +125,6 @@ def build(made: ArtifactBuilder, names: Sequence[str], *, suites: Sequence[Mappi
     return Build(built, document, files, error)
 
 
-def _store(plans: Mapping[str, Plan]) -> str:
-    """The setting `compute.tracking_uri` of the first plan."""
-    return next((one.cells[0].spec.compute.tracking_uri for one in plans.values()), "")
-
-
 def _publish(plans: Mapping[str, Plan], built: Mapping[str, BuiltArtifact], report: Sequence[Path] = ()) -> None:
     by_suite: dict[str, list[BuiltArtifact]] = {}
     for name, one in built.items():
@@ -151,11 +146,12 @@ def publish_artifacts(built: Sequence[tuple[Plan, Sequence[BuiltArtifact]]], rep
             files = [path for one in of_plan for path in (*one.paths, one.folder / f"{one.name}.json")]
             headlines = {name: value for one in of_plan for name, value in _headlines(one).items()}
             table = next((one for one in of_plan if one.name == presets.stem(whole.suite) and one.grids), None)
-            results = (table.page.sentence, _results(table)) if table else ()
+            grid = f"{markup.escaped(table.page.sentence)}\n\n{markup.pipes(table.grids[0])}" if table else ""
+            results = (table.page.sentence, grid) if table else ()
             log_artifacts(store, whole, [*report, *files], headlines, *results)
 
     if built:
-        publish.publish(_store({whole.suite: whole for whole, _ in built}), send, talk)
+        publish.publish(built[0][0].cells[0].spec.compute.tracking_uri, send, talk)
 
 
 def _headlines(built: BuiltArtifact) -> dict[str, float]:
@@ -168,11 +164,6 @@ def _headlines(built: BuiltArtifact) -> dict[str, float]:
         for row in built.to_json()["rows"]
         if row.get("family") == "headline" and row["mean"] is not None
     }
-
-
-def _results(table: BuiltArtifact) -> str:
-    """A comparison's sentence and first table as Markdown."""
-    return f"{markup.escaped(table.page.sentence)}\n\n{markup.pipes(table.grids[0])}"
 
 
 def build_branches(

@@ -26,7 +26,7 @@ def read(path: Path) -> list[Claim]:
     for number, entry in enumerate(entries, start=1):
         try:
             claim = _claim(rule | entry)
-            if claim.id in {one.id for one in claims}:
+            if claim.id in {other.id for other in claims}:
                 raise ConfigError("the id is used twice")
         except ConfigError as error:
             where = f"{path.name}, claim {number} ({entry.get('id', 'without id')})"

@@ -86,11 +86,13 @@ def _rows(found: Comparison, training: Training) -> Iterator[Row]:
         yield {"block": "measured", **_named(row), **_runs(training, row, row["arm"])}
     for row in records(training.before):
         yield {"block": BEFORE, **_named(row), "at": found.axes[0], "cost": 0.0}
+    whole = found.arms.loc[found.arms["benchmark"] == AVERAGE, "problems"]
+    problems = int((whole if len(whole) else found.arms["problems"]).iloc[0])
     for row in records(training.gains):
         outcomes = [run["outcome"] for run in records(training.runs, model=row["model"], arm=row["arm"])]
         ended = {name: outcomes.count(name) for name in ("collapsed", "failed")}
         about = {"block": "gain", "tier": AVERAGE, "baseline": BEFORE, **ended}
-        yield {**row, **about, **_size(found), **_runs(training, row, row["arm"])}
+        yield {**row, **about, "problems": problems, **_runs(training, row, row["arm"])}
     for row in records(found.differences):
         about = {"block": "difference", "baseline": found.baseline, "seeds_above": row["above"]}
         yield {**_named(row), "mean": row["difference"], **about, **_runs(training, row, row["arm"], found.baseline)}
@@ -108,11 +110,6 @@ def _rows(found: Comparison, training: Training) -> Iterator[Row]:
 def _named(row: Row) -> Row:
     """The row, whose benchmark is called a tier."""
     return {**row, "tier": row["benchmark"]}
-
-
-def _size(found: Comparison) -> Row:
-    whole = found.arms.loc[found.arms["benchmark"] == AVERAGE, "problems"]
-    return {"problems": int((whole if len(whole) else found.arms["problems"]).iloc[0])}
 
 
 def _runs(training: Training, row: Row, *arms: str) -> Row:

@@ -151,7 +151,10 @@ def gather(builder: ArtifactBuilder, names: Sequence[str]) -> ReportContent:
 
 def _pieces_of(builder: ArtifactBuilder, names: Sequence[str]) -> Iterator[Piece]:
     known = artifacts.registry()
-    missing = {name: list(_missing(builder, known[name])) for name in names}
+    missing = {
+        name: [error for suite in artifact.needs if (error := builder.missing(suite, failed_too=artifact.failed_too))]
+        for name, artifact in ((name, known[name]) for name in names)
+    }
     complete = [name for name in names if not missing[name]]
     outcomes = dict(zip(complete, builder.build_all(complete), strict=True))
     for name in names:
@@ -164,12 +167,6 @@ def _pieces_of(builder: ArtifactBuilder, names: Sequence[str]) -> Iterator[Piece
             yield piece(errors=[built])
         elif known[name].section != DIAGNOSTICS:
             yield piece(errors=missing[name])
-
-
-def _missing(builder: ArtifactBuilder, artifact: Artifact) -> Iterator[MissingCells]:
-    for suite in artifact.needs:
-        if error := builder.missing(suite, failed_too=artifact.failed_too):
-            yield error
 
 
 def _facts(runs: Sequence[PlannedRun], pieces: Sequence[Piece]) -> dict[str, str]:

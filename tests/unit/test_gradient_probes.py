@@ -118,7 +118,6 @@ def test_gradients_by_hand(tmp_path: Path) -> None:
     found = finding("gradient", tmp_path, {"groups": groups, "gradients": update + kept + later})
     # trace = (4 + 4 - 2 * 2) / 1 = 4, signal = 2 - 4 / 2 = 0.
     expected = {"steps": 2, "cosine_mastered": (1 - math.sqrt(0.5)) / 2, "harmful_steps": 0.5, "signal_to_noise": 0.0}
-    expected |= {"cosine_minority": (math.sqrt(0.5) - 1) / 2, "cosine_majority": math.sqrt(0.5) / 2}
     expected |= {"norm_minority": 2, "norm_majority": 2, "norm_mastered": (1 + math.sqrt(2)) / 2}
     assert {name: found.values[name] for name in expected} == pytest.approx(expected)
     first, second = found.tables["steps"]

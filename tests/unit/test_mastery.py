@@ -132,16 +132,3 @@ def test_a_cohort_is_rolled_at_its_lags_and_another_attempt_goes_on_with_it(tmp_
     assert [roll.origin for roll in due] == [4, 4, 4, 2, 2, 2, 0]
     # If step 4 was lost, too: no checkpoint covers its cohort, which is picked again.
     assert {roll.origin for roll in Resampler(spec, Journal(tmp_path / "run"), 3, panel).due(5, none)} == {2, 0}
-
-
-def test_prompts_that_come_back_are_counted_only_when_they_were_mastered(tmp_path: Path) -> None:
-    attempt = Attempt(tmp_path / "run", run_spec(), 0)
-    visits = {1: {"a": 1.0, "b": 0.5}, 2: {"c": 1.0}, 3: {"a": 0.75, "b": 1.0}, 4: {"b": 0.5, "a": 1.0}}
-    for step, seen in visits.items():
-        rows = [{"step": step, "prompt": name, "p": p, "mean_length": 1.0, "kept": True} for name, p in seen.items()]
-        attempt.journal.rows("groups", step, rows)
-    values = mastery.MASTERY.measure(run_spec(), Journal(tmp_path / "run")).values
-    # a was mastered at 1 and came back at 3 with .75; b was mastered at 3 and came back at 4 with .5.
-    assert values["returns"] == 2
-    assert values["return_accuracy"] == pytest.approx(0.625)
-    assert "same_policy" not in values

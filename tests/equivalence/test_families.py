@@ -21,11 +21,11 @@ from transformers import (
 )
 
 from mcpo_cli.backends.local import policy as policies
+from mcpo_cli.backends.local import prediction
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.generate import Rollouts, sample
 from mcpo_cli.backends.local.lora import Lora
 from mcpo_cli.backends.local.policy import Policy
-from mcpo_cli.backends.local.prediction import ReducedBackward
 from mcpo_cli.backends.local.rounding import GROUPS, Rounding
 
 CPU = torch.device("cpu")
@@ -225,7 +225,7 @@ def test_the_backward_pass_of_the_output_layer_in_bfloat16() -> None:
     def gradient(dtype: torch.dtype) -> tuple[Tensor, ...]:
         x, weight = (tensor.to(dtype).requires_grad_() for tensor in (x_NE, weight_VE))
         if dtype == torch.float32:
-            logp_K = ReducedBackward.apply(x, weight, row_K, token_K)
+            logp_K = prediction.log_probs(x, weight, row_K, token_K)
         else:
             logp_K = (x @ weight.T).log_softmax(-1)[row_K, token_K]
         return logp_K.detach(), *torch.autograd.grad(logp_K, (x, weight), given_K.to(dtype))

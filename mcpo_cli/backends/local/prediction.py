@@ -1,11 +1,18 @@
 """Log-probabilities of tokens where the products of a policy are in bfloat16 on a CPU."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
+
+
+def log_probs(x_NE: Tensor, weight_VE: Tensor, row: Tensor, token: Tensor) -> Tensor:
+    """Log-probability of each `token`, in any shape, where row `row` of the hidden states `x_NE` predicts."""
+    apply: Callable[..., Tensor] = ReducedBackward.apply
+    return apply(x_NE, weight_VE, row.flatten(), token.flatten()).view_as(row)
 
 
 class ReducedBackward(torch.autograd.Function):
@@ -26,7 +33,7 @@ class ReducedBackward(torch.autograd.Function):
         return logp_K
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad_K: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of the hidden states and, if it is trained, of the weight."""
         x_NE, weight_VE, place_K, logp_K, probability_NV = ctx.saved_tensors

@@ -168,8 +168,8 @@ report: setup ## Build everything whose runs are done, and write the report; tra
 ui: setup ## Serve MLflow's UI for the configured store
 	$(BIN)/mcpo ui $(ARGS)
 
-bench: setup ## Benchmark speed, also against TRL; writes reports/bench.json in MCPO_HOME
-	$(BIN)/python -m benchmarks
+bench: setup ## Benchmark speed, also against TRL; appends rows to experiments/speed/results
+	$(BIN)/python -m benchmarks $(ARGS)
 
 coverage: setup ## Simulate what intervals of comparisons cover; writes experiments/coverage: an hour, can be stopped and continued
 	$(BIN)/python -m mcpo_study.analysis.coverage

@@ -5,9 +5,10 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from benchmarks import rows
 from mcpo_cli.grading import Pool
 from mcpo_cli.machine import cores
 
@@ -96,7 +97,7 @@ def pooled(pool: Pool, items: list[Item]) -> float:
     return seconds
 
 
-def against_serial() -> dict[str, dict[str, float]]:
+def against_serial() -> Iterator[rows.Measurement]:
     """Throughput of the pool over the loop's, by kind of answers; they take turns.
 
     Every turn has a new pool and, except for the published ones, new items, because verdicts are cached.
@@ -107,7 +108,6 @@ def against_serial() -> dict[str, dict[str, float]]:
         "integers": lambda turn: made(integer, PROBLEMS, turn),
         "model": lambda turn: published(),
     }
-    report = {}
     for name, items_of in kinds.items():
         plain_s, pool_s = [], []
         for turn in range(REPEATS if items_of(0) else 0):
@@ -119,10 +119,5 @@ def against_serial() -> dict[str, dict[str, float]]:
             plain_s.append(serial([item[:2] for item in items]))
         if plain_s:
             medians = statistics.median(plain_s), statistics.median(pool_s)
-            report[name] = {
-                "ratio": medians[0] / medians[1],
-                "serial_seconds": medians[0],
-                "pool_seconds": medians[1],
-                "workers": cores(),
-            }
-    return report
+            numbers = {"ratio": medians[0] / medians[1], "serial_seconds": medians[0], "pool_seconds": medians[1]}
+            yield "grading against the serial loop", {"answers": name, "workers": cores()}, numbers

@@ -1,32 +1,47 @@
-"""Growth of cost with the amount of work: commands timed at several sizes, and the line through their times."""
+"""What commands cost, and how that grows with the number of runs."""
 
-import resource
-import statistics
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 
 
-def timed(environment: Mapping[str, str], *words: str) -> tuple[float, float]:
-    """Wall and CPU seconds of Python with the arguments `words`; only CPU seconds are comparable on a busy machine."""
-    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, *words], env=environment, check=True, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.perf_counter() - start, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+@dataclass(frozen=True)
+class Cost:
+    """What a command took. Only CPU seconds are comparable on a busy machine."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_mb: float
+    """The largest memory of the process itself, or of the largest of those it waited for."""
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The numbers of a row (`rows.record`)."""
+        return asdict(self)
 
 
-def mcpo(environment: Mapping[str, str], *words: str) -> tuple[float, float]:
-    """Wall and CPU seconds of an `mcpo` command."""
-    return timed(environment, "-m", "mcpo_cli.main", *words)
+def timed(environment: Mapping[str, str], *words: str) -> Cost:
+    """The cost of Python with the arguments `words`.
 
-
-def fitted(seconds: Mapping[int, float]) -> dict[str, float]:
-    """The least-squares line through `seconds`, number of runs -> seconds, at two sizes or more.
-
-    `curvature`: seconds per run between the two largest sizes over those between the two smallest; 1 for a line.
+    Raises:
+        RuntimeError: the command failed; with the end of what it said.
     """
-    (a, b), (y, z) = sorted(seconds)[:2], sorted(seconds)[-2:]
-    slope, intercept = statistics.linear_regression(list(seconds), list(seconds.values()))
-    steeper = ((seconds[z] - seconds[y]) / (z - y)) / ((seconds[b] - seconds[a]) / (b - a))
-    return {"seconds_per_run": slope, "seconds_without_runs": intercept, "curvature": steeper}
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, *words], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    said = process.stderr.read()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(words)}: exit {process.returncode}: {said[-2000:]}")
+    return Cost(time.perf_counter() - start, used.ru_utime + used.ru_stime, used.ru_maxrss / 1000)
+
+
+def mcpo(environment: Mapping[str, str], *words: str) -> Cost:
+    """The cost of an `mcpo` command."""
+    return timed(environment, "-m", "mcpo_cli.main", *words)

@@ -5,7 +5,8 @@ graded by coin flips, and two gradient steps with AdamW. They take turns in one 
 at temperature 1, so short ones of a prompt often share a prefix, as in a run; the local engine computes it once.
 
 `python -m benchmarks.pretrained` measures only this; `--growth` measures the growth of the local engine's time;
-`--formats TOKENS PROMPTS STEPS` appends rows of steps in float32 and in bfloat16, which take turns.
+`--formats TOKENS PROMPTS STEPS` appends rows of steps in float32 and in bfloat16, which take turns, and of products
+alone; `--formats` only the latter.
 """
 
 import json
@@ -17,15 +18,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib.metadata import version
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from benchmarks import engine, flops, opponent, rows, workload
+from benchmarks import engine, flops, opponent, workload
+from benchmarks.rows import Measurement, record
 from mcpo_cli.backends.local.encoding import Language
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.machine import LINUX, MIB
 
 STEPS = 3
 PROMPTS = {4: 16, 64: 4}
@@ -118,7 +122,7 @@ def trl_seconds(settings: RunSpec, between: Callable[[], None]) -> list[float]:
     return clock.seconds
 
 
-def against_others(length: int) -> dict[str, Any]:
+def against_others(length: int) -> Measurement:
     """Seconds of a step of all three with responses of `length` tokens, and the local engine's share of peak FLOP/s."""
     settings = shape(length)
     local, stock = engine.LocalEngine(settings, engine.coin_flips), Stock(settings)
@@ -132,15 +136,18 @@ def against_others(length: int) -> dict[str, Any]:
 
     trl_s = statistics.median(trl_seconds(settings, between))
     local_s, stock_s = (statistics.median(times[:STEPS]) for times in (local_times, stock_times[1:]))
-    return {
+    numbers = {
         "stock_ratio": stock_s / local_s,
         "trl_ratio": trl_s / local_s,
-        "local_seconds_per_step": local_s,
-        "stock_seconds_per_step": stock_s,
-        "trl_seconds_per_step": trl_s,
+        "local_seconds": local_s,
+        "stock_seconds": stock_s,
+        "trl_seconds": trl_s,
         "flops_share": local.needed / local_s / statistics.median(peaks),
-        "peak_flop_per_second": statistics.median(peaks),
+        "peak_gflops": statistics.median(peaks) / 1e9,
     }
+    work: dict[str, str | int] = {"model": settings.model.name, "dtype": "float32", "tokens": length}
+    sizes = {"prompts": settings.train.prompts, "rollouts": settings.train.rollouts}
+    return "step against stock and TRL", {**work, **sizes, "trl": version("trl")}, numbers
 
 
 def longer(words: int) -> str:
@@ -168,7 +175,8 @@ def growth(words: str) -> dict[str, Any]:
     settings = spec(*length, *given)
     one = engine.LocalEngine(settings, engine.coin_flips)
     times = [one.seconds() for _ in range(1 if settings.train.max_response > 64 else 2)]
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # Kilobytes on Linux, bytes on macOS.
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if LINUX else MIB)
     return {"words": words, "seconds": times[-1], "share": one.needed / times[-1] / flops.peak(), "mib": memory}
 
 
@@ -183,8 +191,8 @@ SHAPES = {"layers": (3584, 576, 1536), "decoding": (32, 576, 1536), "logits": (5
 """Rows, inputs and outputs of matrix products of SmolLM2: of an update, of a decoded token, of the output layer."""
 
 
-def formats(length: int, prompts: int, steps: int) -> Iterator[dict[str, Any]]:
-    """Rows: CPU seconds of a step with `prompts` x 8 rollouts of `length` tokens, and the speed of products alone.
+def formats(length: int, prompts: int, steps: int) -> Iterator[Measurement]:
+    """CPU seconds of a step with `prompts` x 8 rollouts of `length` tokens.
 
     The first step is left out: in bfloat16 it also measures rounding.
     """
@@ -205,16 +213,20 @@ def formats(length: int, prompts: int, steps: int) -> Iterator[dict[str, Any]]:
     for dtype, found in times.items():
         whole, sampling = (statistics.median(part) for part in zip(*found, strict=True))
         numbers = {"cpu_seconds": whole, "sampling_cpu_seconds": sampling}
-        yield rows.record("step", {**case, "dtype": dtype, "threads": workload.THREADS}, numbers)
+        yield "step", {**case, "dtype": dtype, "threads": workload.THREADS}, numbers
+
+
+def products() -> Iterator[Measurement]:
+    """Operations per CPU second of products of SmolLM2's shapes in both formats: what a step can gain at most."""
     for name, shape in SHAPES.items():
         speeds = [flops.products(dtype, shape) for _ in range(5) for dtype in (torch.float32, torch.bfloat16)]
         exact, reduced = (statistics.median(speeds[number::2]) / 1e9 for number in (0, 1))
-        yield rows.record("product", {"shape": name}, {"float32_gflops": exact, "bfloat16_gflops": reduced})
+        yield "product", {"shape": name}, {"float32_gflops": exact, "bfloat16_gflops": reduced}
 
 
-def measure() -> dict[str, Any]:
+def measure() -> Iterator[Measurement]:
     """The comparison at both lengths of responses."""
-    return {f"responses of {length} tokens": against_others(length) for length in PROMPTS}
+    yield from map(against_others, PROMPTS)
 
 
 if __name__ == "__main__":
@@ -226,7 +238,8 @@ if __name__ == "__main__":
             for row in in_turn():
                 print(json.dumps(row), flush=True)
         case ["--formats", *numbers]:
-            for row in formats(*map(int, numbers)):
-                print(json.dumps(row), flush=True)
+            for measurement in (*products(), *(formats(*map(int, numbers)) if numbers else ())):
+                print(record(*measurement), flush=True)
         case _:
-            print(json.dumps(measure(), indent=2))
+            for measurement in measure():
+                print(record(*measurement), flush=True)

@@ -1,6 +1,6 @@
 """Time to load many long runs and build every artifact and the report from them.
 
-`python -m benchmarks.reporting 3 10 29` prints the seconds with these numbers of seeds, and their growth.
+`python -m benchmarks.reporting 3 10 29` records rows with these numbers of seeds.
 """
 
 import json
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import growth
+from benchmarks import growth, rows
 from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Plan, from_suite
@@ -43,12 +43,8 @@ def plans(seeds: int) -> dict[str, Plan]:
     return {suite: from_suite(suite, overrides(seeds), "mcpo reproduce all") for suite in suites}
 
 
-def measure(numbers: Sequence[int]) -> dict[str, Any]:
-    """Seconds of `mcpo reproduce all --built` on generated journals by number of runs, twice; and their growth.
-
-    numbers: at least two different numbers of seeds.
-    """
-    found, of_processor = dict[str, Any](), dict[int, float]()
+def measure(numbers: Sequence[int]) -> Iterator[rows.Measurement]:
+    """What `mcpo reproduce all --built` takes on generated journals by number of seeds, at first and again."""
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"MCPO_HOME": folder}
         template = _template(environment)
@@ -58,19 +54,12 @@ def measure(numbers: Sequence[int]) -> dict[str, Any]:
                 if not (run_dir := Path(folder) / "runs" / run_id).exists():
                     _write(run_dir, spec, template)
             report = ("reproduce", "all", "--built", *overrides(seeds), "compute.tracking_uri=offline")
-            first, again = (growth.mcpo(environment, *report) for _ in range(2))
-            times = {"seconds": first[0], "processor_seconds": first[1]}
-            times |= {"again_seconds": again[0], "again_processor_seconds": again[1]}
-            of_processor[len(specs)] = first[1]
-            size = sum(path.stat().st_size for path in Path(folder).glob("runs/*/attempt_1/**/*.jsonl"))
-            found[f"{len(specs)} runs"] = {**times, "bytes": size}
-    return {
-        **found,
-        "growth": growth.fitted(of_processor),
-        "steps": STEPS,
-        "metrics": METRICS,
-        "steps_with_rows": ROW_STEPS,
-    }
+            for built in ("nothing", "everything"):
+                yield (
+                    "report of long runs",
+                    {"runs": len(specs), "steps": STEPS, "built": built},
+                    growth.mcpo(environment, *report).numbers,
+                )
 
 
 def _template(environment: dict[str, str]) -> Journal:
@@ -124,9 +113,9 @@ def _copy(path: Path, folder: Path, step: int) -> None:
     _rows(folder, step, rows)
 
 
-def _rows(folder: Path, step: int, rows: list[dict[str, Any]]) -> None:
+def _rows(folder: Path, step: int, found: list[dict[str, Any]]) -> None:
     folder.mkdir(exist_ok=True)
-    (folder / f"step_{step:06d}.jsonl").write_text("".join(dumps(row) + "\n" for row in rows))
+    (folder / f"step_{step:06d}.jsonl").write_text("".join(dumps(row) + "\n" for row in found))
 
 
 def _thinned(path: Path, problems: int) -> list[dict[str, Any]]:
@@ -139,4 +128,5 @@ def _thinned(path: Path, problems: int) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure([int(word) for word in sys.argv[1:]]), indent=2))
+    for measurement in measure([int(word) for word in sys.argv[1:]]):
+        print(rows.record(*measurement), flush=True)

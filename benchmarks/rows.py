@@ -21,14 +21,15 @@ import psutil
 from mcpo_cli.runs import provenance
 
 RESULTS = Path(__file__).resolve().parents[1] / "experiments" / "speed" / "results"
+Case = Mapping[str, str | int | float]
+Measurement = tuple[str, Case, Mapping[str, float]]
+"""The arguments of `record`: what was measured, on what, and the numbers by names that end in their units."""
 DECISIVE = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 """Instructions that decide the speed of matrix products."""
 PACKAGES = ("torch", "transformers", "mlflow")
 
 
-def record(
-    measure: str, case: Mapping[str, str | int | float], numbers: Mapping[str, float], file: Path | None = None
-) -> dict[str, Any]:
+def record(measure: str, case: Case, numbers: Mapping[str, float], file: Path | None = None) -> dict[str, Any]:
     """Append a row and return it.
 
     Args:

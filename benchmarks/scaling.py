@@ -4,17 +4,16 @@ Rollouts of the untrained policy share nothing but their prompts, so that the wo
 CPU seconds of one thread. `python -m benchmarks.scaling` measures only this.
 """
 
-import json
 import math
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from benchmarks import engine, workload
+from benchmarks import engine, rows, workload
 from mcpo_cli.config.schema import RunSpec
 
 PROMPTS = 32
@@ -25,16 +24,14 @@ HIDDEN = (64, 128, 256)
 """Widths of the model; numbers of heads and widths of feed-forward blocks are proportional to them."""
 
 
-def measure() -> dict[str, Any]:
+def measure() -> Iterator[rows.Measurement]:
     """CPU seconds of a step by size, and the power of the size that they grow with (1: in proportion)."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return {
-            "rollouts": _grown({rollouts: _spec(rollouts=rollouts) for rollouts in ROLLOUTS}),
-            "response_tokens": _grown({length: _spec(max_response=length) for length in LENGTHS}),
-            "parameters": _grown({_parameters(spec): spec for spec in map(_of_hidden, HIDDEN)}),
-        }
+        yield from _grown("rollouts", {rollouts: _spec(rollouts=rollouts) for rollouts in ROLLOUTS})
+        yield from _grown("response tokens", {length: _spec(max_response=length) for length in LENGTHS})
+        yield from _grown("parameters", {_parameters(spec): spec for spec in map(_of_hidden, HIDDEN)})
     finally:
         torch.set_num_threads(threads)
 
@@ -45,12 +42,14 @@ def power(seconds: Mapping[int, float]) -> float:
     return statistics.linear_regression(sizes, times).slope
 
 
-def _grown(specs: Mapping[int, RunSpec]) -> dict[str, Any]:
+def _grown(of: str, specs: Mapping[int, RunSpec]) -> Iterator[rows.Measurement]:
     engines = {size: engine.LocalEngine(spec, engine.coin_flips) for size, spec in specs.items()}
     # The first step warms up; sizes take turns, so that all see the same machine.
-    rounds = [{size: _seconds(one) for size, one in engines.items()} for _ in range(STEPS + 1)]
-    medians = {size: statistics.median(times[size] for times in rounds[1:]) for size in engines}
-    return {"seconds": {str(size): seconds for size, seconds in medians.items()}, "power": power(medians)}
+    turns = [{size: _seconds(one) for size, one in engines.items()} for _ in range(STEPS + 1)]
+    medians = {size: statistics.median(times[size] for times in turns[1:]) for size in engines}
+    for size, seconds in medians.items():
+        yield "step as work grows", {"of": of, "size": size}, {"cpu_seconds": seconds}
+    yield "growth of a step", {"of": of}, {"power": power(medians)}
 
 
 def _seconds(one: engine.LocalEngine) -> float:
@@ -77,4 +76,5 @@ def _parameters(spec: RunSpec) -> int:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(), indent=2))
+    for measurement in measure():
+        print(rows.record(*measurement))

@@ -52,7 +52,7 @@ def seconds(repeats: int, folder: Path) -> tuple[list[float], list[float]]:
 def worker_seconds(repeats: int) -> float:
     """CPU seconds that a worker of the local engine spends before it trains; the median."""
     imports = ("-c", "import mcpo_cli.scheduling.worker, mcpo_cli.backends.local.train")
-    return statistics.median(growth.timed(os.environ, *imports)[1] for _ in range(repeats))
+    return statistics.median(growth.timed(os.environ, *imports).cpu_seconds for _ in range(repeats))
 
 
 def forked_worker_seconds(repeats: int) -> float:

@@ -4,9 +4,10 @@ The base policies come from MCPO_HOME, or are made and kept there; this is not t
 """
 
 import statistics
-from typing import Any
+from collections.abc import Iterator
+from importlib.metadata import version
 
-from benchmarks import engine, flops, opponent, workload
+from benchmarks import engine, flops, opponent, rows, workload
 from mcpo_cli.config.load import load
 
 FIRST, LATER = range(1, 4), range(13, 16)
@@ -22,9 +23,11 @@ def real(*settings: str) -> engine.RealRun:
     return engine.RealRun(spec)
 
 
-def of_runs() -> dict[str, dict[str, float]]:
+def of_runs() -> Iterator[rows.Measurement]:
     """Seconds of a step and the share of the CPU's peak, by model and method."""
-    return {f"{model} {method}": _of_run(model, method) for model in MODELS for method in METHODS}
+    for model in MODELS:
+        for method in METHODS:
+            yield "step of a run", {"model": model, "method": method}, _of_run(model, method)
 
 
 def _of_run(model: str, method: str) -> dict[str, float]:
@@ -38,7 +41,7 @@ def _of_run(model: str, method: str) -> dict[str, float]:
     return found
 
 
-def against_trl() -> dict[str, Any]:
+def against_trl() -> Iterator[rows.Measurement]:
     """A step of GRPO at step 15 of a run with toy-s: TRL continues from there, and takes turns with the run itself."""
     run = real("model=toy-s", "method=grpo", "probe.every=0", "probe.panel_every=0", "probe.gradients_every=0")
     while run.step < LATER.stop - 1:
@@ -46,4 +49,5 @@ def against_trl() -> dict[str, Any]:
     ours: list[float] = []
     trl = statistics.median(opponent.seconds(TRL_STEPS, lambda: ours.append(run.seconds()), run))
     local = statistics.median(ours)
-    return {"ratio": trl / local, "trl_seconds_per_step": trl, "local_seconds_per_step": local}
+    numbers = {"trl_ratio": trl / local, "trl_seconds": trl, "local_seconds": local}
+    yield "step against TRL, at step 15", {"model": "toy-s", "trl": version("trl")}, numbers

@@ -2,11 +2,12 @@
 
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 
-from benchmarks import steps
+from benchmarks import rows, steps
 from mcpo_cli.backends.local import policy, start, tokenizer
 from mcpo_cli.config.load import load
 from mcpo_cli.runs.attempts import Attempt
@@ -15,9 +16,8 @@ from mcpo_cli.tasks import closed
 STEPS = 10
 
 
-def seconds_of_ten() -> dict[str, float]:
+def seconds_of_ten() -> Iterator[rows.Measurement]:
     """Seconds by model."""
-    found = {}
     for model in steps.MODELS:
         # The warm-up ends long before it reaches its target.
         (spec,) = load([f"model={model}", f"warmup.max_steps={STEPS}", f"warmup.probe_every={STEPS}"])
@@ -27,5 +27,4 @@ def seconds_of_ten() -> dict[str, float]:
             attempt = Attempt(Path(folder), spec, 0)
             began = time.perf_counter()
             start._train(spec, fresh, words, attempt, lambda: False)
-            found[model] = time.perf_counter() - began
-    return found
+            yield "ten steps of warm-up", {"model": model}, {"seconds": time.perf_counter() - began}

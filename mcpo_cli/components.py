@@ -30,17 +30,8 @@ class Kind:
     """The columns of a component, given what the registry has under its name."""
     text: Callable[[Any], str] = lambda entry: ""
     """Its description."""
-    check: "Callable[[Any, Sequence[str]], CheckResult] | None" = None
+    check: "Callable[[Any, Sequence[str]], list[CheckOutcome]] | None" = None
     """Tests a component with these overrides of options against the contract of its kind."""
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    """The result of a conformance kit."""
-
-    outcomes: "Sequence[CheckOutcome]"
-    demands: Mapping[str, str]
-    """The requirement of each check."""
 
 
 def kind(name: str) -> Kind:
@@ -109,18 +100,18 @@ def _text_of_method(method: Any) -> str:
     return describe.text(method)
 
 
-def _check_method(method: Any, overrides: Sequence[str]) -> CheckResult:
+def _check_method(method: Any, overrides: Sequence[str]) -> "list[CheckOutcome]":
     from mcpo_cli.config import load
-    from mcpo_cli.testing import CHECKS, check
+    from mcpo_cli.testing import check
 
-    return _checked(check(load.settings(method, overrides, "method")), CHECKS)
+    return check(load.settings(method, overrides, "method"))
 
 
-def _check_sampler(sampler: Any, overrides: Sequence[str]) -> CheckResult:
+def _check_sampler(sampler: Any, overrides: Sequence[str]) -> "list[CheckOutcome]":
     from mcpo_cli.config import load
-    from mcpo_cli.testing import SAMPLER_CHECKS, check_sampler
+    from mcpo_cli.testing import check_sampler
 
-    return _checked(check_sampler(load.settings(sampler, overrides, "sampler")), SAMPLER_CHECKS)
+    return check_sampler(load.settings(sampler, overrides, "sampler"))
 
 
 def _of_task(task: Any) -> Facts:
@@ -130,11 +121,11 @@ def _of_task(task: Any) -> Facts:
     return {"about": settings.summary(settings.docstring(task)), "grader": task.grader, "models": models}
 
 
-def _check_task(task: Any, overrides: Sequence[str]) -> CheckResult:
+def _check_task(task: Any, overrides: Sequence[str]) -> "list[CheckOutcome]":
     """Of the overrides, `eval.problems` and `train.prompts` say how many problems the task's runs take."""
     from mcpo_cli.config import load
     from mcpo_cli.config.schema import Eval, Train
-    from mcpo_cli.testing import TASK_CHECKS, check_task
+    from mcpo_cli.testing import check_task
 
     of_eval, of_train, of_task = list[str](), list[str](), list[str]()
     for word in overrides:
@@ -142,11 +133,7 @@ def _check_task(task: Any, overrides: Sequence[str]) -> CheckResult:
     held_out = load.settings(Eval, of_eval, "eval").problems
     prompts = load.settings(Train, of_train, "train").prompts
     chosen = load.settings(task, of_task, "task")
-    return _checked(check_task(chosen, held_out=held_out, prompts=prompts), TASK_CHECKS)
-
-
-def _checked(outcomes: "Sequence[CheckOutcome]", checks: Mapping[str, Callable[[Any], None]]) -> CheckResult:
-    return CheckResult(outcomes, {name: settings.summary(check.__doc__ or "") for name, check in checks.items()})
+    return check_task(chosen, held_out=held_out, prompts=prompts)
 
 
 def _models() -> Mapping[str, Any]:

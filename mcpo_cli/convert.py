@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import operator
+import re
 import types
 import typing
 import unicodedata
@@ -16,6 +17,8 @@ SWITCH = {"on": True, "yes": True, "off": False, "no": False}
 """Words that YAML reads as true or false but Hydra's grammar reads as text."""
 CALLED = {"gpu": "cuda"}
 """Other names of choices and the names here, for errors: by spelling, `gpu` would suggest `cpu`, its opposite."""
+RANGE = re.compile(r"(\d+) *(?:\.\.+|-|:) *(\d+)")
+"""Integers from one to another, as people write them."""
 LARGEST_INT, LARGEST_FLOAT = 2**31 - 1, 3.4e38
 """The largest 32-bit values, because computations use settings as 32-bit numbers."""
 BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
@@ -134,6 +137,8 @@ def _scalar(hint: type, value: Any, path: str) -> Any:
     names = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
     sweep = isinstance(value, list) and all(isinstance(item, str | int | float) for item in value)
     fix = f"{path}={','.join(map(str, value))}  (a sweep)" if sweep and value else None
+    if hint is int and (ends := RANGE.fullmatch(str(value))):
+        fix = f"{path}=range({ends[1]},{int(ends[2]) + 1})  (a sweep)"
     if hint is str and isinstance(value, bool | int | float):
         fix = f"{path}='\"{value}\"'"
     raise _wrong_type(path, value, names.get(hint, hint.__name__), fix)

@@ -42,7 +42,7 @@ CODES: dict[str, str] = {
     "output_lost": "standard output cannot be written",
     "interrupted": "stopped by a signal; the same command continues",
     "unknown_key": "there is no such setting",
-    "unknown_name": "there is no such method, task, data set, grader, model, suite or run",
+    "unknown_name": "there is no such verb, option, method, task, data set, grader, model, suite or run",
     "duplicate_name": "two files declare, or two runs match, the same name",
     "out_of_bounds": "a value is outside the bounds or the choices of its setting",
     "contradiction": "settings contradict each other, or one has no effect with another",

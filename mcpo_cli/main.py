@@ -8,7 +8,7 @@ import re
 import sys
 import traceback
 from contextlib import redirect_stderr, redirect_stdout, suppress
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -17,8 +17,9 @@ from mcpo_cli.commands import claim, components, fork, models, probe, reference,
 from mcpo_cli.commands.output import Output
 from mcpo_cli.commands.reply import ErrorStyle
 from mcpo_cli.commands.ui import ui
+from mcpo_cli.commands.usage import UsageError, as_error
 from mcpo_cli.commands.verbs import OverridesCommand, Verbs
-from mcpo_cli.errors import UNEXPECTED, ConfigError, McpoError, OutputLost, RunFailed, first_line
+from mcpo_cli.errors import UNEXPECTED, McpoError, OutputLost, RunFailed, first_line
 from mcpo_cli.redaction import redact, visible
 
 START = """\
@@ -47,8 +48,6 @@ NO_MEMORY = re.compile(
 )
 """Messages when memory runs out: the system's, also when a library cannot be loaded or a thread has no room for its
 stack, and the interpreter's when no memory was left even for a MemoryError."""
-UsageError: type[Any] = typer.BadParameter.__mro__[1]
-"""The base class of usage errors in the click that typer bundles; typer does not export it."""
 app = typer.Typer(
     cls=Verbs,
     help="Plan, run and report RLVR experiments: MCPO, its baselines and its ablations.",
@@ -94,18 +93,17 @@ def main() -> None:
 
 def _run(style: ErrorStyle) -> None:
     try:
-        app(obj=style)
+        sys.exit(app(obj=style, standalone_mode=False) or 0)
     except OutputLost as error:
         _report(str(error), style)
         sys.exit(error.exit_code)
     except McpoError as error:
         _end(error, style)
-    except SystemExit as end:
-        # Typer has printed a usage error and exits while handling it.
-        usage: Any = end.__context__
-        if style.as_json and isinstance(usage, UsageError):
-            _print_error_document(ConfigError(usage.format_message(), fix=f"{usage.ctx.command_path} --help"))
-        raise
+    except UsageError as usage:
+        if not style.words or usage.message.startswith("Usage: "):  # a family without a verb shows its help
+            usage.show()
+            sys.exit(usage.exit_code)
+        _end(as_error(usage, style.words), style)
     except Exception as error:
         if lacking := extras.missing(error):
             _end(lacking, style)

@@ -17,7 +17,7 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import write_atomic
 from mcpo_cli.trackers.mlflow import Store
-from mcpo_cli.trackers.views import FIRST
+from mcpo_cli.trackers.views import DETAILS, FIRST
 from tests.fakes import write_runs
 
 TIERS = {"k2-3": [2, 1], "k5-6": [1, 1], "k7-8": [0, 1]}
@@ -121,6 +121,7 @@ def in_journals(home: Path, plan: Plan) -> Points:
             finite = [name for name, value in row["metrics"].items() if math.isfinite(float(value))]
             if len(finite) < len(row["metrics"]):
                 finite.append("journal/nonfinite")
+            finite = [name for name in finite if not name.startswith(DETAILS)]
             finite += [FIRST[name] for name in finite if name in FIRST]
             found.update((run_id, name, row["step"]) for name in finite)
         for path in (attempt / "eval").glob("*.jsonl"):

@@ -1,6 +1,6 @@
 """`mcpo components`: list what is registered, show a component, check it against its contract, fetch a model."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -185,16 +185,15 @@ def check(
         raise ConfigError("--as and --against are options of data", fix=f"mcpo components check {kind} {name}")
     from mcpo_cli import components
 
-    run: Callable[..., components.CheckResult] | None = components.kind(kind).check
+    run = components.kind(kind).check
     assert run
     found = run(components.find(kind, name), options or [])
-    failed = [outcome for outcome in found.outcomes if not outcome.passed]
+    failed = [outcome for outcome in found if not outcome.passed]
     marks = {(True, True): "ok", (False, True): "wrong", (False, False): "-"}
     rows = [
-        [marks[outcome.passed, outcome.checked], outcome.name, outcome.detail or found.demands[outcome.name]]
-        for outcome in found.outcomes
+        [marks[outcome.passed, outcome.checked], outcome.name, outcome.detail or outcome.demand] for outcome in found
     ]
-    document = {"kind": kind, "name": name, "checks": [asdict(outcome) for outcome in found.outcomes]}
+    document = {"kind": kind, "name": name, "checks": [asdict(outcome) for outcome in found]}
     error = None
     if failed:
         wrong = [outcome.name for outcome in failed if outcome.checked]

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mcpo_cli.redaction import visible
-from mcpo_cli.render.markup import Grid, tables
+from mcpo_cli.render.markup import Grid, aligned, tables
 from mcpo_cli.runs.journal import finite
 from mcpo_cli.scheduling import display
 from mcpo_cli.scheduling.display import LINE_SECONDS
@@ -27,6 +27,9 @@ STYLES = {"done": "green", "failed": "red", "interrupted": "yellow", "running": 
 STYLES |= {"ok": "green", "wrong": "red", "missing": "yellow"}
 STYLES |= {"supported": "green", "contradicted": "red", "unresolved": "yellow"}
 STYLES |= {"better": "green", "not worse": "green", "equivalent": "green", "worse": "red", "undecided": "yellow"}
+
+LONG = 300
+"""Rows of a table that are laid out for the terminal, which takes almost a millisecond each."""
 
 talk, duration = display.talk, display.duration
 """Print a message on stderr; seconds as text."""
@@ -57,7 +60,13 @@ def width() -> int:
 
 
 def print_grid(grid: Grid) -> None:
-    """Print a table on stdout without its title; a narrow terminal wraps names, but neither breaks numbers nor cuts."""
+    """Print a table on stdout without its title; a narrow terminal wraps names, but neither breaks numbers nor cuts.
+
+    A table of more than LONG rows is plain text, whose lines may be wider than the terminal.
+    """
+    if len(grid.rows) > LONG:
+        sys.stdout.writelines(f"{line}\n" for line in aligned(grid))
+        return
     console = Console(highlight=False, width=width())
     for index, table in enumerate(tables(grid, width(), STYLES)):
         console.print(*(["\n"] if index else []), table, sep="")

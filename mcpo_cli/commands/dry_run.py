@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from mcpo_cli import backends
+from mcpo_cli import backends, pretrained
 from mcpo_cli.backends import feasible, local
 from mcpo_cli.commands import console
 from mcpo_cli.commands.reply import Part, Reply, table
@@ -73,6 +73,9 @@ def _needs(runs: list[Expected]) -> Iterator[str]:
         return
     memory, disk = max(map(cost.memory, specs)) / GIB, max(map(cost.disk, specs)) / GIB
     free = local.free()
+    for model in {spec.model.path: spec.model for spec in specs}.values():
+        if pretrained.find(model) is None:
+            yield f"the model {model.name} is not on this machine: the first run fetches it from {model.path}"
     yield (
         f"a run needs about {memory:.1f} GiB of memory ({free.memory / GIB:.1f} GiB are free) and about "
         f"{disk:.1f} GiB of disk ({free.disk / GIB:.1f} GiB are free in {free.folder})"

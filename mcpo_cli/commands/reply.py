@@ -37,6 +37,8 @@ class ErrorStyle:
     """Also print one JSON document on stdout."""
     debug: bool = False
     """Print the traceback."""
+    words: tuple[str, ...] = ()
+    """The words of the command after `mcpo`."""
 
 
 def _set_style(ctx: typer.Context, param: typer.CallbackParam, value: bool) -> bool:

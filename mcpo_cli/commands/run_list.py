@@ -12,6 +12,7 @@ from mcpo_cli.home import location
 
 if TYPE_CHECKING:
     from mcpo_cli.runs.catalog import Run
+    from mcpo_cli.runs.index import Summary
 
 EXAMPLES = """\
 \b
@@ -50,7 +51,11 @@ def list_runs(where: Where = None, sort: Sort = "") -> Reply:
 
     left_out: dict[str, str] = {}
     chosen = catalog.chosen(catalog.runs(location(), left_out.__setitem__), where or [], sort)
-    rows = [row(run, cell.arm) for run, cell in zip(chosen, catalog.named(chosen), strict=True)]
+    summaries, tags = [run.summary for run in chosen], catalog.tags_of(location())
+    rows = [
+        row(run, summary, arm, tags.get(run.folder.name, []))
+        for run, summary, arm in zip(chosen, summaries, catalog.arms(summaries), strict=True)
+    ]
     if left_out:
         console.talk(catalog.left_out(left_out))
     nothing = f"no such runs in {location()}; start one with: mcpo train scale=smoke"
@@ -58,23 +63,23 @@ def list_runs(where: Where = None, sort: Sort = "") -> Reply:
     return Reply({"home": str(location()), "runs": rows}, page)
 
 
-def row(run: "Run", arm: str) -> dict[str, Any]:
+def row(run: "Run", summary: "Summary", arm: str, tags: Sequence[str]) -> dict[str, Any]:
     """The columns of a run."""
-    from mcpo_cli.scheduling.progress import Tracker
+    from mcpo_cli.runs import attempts, catalog
 
-    spec = run.spec
+    settings = summary.facts
     return {
-        "run_id": spec.run_id,
+        "run_id": run.folder.name,
         "suite": run.origin.get("suite", "-"),
         "arm": arm,
-        "task": spec.task.name,
-        **spec.about,
-        "state": run.state,
-        "step": Tracker(run.folder).read().step,
-        "steps": spec.train.steps,
-        "score": run.score,
-        "date": run.date,
-        "tags": run.tags,
+        **{key: settings[name] for key, name in catalog.ABOUT.items()},
+        **{key: settings[key] for key in ("scale", "regime", "base_seed", "seed")},
+        "state": attempts.state_of(run.folder, summary.state),
+        "step": summary.step,
+        "steps": settings["train.steps"],
+        "score": summary.score,
+        "date": catalog.when(summary.updated),
+        "tags": tags,
     }
 
 

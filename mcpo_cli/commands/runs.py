@@ -78,7 +78,7 @@ def show_run(run_id: RunId) -> Reply:
     run = catalog.find(location(), run_id)
     journal = Journal(run.folder)
     document = {
-        **run_list.row(run, run.origin.get("arm", "-")),
+        **run_list.row(run, run.summary, run.origin.get("arm", "-"), run.tags),
         "command": run.origin.get("command"),
         "folder": str(run.folder),
         "spec": run.spec.to_dict(),

@@ -61,19 +61,21 @@ def execute(plan: "Plan", *, dry: bool, verbose: bool) -> Reply:
         return dry_run.show_plan(expected, verbose=verbose)
     document = start.document(expected)
     after = {"records:": str(location() / "runs"), **next_steps(plan)}
-    return Reply(document, [runs_table(document), partial(console.talk_pairs, after)])
+    return Reply(document, [runs_table(document, plan), partial(console.talk_pairs, after)])
 
 
-def runs_table(document: Mapping[str, Any]) -> "Grid":
-    """The outcomes of `start.document`."""
-    rows = [[run["run_id"], run["arm"], run["state"], *_scores(run["metrics"])] for run in document["runs"]]
-    return table(["run", "arm", "state", "train accuracy", "eval pass@1"], rows)
-
-
-def _scores(metrics: dict[str, float]) -> list[str]:
-    evals = [value for name, value in metrics.items() if name.startswith("eval/") and name.endswith("/pass_at_1")]
-    accuracy = metrics.get("train/accuracy")
-    return ["-" if accuracy is None else f"{accuracy:.3f}", "-" if not evals else f"{sum(evals) / len(evals):.3f}"]
+def runs_table(document: Mapping[str, Any], plan: "Plan") -> "Grid":
+    """The outcomes of `start.document`; with a reward of the user's, also its mean."""
+    own = any(cell.spec.train.reward != "verdict" for cell in plan.cells)
+    columns = {"train accuracy": "train/accuracy", **({"train reward": "train/reward"} if own else {})}
+    rows = []
+    for run in document["runs"]:
+        metrics = run["metrics"]
+        evals = [value for name, value in metrics.items() if name.startswith("eval/") and name.endswith("/pass_at_1")]
+        shown = [metrics.get(name) for name in columns.values()] + [sum(evals) / len(evals) if evals else None]
+        scores = ["-" if value is None else f"{value:.3f}" for value in shown]
+        rows.append([run["run_id"], run["arm"], run["state"], *scores])
+    return table(["run", "arm", "state", *columns, "eval pass@1"], rows)
 
 
 def next_steps(plan: "Plan") -> dict[str, str]:
@@ -119,9 +121,10 @@ def ablate(
         document, rest = seeds.train_in_stages(suite, rest, command)
     else:
         document = start.document(forecast(plan.from_suite(suite, rest, command)))
-    answers = subjects.of_plan(plan.from_suite(suite, rest, command), suite, Question())
+    trained = plan.from_suite(suite, rest, command)
+    answers = subjects.of_plan(trained, suite, Question())
     compared = compare.shown(answers, (suite, rest), compare.Output(), full=full)
-    page = chain([runs_table(document)] if full else [], compared.page)
+    page = chain([runs_table(document, trained)] if full else [], compared.page)
     if until:
         head = "\nBy stages, which keep the level .05 together; the tables above test these seeds once:"
         page = chain(page, [head, seeds.decisions_grid(document["decisions"])])

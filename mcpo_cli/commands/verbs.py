@@ -108,7 +108,7 @@ class Verbs(Family):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See `TyperGroup`; first looks for an old verb."""
         style = ctx.ensure_object(ErrorStyle)
-        style.as_json, style.debug = "--json" in args, "--debug" in args
+        style.words, style.as_json, style.debug = tuple(args), "--json" in args, "--debug" in args
         check_verb(args)
         return super().parse_args(ctx, args)
 
@@ -160,8 +160,7 @@ class OverridesCommand(TyperCommand):
     """A command that takes overrides; its help ends with the presets and with where settings are explained."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Raises ConfigError for a setting that is written like an option, such as `--seed 3`."""
-        options = {name for param in self.params for name in param.opts}
+        """Raises ConfigError for a file that follows `--config`, and for spaces between the values of a sweep."""
         for at, (word, following) in enumerate(itertools.pairwise([*args, "VALUE"])):
             name, _, value = word.partition("=")
             if name == "--config":
@@ -176,21 +175,11 @@ class OverridesCommand(TyperCommand):
                     f"'{word}' ends with a comma: the values of a sweep have no spaces between them",
                     fix=f"{word}{values}" if values else word.rstrip(","),
                 )
-            if name.startswith("--") and name not in options and _is_setting(name.removeprefix("--")):
-                value = value or ("VALUE" if following.startswith("-") else following)
-                raise ConfigError(f"{name} is not an option but a setting", fix=f"{name.removeprefix('--')}={value}")
         return super().parse_args(ctx, args)
 
     def get_help(self, ctx: Any) -> str:
         """The help text; reads the presets only when it is printed."""
         return "\n".join([super().get_help(ctx), "", *_presets(), SETTINGS])
-
-
-def _is_setting(name: str) -> bool:
-    from mcpo_cli.config.presets import groups, keys
-    from mcpo_cli.config.words import SHORT
-
-    return name in keys() or name in groups() or name in SHORT
 
 
 def _presets() -> list[str]:

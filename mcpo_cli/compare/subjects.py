@@ -17,7 +17,7 @@ from mcpo_cli.compare.sides import is_log, run_of
 from mcpo_cli.compare.sides import sides as sides_of
 from mcpo_cli.config import plan, presets
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.errors import ConfigError, similar
 from mcpo_cli.home import location
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.runs import catalog
@@ -148,6 +148,13 @@ def plan_of(words: Sequence[str], command: str) -> Plan:
         return plan.from_overrides(overrides)
     if plan.is_suite(named[0]):
         return plan.from_suite(named[0], overrides, f"mcpo ablate {shlex.quote(named[0])}")
+    runs = [path.name for path in catalog.folders(location())]
+    if (meant := similar(named[0], plan.suites())) and not any(run.startswith(named[0]) for run in runs):
+        raise ConfigError(
+            f"there is no suite and no run '{named[0]}': did you mean the suite '{meant}'?",
+            fix=f"{command} {shlex.join([meant, *named[1:], *overrides])}",
+            code="unknown_name",
+        )
     return catalog.plan_of(location(), named, command)
 
 

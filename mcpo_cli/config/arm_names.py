@@ -26,17 +26,30 @@ def names(labels: Sequence[str | None], specs: Sequence[RunSpec], columns: Seque
         columns: settings that have their own columns and are not part of the arm's name.
     """
     settings = [spec.flat_identity(later_too=True) for spec in specs]
-    called = [label or spec.method.label for label, spec in zip(labels, specs, strict=True)]
-    same_name = defaultdict(list)
-    for name, own in zip(called, settings, strict=True):
-        same_name[name].append(own)
-    varied = {name: _varied(members, columns) for name, members in same_name.items()}
-    unnamed = [own for label, own in zip(labels, settings, strict=True) if label is None]
-    shared = {key for key in _varied(unnamed, columns) if not key.startswith("method.")}
+    return of_settings(labels, [spec.method.label for spec in specs], settings, columns)
+
+
+def of_settings(
+    labels: Sequence[str | None], methods: Sequence[str], settings: Sequence[Settings], columns: Sequence[str] = COLUMNS
+) -> list[str]:
+    """`names` of runs whose specs are not at hand. methods: their labels; settings: all that decide the result."""
+    called = [label or method for label, method in zip(labels, methods, strict=True)]
+    # Runs of an arm may share one mapping, which is then compared once.
+    same_name = defaultdict[str, dict[int, Settings]](dict)
+    unnamed = dict[int, Settings]()
+    for label, name, own in zip(labels, called, settings, strict=True):
+        same_name[name][id(own)] = own
+        if label is None:
+            unnamed[id(own)] = own
+    varied = {name: _varied([*members.values()], columns) for name, members in same_name.items()}
+    shared = {key for key in _varied([*unnamed.values()], columns) if not key.startswith("method.")}
+    shown = dict[tuple[str, bool, int], str]()
     found = []
     for label, name, own in zip(labels, called, settings, strict=True):
-        keys = varied[name] | (shared if label is None else set())
-        found.append(" ".join([name, *_shown(own, sorted(keys & own.keys(), key=list(own).index))]))
+        if (key := (name, label is None, id(own))) not in shown:
+            keys = varied[name] | (shared if label is None else set())
+            shown[key] = " ".join([name, *_shown(own, sorted(keys & own.keys(), key=list(own).index))])
+        found.append(shown[key])
     return found
 
 

@@ -102,68 +102,49 @@ def existing_on_local(spec: RunSpec) -> bool:
     return bool(spec.model.path) and spec.backend == "local"
 
 
-def training_seconds(spec: RunSpec) -> float:
-    """Modelled seconds of all global steps and evaluations."""
-    if gpus := gpu_cost(spec):
-        return gpus.seconds / (spec.cluster.nodes * spec.cluster.gpus)
-    train, existing = spec.train, existing_on_local(spec)
-    group = _group_tokens(spec, train.rollouts)
-    sampled = _rounds(spec) * group
+@dataclass(frozen=True)
+class Estimate:
+    """The modelled time of a run, in seconds, and what it costs on GPUs."""
+
+    training: float
+    """Of all global steps and evaluations."""
+    evaluation: float
+    """Of one evaluation."""
+    warmup: float = 0.0
+    """Of training the base policy; 0 for an existing model."""
+    gpus: GpuCost | None = None
+    """None if the run does not train on GPUs."""
+
+
+def estimate(spec: RunSpec) -> Estimate:
+    """The time of a run, from its settings alone."""
+    train, samples, problems = spec.train, spec.eval.samples, eval_problems(spec)
+    prompt, response = spec.task.expected_tokens(train.max_response)
+    evaluations, rounds = len(eval_steps(spec)), SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
+    if spec.backend == "verl" and spec.compute.device != "cpu":
+        batch, evaluated = train.steps * train.prompts * train.rollouts, problems * samples
+        sampled, trained = (batch * rounds + evaluations * evaluated) * response, batch * (prompt + response)
+        a_sample = operations(spec, 1, 0) / PEAK / SAMPLING_UTILISATION
+        seconds = sampled * a_sample + trained * operations(spec, 0, 1) / PEAK / TRAINING_UTILISATION
+        gpus = spec.cluster.nodes * spec.cluster.gpus
+        cost = GpuCost(seconds, sampled, trained, checkpoint(spec))
+        return Estimate(seconds / gpus, evaluated * response * a_sample / gpus, gpus=cost)
+    existing = existing_on_local(spec)
+    a_token = SECONDS_PER_TOKEN + SECONDS_PER_TOKEN_AND_PARAMETER * parameters(spec)
+    if existing:
+        a_token = 2.0 * parameters(spec) / (OPERATIONS_PER_CORE * spec.compute.threads)
+    # A question is computed once. For a small model, the measured time per token includes its prompts.
+    question = spec.task.question_tokens() if existing else 0.0
+    evaluation = a_token * problems * (question + samples * response)
+    group = question + train.rollouts * response
     # Forward and backward pass of an existing model; long groups are computed twice.
     passes = (3 if group <= spec.compute.micro_batch_tokens else 4) if existing else UPDATE
     all_groups = spec.method.dynamic_sampling or "reference_policy" in spec.method.needs
-    trained = group * (1.0 if all_groups else GRADIENT_SHARE) * (passes + policies_kept(spec))
-    steps = _seconds_per_token(spec) * train.steps * train.prompts * (sampled + trained)
-    return steps + len(eval_steps(spec)) * evaluation_seconds(spec)
-
-
-def evaluation_seconds(spec: RunSpec) -> float:
-    """Modelled seconds of one evaluation."""
-    problems, samples = eval_problems(spec), spec.eval.samples
-    if spec.backend == "verl" and spec.compute.device != "cpu":
-        _, response = spec.task.expected_tokens(spec.train.max_response)
-        sampling = operations(spec, problems * samples * response, 0) / PEAK / SAMPLING_UTILISATION
-        return sampling / (spec.cluster.nodes * spec.cluster.gpus)
-    return _seconds_per_token(spec) * problems * _group_tokens(spec, samples)
-
-
-def _group_tokens(spec: RunSpec, rollouts: int) -> float:
-    """Tokens that the local engine computes for a problem and its rollouts.
-
-    A question is computed once. For a small model, the measured time per token includes its prompts.
-    """
-    _, response = spec.task.expected_tokens(spec.train.max_response)
-    return (spec.task.question_tokens() if existing_on_local(spec) else 0.0) + rollouts * response
-
-
-def warmup_seconds(spec: RunSpec) -> float:
-    """Modelled seconds of training the base policy; 0 for an existing model."""
-    if spec.model.path:
-        return 0.0
-    steps = min(WARMUP_STEPS, spec.warmup.max_steps) if spec.warmup.target_accuracy > 0 else 0
-    tokens = spec.warmup.batch * sum(spec.task.expected_tokens(spec.train.max_response))
-    return _seconds_per_token(spec) * steps * tokens * WARMUP_PASSES
-
-
-def _seconds_per_token(spec: RunSpec) -> float:
-    """Seconds in which the local engine samples a token."""
-    if existing_on_local(spec):
-        return 2.0 * parameters(spec) / (OPERATIONS_PER_CORE * spec.compute.threads)
-    return SECONDS_PER_TOKEN + SECONDS_PER_TOKEN_AND_PARAMETER * parameters(spec)
-
-
-def gpu_cost(spec: RunSpec) -> GpuCost | None:
-    """The cost of all global steps and evaluations of `spec` on GPUs; None if it does not train on GPUs."""
-    if spec.backend != "verl" or spec.compute.device == "cpu":
-        return None
-    train = spec.train
-    prompt, response = spec.task.expected_tokens(train.max_response)
-    batch = train.steps * train.prompts * train.rollouts
-    evaluated = len(eval_steps(spec)) * eval_problems(spec) * spec.eval.samples
-    sampled, trained = (batch * _rounds(spec) + evaluated) * response, batch * (prompt + response)
-    sampling = operations(spec, sampled, 0) / PEAK / SAMPLING_UTILISATION
-    training = operations(spec, 0, trained) / PEAK / TRAINING_UTILISATION
-    return GpuCost(sampling + training, sampled, trained, checkpoint(spec))
+    per_group = rounds + (1.0 if all_groups else GRADIENT_SHARE) * (passes + policies_kept(spec))
+    steps = a_token * train.steps * train.prompts * group * per_group
+    warmup_steps = min(WARMUP_STEPS, spec.warmup.max_steps) if spec.warmup.target_accuracy > 0 else 0
+    warmup = a_token * warmup_steps * spec.warmup.batch * (prompt + response) * WARMUP_PASSES
+    return Estimate(steps + evaluations * evaluation, evaluation, 0.0 if spec.model.path else warmup)
 
 
 def checkpoint(spec: RunSpec) -> int:
@@ -237,11 +218,6 @@ def operations(spec: RunSpec, sampled: float, trained: float) -> float:
 def policies_kept(spec: RunSpec) -> int:
     """Number of policies that the method of `spec` needs besides the trained one."""
     return len(spec.method.needs & {"previous_policy", "reference_policy"})
-
-
-def _rounds(spec: RunSpec) -> int:
-    """Batches that one global step samples."""
-    return SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
 
 
 def parameters(spec: RunSpec) -> int:

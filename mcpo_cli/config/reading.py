@@ -19,6 +19,8 @@ MAX_VALUES = 1000
 """Largest number of runs of one sweep; more are taken for a typing error."""
 TYPED = "write key=value, for example method=mcpo seed=0,1,2"
 """The fix of words that are no settings."""
+SPACED = re.compile(r"([\w.]+)\s*[=:]\s*([\w.,+-]+)")
+"""A setting with spaces around its sign, or with the colon of YAML."""
 MAX_BYTES = 1 << 20
 """Largest size of a file of settings in bytes: YAML is read at a few hundred kB per second."""
 MAX_SHOWN = 200
@@ -174,6 +176,8 @@ def reading(text: str) -> Iterator[None]:
         else:
             why = "a bracket is not closed" if _open(text) else short(first_line(error))
             fix = f"close the bracket, or as text: {in_quotes(text)}" if _open(text) else f"as text: {in_quotes(text)}"
+        if meant := SPACED.fullmatch(text):
+            why, fix = "a setting is written key=value, without spaces", "=".join(meant.groups())
         raise ConfigError(f"cannot read the override '{short(text)}': {why}", fix=fix) from error
 
 

@@ -87,7 +87,14 @@ def glossary() -> Glossary:
 
 
 def _explained(text: str, *, in_meanings: bool) -> list[Word]:
-    """The words that contain `text`, then, if wanted, those whose meanings do; only whole words match."""
+    """The words that contain `text`, then, if wanted, those whose meanings do; only whole words match.
+
+    `metrics` stands for all metrics that a run records.
+    """
+    if text.lower() == "metrics":
+        return [
+            word for title, section in glossary().sections.items() if title.startswith("Metrics") for word in section
+        ]
     words = [word for section in glossary().sections.values() for word in section]
     named = [word for word in words if _has_word(text, word.word)]
     meant = [word for word in words if in_meanings and _has_word(text, word.meaning)]

@@ -15,9 +15,10 @@ SHORT = {"reward": "train.reward", "data": "task.data"}
 
 
 def spelled_out(overrides: Sequence[str]) -> list[str]:
-    """`overrides` with `reward=` and `data=` as the settings that they abbreviate.
+    """`overrides` with `reward=`, `data=` and the `model=` of folders as the settings that they abbreviate.
 
-    `data=` chooses task=math. One in eight problems of a file is held out, unless `task.benchmarks` names others.
+    `model=./my-model` and `model=OWNER/NAME` are short for `model.path=`. `data=` chooses task=math; one in eight
+    problems of a file is held out, unless `task.benchmarks` names others.
     """
     given, found = set(map(key_of, overrides)), list[str]()
     for text in overrides:
@@ -26,7 +27,8 @@ def spelled_out(overrides: Sequence[str]) -> list[str]:
             found.append("task=math")
         if key == "data" and "task.benchmarks" not in given and any(map(files.is_name, value.split(","))):
             found.append(f"task.benchmarks=[{HELD_OUT}]")
-        found.append(f"{SHORT[key]}={value}" if key in SHORT else text)
+        folders = key == "model" and all("/" in name and not presets.is_file(name) for name in value.split(","))
+        found.append(f"{'model.path' if folders else SHORT.get(key, key)}={value}" if folders or key in SHORT else text)
     return found
 
 

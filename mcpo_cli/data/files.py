@@ -41,8 +41,9 @@ def locate(path: Path, name: str) -> Path:
         return candidates[0]
     if not path.is_file():
         present = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
-        hint = nearest(path.name, present) if present else f"there is nothing in {path.parent}"
-        fix = mend(str(path.parent / "{}"), path.name, present, USE)
+        tables_there = [name for name in present if is_name(name)]
+        hint = nearest(path.name, tables_there) if tables_there else f"there is no table in {path.parent}"
+        fix = mend(str(path.parent / "{}"), path.name, tables_there, USE)
         raise ConfigError(f"no such file: {path}; {hint}", fix=fix, code="not_found")
     if not is_name(path.name):
         raise bad_data(f"{path}: unknown format '{path.suffix}'; known: {', '.join(tables.FORMATS)}", fix=USE)

@@ -59,10 +59,16 @@ def _shares(n: ArrayLike, c: ArrayLike) -> NDArray[np.float64]:
 
 
 def suspicions(rows: Sequence[GradeRow], n: int, temperature: float) -> list[str]:
-    """Warnings about samples that suggest a fault of the sampler rather than of the model."""
-    if n == 1 or temperature == 0:
-        return []
+    """Warnings about samples that suggest a fault of the sampler or of the prompt rather than of the model."""
+    statuses = Counter(status for row in rows for status in row["statuses"])
     warnings = []
+    if (blank := statuses["unparsable"]) > statuses.total() / 2:
+        warnings.append(
+            f"{blank} of {statuses.total()} samples have no answer that the grader finds, and count as wrong: do they "
+            "mark it as the prompt asks? The page has their texts"
+        )
+    if n == 1 or temperature == 0:
+        return warnings
     alike = [row for row in rows if row["copies"] == n - 1]
     if len(alike) == len(rows):
         warnings.append(

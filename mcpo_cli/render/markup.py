@@ -91,6 +91,17 @@ def tables(grid: Grid, width: int, styles: Mapping[str, str] = MappingProxyType(
         yield table
 
 
+def aligned(grid: Grid) -> Iterator[str]:
+    """The lines of the grid without its title, in columns as wide as their widest cell."""
+    lines = [[visible(cell) for cell in row] for row in (grid.header, *grid.rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        padding = [" " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True)]
+        names = [cell + space for cell, space in zip(line[: grid.labels], padding, strict=False)]
+        numbers = [space + cell for cell, space in zip(line[grid.labels :], padding[grid.labels :], strict=True)]
+        yield "  ".join([*names, *numbers]).rstrip()
+
+
 def _room(grid: Grid, index: int, *, wraps: bool) -> int:
     """The width of a column of the grid; the least one if its heading and its names wrap at blanks."""
     cells, heading = [visible(row[index]) for row in grid.rows], visible(grid.header[index])

@@ -206,6 +206,11 @@ def state(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> State
     return "running" if is_owned(run_dir) else recorded_state(run_dir, spec, journal)
 
 
+def state_of(run_dir: Path, recorded: State) -> State:
+    """The state of a run whose records are known to say `recorded`; see `state`."""
+    return "running" if is_owned(run_dir) else recorded
+
+
 def recorded_state(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> State:
     """The run's state from its records alone, for the holder of its lock. See `state`."""
     journal = journal or Journal(run_dir)

@@ -4,7 +4,6 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,8 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError, RunFailed, nearest, one_line
 from mcpo_cli.home import is_plain
 from mcpo_cli.records import State
-from mcpo_cli.runs import attempts, sanity
+from mcpo_cli.runs import attempts, index
+from mcpo_cli.runs.index import Index, Summary
 from mcpo_cli.runs.journal import Journal, read_json, write_json
 
 TAGS = "tags.json"
@@ -27,36 +27,49 @@ TAGS = "tags.json"
 TAG = re.compile(r"\w[\w.-]*")
 
 
-@dataclass(frozen=True)
 class Run:
-    """One run on disk."""
+    """One run on disk; its settings are read when they are asked for.
 
-    folder: Path
-    spec: RunSpec
-    origin: dict[str, Any]
-    """Suite, arm and command that first started it."""
+    Args:
+        origin: suite, arm and command that first started it.
+        listed: what a listing of the home read about it; while it holds, nothing is read again.
+    """
+
+    def __init__(
+        self, folder: Path, settings: RunSpec | None, origin: dict[str, Any], listed: Summary | None = None
+    ) -> None:
+        self.folder, self.origin = folder, origin
+        self._settings, self._listed = settings, listed
+
+    @property
+    def spec(self) -> RunSpec:
+        """Raises RunFailed or ConfigError if the settings were damaged since the run was found."""
+        if self._settings is None:
+            self._settings = spec(self.folder)
+        return self._settings
+
+    @property
+    def summary(self) -> Summary:
+        """What lists say about it, as its files are now."""
+        held = self._held()
+        return held if held else index.summarise(self.folder, self.spec, self.origin)
 
     @property
     def state(self) -> State:
-        return attempts.state(self.folder, self.spec)
+        held = self._held()
+        return attempts.state_of(self.folder, held.state) if held else attempts.state(self.folder, self.spec)
 
     @property
     def score(self) -> float | None:
         """Mean pass@1 over the held-out problems of the last evaluation; None before the first, or if it is damaged."""
-        journal = Journal(self.folder)
-        with suppress(RunFailed):
-            for path in list(journal.files("eval").values())[-1:]:
-                return sanity.accuracy(journal.read(path))
-        return None
+        held = self._held()
+        return held.score if held else index.score(Journal(self.folder))
 
     @property
     def date(self) -> str:
         """Time of its last update, as `2026-11-25 09:28` in local time; "" before its first attempt."""
-        with suppress(RunFailed):
-            for attempt in Journal(self.folder).attempts()[-1:]:
-                updated = datetime.fromtimestamp(read_json(attempt / "status.json")["updated"]).astimezone()
-                return updated.strftime("%Y-%m-%d %H:%M")
-        return ""
+        held = self._held()
+        return when(held.updated if held else index.updated(Journal(self.folder)))
 
     @property
     def tags(self) -> list[str]:
@@ -66,13 +79,16 @@ class Run:
     @property
     def facts(self) -> dict[str, Any]:
         """Criteria to choose and sort runs by: settings that decide the result, suite and name; see also LOOKED_UP."""
+        settings = self._listed.facts if self._listed else index.facts(self.spec)
         return {
-            **self.spec.flat_identity(later_too=True),
-            **self.spec.about,
-            "task": self.spec.task.name,
+            **settings,
+            **{key: settings[name] for key, name in ABOUT.items()},
             "suite": self.origin.get("suite", "train"),
             "name": self.folder.name,
         }
+
+    def _held(self) -> Summary | None:
+        return self._listed if self._listed and self._listed.holds(self.folder) else None
 
     def __repr__(self) -> str:
         return f"Run({self.folder.name}, {self.state})"
@@ -83,6 +99,8 @@ class Run:
         return PlannedRun(self.origin.get("arm", self.spec.method.label), self.spec)
 
 
+ABOUT = {"method": "method.name", "model": "model.name", "task": "task.name"}
+"""Short names of settings, to choose runs by."""
 LOOKED_UP: Mapping[str, Callable[[Run], Any]] = {
     "state": lambda run: run.state,
     "score": lambda run: run.score,
@@ -97,11 +115,28 @@ def runs(home: Path, note: Callable[[str, str], None] = lambda name, why: None) 
 
     note: gets the name of each run left out, and why (damaged, other version).
     """
-    for folder in folders(home):
+    known = folders(home)
+    kept = Index(home) if len(known) >= index.LEAST else None
+    for folder in known:
+        if kept and (summary := kept.get(folder)):
+            yield Run(folder, None, summary.origin, summary)
+            continue
         try:
-            yield _read(folder)
+            run = _read(folder)
         except McpoError as error:
             note(folder.name, one_line(str(error)))
+            continue
+        if kept:
+            run = Run(folder, run.spec, run.origin, run.summary)
+            kept.add(folder, run.summary)
+        yield run
+    if kept:
+        kept.save()
+
+
+def when(updated: float | None) -> str:
+    """A time in seconds since the epoch as `2026-11-25 09:28` in local time; "" for none."""
+    return "" if updated is None else datetime.fromtimestamp(updated).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def left_out(reasons: Mapping[str, str]) -> str:
@@ -126,11 +161,13 @@ def chosen(found: Iterable[Run], where: Sequence[str] = (), sort: str = "") -> l
         ConfigError: no run has a setting of that name.
     """
     keys = list(filter(None, [*map(key_of, where), sort.removeprefix("-")]))
+    if not keys:
+        return list(found)
     looked_up = {key: LOOKED_UP[key] for key in keys if key in LOOKED_UP}
     facts = [(run, run.facts | {key: look(run) for key, look in looked_up.items()}) for run in found]
     for key in keys:
-        known = {name: None for _, one in facts for name in one} | dict.fromkeys(LOOKED_UP)
-        if facts and key not in known:
+        if facts and not any(key in one for _, one in facts):
+            known = {name: None for _, one in facts for name in one} | dict.fromkeys(LOOKED_UP)
             meant = [name for name in known if name.endswith(f".{key}")] or known
             raise ConfigError(
                 f"no run has a setting '{key}': {nearest(key, meant)}", fix=f"mcpo help {key}", code="unknown_key"
@@ -266,9 +303,13 @@ def plan_of(home: Path, ids: Sequence[str], command: str) -> Plan:
 
 def named(found: Sequence[Run]) -> tuple[PlannedRun, ...]:
     """The runs with their arms, named by the differences of these runs, whatever commands trained them."""
-    specs = [run.spec for run in found]
-    labels = [arm_names.label(run.cell.arm, run.spec) for run in found]
-    return tuple(map(PlannedRun, arm_names.names(labels, specs), specs))
+    return tuple(map(PlannedRun, arms([run.summary for run in found]), [run.spec for run in found]))
+
+
+def arms(found: Sequence[Summary]) -> list[str]:
+    """The names of the arms of runs, see `named`."""
+    labels, methods = [one.arm for one in found], [one.method for one in found]
+    return arm_names.of_settings(labels, methods, [one.settings for one in found])
 
 
 def spec(folder: Path) -> RunSpec:

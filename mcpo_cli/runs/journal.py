@@ -32,6 +32,8 @@ NOT_FINITE = re.compile(rb'"(?:nan|-?inf)"')
 """A non-finite float as `finite` writes it."""
 TAIL_BYTES = 1 << 16
 """Bytes read to find the last row; longer than two rows of metrics."""
+STEPS = "metrics.jsonl"
+"""The file of an attempt whose rows are global steps."""
 SUMS = "sums.json"
 CHECKSUM = "checksum"
 """The key of a JSON document's own checksum."""
@@ -248,7 +250,8 @@ def numbered(run_dir: Path) -> list[Path]:
 
 def _rows(path: Path, content: bytes) -> list[dict[str, Any]]:
     *whole, _ = content.split(b"\n")
-    return [_row(path, line) for line in whole]
+    is_step = path.name == STEPS
+    return [_row(path, line, is_step=is_step) for line in whole]
 
 
 def lines_from(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
@@ -260,7 +263,7 @@ def lines_from(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
         for line in file:
             if line.endswith(b"\n"):
                 offset += len(line)
-                yield _row(path, line), offset
+                yield _row(path, line, is_step=path.name == STEPS), offset
 
 
 def last_row(path: Path) -> dict[str, Any] | None:
@@ -270,17 +273,17 @@ def last_row(path: Path) -> dict[str, Any] | None:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - TAIL_BYTES))
         *whole, _ = file.read().split(b"\n")
-    return _row(path, whole[-1]) if whole else None
+    return _row(path, whole[-1], is_step=path.name == STEPS) if whole else None
 
 
-def _row(path: Path, line: bytes) -> dict[str, Any]:
+def _row(path: Path, line: bytes, *, is_step: bool) -> dict[str, Any]:
     try:
         row: dict[str, Any] = orjson.loads(line)
     except ValueError as error:
         raise damaged(path, f"damaged: one of its lines is not JSON ({line[:60]!r})") from error
     if not isinstance(row, dict):
         raise damaged(path, f"damaged: one of its lines is no JSON object ({line[:60]!r})")
-    if path.name == "metrics.jsonl" and not (type(row.get("step")) is int and isinstance(row.get("metrics"), dict)):
+    if is_step and not (type(row.get("step")) is int and isinstance(row.get("metrics"), dict)):
         raise damaged(path, f"damaged: one of its rows lacks a step or its metrics ({line[:60]!r})")
     if "metrics" in row and NOT_FINITE.search(line):
         row["metrics"] = {key: float(value) for key, value in row["metrics"].items()}

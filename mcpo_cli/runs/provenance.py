@@ -21,6 +21,8 @@ from mcpo_cli.runs.journal import Journal, read_json, write_atomic, write_json
 RECORD = "provenance.json"
 DISTRIBUTION = "mcpo-cli"
 SOURCE = Path(__file__).resolve().parent.parent.parent
+CODE = ("mcpo_cli", "analysis")
+"""Folders of a checkout whose files decide what is computed."""
 VECTOR = re.compile(r"sse|ssse|avx|fma|amx|asimd|sve")
 """Flags of /proc/cpuinfo that name vector instructions, on x86 and ARM."""
 TYPES: dict[str, Any] = {
@@ -149,7 +151,8 @@ def code_state() -> dict[str, Any]:
         no_commit: dict[str, Any] = {"commit": None, "dirty": None, "untracked": [], "diff": "", "diff_sha256": None}
         return {**no_commit, "package": _package()}
     diff = masked(_git("diff", "HEAD"))
-    untracked = _git("ls-files", "--others", "--exclude-standard").splitlines()
+    # Only code: data, suites and results of a user may lie anywhere in a checkout.
+    untracked = _git("ls-files", "--others", "--exclude-standard", "--", *CODE).splitlines()
     return {
         "commit": _git("rev-parse", "HEAD").strip() or None,
         "dirty": bool(diff or untracked),

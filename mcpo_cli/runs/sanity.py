@@ -51,6 +51,13 @@ LIMITS = (
         "many responses are cut; do they never end, or is train.max_response too small?",
         of_rollouts=True,
     ),
+    # Our choice: beyond it next to no prompt has a gradient.
+    Limit(
+        "mastery/all_wrong",
+        0.99,
+        "no rollout is correct, so there is nothing to learn from; `mcpo runs samples` shows them: do they mark the "
+        "answer as the grader expects, is train.max_response long enough, are the problems too hard?",
+    ),
     # Its exp is NeMo RL's token_mult_prob_error; a value above 1.05 points to a faulty engine
     # (https://github.com/NVIDIA-NeMo/RL, docs/guides/dtensor-tp-accuracy.md). vLLM against an unquantised trainer in
     # bfloat16 shows about 0.011 (https://github.com/vllm-project/vime/issues/64), the local engine 1e-6.

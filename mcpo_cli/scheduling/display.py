@@ -1,9 +1,11 @@
 """Shows a plan while it runs, on stderr: redrawn in place on a terminal, else in lines."""
 
+from __future__ import annotations
+
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -12,12 +14,14 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from mcpo_cli.redaction import visible
-from mcpo_cli.scheduling.progress import RunView, View
+
+if TYPE_CHECKING:
+    from mcpo_cli.scheduling.progress import RunView, View
 
 LINE_SECONDS = 5.0
 """Least seconds between two progress lines about the same run."""
 STANDSTILL_SECONDS = 60.0
-"""Least seconds between two equal progress lines."""
+"""Least seconds between two progress lines that differ in the time left only."""
 BAR_WIDTH = 10
 """Columns of a running cell's bar."""
 LIVE_METRICS = {"accuracy": "train/accuracy", "mastered": "mastery/mastered"}
@@ -47,7 +51,7 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def display() -> "LiveDisplay | LineDisplay":
+def display() -> LiveDisplay | LineDisplay:
     """A live display on a terminal, else lines."""
     console = Console(stderr=True, highlight=False)
     is_live = console.is_terminal and not console.is_dumb_terminal
@@ -61,7 +65,7 @@ class LiveDisplay:
         self.console = console
         self._live: AbstractContextManager[Any] = nullcontext()
 
-    def __enter__(self) -> "LiveDisplay":
+    def __enter__(self) -> LiveDisplay:
         self._live = Live(console=self.console, auto_refresh=False)
         self._live.__enter__()
         return self
@@ -98,9 +102,9 @@ class LineDisplay:
     def __init__(self) -> None:
         self._states: dict[str, str] = {}
         self._printed: dict[str, tuple[float, str]] = {}
-        """By run id: the time of its last line, and the progress that it showed."""
+        """By run id: the time of its last line, and the progress that it showed; the time left changes always."""
 
-    def __enter__(self) -> "LineDisplay":
+    def __enter__(self) -> LineDisplay:
         return self
 
     def __exit__(self, *details: Any) -> None:
@@ -121,10 +125,10 @@ class LineDisplay:
                 self._printed[name] = now, ""
             elif cell.state == "running":
                 at, before = self._printed.get(name, (now, ""))
-                line = details(cell)
-                if now - at >= (STANDSTILL_SECONDS if line == before else LINE_SECONDS):
-                    self.note(f"{label(cell)}: {line}, {name}")
-                    self._printed[name] = now, line
+                activity = ", ".join(_activity(cell))
+                if now - at >= (STANDSTILL_SECONDS if activity == before else LINE_SECONDS):
+                    self.note(f"{label(cell)}: {details(cell)}, {name}")
+                    self._printed[name] = now, activity
 
     def note(self, text: str) -> None:
         """Print a message on stderr, after the time of day."""
@@ -156,7 +160,9 @@ def _left(cell: RunView) -> str:
 def _activity(cell: RunView) -> list[str]:
     """A running cell's metrics and phase; what matters most comes first, because a narrow terminal cuts the end."""
     progress = cell.progress
-    parts = [f"{name} {progress.metrics[key]:.3f}" for name, key in LIVE_METRICS.items() if key in progress.metrics]
+    own = {} if cell.cell.spec.train.reward == "verdict" else {"reward": "train/reward"}
+    live = {**own, **LIVE_METRICS}
+    parts = [f"{name} {progress.metrics[key]:.3f}" for name, key in live.items() if key in progress.metrics]
     if progress.pass_at_1 is not None:
         parts.insert(0, f"eval pass@1 {progress.pass_at_1:.3f}")
     return [progress.phase, *parts] if not progress.metrics else [*parts[:2], progress.phase, *parts[2:]]

@@ -8,12 +8,13 @@ from typing import Any
 
 from mcpo_cli import machine
 from mcpo_cli.config import cost
-from mcpo_cli.config.cost import LOADING_SECONDS, GpuCost
+from mcpo_cli.config.cost import LOADING_SECONDS, START_SECONDS, GpuCost
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.home import location
 from mcpo_cli.records import State
 from mcpo_cli.runs import attempts
+from mcpo_cli.runs.bases import makes_base
 from mcpo_cli.scheduling.progress import Tracker
 from mcpo_cli.scheduling.speeds import Speeds
 
@@ -120,19 +121,16 @@ def forecast(plan: Plan) -> Forecast:
 
 
 def _expected(cell: PlannedRun, home: Path, speeds: Speeds, bases: set[str]) -> Expected:
-    """bases: the base policies counted so far, see `Speeds.seconds_left`."""
+    """bases: ids of the base policies that other runs are counted to make; that of this run is added."""
     spec, folder = cell.spec, home / "runs" / cell.spec.run_id
-    state, step, left = attempts.state(folder, spec), 0, 0.0
-    if state != "done":
-        step = Tracker(folder).read().step
-        left = speeds.seconds_left(spec, step, bases)
-    factor = speeds.factor(spec) or 1.0
-    if gpus := cost.gpu_cost(spec):
-        gpus = replace(gpus, seconds=gpus.seconds * factor)
-    evaluation = factor * cost.evaluation_seconds(spec)
-    steps = factor * cost.training_seconds(spec) * (1 - step / spec.train.steps)
-    start = left - steps + (0.0 if step else evaluation)
-    return Expected(cell, folder, state, step, gpus, left, start, evaluation)
+    state, estimate, factor = attempts.state(folder, spec), cost.estimate(spec), speeds.factor(spec) or 1.0
+    gpus = estimate.gpus and replace(estimate.gpus, seconds=estimate.gpus.seconds * factor)
+    if state == "done":
+        return Expected(cell, folder, state, 0, gpus, 0.0, 0.0, 0.0)
+    step, evaluation = Tracker(folder).read().step, factor * estimate.evaluation
+    start = START_SECONDS + (estimate.warmup if makes_base(home, spec, bases) else 0.0)
+    left = start + factor * estimate.training * (1 - step / spec.train.steps)
+    return Expected(cell, folder, state, step, gpus, left, start + (0.0 if step else evaluation), evaluation)
 
 
 def _slots(plan: Plan) -> int:

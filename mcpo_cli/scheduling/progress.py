@@ -1,16 +1,16 @@
 """The progress of a run, read cheaply from the end of its newest attempt while another process writes it."""
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import State
 from mcpo_cli.runs import sanity
-from mcpo_cli.runs.journal import Journal, last_row, lines_from, read_json, read_lines
+from mcpo_cli.runs.journal import Journal, NewSteps, last_row, read_json, read_lines
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Tracker:
     def __init__(self, run_dir: Path) -> None:
         self._journal = Journal(run_dir)
         self._eval: tuple[Path, float] | None = None
-        self._offsets: dict[Path, int] = {}
+        self._steps = NewSteps(self._journal, after=0)
         self._said = set[str]()
 
     def read(self) -> Progress:
@@ -82,16 +82,13 @@ class Tracker:
         )
 
     def messages(self) -> list[str]:
-        """The limits that the newest attempt exceeds, and its notes (`Status.notes`), each once."""
-        rows, found = list[Any](), dict[str, str]()
-        for attempt in self._journal.attempts()[-1:]:
-            path = attempt / "metrics.jsonl"
-            # Other readers, which need the numbers, report a damaged line.
-            with suppress(RunFailed):
-                for row, end in lines_from(path, self._offsets.get(path, 0)):
-                    self._offsets[path] = end
-                    rows.append(row)
+        """The limits that steps since the last call exceed, and notes of the newest attempt, each once."""
+        found = dict[str, str]()
+        # Other readers, which need the numbers, report a damaged line.
+        with suppress(RunFailed):
+            rows = self._steps.read(math.inf)
             found |= {warned["metric"]: f"warning: {sanity.line(warned)}" for warned in sanity.warnings(rows)}
+        for attempt in self._journal.attempts()[-1:]:
             with suppress(RunFailed):
                 notes = read_json(attempt / "status.json").get("notes", [])
                 found |= {text: text for text in (f"{attempt.name} {note}" for note in notes)}

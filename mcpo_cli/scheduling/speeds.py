@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +11,30 @@ from mcpo_cli.config import cost
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs import catalog
-from mcpo_cli.runs.bases import makes_base
 from mcpo_cli.runs.journal import Journal, last_row, lines_from
 
 Kind = tuple[str, str]
 """Scale and model: estimates for runs of one kind have similar errors."""
 
 
+NEWEST = 24
+"""Runs of a kind whose steps are read: the newest ones tell how fast the machine is now."""
+
+
 class Speeds:
-    """The measured speed of each kind of run in a home, all of whose runs it reads."""
+    """The measured speed of each kind of run in a home, from the newest runs of each."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self._measured: dict[Kind, dict[str, tuple[float, float]]] = defaultdict(dict)
         """By kind and run: the measured and the modelled seconds of its steps."""
+        kinds: dict[Kind, list[tuple[str, catalog.Run]]] = defaultdict(list)
         for run in catalog.runs(home):
-            self._learn(run.folder, run.spec)
+            settings = run.facts
+            kinds[settings["scale"], settings["model.name"]].append((run.date, run))
+        for runs in kinds.values():
+            for _, run in sorted(runs, key=itemgetter(0), reverse=True)[:NEWEST]:
+                self._learn(run.folder, run.spec)
 
     def _learn(self, run_dir: Path, spec: RunSpec) -> None:
         """Take into account the time of a run's steps so far, whether it goes on or not."""
@@ -36,24 +45,17 @@ class Speeds:
                 taken += last["time"] - first["time"]
                 steps += last["step"] - first["step"]
         if steps:
-            modelled = steps / spec.train.steps * cost.training_seconds(spec)
+            modelled = steps / spec.train.steps * cost.estimate(spec).training
             self._measured[_kind(spec)][spec.run_id] = taken, modelled
 
     def factor(self, spec: RunSpec) -> float | None:
         """Measured over modelled seconds: of the run's own steps, or else of runs of its kind; None without any."""
-        kind = self._measured.get(_kind(spec), {})
+        if spec.run_id not in self._measured[_kind(spec)]:
+            self._learn(self._home / "runs" / spec.run_id, spec)
+        kind = self._measured[_kind(spec)]
         measured = [kind[spec.run_id]] if spec.run_id in kind else kind.values()
         modelled = sum(seconds for _, seconds in measured)
         return sum(seconds for seconds, _ in measured) / modelled if modelled else None
-
-    def seconds_left(self, spec: RunSpec, done_steps: int, bases: set[str]) -> float:
-        """Seconds until a run ends after `done_steps`, with those of making its base policy, if that has to be made.
-
-        bases: ids of the base policies that the estimates of other runs have counted; that of `spec` is added.
-        """
-        warmup = cost.warmup_seconds(spec) if makes_base(self._home, spec, bases) else 0.0
-        training = cost.training_seconds(spec) * (1 - done_steps / spec.train.steps)
-        return cost.START_SECONDS + warmup + (self.factor(spec) or 1.0) * training
 
     def basis(self, specs: Iterable[RunSpec]) -> str:
         """The source of the estimated seconds of `specs`, in words."""

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from mcpo_cli import settings
+
 T = TypeVar("T")
 
 
@@ -15,6 +17,8 @@ class CheckOutcome:
     passed: bool
     detail: str
     """The reason why it failed, empty where it passed."""
+    demand: str
+    """The requirement, in a sentence."""
     checked: bool = True
     """False if an earlier check failed for the same reason, so that the result of this one is unknown."""
 
@@ -27,18 +31,20 @@ def named(*checks: Callable[[T], None]) -> dict[str, Callable[[T], None]]:
 def outcomes(checks: Mapping[str, Callable[[T], None]], subject: T) -> list[CheckOutcome]:
     """Every check on `subject`, in order; a failed check does not stop the others."""
     found, causes = list[CheckOutcome](), dict[str, str]()
-    for name, one in checks.items():
-        outcome = _outcome(name, one, subject)
-        if not outcome.passed and (first := causes.setdefault(outcome.detail, name)) != name:
-            outcome = CheckOutcome(name, False, f"not checked, for the same reason as '{first}'", checked=False)
-        found.append(outcome)
+    for name, check in checks.items():
+        detail, demand = _finding(check, subject), settings.summary(check.__doc__ or "")
+        first = causes.setdefault(detail, name) if detail else name
+        if first != name:
+            detail = f"not checked, for the same reason as '{first}'"
+        found.append(CheckOutcome(name, not detail, detail, demand, checked=first == name))
     return found
 
 
-def _outcome(name: str, one: Callable[[T], None], subject: T) -> CheckOutcome:
+def _finding(check: Callable[[T], None], subject: T) -> str:
+    """What is wrong; empty if nothing is."""
     try:
-        one(subject)
+        check(subject)
     except Exception as error:  # the code under test may raise anything; any error is a finding
         said = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
-        return CheckOutcome(name, False, said.strip())
-    return CheckOutcome(name, True, "")
+        return said.strip() or "it fails"
+    return ""

@@ -147,13 +147,15 @@ class Connection:
             self.client().delete_run(duplicate.info.run_id)
         return runs[0] if runs else None
 
-    def search(self, query: str) -> Iterator[Any]:
-        """The runs of all experiments that fit a query of MLflow."""
+    def search(self, query: str, order: str = "", page: int = 1000) -> Iterator[Any]:
+        """The runs of all experiments that fit a query of MLflow. page: runs of a request."""
         experiments, token = [found.experiment_id for found in self.client().search_experiments()], None
         while token != "":
-            page = self.client().search_runs(experiments, query, page_token=token)
-            yield from page
-            token = page.token or ""
+            found = self.client().search_runs(
+                experiments, query, max_results=page, order_by=[order] if order else None, page_token=token
+            )
+            yield from found
+            token = found.token or ""
 
     def create(self, experiment: str, name: str, key: tuple[str, str], start: float, tags: Mapping[str, str]) -> Any:
         """A new run, identified by the tag and value `key`. start: in seconds since the epoch."""

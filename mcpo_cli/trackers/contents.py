@@ -9,11 +9,14 @@ from typing import Any
 from mlflow.entities import Dataset, DatasetInput
 
 from mcpo_cli.config.plan import PlannedRun
-from mcpo_cli.config.schema import RunSpec, digest
+from mcpo_cli.config.schema import Model, RunSpec, digest
 from mcpo_cli.records import SOURCES
 from mcpo_cli.runs import provenance
 from mcpo_cli.runs.journal import Journal, document, read_json
 from mcpo_cli.trackers.rows import AVERAGE, averages
+
+COMPARED = ("method.", "sampler.", "train.", "model.name", "task.name", "backend")
+"""The settings that are always parameters of a run in MLflow, or the beginnings of their names."""
 
 
 def tags(cell: PlannedRun, attempt: Path) -> dict[str, Any]:
@@ -22,6 +25,23 @@ def tags(cell: PlannedRun, attempt: Path) -> dict[str, Any]:
     code = provenance.read(attempt)
     found |= {key: code[key] for key in ("commit", "dirty") if key in code}
     return found | ({"mlflow.source.git.commit": found["commit"]} if "commit" in found else {})
+
+
+def params(spec: RunSpec) -> dict[str, Any]:
+    """The settings that runs are compared by; the others are in `spec.json` among its files, or tags.
+
+    Each is a column of MLflow's table of runs, which fails with hundreds (its issue 11927): of evaluations, probes,
+    warm-up, tasks and models it has what is not the default.
+    """
+    settings = spec.flat_identity()
+    usual = RunSpec(
+        method=spec.method, task=spec.task, model=spec.model if spec.model.path else Model()
+    ).flat_identity()
+    return {
+        key: value
+        for key, value in settings.items()
+        if value != "" and key not in spec.about and (key.startswith(COMPARED) or value != usual.get(key))
+    }
 
 
 def outcome(journal: Journal) -> dict[str, str]:

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,16 +94,36 @@ class Store(Connection):
             StoreError: the store failed.
         """
         self.left.clear()
-        plans: dict[tuple[str, str], list[PlannedRun]] = defaultdict(list)
+        plans: dict[tuple[str, str], dict[catalog.Run, str]] = defaultdict(dict)
         for run in catalog.runs(self.home):
-            if Journal(run.folder).attempts():
-                suite, command = run.origin.get("suite", "train"), run.origin.get("command", "mcpo train")
-                plans[suite, command].append(run.cell)
+            if (journal := Journal(run.folder)).attempts():
+                plan = run.origin.get("suite", "train"), run.origin.get("command", "mcpo train")
+                plans[plan][run] = _ending(journal)
         sent: dict[str, int] = {}
         with self.answering(DOCTOR), progress("sync", sum(map(len, plans.values())), "runs") as advance:
-            for (suite, command), cells in plans.items():
-                sent |= self._ingest(Plan(suite, command, tuple(cells)), adopt=False, advance=advance)
+            settled = self._settled()
+            for (suite, command), endings in plans.items():
+                if {(suite, run.folder.name, ending) for run, ending in endings.items()} <= settled:
+                    sent |= {run.folder.name: 0 for run in endings}
+                    for _ in endings:
+                        advance()
+                else:
+                    cells = tuple(run.cell for run in endings)
+                    sent |= self._ingest(Plan(suite, command, cells), adopt=False, advance=advance)
         return sent
+
+    def _settled(self) -> set[tuple[str, str, str]]:
+        """The runs of this home that are completely in the store, below a parent that has ended.
+
+        Each with its suite, its id and its ending; in a few requests, for a request a run takes minutes for thousands.
+        """
+        going_on = f"tags.`{PLAN_ID}` != '' and attributes.status = '{STATUS['running']}'"
+        running = {run.info.run_id for run in self.search(going_on)}
+        return {
+            (tags[SUITE], tags[RUN_ID], tags[SETTLED])
+            for run in self.search(f"tags.`{ORIGIN}` = '{self._machine}'")
+            if {SUITE, RUN_ID, SETTLED, PARENT} <= (tags := run.data.tags).keys() and tags[PARENT] not in running
+        }
 
     def parent(self, plan: Plan) -> str:
         """The MLflow id of the plan's parent run, which is made if it is missing."""
@@ -132,8 +152,7 @@ class Store(Connection):
 
     def newest(self) -> str:
         """The address of the table with the newest plan, relative to the UI's; without one, of all experiments."""
-        found = self.search(f"tags.`{PLAN_ID}` != ''")
-        parent = max(found, key=lambda run: int(run.info.start_time), default=None)
+        parent = next(self.search(f"tags.`{PLAN_ID}` != ''", order="attributes.start_time DESC", page=1), None)
         return views.address(parent.info.experiment_id) if parent else "#/experiments"
 
     def _forget(self) -> None:
@@ -235,15 +254,14 @@ class Store(Connection):
         """Bring one run up to date; returns the number of points sent."""
         attempt = journal.attempts()[-1]
         updated = _status(attempt)["updated"]
-        ending = f"{attempt.name} {updated}"
+        ending = _ending(journal)
         if child.settled == ending:
             return 0
         # The state is read before the rows: if the run has ended by then, all rows exist.
         child.state = attempts.state(journal.run_dir, cell.spec)
         has_ended = child.state != "running"
         if has_ended or child.attempt != attempt.name:
-            params = {key: value for key, value in cell.spec.flat_identity().items() if value != ""}
-            self.log(child.mlflow_id, tags=contents.tags(cell, attempt), params=params)
+            self.log(child.mlflow_id, tags=contents.tags(cell, attempt), params=contents.params(cell.spec))
             self.client().log_inputs(child.mlflow_id, contents.inputs(cell.spec, journal.run_dir))
             child.attempt = attempt.name
         if points := _points(child.rows.new()):
@@ -265,6 +283,7 @@ def _points(rows: Sequence[Row]) -> list[Point]:
         (name, value, row.seconds, row.step)
         for row in rows
         for metric, value in row.metrics.items()
+        if not metric.startswith(views.DETAILS)
         for name in (metric, *([views.FIRST[metric]] if metric in views.FIRST else []))
     ]
 
@@ -278,6 +297,14 @@ def _plan_status(states: Set[State]) -> str:
 def _number(tag: str | None, default: int) -> int:
     """The value of a tag that should be an integer; `default` for one that somebody removed or changed."""
     return int(tag) if tag and re.fullmatch(r"-?\d{1,9}", tag) else default
+
+
+def _ending(journal: Journal) -> str:
+    """The last attempt and the time of its last update, which change with any more work; empty if it is damaged."""
+    with suppress(RunFailed):
+        for attempt in journal.attempts()[-1:]:
+            return f"{attempt.name} {_status(attempt)['updated']}"
+    return ""
 
 
 def _status(attempt: Path) -> Status:

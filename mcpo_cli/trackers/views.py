@@ -21,24 +21,32 @@ FIRST = {
     "train/response_length": "a first look/5 response length",
 }
 """Metrics with a second name in MLflow, which shows charts in alphabetical order: these belong first."""
+DETAILS = (
+    *("perf/seconds_probe", "perf/seconds_record", "gradient/share_", "weight/p_"),
+    *("sanity/duplicates_", "sampling/rounds", "sampling/prompts", "probe/rollouts"),
+)
+"""Beginnings of the names of metrics that MLflow does not get, because they say how a run went, not how well.
+
+Each metric is a column of the table of runs; `mcpo runs show` and `mcpo probe` have these.
+"""
 NAME = "attributes.`Run Name`"
 COLUMNS = {
-    "tags.`verdict`": 210,
     "tags.`arm`": 95,
-    "tags.`model`": 85,
-    "tags.`seed`": 58,
-    "tags.`before`": 68,
-    "tags.`after`": 62,
-    "tags.`change`": 72,
+    "tags.`model`": 80,
+    "tags.`seed`": 56,
+    "tags.`before`": 66,
+    "tags.`after`": 60,
+    "tags.`change`": 76,
+    "tags.`verdict`": 140,
 }
-"""Columns of the table beside the name, with their widths in pixels."""
-WIDTH = 370
+"""Columns of the table beside the name, with their widths in pixels: all fit into a window of 1 400."""
+NAME_WIDTH = 362
 """The width of the names."""
 
 
 def tags() -> dict[str, str]:
     """The tags that let an experiment open in MLflow's view for training, with a table of what is compared."""
-    state = {**_state("", "attributes.start_time", ascending=False), "columnWidths": {NAME: WIDTH, **COLUMNS}}
+    state = {**_state("", "attributes.start_time", ascending=False), "columnWidths": {NAME: NAME_WIDTH, **COLUMNS}}
     shown = {"name": "runs and verdicts", "createdAt": 0, "state": json.dumps(state)}
     return {KIND: "custom_model_development", f"{VIEW}{TABLE}": json.dumps(shown)}
 

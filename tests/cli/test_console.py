@@ -66,7 +66,8 @@ def test_lines_of_progress_repeat_themselves_once_a_minute(
 ) -> None:
     clock = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(module, "details", lambda _: f"step {clock[0] if changes else 13}")
+    monkeypatch.setattr(module, "_activity", lambda _: [f"step {clock[0] if changes else 13}"])
+    monkeypatch.setattr(module, "_left", lambda _: f"{clock[0]} left")  # never the same
     with LineDisplay() as display:
         # 140 seconds
         for _ in range(560):

@@ -63,10 +63,7 @@ def said(here: InProcess, command: str) -> str:
     document = json.loads(result.stdout) if result.stdout.startswith("{") else {}
     code = document.get("error", {}).get("code", "usage")
     text = result.stderr.strip().replace(str(here.home), "HOME")
-    # typer names the program as it was started, and wraps after that name.
-    text = re.sub(r"(Usage: |Try ')[^\n]*?mcpo", r"\1mcpo", text)
-    text = re.sub(r"^(Usage: [^\n]*)\n +", r"\1 ", text, flags=re.MULTILINE)
-    assert len(re.findall(r"^error:|^Error:", text, re.MULTILINE)) == 1, f"{command}: one message\n{text}"
+    assert len(re.findall(r"^error:", text, re.MULTILINE)) == 1, f"{command}: one message\n{text}"
     assert "Traceback" not in text
     return re.sub(r" +$", "", f"$ mcpo {command}\n[{code}, exit {result.returncode}]\n{text}\n", flags=re.MULTILINE)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli.config import plan as plans
-from mcpo_cli.config.cost import START_SECONDS
+from mcpo_cli.config.cost import START_SECONDS, estimate
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.home import run_dir
@@ -257,12 +257,10 @@ def test_estimates_follow_the_runs_that_are_there(home: Path, monkeypatch: pytes
     monkeypatch.setenv("FAKE_SECONDS", "0.2")
     run(make("seed=0"))
     expected = forecast(plan)
-    waiting, counted = expected.runs[second.run_id], set[str]()
-    with_base, alone = (expected.speeds.seconds_left(second, 0, counted) for _ in range(2))
-    assert alone < with_base == waiting.seconds_left
+    warmup = estimate(second).warmup
+    assert warmup > 0
     # Three steps, of which the journal times the last two.
     begin, _, end = Journal(run_dir(first.run_id)).steps()
-    assert alone - START_SECONDS == pytest.approx((end["time"] - begin["time"]) * 3 / 2)
-    later = expected.speeds.seconds_left(second, 1, counted) - START_SECONDS
-    assert later == pytest.approx((alone - START_SECONDS) * 2 / 3)
+    steps = (end["time"] - begin["time"]) * 3 / 2
+    assert expected.runs[second.run_id].seconds_left == pytest.approx(START_SECONDS + warmup + steps)
     assert expected.basis == "from the cost model and the steps that 1 run(s) have done here"

@@ -37,7 +37,7 @@ def test_a_plan_says_what_gpus_disk_and_tokens_it_needs(here: InProcess) -> None
     assert document["estimate"]["parallel"] == 1
     for run in document["runs"]:
         (spec,) = load(["scale=paper", f"method={run['method']}", f"model={run['model']}"])
-        expected = cost.gpu_cost(spec)
+        expected = cost.estimate(spec).gpus
         assert expected
         assert run["cost"] == expected.to_json()
     for text in (

@@ -1,6 +1,6 @@
 """Branch points of real runs: an arm without changes is the trunk's own step; estimates agree with many rollouts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,8 @@ import pytest
 
 from mcpo_cli.backends.local import BACKEND
 from mcpo_cli.backends.local import branching as engine
+from mcpo_cli.backends.local.policy import Policy
+from mcpo_cli.backends.local.train import Trainer
 from mcpo_cli.backends.local.update import Updater
 from mcpo_cli.config import branching
 from mcpo_cli.config.branching import Sizes, Study, Trunk
@@ -44,21 +46,22 @@ def trunk(home: Path) -> Trunk:
     return found
 
 
-def measured_twice(trunk: Trunk, step: int) -> pd.DataFrame:
+def measured_twice(trunk: Trunk, step: int, monkeypatch: pytest.MonkeyPatch) -> pd.DataFrame:
     """The rows of a point, each with the accuracy of 300 other rollouts of its prompt after the step."""
-    found = list[dict[str, Any]]()
+    once = engine.rows
 
-    def measure(point: engine.Point) -> None:
-        for cohort in point.cohorts:
-            _, correct_PG = engine.sample(point.trainer, cohort.tier, cohort.problems, 300, 90 + cohort.number)
-            accuracy_P = correct_PG.double().mean(-1).tolist()
-            found.extend({**row, "accuracy": p} for row, p in zip(engine.rows(point, cohort), accuracy_P, strict=True))
+    def twice(arm: str, trainer: Trainer, before: Policy, cohort: engine.Cohort) -> Iterator[Any]:
+        _, correct_PG = engine.sample(trainer, cohort.tier, cohort.problems, 300, 90 + cohort.number)
+        accuracy_P = correct_PG.double().mean(-1).tolist()
+        for row, accuracy in zip(once(arm, trainer, before, cohort), accuracy_P, strict=True):
+            yield {**row, "accuracy": accuracy}
 
     folder = run_dir(trunk.spec.run_id)
     attempt = Attempt(folder / "check", trunk.spec, 0)
-    engine.visit(trunk, attempt, folder, step, measure)
+    monkeypatch.setattr(engine, "rows", twice)
+    engine.branch(trunk, attempt, folder, step)
     attempt.end("done")
-    return pd.DataFrame(found)
+    return pd.DataFrame(Journal(folder / "check").rows("branches"))
 
 
 def rows(trunk: Trunk, step: int) -> pd.DataFrame:
@@ -135,10 +138,10 @@ def test_a_state_that_is_gone_is_named(trunk: Trunk) -> None:
         branches.measure_point(gone, run_dir(trunk.spec.run_id), 7)
 
 
-def test_the_estimate_is_what_many_new_rollouts_say(trunk: Trunk) -> None:
+def test_the_estimate_is_what_many_new_rollouts_say(trunk: Trunk, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is unbiased, and has the standard error that follows from its spread over prompts."""
     precise = Trunk(trunk.spec, trunk.arms, trunk.at, Sizes(controls=32, held_out=16), trunk.kept_after)
-    found = measured_twice(precise, 2).set_index(["arm", "cohort", "prompt"]).sort_index()
+    found = measured_twice(precise, 2, monkeypatch).set_index(["arm", "cohort", "prompt"]).sort_index()
     for cohort in ("mastered", "held_out"):
         before = found.loc["no step", cohort]["accuracy"]
         for arm in ("trunk", "hinge"):

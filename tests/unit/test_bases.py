@@ -9,8 +9,7 @@ from safetensors.torch import load_file
 from torch import linalg
 
 from mcpo_cli.backends.local import start
-from mcpo_cli.config import plan
-from mcpo_cli.config.cost import warmup_seconds
+from mcpo_cli.config import cost, plan
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import location
@@ -71,7 +70,7 @@ def test_a_run_that_takes_it_is_expected_to_end_sooner(comes: tuple[RunSpec, Pat
     spec, _ = comes
     (declined,) = load([*SMALL, "compute.shipped_base=false"])
     sooner, later = (forecast(plan.Plan("", "", (plan.PlannedRun("", each),))).seconds for each in (spec, declined))
-    assert later - sooner == pytest.approx(warmup_seconds(spec))
+    assert later - sooner == pytest.approx(cost.estimate(spec).warmup)
 
 
 @pytest.mark.slow

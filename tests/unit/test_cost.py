@@ -9,7 +9,7 @@ import pytest
 
 from mcpo_cli.backends import local
 from mcpo_cli.config import cost
-from mcpo_cli.config.cost import GpuCost, training_seconds
+from mcpo_cli.config.cost import GpuCost
 from mcpo_cli.config.eval_schedule import eval_problems
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
@@ -23,7 +23,7 @@ def spec(*overrides: str) -> RunSpec:
 
 def on_gpus(run: RunSpec) -> GpuCost:
     """The cost of a run that trains on GPUs."""
-    gpus = cost.gpu_cost(run)
+    gpus = cost.estimate(run).gpus
     assert gpus
     return gpus
 
@@ -75,7 +75,7 @@ CPU = ("model=smollm2-135m", "train.steps=1", "eval.every=1", "probe.every=0", "
 
 def on_cpu(*overrides: str) -> float:
     """Modelled seconds of one step of a pretrained model on two cores, with the two evaluations around it."""
-    return training_seconds(load([*CPU, *overrides])[0])
+    return cost.estimate(load([*CPU, *overrides])[0]).training
 
 
 def test_what_a_step_of_a_pretrained_model_takes_by_hand() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from mcpo_cli.config import cost
 from mcpo_cli.config import plan as plans
-from mcpo_cli.config.cost import LOADING_SECONDS, START_SECONDS, training_seconds
+from mcpo_cli.config.cost import LOADING_SECONDS, START_SECONDS
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import run_dir
@@ -77,7 +77,7 @@ def test_steps_do_not_correct_the_time_of_a_warm_up() -> None:
     """A step at scale=smoke takes the time of its files, not of its tokens."""
     quick, cold = load(list(WARM))[0], load(["task=countdown", "scale=smoke", "train.steps=10"])[0]
     recorded(quick, {step: 0.2 * step for step in range(1, 5)})
-    assert left(cold) == [pytest.approx(cost.warmup_seconds(cold) + 10 * 0.2, rel=0.5)]
+    assert left(cold) == [pytest.approx(cost.estimate(cold).warmup + 10 * 0.2, rel=0.5)]
 
 
 @pytest.mark.usefixtures("home")
@@ -95,13 +95,13 @@ def test_measured_steps_correct_gpu_hours() -> None:
     running, waiting = (
         load(["scale=paper", "model=qwen3-8b", "train.steps=100", f"seed={seed}"])[0] for seed in (0, 1)
     )
-    assert [run.gpus for run in expected(running)] == [cost.gpu_cost(running)]
+    assert [run.gpus for run in expected(running)] == [cost.estimate(running).gpus]
     # A step in 1.5 times the modelled time.
-    modelled = training_seconds(running) / 100
+    modelled = cost.estimate(running).training / 100
     recorded(running, {1: 0.0, 3: 3.0 * modelled})
     for spec, run in zip((running, waiting), expected(running, waiting), strict=True):
         assert run.gpus
-        modelled_gpus = cost.gpu_cost(spec)
+        modelled_gpus = cost.estimate(spec).gpus
         assert modelled_gpus
         assert run.gpus.seconds == pytest.approx(1.5 * modelled_gpus.seconds)
         assert run.gpus.sampled == modelled_gpus.sampled

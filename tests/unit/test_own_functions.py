@@ -191,6 +191,11 @@ def test_functions_that_take_three_arguments(signature: str, tmp_path: Path) -> 
 def test_short_words() -> None:
     assert spelled_out(["reward=a.py:f", "seed=1"]) == ["train.reward=a.py:f", "seed=1"]
     held_out = "task.benchmarks=[held_out]"
+    assert spelled_out(["model=./mine,A/B", "model=toy-s", "model=./mine.yaml"]) == [
+        "model.path=./mine,A/B",
+        "model=toy-s",
+        "model=./mine.yaml",
+    ]
     assert spelled_out(["data=./a.jsonl"]) == ["task=math", held_out, "task.data=./a.jsonl"]
     assert spelled_out(["data=gsm8k_train"]) == ["task=math", "task.data=gsm8k_train"]
     given = ["data=./a.jsonl", "task=math", "task.benchmarks=[aime24]"]

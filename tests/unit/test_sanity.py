@@ -144,8 +144,9 @@ def test_few_rollouts_exceed_a_share_by_chance(rollouts: int, told: bool) -> Non
 def test_a_run_is_told_of_each_limit_once(tmp_path: Path) -> None:
     attempt, tracker = Attempt(tmp_path, spec(), 0), Tracker(tmp_path)
     told = []
-    for row in [*rows(0.1, 0.3, 0.4), *rows(0.1, 0.2, metric="sanity/logp_difference")]:
-        attempt.journal.step(row)
+    recorded = [*rows(0.1, 0.3, 0.4), *rows(0.1, 0.2, metric="sanity/logp_difference")]
+    for step, row in enumerate(recorded, 1):
+        attempt.journal.step({**row, "step": step})
         told += tracker.messages()
     assert [message.rpartition("(")[2].partition(" ")[0] for message in told] == [
         "sanity/truncated",

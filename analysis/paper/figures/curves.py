@@ -66,7 +66,7 @@ def _metric(
 
 
 def _draw_learning(axes: Axes, rows: pd.DataFrame) -> None:
-    lines("value", "held-out pass@1", "x", UNITS[rows["at"].iloc[0]])(axes, rows)
+    lines("value", "held-out pass@1 (share)", "x", UNITS[rows["at"].iloc[0]])(axes, rows)
 
 
 @figure(
@@ -98,7 +98,7 @@ SCORES: dict[str, Callable[..., Any]] = {"pass_at_k": stats.pass_at_k, "best_at_
 
 
 @figure(
-    "pass-at-k", "pass@k after training", "table2", lines("pass_at_k", "held-out pass@k", "k", "k (samples)"),
+    "pass-at-k", "pass@k after training", "table2", lines("pass_at_k", "held-out pass@k (share)", "k", "k (samples)"),
     what="a graded sample of every held-out problem", section=BEYOND, by="tier", sharey=False,
 )  # fmt: skip
 def pass_at_k(runs: Runs) -> FigureContent:
@@ -128,7 +128,7 @@ GROUPS = {"hard": f"at most {HARD:.0%} at the first roll", "all_wrong": "never r
 
 
 @figure(
-    "hard-prompts", "Learning of hard prompts", "table2", lines("accuracy", "rollout accuracy", zero=True),
+    "hard-prompts", "Learning of hard prompts", "table2", lines("accuracy", "rollout accuracy (share)", zero=True),
     what="samples of a panel with a hard prompt", section=BEYOND, by="group",
 )  # fmt: skip
 def hard_prompts(runs: Runs) -> FigureContent:
@@ -165,7 +165,7 @@ def _draw_hinge(axes: Axes, rows: pd.DataFrame) -> None:
     size = _block(rows)
     middle = (rows["place"] - 1) // size * size + (size + 1) / 2
     points = rows.assign(place=middle).groupby([*KEYS, "place"], sort=False)["share"].mean().reset_index()
-    lines("share", "outside the budget", "place", rows["over"].iloc[0], zero=True)(axes, points)
+    lines("share", "outside the budget (share)", "place", rows["over"].iloc[0], zero=True)(axes, points)
 
 
 @figure(
@@ -207,11 +207,14 @@ def hinge(runs: Runs) -> FigureContent:
 
 
 RISES_TO: float = published.figure("figure2a")["rises_to"]
-MASTERED = "mastery/mastered", "the share of mastered prompts", "mastered prompts"
+MASTERED = "mastery/mastered", "the share of mastered prompts", "mastered prompts (share)"
 ARTIFACTS = (
     _metric("fig2a", "Mastered prompts under DAPO", *MASTERED, suite="mastery", paper=RISES_TO),
     _metric("fig5a", "Mastered prompts", *MASTERED),
-    _metric("fig5b", "All-wrong prompts", "mastery/all_wrong", "the share of all-wrong prompts", "all-wrong prompts"),
+    _metric(
+        "fig5b", "All-wrong prompts", "mastery/all_wrong", "the share of all-wrong prompts",
+        "all-wrong prompts (share)",
+    ),
     _metric(
         "fig6", "Policy entropy", "train/entropy", "the policy's entropy", "entropy (nats per token)",
         short="entropy", unit=" nats", digits=2,

@@ -54,7 +54,7 @@ def _next_step(
                 axes.plot([], [], color=base.GREY, label=label, linestyle=dash, **thin)
         if paper is not None:
             base.reference(axes, paper, f"paper: about {paper:g}")
-        axes.set_ylabel("accuracy")
+        axes.set_ylabel("accuracy (share)")
 
     @figure(
         name, title, suite, draw, _draw_gap,
@@ -76,7 +76,7 @@ def _draw_gap(axes: Axes, rows: pd.DataFrame) -> None:
     axes.axhline(0, color=base.GREY, linewidth=0.6)
     base.curves(axes, rows, GAP, linestyle="-")
     base.integer_ticks(axes)
-    axes.set(xlabel="global step in which prompts were mastered", ylabel="same \N{MINUS SIGN} next")
+    axes.set(xlabel="global step in which prompts were mastered", ylabel="same \N{MINUS SIGN} next (share)")
 
 
 ALL, FIRST, LAST = "all steps", "first step", "last quarter"

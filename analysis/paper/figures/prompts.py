@@ -80,7 +80,7 @@ def _draw_survival(axes: Axes, here: pd.DataFrame) -> None:
     if here["low"].notna().any():
         base.named(axes, "95% interval")
     base.integer_ticks(axes)
-    axes.set(xlabel="global steps since first mastered", ylabel="still mastered", ylim=(0, 1.02))
+    axes.set(xlabel="global steps since first mastered", ylabel="still mastered (share)", ylim=(0, 1.02))
 
 
 @figure("survival", "Survival of mastery", "table2", _draw_survival, what=SPELLS, section=BEYOND, band=False)
@@ -185,7 +185,7 @@ def build_trajectories(data: Mapping[str, Runs]) -> Product:
     picture = base.grid(frame, "arm", _draw_trajectories, height=2.4)
     with base.drawing():
         scale = ScalarMappable(Normalize(0, 1), COLORS)
-        picture.colorbar(scale, ax=picture.axes, label="rollout accuracy", shrink=0.8)
+        picture.colorbar(scale, ax=picture.axes, label="rollout accuracy (share)", shrink=0.8)
     seeds = ", ".join(f"{name.replace('_', ' ')} {frame[name].iloc[0]}" for name in PAIR)
     notes = [
         "The panel consists of the first prompts of the training stream, resampled every "

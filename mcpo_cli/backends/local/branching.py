@@ -11,7 +11,7 @@ with the same rollouts before the step and draw theirs after it at the same quan
 depend little on chance. Mastered prompts were selected by other rollouts, so selection does not affect the result.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -53,36 +53,11 @@ class Cohort:
     """Its number among the cohorts, which decides its random streams."""
 
 
-@dataclass(frozen=True)
-class Point:
-    """One arm's global step from a saved state: the policies before and after it, and the measurements under both."""
-
-    arm: str
-    trainer: Trainer
-    """With the policy after the step."""
-    before: Policy
-    cohorts: Sequence[Cohort]
-
-
 def branch(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
-    measured = list[BranchRow]()
-
-    def measure(point: Point) -> None:
-        for cohort in point.cohorts:
-            measured.extend(rows(point, cohort))
-
-    visit(trunk, attempt, run_dir, step, measure)
-    attempt.journal.rows("branches", step + 1, measured)
-
-
-def visit(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int, measure: Callable[[Point], None]) -> None:
-    """Let each arm take its step from the state after `step`, one after the other, and call `measure` after each.
-
-    A point is valid during its call only: the next arm gets the same policy with the weights before the step.
-    """
+    """Let each arm take its step from the state after `step`, one after the other, and record its rows."""
     torch.set_num_threads(trunk.spec.compute.threads)
     policy, tokenizer = start_policy(trunk.spec, attempt, stop=lambda: False)
-    saved = folders.checkpoint_of(run_dir, step)
+    saved, measured = folders.checkpoint_of(run_dir, step), list[BranchRow]()
 
     def at_point(spec: RunSpec) -> Trainer:
         trainer = Trainer(spec, attempt, policy, tokenizer)
@@ -96,15 +71,17 @@ def visit(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int, measure: Cal
         before = policy.copy()
         sampled = trainer.collect()
         cohorts = list(_cohorts(trainer, sampled, trunk))
-        for name, spec in trunk.arms.items():
-            attempt.phase(f"{name} takes step {step + 1}")
+        for arm, spec in trunk.arms.items():
+            attempt.phase(f"{arm} takes step {step + 1}")
             # Released first: its moments take twice the memory of the weights.
             del trainer
             trainer = at_point(spec)
-            with checks.at(name):
+            with checks.at(arm):
                 batch, trainer.method_state = trainer.batch(sampled)
                 trainer.updater.global_step(batch, trainer.step)
-                measure(Point(name, trainer, before, cohorts))
+                for cohort in cohorts:
+                    measured += rows(arm, trainer, before, cohort)
+    attempt.journal.rows("branches", step + 1, measured)
 
 
 def _cohorts(trainer: Trainer, sampled: Sampled, trunk: Trunk) -> Iterator[Cohort]:
@@ -132,49 +109,31 @@ def sample(trainer: Trainer, tier: str, problems: Sequence[Problem], n: int, see
     return rollouts, trainer.language.grade(problems, rollouts, tier).correct_PG
 
 
-@dataclass(frozen=True)
-class Draws:
-    """A cohort's N rollouts per prompt before an arm's step and N after it, in this order along 2N."""
+def rows(arm: str, trainer: Trainer, before: Policy, cohort: Cohort) -> Iterator[BranchRow]:
+    """A row for each prompt of the cohort: `trainer` has the policy after the arm's step, `before` is that before it.
 
-    after: Rollouts
-    correct_PN: Tensor
-    moved_PNT: tuple[Tensor, Tensor]
-    """The step's change of each token's log-probability, for the rollouts before it and for those after it."""
-
-    @property
-    def tilt_PN(self) -> Tensor:
-        """2 tanh(d / 2) of each response: the mean of its product with R estimates the change of accuracy."""
-        return torch.cat([moved.sum(-1) for moved in self.moved_PNT], -1).div(2).tanh() * 2
-
-
-def drawn(point: Point, cohort: Cohort) -> Draws:
-    """The cohort's rollouts before the step and those after it, which every arm draws at the same quantiles."""
-    trainer, n = point.trainer, cohort.correct_PG.shape[1]
-    tokens = trainer.spec.compute.micro_batch_tokens
+    N rollouts per prompt before the step and N after it, which every arm draws at the same quantiles, lie along 2N.
+    """
+    n, tokens = cohort.correct_PG.shape[1], trainer.spec.compute.micro_batch_tokens
     seed = stream(trainer.spec.seed, "branch_after", trainer.step, cohort.number)
     after, correct_after_PG = sample(trainer, cohort.tier, cohort.problems, n, seed)
-    moved_PGT = _log_probs(trainer.policy, cohort.rollouts, tokens) - cohort.logp_PGT
-    moved_after_PGT = _log_probs(trainer.policy, after, tokens) - _log_probs(point.before, after, tokens)
+    # The step's change of each token's log-probability.
+    moved_PGT = (_log_probs(trainer.policy, cohort.rollouts, tokens) - cohort.logp_PGT).double()
+    moved_after_PGT = _log_probs(trainer.policy, after, tokens) - _log_probs(before, after, tokens)
     correct_PN = torch.cat([cohort.correct_PG, correct_after_PG], -1)
-    return Draws(after, correct_PN, (moved_PGT.double(), moved_after_PGT.double()))
-
-
-def rows(point: Point, cohort: Cohort) -> Iterator[BranchRow]:
-    """A row for each prompt of the cohort, under the policy after the arm's step."""
-    trainer, n, both = point.trainer, cohort.correct_PG.shape[1], drawn(point, cohort)
-    tilt_PN, (moved_PGT, _) = both.tilt_PN, both.moved_PNT
+    tilt_PN = torch.cat([moved_PGT.sum(-1), moved_after_PGT.double().sum(-1)], -1).div(2).tanh() * 2
     drift_P = moved_PGT.abs().sum((-1, -2)) / cohort.rollouts.length_PG.sum(-1)
     for index, problem in enumerate(cohort.problems):
         yield BranchRow(
             step=trainer.step,
-            arm=point.arm,
+            arm=arm,
             cohort=cohort.name,
             tier=cohort.tier,
             prompt=problem.text,
             n=n,
             c=int(cohort.correct_PG[index].sum()),
-            c_after=int(both.correct_PN[index, n:].sum()),
-            change=float((tilt_PN[index] * both.correct_PN[index]).mean()),
+            c_after=int(correct_PN[index, n:].sum()),
+            change=float((tilt_PN[index] * correct_PN[index]).mean()),
             balance=float(tilt_PN[index].mean()),
             drift=float(drift_P[index]),
         )

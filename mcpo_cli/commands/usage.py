@@ -1,0 +1,85 @@
+"""Errors in the words of a command that typer finds: an unknown option, a missing argument, a wrong value."""
+
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import typer
+
+from mcpo_cli.errors import ConfigError, similar
+
+UsageError: type[Any] = typer.BadParameter.__mro__[1]
+"""The base class of usage errors in the click that typer bundles; typer does not export it."""
+LISTED: Mapping[str, str] = {
+    "RUN_ID": "mcpo runs list",
+    "KIND": "mcpo components list",
+}
+"""The command that lists what an argument can be."""
+
+
+def as_error(usage: Any, words: Sequence[str]) -> ConfigError:
+    """A usage error of typer with the command that avoids it.
+
+    words: all words after `mcpo`, as they were typed.
+    """
+    verb = verb_of(usage.ctx)
+    option = getattr(usage, "option_name", None)
+    if option and usage.__class__.__name__ == "NoSuchOption":
+        return _no_option(usage.ctx, verb, option, words)
+    parameter = getattr(usage, "param", None)
+    fix = f"{verb} --help"
+    if usage.__class__.__name__ == "MissingParameter" and parameter is not None:
+        name = (parameter.metavar or str(parameter.name).upper()).strip("[]{}.")
+        return ConfigError(f"{verb} needs {name}", fix=LISTED.get(name, fix))
+    message = usage.format_message().rstrip(".").replace("Value error, ", "")
+    return ConfigError(f"{message[:1].lower()}{message[1:]}", fix=fix)
+
+
+def verb_of(context: Any) -> str:
+    """The command of a context, such as `mcpo runs list`, however the program was started."""
+    names = []
+    while context.parent:
+        names.append(context.info_name)
+        context = context.parent
+    return " ".join(["mcpo", *reversed(names)])
+
+
+def _no_option(context: Any, verb: str, option: str, words: Sequence[str]) -> ConfigError:
+    """An option that a verb does not have: the nearest of its options, or of the settings that it takes."""
+    options = [name for parameter in context.command.params for name in parameter.opts if name.startswith("--")]
+    settings = [f"--{name}" for name in _settings(context.command)]
+    meant = option if option in settings else similar(option, [*options, *settings])
+    message = f"{verb} has no option '{option}'"
+    if option in settings:
+        message = f"{option} is not an option but a setting"
+    elif meant:
+        message += f": did you mean '{meant.removeprefix('--') if meant in settings else meant}'?"
+    typed = [word for word in words if word not in ("--json", "--debug")]
+    at = next((place for place, word in enumerate(typed) if word.partition("=")[0] == option), None)
+    if not meant or at is None:
+        return ConfigError(message, fix=f"{verb} --help", code="unknown_name")
+    (name, equals, value), after = typed[at].partition("="), typed[at + 1 :]
+    name = meant
+    if meant in settings:
+        name, equals = meant.removeprefix("--"), "="
+        if not value:
+            value, after = (after[0], after[1:]) if after and not after[0].startswith("-") else ("VALUE", after)
+    return ConfigError(
+        message, fix=shlex.join(["mcpo", *typed[:at], name + equals + value, *after]), code="unknown_name"
+    )
+
+
+def _settings(command: Any) -> Collection[str]:
+    """The settings that a verb takes as words `key=value`."""
+    arguments = [parameter for parameter in command.params if parameter.opts[0][0] != "-"]
+    if not any("KEY=VALUE" in (argument.metavar or "") for argument in arguments):
+        return ()
+    if command.name == "evaluate":
+        from mcpo_cli.config.evaluation import Evaluation
+
+        return [field.name for field in fields(Evaluation)]
+    from mcpo_cli.config.presets import groups, keys
+    from mcpo_cli.config.words import SHORT
+
+    return [*keys(), *groups(), *SHORT]

@@ -1,0 +1,210 @@
+"""A file with what lists say about each run, so that a home of ten thousand runs opens as quickly as it is shown.
+
+A summary holds while none of the files that it was read from has changed, which their sizes and times of change tell.
+Every listing checks that, so the file decides nothing: a run that was removed, damaged or continued is read again, and
+one that cannot be read is never in the file. Homes of fewer than LEAST runs have none.
+"""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from mcpo_cli import __version__, plugins
+from mcpo_cli.config import arm_names
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.records import State
+from mcpo_cli.runs import attempts, sanity
+from mcpo_cli.runs.journal import Journal, last_row, numbered, read_json, write_atomic
+
+FILE = Path("cache", "runs.json")
+LEAST = 100
+"""Runs of a home with such a file: so many are read in about a second without it."""
+SETTLED_SECONDS = 2.0
+"""Age of a file from which on every change gives it another time: clocks of file systems have a resolution."""
+PACKAGE = Path(__file__).resolve().parents[1]
+SEEDS = ("seed", "base_seed")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What lists say about a run. `settings` and `files` are shared by runs with the same ones."""
+
+    settings: Mapping[str, Any]
+    """Settings that decide the result, by their keys (`train.lr`), without the seeds."""
+    seeds: Sequence[int]
+    """`seed` and `base_seed`."""
+    method: str
+    """The label of its method."""
+    arm: str | None
+    """See `arm_names.label`."""
+    origin: dict[str, Any]
+    state: State
+    """From its records alone, see `attempts.recorded_state`."""
+    step: int
+    score: float | None
+    updated: float | None
+    """Time of its last update, in seconds since the epoch."""
+    files: Sequence[str] = field(repr=False)
+    """What it was read from, as paths in the run's folder; the folder itself is "."."""
+    stamp: Sequence[int] = field(repr=False)
+    """Time of change and size of each of `files`; zeros for one that does not exist."""
+
+    def holds(self, folder: Path) -> bool:
+        """True if no file of the run in `folder` has changed since."""
+        return stamp(folder, self.files) == self.stamp
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All settings that decide the result."""
+        return {**self.settings, **dict(zip(SEEDS, self.seeds, strict=True))}
+
+
+def summarise(folder: Path, spec: RunSpec, origin: dict[str, Any]) -> Summary:
+    """Read a run whose settings are `spec`; damaged records mean `failed`."""
+    files = _files(folder)
+    seen, journal = stamp(folder, files), Journal(folder)
+    settings = facts(spec)
+    return Summary(
+        settings={key: value for key, value in settings.items() if key not in SEEDS},
+        seeds=[settings[key] for key in SEEDS],
+        method=spec.method.label,
+        arm=arm_names.label(origin.get("arm", spec.method.label), spec),
+        origin=origin,
+        state=attempts.recorded_state(folder, spec, journal),
+        step=step(journal),
+        score=score(journal),
+        updated=updated(journal),
+        files=files,
+        stamp=seen,
+    )
+
+
+def facts(spec: RunSpec) -> dict[str, Any]:
+    """All settings that decide the result, as they are read back from JSON: with lists, without tuples."""
+    flat = spec.flat_identity(later_too=True)
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in flat.items()}
+
+
+def step(journal: Journal) -> int:
+    """The last recorded global step; 0 if its records are damaged."""
+    with suppress(RunFailed):
+        for attempt in journal.attempts()[-1:]:
+            row = last_row(attempt / "metrics.jsonl")
+            return int(row["step"] if row else read_json(attempt / "status.json")["start_step"])
+    return 0
+
+
+def score(journal: Journal) -> float | None:
+    """Mean pass@1 over the held-out problems of the last evaluation; None before the first, or if it is damaged."""
+    with suppress(RunFailed):
+        for path in list(journal.files("eval").values())[-1:]:
+            return sanity.accuracy(journal.read(path))
+    return None
+
+
+def updated(journal: Journal) -> float | None:
+    """Time of the last update, in seconds since the epoch; None before the first attempt."""
+    with suppress(RunFailed):
+        for attempt in journal.attempts()[-1:]:
+            return float(read_json(attempt / "status.json")["updated"])
+    return None
+
+
+def stamp(folder: Path, files: Sequence[str]) -> list[int]:
+    """Time of change and size of each file; zeros for one that does not exist."""
+    found, base = list[int](), str(folder)
+    for name in files:
+        try:
+            seen = os.stat(f"{base}/{name}")  # noqa: PTH116 (a Path for each file takes longer than the look at it)
+            found += (seen.st_ctime_ns, seen.st_size)
+        except OSError:
+            found += (0, 0)
+    return found
+
+
+def _files(folder: Path) -> list[str]:
+    """The files of a run that a summary depends on, and the folders that list them."""
+    found = [".", "spec.json", "origin.json"]
+    for attempt in numbered(folder):
+        names = (".", "spec.json", "status.json", "sums.json", "metrics.jsonl", "eval")
+        evaluations = sorted(path.name for path in (attempt / "eval").glob("*.jsonl"))
+        found += [f"{attempt.name}/{name}" for name in (*names, *(f"eval/{name}" for name in evaluations))]
+    return found
+
+
+class Index:
+    """The summaries of a home, by run id."""
+
+    def __init__(self, home: Path) -> None:
+        self._path, self._made_by = home / FILE, _made_by()
+        self._kept = self._load()
+        self._now: dict[str, Summary] = {}
+        self._read_again = False
+
+    def get(self, folder: Path) -> Summary | None:
+        """The summary of the run in `folder`, if it holds."""
+        if (kept := self._kept.get(folder.name)) is None or not kept.holds(folder):
+            return None
+        self._now[folder.name] = kept
+        return kept
+
+    def add(self, folder: Path, summary: Summary) -> None:
+        """Keep a summary that was just made, unless the next change of a file could leave no trace."""
+        if max(summary.stamp[::2]) < (time.time() - SETTLED_SECONDS) * 1e9:
+            self._now[folder.name], self._read_again = summary, True
+
+    def save(self) -> None:
+        """Write the summaries that hold, unless the file has just them; a disk that is full keeps the file."""
+        if self._read_again or len(self._now) < len(self._kept):
+            with suppress(RunFailed):
+                write_atomic(self._path, self._dump())
+
+    def _load(self) -> dict[str, Summary]:
+        """The summaries in the file; none if it is damaged, or other code or plug-ins wrote it."""
+        with suppress(OSError, ValueError, KeyError, TypeError, IndexError):
+            found = orjson.loads(self._path.read_bytes())
+            if found["made_by"] == self._made_by:
+                return {name: _summary(row, found["tables"]) for name, row in found["runs"].items()}
+        return {}
+
+    def _dump(self) -> bytes:
+        places, tables = dict[bytes, int](), list[Any]()
+
+        def place(value: Any) -> int:
+            """The place of `value` among the tables, where equal ones are kept once."""
+            if (text := orjson.dumps(value)) not in places:
+                places[text] = len(tables)
+                tables.append(value)
+            return places[text]
+
+        runs = {
+            name: [
+                *(place(one.settings), one.seeds, one.method, one.arm, one.origin, one.state),
+                *(one.step, one.score, one.updated, place(one.files), one.stamp),
+            ]
+            for name, one in self._now.items()
+            # JSON has no infinity; a run with such a setting is read every time.
+            if orjson.loads(orjson.dumps(one.settings)) == one.settings
+        }
+        return orjson.dumps({"made_by": self._made_by, "tables": tables, "runs": runs})
+
+
+def _summary(row: list[Any], tables: list[Any]) -> Summary:
+    """A summary from its row of the file, see `Index._dump`."""
+    settings, seeds, method, arm, origin, state, step, score, updated, files, seen = row
+    about = (tables[settings], seeds, method, arm, origin, state)
+    return Summary(*about, step, score, updated, tables[files], seen)
+
+
+def _made_by() -> list[str]:
+    """What decides how a run's files are read: this package's code and the plug-ins."""
+    code = [path.stat() for pattern in ("**/*.py", "conf/**/*.yaml") for path in PACKAGE.glob(pattern)]
+    newest = max(seen.st_mtime_ns for seen in code)
+    return [__version__, f"{len(code)} {newest}", *(f"{one.name} {one.sha256}" for one in plugins.present())]

@@ -217,11 +217,16 @@ def formats(length: int, prompts: int, steps: int) -> Iterator[Measurement]:
 
 
 def products() -> Iterator[Measurement]:
-    """Operations per CPU second of products of SmolLM2's shapes in both formats: what a step can gain at most."""
+    """Operations per CPU second of products of SmolLM2's shapes in both formats: what a step can gain at most.
+
+    On one thread: threads that wait for each other on busy cores would count as work.
+    """
+    torch.set_num_threads(1)
     for name, shape in SHAPES.items():
         speeds = [flops.products(dtype, shape) for _ in range(5) for dtype in (torch.float32, torch.bfloat16)]
         exact, reduced = (statistics.median(speeds[number::2]) / 1e9 for number in (0, 1))
-        yield "product", {"shape": name}, {"float32_gflops": exact, "bfloat16_gflops": reduced}
+        yield "product", {"shape": name, "threads": 1}, {"float32_gflops": exact, "bfloat16_gflops": reduced}
+    torch.set_num_threads(workload.THREADS)
 
 
 def measure() -> Iterator[Measurement]:

@@ -21,7 +21,7 @@ DEFAULT = "mcpo-results"
 OLD = ("runs/*/spec.json", "evals/*/gradings")
 """Files that only a home has."""
 WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-"""What `flock` says on file systems without locks."""
+"""What `flock` and `lockf` say on file systems without locks."""
 SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 """An errno in the messages of Rust libraries (safetensors)."""
 
@@ -62,6 +62,9 @@ def home() -> Path:
         probe = path / f".mcpo-write-test-{os.getpid()}"
         try:
             with probe.open("xb") as file:
+                # SQLite, so MLflow's store, locks by `lockf`, runs are locked by `flock`; a file system may lack one.
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.lockf(file, fcntl.LOCK_UN)
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         finally:
             probe.unlink(missing_ok=True)
@@ -69,7 +72,7 @@ def home() -> Path:
         if error.errno in WITHOUT_LOCKS:
             raise ConfigError(
                 f"MCPO_HOME={path}: this file system has no locks ({error.strerror}), which keep two processes "
-                "from one run",
+                "from one run or database",
                 fix=f"{FIX}  (a folder on a local disk, or on one that is mounted with locks)",
                 code="cannot_write",
             ) from error

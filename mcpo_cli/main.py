@@ -109,7 +109,13 @@ def _run(style: ErrorStyle) -> None:
             _end(lacking, style)
         if said := _lack_of_memory(error):
             fix = "the same command where more memory is free, or a smaller file"
-            _end(RunFailed(f"memory ran out: {said}", fix=fix, code="no_memory"), style)
+            lacking_memory = RunFailed(f"memory ran out: {said}", fix=fix, code="no_memory")
+            try:
+                _end(lacking_memory, style)
+            finally:  # without what libraries do at the end, which would run out of memory again
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(lacking_memory.exit_code)
         # A bug of ours: report it without a traceback.
         _report(
             f"{type(error).__name__}: {error}\n  this is a bug in mcpo; rerun with --debug for the traceback", style

@@ -3,11 +3,21 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
-from mcpo_cli.methods import AdvancedMethod, Clipped, Normalized, Signals, State, Step, TokenBatch
+from mcpo_cli.methods import AdvancedMethod, Clipped, Normalized, Signals, State, Step, TokenBatch, get, registry
+
+
+def kinds() -> list[str]:
+    """One method of each kind that the engine computes differently; `e2e/test_devices.py` trains all."""
+    found = dict[Any, str]()
+    for name in sorted(registry()):
+        method = get(name)
+        advanced = isinstance(method, AdvancedMethod) and (method.prepares, method.screens)
+        found.setdefault((method.needs, method.token_advantages, advanced), name)
+    return list(found.values())
 
 
 @dataclass(frozen=True)

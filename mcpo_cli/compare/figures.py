@@ -40,7 +40,7 @@ def forest(found: Comparison, rows: Sequence[Row]) -> Figure | None:
     arms, margin = list(dict.fromkeys(row["arm"] for row in rows)), found.margin
     looks = _looks([found.baseline, *arms])
     with base.drawing():
-        figure, (axes,) = base.canvas(width=WIDE, height=0.75 + ROW * len(rows))
+        figure, (axes,) = base.canvas(width=WIDE, height=0.9 + ROW * len(rows))
         for index, row in enumerate(rows):
             look, error = looks[row["arm"]], _errors(row["difference"], row["low"], row["high"])[:, None]
             axes.errorbar(
@@ -59,7 +59,7 @@ def forest(found: Comparison, rows: Sequence[Row]) -> Figure | None:
         axes.xaxis.set_major_formatter(lambda value, _: _plain(value))
         about = f"; grey: the margin of {_plain(margin)}" if margin else ""
         unit = f"{found.metric} minus that of {_short(found.baseline)} (share of samples)"
-        axes.set_xlabel(f"{unit}; bars: {100 * (1 - found.level):.3g} % interval{about}")
+        axes.set_xlabel(f"{unit}\nbars: {100 * (1 - found.level):.3g} % interval{about}")
     return figure
 
 

@@ -30,6 +30,8 @@ FORMULA = ("=", "+", "-", "@", "\t")
 """Characters that begin formulas of spreadsheets (https://owasp.org/www-community/attacks/CSV_Injection)."""
 MOST = 300
 """Most problems that are shown with their texts; a table has all of them."""
+FIRST_WARNINGS, FIRST_FLIPS = 3, 10
+"""Most warnings, and most problems with their texts, that are not folded."""
 LEARNING = (
     "Mean over tiers of each arm at each cost; in the last row the share of runs and tiers that score above a level"
 )
@@ -121,6 +123,8 @@ def html(answer: Answer, pictures: Mapping[str, bytes], command: str) -> str:
         baseline=found.baseline,
         remarks=page.remarks(found),
         warnings=found.warnings,
+        first_warnings=FIRST_WARNINGS,
+        first_flips=FIRST_FLIPS,
         grid=page.main_grid(found),
         grids=page.detail_grids(found),
         details=page.details(found),

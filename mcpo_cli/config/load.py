@@ -185,7 +185,9 @@ def _apply(data: dict[str, Any], overrides: Sequence[str]) -> None:
         if (key := key_of(text)) not in presets.groups():
             *path, name = key.split(".")
             settings_of = functools.reduce(operator.getitem, path, data)
-            settings_of[name] = _value(text, isinstance(settings_of.get(name), str))
+            before = settings_of.get(name)
+            # A preset's reference, such as `base_seed: ${remainder:${seed},3}`, may stand for a number.
+            settings_of[name] = _value(text, isinstance(before, str) and "${" not in before)
     class_options.agree(data, overrides, str(presets.default("sampler")))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from mcpo_cli.errors import ConfigError, first_line
+from mcpo_cli.errors import ConfigError, first_line, similar
 from mcpo_cli.redaction import redact
 
 MAX_VALUES = 1000
@@ -63,7 +63,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except ConfigError:
         raise
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}", fix=f"ls {path.parent}") from error
+        beside = {other.stem: other for other in path.parent.glob("*.y*ml")}
+        meant = similar(path.stem, beside)
+        fix = str(beside[meant]) if meant else f"ls {path.parent}"
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", fix=fix) from error
     except yaml.constructor.ConstructorError as error:
         at = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         why = f"{path}{at}: only plain values are read: {error.problem or error.context}"
@@ -172,7 +175,8 @@ def reading(text: str) -> Iterator[None]:
         yield
     except (HydraException, ValueError, NotImplementedError, RecursionError) as error:
         if "=" not in text:
-            why, fix = "it has no =", TYPED
+            why = "it has no ="
+            fix = f"data={text} (mcpo evaluate: --benchmarks NAME={text})" if Path(text).is_file() else TYPED
         else:
             why = "a bracket is not closed" if _open(text) else short(first_line(error))
             fix = f"close the bracket, or as text: {in_quotes(text)}" if _open(text) else f"as text: {in_quotes(text)}"

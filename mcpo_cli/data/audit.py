@@ -132,14 +132,14 @@ def audit(
         talk: receives one line of progress.
     """
     texts = list(reading.problems)
-    talk(f"problems compared for near-duplicates: {len(texts)}")
+    talk(f"comparing {len(texts)} problems for near-duplicates")
     near = near_duplicates(texts)
     overlaps = []
     for other, its in others:
         talk(f"overlap with {other.name}")
         overlaps.append(_overlap(dataset, reading, other, its))
     golds = list(dict.fromkeys(gold for counts in reading.problems.values() for gold in counts))
-    talk(f"different golds graded as answers to themselves: {len(golds)}")
+    talk(f"grading {len(golds)} different golds as answers to themselves: each must be correct")
     statuses = dict(zip(golds, self_grade(golds), strict=True))
     counts = Counter(sum(rows.values()) for rows in reading.problems.values())
     document = {

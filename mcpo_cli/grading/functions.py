@@ -118,6 +118,12 @@ def check(setting: str, reference: str) -> None:
     functions = {one.name: one.args for one in body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
     if name not in functions and name in _bound(body):
         return  # an instance, a lambda, a partial or an import: what it takes is seen when it is called
+    if name in {each.name for each in body if isinstance(each, ast.ClassDef)}:
+        raise ConfigError(
+            f"{setting}={reference}: '{name}' is a class, and an instance is called",
+            fix=f"write INSTANCE = {name}() in {file.name}, then {setting}={_split(reference)[0]}:INSTANCE",
+            code="bad_function",
+        )
     if name not in functions:
         raise ConfigError(
             f"{setting}={reference}: {file} has no function '{name}'"

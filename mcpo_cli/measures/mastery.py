@@ -204,7 +204,7 @@ def _transitions(spec: RunSpec, journal: Journal) -> Finding:
     Tables:
     - `trajectories`: one row per sampling. `transitions`: by class, the shares of the classes at the next one.
     - `survival`: Kaplan-Meier curve from a prompt's first all-correct sampling to its next that is not; the end of the
-      run censors. `chance_at_least`: survival under chance alone if all prompts are equally stable, else a lower bound.
+      run censors.
     - `learning`: mean accuracy at each step of all prompts, of hard ones, and of those with p = 0 at first.
     """
     rolls = journal.rerolls()
@@ -212,19 +212,19 @@ def _transitions(spec: RunSpec, journal: Journal) -> Finding:
     if not panel:
         return Finding({})
     controls = [row for row in rolls if row["source"] == "mastered" and row["origin"] == row["step"] and row["n"]]
-    chance = means(controls, lost_by_chance=lambda row: row["c"] < row["n"])
-    # Of each place of the panel, so that its interval is over prompts.
-    lost = [(i, float(after < 1)) for i, one in enumerate(panel) for before, after in pairwise(one.p) if before == 1]
+    # By places of the panel, so that the interval is over prompts.
+    lost = [(i, float(after < 1)) for i, place in enumerate(panel) for p, after in pairwise(place.p) if p == 1]
     values = {**_counts(panel), **mean_over_steps("lost", [value for _, value in lost], [i for i, _ in lost])}
-    values |= {**chance, **_repair(panel, spec.probe.panel_every), **_hard(panel)}
+    values |= means(controls, lost_by_chance=lambda row: row["c"] < row["n"])
+    values |= {**_repair(panel, spec.probe.panel_every), **_hard(panel)}
     tables = {
         "trajectories": [
-            {"prompt": one.prompt, "step": step, "p": p}
-            for one in panel
-            for step, p in zip(one.steps, one.p, strict=True)
+            {"prompt": place.prompt, "step": step, "p": p}
+            for place in panel
+            for step, p in zip(place.steps, place.p, strict=True)
         ],
         "transitions": _matrix(panel),
-        "survival": _survival(panel, spec.probe.panel_every, chance.get("lost_by_chance")),
+        "survival": _survival(panel),
         "learning": _learning(panel),
     }
     return Finding(values, tables)
@@ -285,19 +285,15 @@ def _matrix(panel: Sequence[Trajectory]) -> list[dict[str, Any]]:
     return table
 
 
-def _survival(panel: Sequence[Trajectory], every: int, chance: float | None) -> list[dict[str, Any]]:
-    spells = [spell for one in panel if (spell := _spell(one))]
+def _survival(panel: Sequence[Trajectory]) -> list[dict[str, Any]]:
+    spells = [spell for place in panel if (spell := _spell(place))]
     if not spells:
         return []
     curve = curves.survival([time for time, _ in spells], [lost for _, lost in spells])
-    table = []
-    for time, share in zip(curve.time_T.tolist(), curve.share_T.tolist(), strict=True):
-        at_risk, lost = sum(length >= time for length, _ in spells), spells.count((time, True))
-        line = {"steps": time, "at_risk": at_risk, "lost": lost, "survival": share}
-        if chance is not None:
-            line["chance_at_least"] = (1 - chance) ** (time / every)
-        table.append(line)
-    return table
+    at_risk = [sum(length >= time for length, _ in spells) for time in curve.time_T]
+    lost = [spells.count((time, True)) for time in curve.time_T]
+    columns = {"steps": curve.time_T.tolist(), "at_risk": at_risk, "lost": lost, "survival": curve.share_T.tolist()}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _spell(one: Trajectory) -> tuple[int, bool] | None:

@@ -15,7 +15,7 @@ from mcpo_cli.records import GradientRow, GroupRow, MiniBatchRow, StepRow
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import directions
 
-FELT, ACTIVE = "hinge/prompts_felt", "hinge/tokens_active"
+FELT, ACTIVE, DRIFT = "hinge/prompts_felt", "hinge/tokens_active", "hinge/drift"
 """Names of metrics that MCPO reports for each mini-batch."""
 
 
@@ -44,13 +44,14 @@ def _felt(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
     return {
         **_share("prompts_felt", rows, FELT),
         **_share("tokens_active", rows, ACTIVE),
+        **_share("drift", rows, DRIFT),
         **means(rows, penalty=lambda row: _loss(row, "hinge"), on=_on),
     }
 
 
 def _share(name: str, rows: Sequence[MiniBatchRow], metric: str) -> dict[str, float]:
     """The mean of a share over the mini-batches that define it, weighted by its denominator."""
-    some = [row for row in rows if row["sums"][metric][1]]
+    some = [row for row in rows if row["sums"].get(metric, (0, 0))[1]]
     sums = [row["sums"][metric] for row in some]
     shares, counts = [total / count for total, count in sums], [int(count) for _, count in sums]
     return mean_over_steps(name, shares, [row["step"] for row in some], counts)
@@ -88,6 +89,7 @@ HINGE = Measure(
     values={
         "prompts_felt": "share of mastered prompts outside the drift budget",
         "tokens_active": "share of the tokens of mastered prompts outside the drift budget",
+        "drift": "mean |log pi - log pi_old| of the tokens of mastered prompts, nats",
         "penalty": "penalty, beta included, mean over gradient steps",
         "on": "share of mini-batches with a penalty above 0",
         "switched_on": "share of consecutive mini-batches of a step between which the hinge switches on",
@@ -95,7 +97,7 @@ HINGE = Measure(
         "variance_policy": "variance of the loss without the hinge over the mini-batches of a step, mean over steps",
         "variance_added": "the increase of that variance by the hinge",
     },
-    shows=("prompts_felt", "tokens_active", "penalty", "switched_on", "switched_off", "variance_added"),
+    shows=("prompts_felt", "tokens_active", "drift", "penalty", "switched_on", "switched_off", "variance_added"),
     measure=_hinge,
 )
 

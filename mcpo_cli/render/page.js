@@ -27,6 +27,7 @@ if (search) {
   search.addEventListener("input", () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     let found = 0;
+    for (const fold of document.querySelectorAll("details.more")) fold.open = words.length > 0;
     for (const item of items) {
       const text = item.textContent.toLowerCase(), link = document.querySelector(`nav a[href="#${item.id}"]`);
       item.hidden = !words.every((word) => text.includes(word));

@@ -147,7 +147,7 @@ class Connection:
             self.client().delete_run(duplicate.info.run_id)
         return runs[0] if runs else None
 
-    def search(self, query: str, order: str = "", page: int = 1000) -> Iterator[Any]:
+    def search(self, query: str, order: str = "", page: int = 200) -> Iterator[Any]:
         """The runs of all experiments that fit a query of MLflow. page: runs of a request."""
         experiments, token = [found.experiment_id for found in self.client().search_experiments()], None
         while token != "":

@@ -50,6 +50,7 @@ def test_the_filter_leaves_what_has_every_word(browser: Browser, address: str) -
     page.get_by_text(f"All problems that changed ({moved}) (20 rows)").click()
     problems = page.locator("#flips ~ details tbody tr td:nth-child(3)").all_inner_texts()
     assert problems == [f"q{i}" for i in (*range(4), *range(20, 36))]
+    expect(page.locator(".flip:visible")).to_have_count(10)
     page.get_by_role("searchbox").fill("LOST sums")
     expect(page.locator("#found")).to_have_text("4 of 20")
     expect(page.locator(".flip:visible")).to_have_count(4)

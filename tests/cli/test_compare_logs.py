@@ -61,7 +61,6 @@ def verdict(document: Any, **where: Any) -> str:
 @pytest.mark.parametrize(
     ("sides", "options", "expected"),
     [
-        (("new.jsonl", "base.jsonl"), (), "worse"),
         (("base.jsonl", "new.jsonl"), ("--baseline", "new"), "worse"),
         (("base.jsonl", "copy.jsonl"), (), "undecided"),
         (("base.jsonl", "copy.jsonl"), ("--margin", "0.05"), "equivalent"),

@@ -62,6 +62,18 @@ def test_the_readme_has_nine_hundred_words() -> None:
     assert len(re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL).split()) <= 900
 
 
+def test_links_lead_to_files_of_a_checkout() -> None:
+    """Who reads on GitHub has no pages that `make docs` writes."""
+    made = {*_generator("reference").pages()}
+    pages = [*(ROOT / "docs" / name for name in _tracked() if name.endswith(".md")), *ROOT.glob("*.md")]
+    links = [
+        (page, link) for page in pages for link in re.findall(r"\]\(([^)#\s:]+)[)#]", page.read_text(encoding="utf-8"))
+    ]
+    assert len(links) > 100
+    broken = [(page.name, link) for page, link in links if not (page.parent / link).exists() or link in made]
+    assert broken == []
+
+
 def test_pages_written_by_hand_are_few_and_begin_with_a_command_or_a_question() -> None:
     written = [path for path in (ROOT / "docs").glob("*.md") if path.name in _tracked()]
     assert len(written) <= 26

@@ -1,6 +1,7 @@
 """Bad input: one message, exit code 2; no run starts and no file is written."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -22,17 +23,25 @@ def test_json_holds_the_error_too(here: InProcess, preset: list[str]) -> None:
     }
 
 
-def test_memory_that_runs_out_is_no_bug(here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NumPy's message for a file that is too large, or under `ulimit -v`."""
+@pytest.mark.parametrize(
+    "error", [MemoryError("Unable to allocate 7.45 GiB for an array"), RuntimeError("can't start new thread")]
+)
+def test_memory_that_runs_out_is_no_bug(
+    here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """NumPy's message for a file that is too large, or under `ulimit -v`, and Python's where a stack has no room."""
+    ends: list[int] = []
 
     def read(_path: Path) -> None:
-        raise MemoryError("Unable to allocate 7.45 GiB for an array")
+        raise error
 
     monkeypatch.setattr(regrade, "read", read)
+    monkeypatch.setattr(os, "_exit", ends.append)
     (tmp_path / "answers.jsonl").write_text("{}\n")
     said = here.refused("no_memory", "grade", str(tmp_path / "answers.jsonl"))
-    assert "Unable to allocate 7.45 GiB" in said
+    assert str(error) in said
     assert "bug" not in said
+    assert ends == [1]
 
 
 def test_words_that_are_no_options_ask_for_nothing(here: InProcess) -> None:

@@ -40,10 +40,6 @@ def ends(result: "subprocess.CompletedProcess[str]", kind: str, said: str) -> No
     assert "Traceback" not in result.stderr
 
 
-def test_config_error(here: InProcess) -> None:
-    ends(here("train", "seed=abc"), "ConfigError", "seed=abc: must be an integer")
-
-
 @pytest.mark.slow
 def test_run_failed(here: InProcess) -> None:
     words = ("train", "scale=smoke", "warmup.target_accuracy=1", "warmup.max_steps=1", OFFLINE)

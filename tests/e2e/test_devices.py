@@ -1,6 +1,7 @@
 """The local engine on a simulated CUDA device: no operation mixes devices, and every number is that of the CPU."""
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -83,7 +84,9 @@ def test_the_simulation_refuses_what_cuda_refuses() -> None:
 def test_every_method(name: str, folder: Path, tmp_path: Path, cuda: None) -> None:
     spec = spec_of(folder, f"method={name}", "train.steps=1", "eval.every=1", *NO_PROBES, *OPTIONS.get(name, []))
     with SimulatedCuda() as mode:
-        assert len(trained(spec, tmp_path / spec.run_id)) == 1
+        (values,) = trained(spec, tmp_path / spec.run_id)
+    assert all(map(math.isfinite, values.values()))
+    assert "train/policy_loss" in values
     assert mode.moves > 10
 
 

@@ -13,13 +13,13 @@ from mcpo_cli.backends import feasible
 from mcpo_cli.backends.local import BACKEND
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.methods import AdvancedMethod, get, registry
 from mcpo_cli.runs import bases, folders
 from mcpo_cli.runs.attempts import Attempt, state
 from mcpo_cli.runs.journal import Journal
 from tests.e2e.test_literature_training import OPTIONS, PROBES
 from tests.engine import METHODS, records, spec_of, work
 from tests.engine import PROBES as ALL_PROBES
+from tests.methods import kinds
 from tests.models import existing
 
 pytestmark = pytest.mark.slow
@@ -98,16 +98,6 @@ def trained(home: Path, *words: str) -> tuple[RunSpec, list[dict[str, float]]]:
     attempt.end("done")
     assert state(home / "runs" / spec.run_id, spec) == "done"
     return spec, [row["metrics"] for row in Journal(home / "runs" / spec.run_id).steps()]
-
-
-def kinds() -> list[str]:
-    """One method of each kind that the engine computes differently; `test_literature_training.py` trains all."""
-    found = dict[Any, str]()
-    for name in sorted(registry()):
-        method = get(name)
-        advanced = isinstance(method, AdvancedMethod) and (method.prepares, method.screens)
-        found.setdefault((method.needs, method.token_advantages, advanced), name)
-    return list(found.values())
 
 
 @pytest.mark.parametrize("name", kinds())

@@ -1,4 +1,4 @@
-"""Every registered method trains on the local engine: five global steps of two gradient steps each."""
+"""Every kind of method trains on the local engine: five global steps of two gradient steps each."""
 
 import math
 from pathlib import Path
@@ -9,9 +9,9 @@ from safetensors.torch import load_file
 
 from mcpo_cli.backends.local import BACKEND
 from mcpo_cli.config.load import load
-from mcpo_cli.methods import registry
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
+from tests.methods import kinds
 
 pytestmark = pytest.mark.slow
 EVALUATED = ("eval.every=5", "eval.problems=4", "eval.samples=1")
@@ -28,6 +28,9 @@ OPTIONS = {
     "kl_cov": ["method.share=0.1"],
 }
 
+STATEFUL = ("spo", "dcpo", "mcpo_extended")
+"""Methods with a state in their checkpoints."""
+
 
 @pytest.fixture(scope="module", autouse=True)
 def home(module_home: Path) -> Path:
@@ -35,7 +38,7 @@ def home(module_home: Path) -> Path:
     return module_home
 
 
-@pytest.mark.parametrize("name", sorted(registry()))
+@pytest.mark.parametrize("name", sorted({*kinds(), *STATEFUL}))
 def test_five_steps(name: str, home: Path) -> None:
     # An odd number of rollouts, as mc_grpo wants one in the middle.
     (spec,) = load([f"method={name}", "train.rollouts=5", *QUICK, *SHAPE, *PROBES, *OPTIONS.get(name, [])])
@@ -55,7 +58,7 @@ def test_five_steps(name: str, home: Path) -> None:
     before, after = load_file(base), load_file(folder / "attempt_1" / "policy" / "model.safetensors")
     assert any(not torch.equal(before[key], after[key]) for key in before)
     state = sorted(folder.glob("attempt_1/checkpoints/step_*/method.safetensors"))
-    assert bool(state) == (name in ("spo", "dcpo", "mcpo_extended"))
+    assert bool(state) == (name in STATEFUL)
 
 
 def test_coins_reward_and_verdicts_are_recorded(home: Path) -> None:

@@ -62,7 +62,10 @@ def test_lm_evaluation_harness(folder: Path) -> None:
     assert verdicts([Side(name, tuple(found)) for name, found in logs.items()]) == RIGHT
     for name, (log,) in logs.items():
         (results,) = (folder / name).rglob("results_*.json")
-        reported = json.loads(results.read_text())["results"]["sums"]["exact_match,none"]
+        document = json.loads(results.read_text())
+        reported = document["results"]["sums"]["exact_match,none"]
+        assert document["groups"]["arithmetic"]["exact_match,none"] == reported
+        assert log.samples["benchmark"].unique().tolist() == ["sums"]
         assert log.samples["correct"].mean() == pytest.approx(reported, abs=1e-12)
         assert len(log.samples) == 100
         facts = log.facts["sums"]

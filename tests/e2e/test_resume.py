@@ -16,10 +16,7 @@ pytestmark = pytest.mark.slow
 KILLS = [
     ("dapo", "sampling", 4),
     ("mcpo", "gradient step", 5),
-    ("dapo", "gradient step", 9),
     ("mcpo", "gradient measurement", 2),
-    ("dapo", "gradient measurement", 3),
-    ("mcpo", "evaluation", 2),
     ("dapo", "evaluation", 5),
     ("mcpo", "checkpoint write", 5),
     ("dapo", "checkpoint rename", 2),

@@ -96,7 +96,7 @@ def free(text: ModelFacts) -> list[Sample]:
     return generate("hf", text, Sampling(2.0, 1.0, 60, text.stop_ids), requests(text, LINES, 30))
 
 
-@pytest.mark.parametrize("stops", [("e",), ("\n",), ("ab", "7\n", "e\n")])
+@pytest.mark.parametrize("stops", [pytest.param(("e",), marks=pytest.mark.slow), ("ab", "7\n", "e\n", "\n")])
 def test_stop_strings_end_responses_as_in_hf(text: ModelFacts, free: list[Sample], stops: tuple[str, ...]) -> None:
     n = len(free) // len(LINES)
     asked, how = requests(text, LINES, n, stops), Sampling(2.0, 1.0, 60, text.stop_ids)

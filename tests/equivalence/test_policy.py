@@ -112,7 +112,7 @@ def plain_samples(policy: Policy, prompt_PS: Tensor, temperature: float, seed: i
     return token_BS[:, -T:].view(P, G, T), torch.stack(logps, -1).view(P, G, T)
 
 
-@pytest.mark.parametrize(("init_std", "temperature"), [(0.02, 1.0), (0.2, 1.0), (0.2, 0.3)])
+@pytest.mark.parametrize(("init_std", "temperature"), [(0.02, 1.0), (0.2, 0.3)])
 @torch.no_grad()
 def test_the_same_responses_come_of_the_same_random_numbers_as_by_the_stock_forward_pass(
     init_std: float, temperature: float

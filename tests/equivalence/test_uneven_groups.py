@@ -137,15 +137,12 @@ def test_totals_by_hand(rollouts: Rollouts) -> None:
     assert batch.mixed_P.tolist() == [True, False, True, True]
 
 
-@pytest.mark.parametrize("micro_batch", [1, 4])
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.label)
-def test_an_update_is_that_of_the_groups_without_empty_places(
-    rollouts: Rollouts, method: Method, micro_batch: int
-) -> None:
+def test_an_update_is_that_of_the_groups_without_empty_places(rollouts: Rollouts, method: Method) -> None:
     """One gradient step on the rectangle, against the sum of the gradients of each group's own rectangle."""
     train = Train(prompts=4, mini_batch=4, rollouts=4, max_response=T, lr=1e-3, grad_clip=1e9)
     policy = new_policy(1)
-    updater = Updater(policy, method, train, Compute(micro_batch=micro_batch), seed=0)
+    updater = Updater(policy, method, train, Compute(micro_batch=3), seed=0)
     batch = graded_batch(rollouts, method)
     total = batch.total(T)
     if isinstance(method, AdvancedMethod) and method.prepares:
@@ -171,9 +168,8 @@ USED_PG = torch.tensor([[1, 0, 1, 1], [1, 1, 1, 1], [0, 1, 1, 1], [0, 1, 1, 0]])
 """Rollouts that were graded; the ungraded ones are in any place."""
 
 
-@pytest.mark.parametrize("micro_batch", [1, 4])
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.label)
-def test_an_update_without_ungraded_rollouts_is_that_of_smaller_groups(method: Method, micro_batch: int) -> None:
+@pytest.mark.parametrize("method", METHODS[:4], ids=lambda method: method.label)
+def test_an_update_without_ungraded_rollouts_is_that_of_smaller_groups(method: Method) -> None:
     """The same rollouts with the ungraded ones left in their places, and as a rectangle from which they are taken."""
     whole = crop(sample(new_policy(), prompts(4), G, T, 1.0, EOS, seed=3))
     place_PG = (~USED_PG).int().argsort(dim=-1, stable=True)
@@ -195,7 +191,7 @@ def test_an_update_without_ungraded_rollouts_is_that_of_smaller_groups(method: M
         batch = GradedBatch(rollouts, right_PG, found, torch.arange(4), used_PG)
         train = Train(prompts=4, mini_batch=4, rollouts=4, max_response=T, lr=1e-3, grad_clip=1e9)
         policy = new_policy(1)
-        sums = Updater(policy, method, train, Compute(micro_batch=micro_batch), seed=0).mini_batch(batch, 1, 1)
+        sums = Updater(policy, method, train, Compute(micro_batch=3), seed=0).mini_batch(batch, 1, 1)
         gradients.append([parameter.grad for parameter in policy.parameters()])
         assert sums.pairs["train/policy_loss"][0] != 0
     for one, two in zip(*gradients, strict=True):

@@ -46,25 +46,27 @@ def lines(*rows: object) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def log(correct: int, field: str = "response") -> str:
-    """Six samples, and one for each odd text, in its field `field`."""
+def log(correct: int) -> str:
+    """Six samples, and one for each odd text in each field."""
     plain = [{"problem": f"p{i}", "correct": correct} for i in range(6)]
+    common = {"correct": correct, "gold": "1", "answer": "2", "response": "3"}
     return lines(
         *plain,
         *(
-            {"problem": f"odd {i}", "correct": correct, "gold": "1", "answer": "2", "response": "3", field: text}
+            {"problem": f"odd {field} {i}", **common, field: text}
+            for field in ("problem", "response", "prompt", "answer", "gold")
             for i, text in enumerate(ODD.values())
         ),
     )
 
 
-def odd(field: str) -> Attack:
-    return Attack({"a.jsonl": log(0, field), "b.jsonl": log(1, field)}, ("compare", "a.jsonl", "b.jsonl"), 0)
-
-
 def taken(text: str) -> int:
     """The exit code of a command that uses the text as a heading: 0 if it can be shown."""
     return 0 if text.isprintable() and len(text) <= 200 else 2
+
+
+SHOWN = {text: name for name, text in ODD.items() if not taken(text)}
+"""The texts that can be headings, with their names."""
 
 
 def table(content: Content, kind: str = "csv", code: int = 2) -> Attack:
@@ -122,32 +124,34 @@ def compared(**changes: object) -> Attack:
     return Attack({SAMPLES: theirs, ours: lines(*rows)}, ("compare", SAMPLES, ours), 0)
 
 
-ROW = '"doc_id": 1, "filter": "none", "metrics": ["acc"], "acc": 1, "target": "x"'
 BROKEN: dict[str, tuple[str, Content]] = {
-    "no rows": ("x.csv", "problem,correct\n"),
-    "not UTF-8": ("x.csv", b"problem,correct\n\xff\xfe,1\n"),
     "a column given twice": ("x.csv", "problem,correct,correct\na,1,0\n"),
     "an open quote": ("x.csv", 'problem,correct\n"a,1\n'),
     "a score of 2": ("x.csv", "problem,correct\na,2\n"),
-    "NaN": ("x.csv", "problem,correct\na,nan\n"),
-    "a score in words": ("x.csv", "problem,correct\na,maybe\n"),
-    "a sample given twice": ("x.csv", "problem,sample,correct\na,1,1\na,1,0\n"),
     "a list as score": ("x.jsonl", '{"problem": "a", "correct": [1]}\n'),
-    "half a row": ("x.jsonl", '{"problem": "a", "corr'),
     "no Parquet": ("x.parquet", "PAR1 is how it begins"),
     "lists as rows": (SAMPLES, '["doc_id", "filter", "metrics"]\n'),
     "metrics that are a number": (SAMPLES, '{"doc_id": 1, "filter": "f", "metrics": 5}\n'),
-    "a document given twice": (SAMPLES, 2 * f"{{{ROW}}}\n"),
 }
 LOGS: dict[str, Attack] = {
     **{name: named(file, content) for name, (file, content) in BROKEN.items()},
-    **{f"odd texts as {field}": odd(field) for field in ("problem", "response", "prompt", "answer", "gold")},
+    "odd texts": Attack({"a.jsonl": log(0), "b.jsonl": log(1)}, ("compare", "a.jsonl", "b.jsonl"), 0),
+    "odd models": Attack(
+        {
+            "theirs.jsonl": lines(
+                *({"problem": f"p{i}", "correct": 0, "model": text} for text in SHOWN for i in range(6))
+            ),
+            "ours.jsonl": log(1),
+        },
+        ("compare", "ours.jsonl", "theirs.jsonl", "--baseline", "ours"),
+        0,
+    ),
     **{
         f"{name} as {field}": table(
-            lines(*({"problem": f"p{i}", "correct": 0, field: text} for i in range(6))), "jsonl", code
+            lines(*({"problem": f"p{i}", "correct": 0, field: text} for i in range(6))), "jsonl"
         )
-        for name, text in ODD.items()
-        for field, code in (("model", taken(text)), ("benchmark", 2))
+        for field, texts in (("model", ODD.keys() - SHOWN.values()), ("benchmark", ODD))
+        for name, text in ((name, ODD[name]) for name in sorted(texts))
     },
     "a seed of 10^30": table(lines({"problem": "p0", "correct": 1, "seed": 10**30}), "jsonl"),
     "10 000 columns": table(",".join(["problem", "correct", *map(str, range(10_000))]) + "\n" + ",".join("1" * 10_002)),

@@ -120,15 +120,11 @@ def backwards() -> float:
     return 1.7e9 - 600.0 * next(READINGS)
 
 
-def standing() -> float:
-    return 1.7e9
-
-
 def of_the_last_year() -> float:
     return 253_402_300_000.0
 
 
-CLOCKS = [backwards, standing, of_the_last_year]
+CLOCKS = [backwards, of_the_last_year]
 COMMANDS = (
     "runs list",
     "runs show {0}",

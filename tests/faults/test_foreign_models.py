@@ -1,4 +1,4 @@
-"""Model folders by other people: refused with a message, without running the model's own code."""
+"""Model folders by other people: refused with a message, in time, without running the model's own code."""
 
 import json
 import os
@@ -21,7 +21,8 @@ from tests.errors import refused
 from tests.models import untrained
 
 SECONDS = 30.0
-"""CPU time within which every folder here is refused."""
+"""Within this time every folder here is refused."""
+Change = Callable[[Path], object]
 
 
 @pytest.fixture(scope="module")
@@ -29,166 +30,219 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return untrained(tmp_path_factory.mktemp("original") / "model")
 
 
+@pytest.fixture
+def folder(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "model"))
+
+
 def reconfigured(folder: Path, file: str = "config.json", **values: object) -> None:
+    """Change values of a JSON file; None removes one."""
     path = folder / file
-    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+    content = json.loads(path.read_text()) | values
+    path.write_text(json.dumps({name: value for name, value in content.items() if value is not None}))
 
 
-def pointing_outside(folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder.parent / "model.safetensors")
-    index = {"weight_map": {"a": "../model.safetensors"}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+def config(**values: object) -> Change:
+    return lambda at: reconfigured(at, **values)
 
 
-def resaved(folder: Path, *shards: dict[str, str], index: dict[str, str] | None = None) -> None:
-    """The weights in files: for each, its tensors and what they are made from; with an index if given."""
-    tensors = load_file(folder / "model.safetensors")
-    for number, names in enumerate(shards):
-        save_file({key: tensors[source] for key, source in names.items()}, folder / f"model-{number}.safetensors")
-    if index is not None:
-        (folder / "model.safetensors").unlink()
-        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+def tokens(**values: object) -> Change:
+    return lambda at: reconfigured(at, "tokenizer_config.json", **values)
 
 
-def sharded(folder: Path, *, lost: int = 0, moved: bool = False, twice: bool = False) -> None:
+def generation(**values: object) -> Change:
+    return lambda at: reconfigured(at, "generation_config.json", **values)
+
+
+def file(name: str, content: bytes | str) -> Change:
+    return lambda at: (at / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def link(name: str, target: str) -> Change:
+    """A link in place of a file, whose content is then at the target."""
+
+    def make(at: Path) -> None:
+        if (at / name).exists():
+            (at / name).rename(at / target)
+        (at / name).symlink_to(at / target)
+
+    return make
+
+
+def tokenizer(change: Callable[[dict[str, Any]], object]) -> Change:
+    def make(at: Path) -> None:
+        content = json.loads((at / "tokenizer.json").read_text())
+        change(content)
+        (at / "tokenizer.json").write_text(json.dumps(content))
+
+    return make
+
+
+def word(number: object) -> Change:
+    return tokenizer(lambda it: it["model"]["vocab"].update({"x": number}))
+
+
+def sparse(name: str, size: int, header: bytes = b"") -> Change:
+    """A file that takes no room on the disk but would take all memory."""
+
+    def make(at: Path) -> None:
+        with (at / name).open("wb") as file:
+            file.write(header)
+            file.truncate(size)
+
+    return make
+
+
+def removed(*patterns: str) -> Change:
+    return lambda at: [path.unlink() for pattern in patterns for path in at.glob(pattern)]
+
+
+def all_of(*changes: Change) -> Change:
+    return lambda at: [change(at) for change in changes]
+
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+def resaved(*shards: dict[str, str]) -> Change:
+    """The weights once more: for each file, its tensors and what they are made from."""
+
+    def make(at: Path) -> None:
+        tensors = load_file(at / WEIGHTS)
+        for number, names in enumerate(shards):
+            save_file({key: tensors[source] for key, source in names.items()}, at / f"model-{number}.safetensors")
+
+    return make
+
+
+def index(**files: object) -> Change:
+    """An index in place of the one file."""
+    return all_of(removed(WEIGHTS), file(INDEX, json.dumps({"weight_map": files})))
+
+
+def sharded(at: Path, *, lost: int = 0, moved: bool = False, twice: bool = False, beside: bool = False) -> None:
     """Two shards. lost: tensors that the index leaves out; moved, twice: a tensor is elsewhere, or in both of them."""
-    names = sorted(load_file(folder / "model.safetensors"))
+    names = sorted(load_file(at / WEIGHTS))
     first, second = {name: name for name in names[:3]}, {name: name for name in names[3 - twice :]}
-    index = dict.fromkeys(first, "model-0.safetensors") | dict.fromkeys(second, "model-1.safetensors")
+    places = dict.fromkeys(first, "model-0.safetensors") | dict.fromkeys(second, "model-1.safetensors")
     if moved:
-        index[names[0]] = "model-1.safetensors"
-    resaved(folder, first, second, index={name: index[name] for name in names[lost:]})
+        places[names[0]] = "model-1.safetensors"
+    resaved(first, second)(at)
+    (at / INDEX).write_text(json.dumps({"weight_map": {name: places[name] for name in names[lost:]}}))
+    if not beside:
+        (at / WEIGHTS).unlink()
 
 
-def retokenized(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    path = folder / "tokenizer.json"
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
+def weights(tensors: object, data: bytes = b"1234") -> Change:
+    """A safetensors file with this header."""
+    content = tensors if isinstance(tensors, bytes) else json.dumps(tensors).encode()
+    return file(WEIGHTS, struct.pack("<Q", len(content)) + content + data)
 
 
-def linked(folder: Path, name: str, target: Path) -> None:
-    """The file `name` as a link to `target`, which gets its content if there is none."""
-    if not target.exists():
-        shutil.copyfile(folder / name, target)
-    (folder / name).unlink(missing_ok=True)
-    (folder / name).symlink_to(target)
+def tensor(**values: object) -> Change:
+    return weights({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], **values}})
 
 
-def sparse(path: Path) -> None:
-    with path.open("wb") as file:
-        file.truncate(10**10)
-
-
+TWICE = {name: {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]} for name in "ab"}
 DOUBLES = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
-REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
-    "an adapter beside the weights": (lambda at: (at / "adapter_config.json").write_text("{}"), "adapter_config.json"),
-    "a tokenizer for another package": (lambda at: (at / "tekken.json").write_text("{}"), "tekken.json"),
+ATTACKS: dict[str, tuple[Change, str]] = {
+    # Files that libraries would read instead, besides, or without end.
+    "an adapter beside the weights": (file("adapter_config.json", "{}"), "adapter_config.json"),
+    "a tokenizer for another package": (file("tekken.json", "{}"), "tekken.json"),
     "a file without end": (lambda at: (at / "added_tokens.json").symlink_to("/dev/zero"), "added_tokens.json"),
     "a pipe": (lambda at: os.mkfifo(at / "special_tokens_map.json"), "special_tokens_map.json"),
-    "a pipe in place of the configuration": (
-        lambda at: ((at / "config.json").unlink(), os.mkfifo(at / "config.json")),
-        "config.json",
+    "a link to another folder": (link("tokenizer.json", "../other.json"), "tokenizer.json"),
+    "weights in another folder by a link": (link(WEIGHTS, "../w.safetensors"), WEIGHTS),
+    "weights in another folder": (all_of(link(WEIGHTS, "../w"), index(a="../w")), ""),
+    "templates in another folder": (
+        all_of(file("../x.jinja", "x"), lambda at: (at / "additional_chat_templates").symlink_to(at.parent)),
+        "x.jinja",
     ),
-    "a link to another folder": (lambda at: linked(at, "tokenizer.json", at.parent / "other.json"), "tokenizer.json"),
-    "weights in another folder by a link": (
-        lambda at: linked(at, "model.safetensors", at.parent / "w.safetensors"),
-        "model.safetensors",
-    ),
-    "a link to nothing": (lambda at: (at / "vocab.json").symlink_to(at / "nothing"), "vocab.json"),
-    "a vocabulary of 10 GB": (lambda at: sparse(at / "vocab.json"), "vocab.json"),
-    "a kernel of the hub": (lambda at: reconfigured(at, attn_implementation="owner/kernel"), "owner/kernel"),
-    "a kernel inside": (
-        lambda at: reconfigured(at, text_config={"_experts_implementation": "owner/kernel"}),
-        "owner/kernel",
-    ),
-    "code inside": (lambda at: reconfigured(at, text_config=[{"auto_map": {"AutoModel": "x.Y"}}]), "auto_map"),
-    "weights by another name": (
-        lambda at: reconfigured(at, transformers_weights="x.safetensors"),
-        "transformers_weights",
-    ),
-    "a tokenizer by another name": (
-        lambda at: reconfigured(at, "tokenizer_config.json", fast_tokenizer_files=["tokenizer.5.json"]),
-        "fast_tokenizer_files",
-    ),
-    "an index beside the weights": (
-        lambda at: (at / "model.safetensors.index.json").write_text('{"weight_map": {"a": "b.safetensors"}}'),
-        "b.safetensors",
-    ),
-    "weights of an older save": (
-        lambda at: (
-            shutil.copyfile(at / "model.safetensors", at / "old"),
-            sharded(at),
-            (at / "old").rename(at / "model.safetensors"),
-        ),
-        "model.safetensors is beside",
-    ),
-    "weights of two makers": (
-        lambda at: resaved(at, {"model.norm.weight": "model.norm.weight"}),
-        "model-0.safetensors",
-    ),
+    "a vocabulary of 10 GB": (sparse("vocab.json", 10**10), "vocab.json"),
+    "weights that are a folder": (all_of(removed(WEIGHTS), lambda at: (at / WEIGHTS).mkdir()), ""),
+    # Code, and files by other names.
+    "a kernel of the hub": (config(attn_implementation="owner/kernel"), "owner/kernel"),
+    "a kernel inside": (config(text_config={"_experts_implementation": "owner/kernel"}), "owner/kernel"),
+    "code inside": (config(text_config=[{"auto_map": {"AutoModel": "x.Y"}}]), "auto_map"),
+    "code of a configuration": (config(auto_map={"AutoConfig": "own.Own"}), "auto_map"),
+    "code of a tokenizer": (tokens(auto_map={"AutoTokenizer": ["own.Own", None]}), ""),
+    "weights by another name": (config(transformers_weights="x.safetensors"), "transformers_weights"),
+    "a tokenizer by another name": (tokens(fast_tokenizer_files=["tokenizer.5.json"]), "fast_tokenizer_files"),
+    # Weights in several files.
+    "an index beside the weights": (file(INDEX, '{"weight_map": {"a": "b.safetensors"}}'), "b.safetensors"),
+    "weights of an older save": (lambda at: sharded(at, beside=True), "model.safetensors is beside"),
+    "weights of two makers": (resaved({"model.norm.weight": "model.norm.weight"}), "model-0.safetensors"),
     "a consolidated copy": (
-        lambda at: shutil.copyfile(at / "model.safetensors", at / "consolidated.safetensors"),
+        lambda at: shutil.copyfile(at / WEIGHTS, at / "consolidated.safetensors"),
         "consolidated.safetensors",
     ),
     "an index that leaves out a tensor": (lambda at: sharded(at, lost=1), "lacks 1 tensors"),
     "a tensor that is in another shard": (lambda at: sharded(at, moved=True), "but in model-1.safetensors"),
-    "a tensor in two shards": (
-        lambda at: sharded(at, twice=True),
-        "is in model-0.safetensors, but in model-1.safetensors",
+    "a tensor in two shards": (lambda at: sharded(at, twice=True), "is in model-0.safetensors, but in model-1"),
+    "an index of numbers": (index(a=1), "weight_map"),
+    "a shard that is missing": (all_of(link(WEIGHTS, "w.safetensors"), index(a="w.safetensors", b="v")), ""),
+    "no weights": (removed(WEIGHTS), "0 of 1"),
+    "a pointer in place of weights": (file(WEIGHTS, "version https://git-lfs"), "safetensors"),
+    "a GGUF that lies about its tensors": (
+        all_of(removed(WEIGHTS), file("x.gguf", b"GGUF" + struct.pack("<IQQ", 3, 2**63 - 1, 2**63 - 1))),
+        "",
     ),
-    "an index of numbers": (
-        lambda at: resaved(at, index={"a": 1}),  # type: ignore[dict-item]
-        "weight_map",
+    # Headers of weights.
+    "40 GB that are not there": (sparse(WEIGHTS, 40_000_000_100, struct.pack("<Q", 40_000_000_000)), WEIGHTS),
+    "offsets below 0": (tensor(data_offsets=[-(10**9), 0]), WEIGHTS),
+    "offsets of 10^30": (tensor(data_offsets=[10**30, 10**30]), WEIGHTS),
+    "more data than there is": (tensor(shape=[1000], data_offsets=[0, 4000]), WEIGHTS),
+    "a shape of 10^30": (tensor(shape=[10**30]), WEIGHTS),
+    "a shape that is infinite": (
+        weights(b'{"a": {"dtype": "F32", "shape": [1e999], "data_offsets": [0, 4]}}'),
+        WEIGHTS,
     ),
-    "an end token that is no token": (
-        lambda at: reconfigured(at, "generation_config.json", eos_token_id=[0, 99_999]),
-        "99999",
+    "no tensors": (weights({"__metadata__": {}}), WEIGHTS),
+    "two tensors in one place": (weights(TWICE), WEIGHTS),
+    "1 000 000 brackets": (weights(b"[" * 1_000_000), WEIGHTS),
+    "bytes that are not UTF-8": (weights(b'{"\xff": 1}'), WEIGHTS),
+    # Values.
+    "no configuration": (removed("config.json"), "config.json"),
+    "a configuration of 100 000 brackets": (file("config.json", "[" * 100_000), ""),
+    "sizes that are texts": (config(hidden_size="64", num_hidden_layers=[2]), ""),
+    "10^12 layers": (config(num_hidden_layers=10**12), ""),
+    "no window": (config(max_position_embeddings=None), "max_position_embeddings"),
+    "a window of 10^30 tokens": (config(max_position_embeddings=10**30), ""),
+    "a window without end": (config(max_position_embeddings=float("inf")), ""),
+    "a limit that is text": (tokens(model_max_length="512"), "limit of tokens must be a number"),
+    "a format that is none": (config(dtype="float8_e4m3fn"), "float8_e4m3fn"),
+    "a format that is a list": (config(dtype=[1]), ""),
+    "no end token": (
+        all_of(config(eos_token_id=None), generation(eos_token_id=None), tokens(eos_token=None)),
+        "generation_config.json",
     ),
-    "a limit that is text": (
-        lambda at: reconfigured(at, "tokenizer_config.json", model_max_length="512"),
-        "limit of tokens must be a number",
-    ),
-    "a format that is none": (lambda at: reconfigured(at, dtype="float8_e4m3fn"), "float8_e4m3fn"),
-    "templates in another folder": (
-        lambda at: (
-            (at.parent / "else").mkdir(),
-            (at.parent / "else" / "default.jinja").write_text("x"),
-            (at / "additional_chat_templates").symlink_to(at.parent / "else"),
-        ),
-        "default.jinja",
-    ),
-    "a token of number -1": (
-        lambda at: retokenized(at, lambda it: it["model"]["vocab"].update({"x": -1})),
-        "number -1",
-    ),
-    "a token of number 1.5": (lambda at: retokenized(at, lambda it: it["model"]["vocab"].update({"x": 1.5})), "1.5"),
-    "a token of number true": (lambda at: retokenized(at, lambda it: it["model"]["vocab"].update({"x": True})), "True"),
+    "an end token that is no token": (generation(eos_token_id=[0, 99_999]), "99999"),
+    **{f"an end token of {value}": (generation(eos_token_id=value), "") for value in ([[1]], 10**30, -5, 1.5, [True])},
+    # Tokenizers.
+    "no tokenizer": (removed("tokenizer*"), "tokenizer.json"),
+    "no vocabulary": (file("tokenizer.json", "{}"), "no vocabulary"),
+    "a tokenizer of NUL bytes": (file("tokenizer.json", bytes(10_000)), ""),
+    "a token of number -1": (word(-1), "number -1"),
+    "a token of number true": (word(True), "True"),
     "2^30 letters of one": (
-        lambda at: retokenized(
-            at, lambda it: it.update(normalizer={"type": "Sequence", "normalizers": [DOUBLES] * 30})
-        ),
-        "letters of one",
-    ),
-    "10^7 letters of one": (
-        lambda at: retokenized(at, lambda it: it.update(normalizer={**DOUBLES, "content": "a" * 10**7})),
+        tokenizer(lambda it: it.update(normalizer={"type": "Sequence", "normalizers": [DOUBLES] * 30})),
         "letters of one",
     ),
     "10^7 letters before each text": (
-        lambda at: retokenized(at, lambda it: it.update(normalizer={"type": "Prepend", "prepend": "a" * 10**7})),
+        tokenizer(lambda it: it.update(normalizer={"type": "Prepend", "prepend": "a" * 10**7})),
         "letters of one",
     ),
 }
+"""A change of a sound folder, and a part of the message where the reader of files alone says it."""
 
 
-@pytest.mark.parametrize(("change", "named"), REFUSED.values(), ids=REFUSED)
-def test_what_libraries_would_read_differently(
-    change: Callable[[Path], object], named: str, tmp_path: Path, original: Path
-) -> None:
-    """Refused in training, dry runs and evaluation, and soon: nothing is read without end."""
-    folder, began = Path(shutil.copytree(original, tmp_path / "model")), time.monotonic()
+@pytest.mark.parametrize(("change", "named"), ATTACKS.values(), ids=ATTACKS)
+def test_what_libraries_would_read_differently_or_not_at_all(change: Change, named: str, folder: Path) -> None:
+    """Refused in training, dry runs and evaluation, and soon."""
+    ran, began = folder.parent / "it ran", time.monotonic()
+    (folder / "own.py").write_text(f"open({str(ran)!r}, 'w')\nclass Own: pass\n")
     change(folder)
-    for read in (lambda: examine("m", folder), lambda: resolve(str(folder))):
+    for read in (lambda: examine("m", folder), lambda: resolve(str(folder)))[not named :]:
         with pytest.raises(McpoError) as caught:
             read()
         assert named in caught.value.message, caught.value
@@ -196,33 +250,31 @@ def test_what_libraries_would_read_differently(
     with suppress(McpoError):
         fingerprint(folder)
     assert time.monotonic() - began < SECONDS
+    assert not ran.exists()
 
 
-UNREADABLE: dict[str, Callable[[Path], object]] = {
-    "a class that is a number": lambda at: reconfigured(at, "tokenizer_config.json", tokenizer_class=5),
-    "a normalizer that is a number": lambda at: retokenized(at, lambda it: it.update(normalizer=5)),
-    "a template of other bytes": lambda at: (at / "chat_template.jinja").write_bytes(b"\xff{{ messages }}"),
-    "a template that is a number": lambda at: reconfigured(at, "tokenizer_config.json", chat_template=7),
+UNREADABLE: dict[str, Change] = {
+    "a class that is a number": tokens(tokenizer_class=5),
+    "a normalizer that is a number": tokenizer(lambda it: it.update(normalizer=5)),
+    "a template of other bytes": file("chat_template.jinja", b"\xff{{ messages }}"),
+    "a template that is a number": tokens(chat_template=7),
 }
 
 
 @pytest.mark.parametrize("change", UNREADABLE.values(), ids=UNREADABLE)
-def test_tokenizers_that_libraries_do_not_read(
-    change: Callable[[Path], object], tmp_path: Path, original: Path
-) -> None:
-    folder = Path(shutil.copytree(original, tmp_path / "model"))
+def test_tokenizers_that_libraries_do_not_read(change: Change, folder: Path) -> None:
     change(folder)
     with refused("bad_model", "model: "):
         prompt_ids(load(folder), [{"role": "user", "content": "1 + 2 ="}])
 
 
 @pytest.mark.parametrize("change", [sharded, lambda at: None], ids=["shards", "one file"])
-def test_whole_folders_are_read(change: Callable[[Path], object], tmp_path: Path, original: Path) -> None:
+def test_whole_folders_are_read(change: Change, folder: Path, original: Path) -> None:
     """Also from the hub's cache, whose files are links to a folder beside those of all commits."""
-    blobs, snapshot = tmp_path / "models--a--b" / "blobs", tmp_path / "models--a--b" / "snapshots" / "0123"
-    shutil.copytree(original, blobs)
-    change(blobs)
+    blobs, snapshot = folder.parent / "models--a--b" / "blobs", folder.parent / "models--a--b" / "snapshots" / "0123"
+    change(folder)
     snapshot.mkdir(parents=True)
+    folder.rename(blobs)
     for path in blobs.iterdir():
         (snapshot / path.name).symlink_to(Path("..", "..", "blobs", path.name))
     assert examine("m", snapshot).weights.keys() == examine("m", original).weights.keys()
@@ -235,105 +287,9 @@ def test_an_adapter_alone_names_its_model(tmp_path: Path) -> None:
         resolve(str(tmp_path))
 
 
-def test_named_templates_change_the_digest(tmp_path: Path, original: Path) -> None:
-    folder = Path(shutil.copytree(original, tmp_path / "model"))
+def test_named_templates_change_the_digest(folder: Path) -> None:
     before = resolve(str(folder)).digest, fingerprint(folder)
     (folder / "additional_chat_templates").mkdir()
     (folder / "additional_chat_templates" / "default.jinja").write_text("{{ messages[0].content }}")
     after = resolve(str(folder)).digest, fingerprint(folder)
     assert not {*before} & {*after}
-
-
-MODELS: dict[str, Callable[[Path], object]] = {
-    "a configuration of 100 000 brackets": lambda at: (at / "config.json").write_text("[" * 100_000),
-    "a tokenizer of NUL bytes": lambda at: (at / "tokenizer.json").write_bytes(bytes(10_000)),
-    "a header of 2^63 bytes": lambda at: (at / "model.safetensors").write_bytes(b"\xff" * 7 + b"\x7f" + b"{}"),
-    "weights in another folder": pointing_outside,
-    "a GGUF of NUL bytes": lambda at: ((at / "model.safetensors").unlink(), (at / "x.gguf").write_bytes(bytes(1000))),
-    "sizes that are texts": lambda at: reconfigured(at, hidden_size="64", num_hidden_layers=[2]),
-    "10^12 layers": lambda at: reconfigured(at, num_hidden_layers=10**12),
-    "a window of 10^30 tokens": lambda at: reconfigured(at, max_position_embeddings=10**30),
-    "a configuration with code": lambda at: reconfigured(at, auto_map={"AutoConfig": "own.Own"}),
-    "a tokenizer with code": lambda at: reconfigured(
-        at, "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Own", None]}
-    ),
-    "weights that are a folder": lambda at: ((at / "model.safetensors").unlink(), (at / "model.safetensors").mkdir()),
-    "a window without end": lambda at: reconfigured(at, max_position_embeddings=float("inf")),
-    "a format that is a list": lambda at: reconfigured(at, dtype=[1]),
-    **{
-        f"an end token of {value}": lambda at, value=value: reconfigured(
-            at, "generation_config.json", eos_token_id=value
-        )
-        for value in ([[1]], "a", 10**30, -5, 1.5, {}, [True])
-    },
-    "a GGUF that lies about its tensors": lambda at: (
-        (at / "model.safetensors").unlink(),
-        (at / "x.gguf").write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 2**63 - 1, 2**63 - 1)),
-    ),
-}
-
-
-@pytest.mark.parametrize("change", MODELS.values(), ids=MODELS)
-def test_models(change: Callable[[Path], object], tmp_path: Path) -> None:
-    """Bad folders are refused without running the model's own code."""
-    folder, ran = untrained(tmp_path / "model"), tmp_path / "it ran"
-    (folder / "own.py").write_text(f"open({str(ran)!r}, 'w')\nclass Own: pass\n")
-    change(folder)
-    began = time.process_time()
-    with pytest.raises(McpoError):
-        resolve(str(folder))
-    assert time.process_time() - began < SECONDS
-    assert not ran.exists()
-
-
-def header(tensors: object, data: bytes = b"1234") -> bytes:
-    """A safetensors file."""
-    content = tensors if isinstance(tensors, bytes) else json.dumps(tensors).encode()
-    return struct.pack("<Q", len(content)) + content + data
-
-
-def entry(**values: object) -> bytes:
-    """A file with a tensor of one number and with changed entries of the header; None leaves an entry out."""
-    found = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], **values}
-    return header({"a": {name: value for name, value in found.items() if value is not None}})
-
-
-def of_40_gb(path: Path) -> None:
-    """A file whose header takes no room on the disk but would take all memory."""
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", 40_000_000_000))
-        file.truncate(40_000_000_100)
-
-
-HEADERS: dict[str, bytes | Callable[[Path], None]] = {
-    "40 GB that are not there": of_40_gb,
-    "offsets below 0": entry(data_offsets=[-(10**9), 0]),
-    "offsets of 10^30": entry(data_offsets=[10**30, 10**30]),
-    "offsets that are missing": entry(data_offsets=None),
-    "more data than there is": entry(shape=[1000], data_offsets=[0, 4000]),
-    "a shape of 10^30": entry(shape=[10**30]),
-    "a shape below 0": entry(shape=[-1, -1]),
-    "a shape that is infinite": header(b'{"a": {"dtype": "F32", "shape": [1e999], "data_offsets": [0, 4]}}'),
-    "no tensors": header({"__metadata__": {}}),
-    "two tensors in one place": header({name: {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]} for name in "ab"}),
-    "1 000 000 brackets": header(b"[" * 1_000_000),
-    "bytes that are not UTF-8": header(b'{"\xff": 1}'),
-}
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """The parts of a model that are read before torch is imported."""
-    (tmp_path / "config.json").write_text('{"max_position_embeddings": 64}')
-    (tmp_path / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0}}}')
-    return tmp_path
-
-
-@pytest.mark.parametrize("content", HEADERS.values(), ids=HEADERS)
-def test_headers_of_weights(content: bytes | Callable[[Path], None], folder: Path) -> None:
-    path, began = folder / "model.safetensors", time.process_time()
-    content(path) if callable(content) else path.write_bytes(content)
-    with refused("bad_model", "model.safetensors"):
-        examine("m", folder)
-    assert fingerprint(folder)
-    assert time.process_time() - began < SECONDS

@@ -33,11 +33,6 @@ KEYS = st.sampled_from(
 OVERRIDES = st.lists(st.builds("{}={}".format, KEYS, VALUES) | TEXT, max_size=3)
 
 
-def examples(quick: int, slow: int) -> pytest.MarkDecorator:
-    """The number of examples, in the quick suite and with the slow tests."""
-    return pytest.mark.parametrize("count", [quick, pytest.param(slow, marks=pytest.mark.slow)])
-
-
 def explore(count: int, strategy: Strategy, test: Callable[[Any], None]) -> None:
     """Call `test` with `count` examples or a few more."""
     kept = settings(max_examples=count, database=None, suppress_health_check=list(HealthCheck))
@@ -78,10 +73,9 @@ def damaged(draw: st.DrawFn, content: bytes) -> bytes:
     return bytes(data)
 
 
-@examples(60, 300)
 @pytest.mark.parametrize("kind", ["steps", "groups", "eval"])
 @pytest.mark.parametrize("sealed", [True, False])
-def test_journals(kind: Literal["steps", "groups", "eval"], sealed: bool, count: int, mcpo_home: Path) -> None:
+def test_journals(kind: Literal["steps", "groups", "eval"], sealed: bool, mcpo_home: Path) -> None:
     """Damaged files of a done run are not read; those of an active run give valid rows only."""
     (spec,) = load.load(["scale=smoke", "compute.tracking_uri=offline"])
     write_run(spec)
@@ -109,6 +103,6 @@ def test_journals(kind: Literal["steps", "groups", "eval"], sealed: bool, count:
         if sealed and kind != "groups":
             assert attempts.state(folder, spec) == "failed"
 
-    explore(count, damaged(whole), one)
+    explore(60, damaged(whole), one)
     path.write_bytes(whole)
     assert rows()

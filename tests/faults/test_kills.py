@@ -18,7 +18,7 @@ from tests.engine import begin, differences, end, records, torn, work
 from tests.faults.suites import Suite, phase, released, send, spec_of
 
 pytestmark = pytest.mark.slow
-MOMENTS = {signal.SIGKILL: 8, signal.SIGTERM: 4, signal.SIGINT: 4}
+MOMENTS = {signal.SIGKILL: 6, signal.SIGTERM: 2, signal.SIGINT: 2}
 """Number of signals per kind. `tests/e2e/test_resume.py` kills runs while they make the base policy."""
 
 

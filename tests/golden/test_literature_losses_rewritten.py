@@ -52,18 +52,6 @@ def dual_clip(x: L, cap: float, low: float = 0.2, high: float = 0.2) -> Tensor:
     return torch.where(x.A < 0, torch.min(-x.A * cap, first), first)
 
 
-def dppo(x: L, divergence: str, low: float, high: float, cap: float = 20.0) -> Tensor:
-    """verl, `compute_policy_loss_dppo_tv` and `_kl`: the tokens that are valid, then the loss."""
-    p, q = x.logp.exp(), x.old.exp()
-    if divergence == "tv":
-        rising, falling = p - q <= high, p - q >= -low
-    else:
-        kl = q * (x.old - x.logp) + (1 - q) * torch.log((1 - q + 1e-8) / (1 - p + 1e-8))
-        rising, falling = (kl <= high) | (p <= q), (kl <= low) | (p >= q)
-    valid = torch.where(x.A > 0, rising, falling)
-    return x.token_mean(-x.A * x.r.clamp(max=cap).detach() * x.logp * valid.detach())
-
-
 def ipo(x: L, limit: float) -> Tensor:
     """prime-rl's docs/ipo.md, token by token."""
     total = x.logp.new_zeros(())
@@ -72,11 +60,6 @@ def ipo(x: L, limit: float) -> Tensor:
         if abs(float(p.detach()) - float(q)) <= limit:
             total = total - (p / q).detach() * x.A.expand_as(x.logp)[b, t] * x.logp[b, t]
     return total / x.mask.sum()
-
-
-def dro(x: L, beta: float) -> Tensor:
-    """verl, `compute_policy_loss_dro`."""
-    return x.token_mean(-(x.logp * x.A - 0.5 * beta * x.d.square()))
 
 
 def topr(x: L, token: bool, *, summed: bool = True) -> Tensor:
@@ -141,12 +124,6 @@ LOSSES: list[tuple[str, dict[str, Any], Callable[[L], Tensor]]] = [
     ("dual_clip", {"cap": 12.0, "aggregation": "token-mean"}, lambda x: x.token_mean(dual_clip(x, 12.0))),
     ("ipo", {}, lambda x: ipo(x, 0.3)),
     ("ipo", {"limit": 0.05}, lambda x: ipo(x, 0.05)),
-    ("dppo", {}, lambda x: dppo(x, "tv", 0.2, 0.2)),
-    ("dppo", {"limit_low": 0.04, "limit_high": 0.1, "cap": 3.0}, lambda x: dppo(x, "tv", 0.04, 0.1, 3.0)),
-    ("dppo", {"divergence": "kl"}, lambda x: dppo(x, "kl", 0.2, 0.2)),
-    ("dppo", {"divergence": "kl", "limit_low": 0.05, "limit_high": 0.02}, lambda x: dppo(x, "kl", 0.05, 0.02)),
-    ("dro", {}, lambda x: dro(x, 0.1)),
-    ("dro", {"beta": 2.0}, lambda x: dro(x, 2.0)),
     ("topr", {}, lambda x: topr(x, token=False)),
     ("topr", {"ratio": "token"}, lambda x: topr(x, token=True)),
     ("topr", {"ratio": "token", "aggregation": "seq-mean-token-mean"}, lambda x: topr(x, token=True, summed=False)),
@@ -190,7 +167,7 @@ def test_every_cap_and_limit_acts_somewhere() -> None:
     flat = {
         name: [g == 0 for g in loss(get(name, **options), given((1.0, -1.0, 0.5, -0.5)))[1:]]
         for name, options, _ in LOSSES
-        if name in ("dual_clip", "dppo", "ipo", "m2po", "fipo")
+        if name in ("dual_clip", "ipo", "m2po", "fipo")
     }
     assert all(any(zero) and not all(zero) for zero in flat.values())
     kept_BT = prepared(get("m2po", threshold=1e-9), given((1.0, -1.0, 0.5, -0.5))).columns["kept"]

@@ -65,5 +65,10 @@ def test_the_hinge_uses_the_budget_of_the_state() -> None:
     assert torch.equal(hinge.value_BT, hinge_kl(batch.log_ratio_BT, 0.15))
     inside_BT = (batch.log_ratio_BT.abs() <= 0.15) & batch.mask_BT
     share = 1 - float(inside_BT.sum() / batch.mask_BT.sum())
-    active, tokens = method.report(batch).sums["hinge/tokens_active"]
+    sums = method.report(batch).sums
+    active, tokens = sums["hinge/tokens_active"]
     assert float(active / tokens) == pytest.approx(share)
+    mastered_BT = batch.mask_BT & batch.columns["mastered"].bool()[:, None]
+    drift, counted = sums["hinge/drift"]
+    assert float(drift.detach()) == pytest.approx(float((batch.log_ratio_BT.detach().abs() * mastered_BT).sum()))
+    assert int(counted) == int(mastered_BT.sum())

@@ -118,13 +118,3 @@ def test_the_analytic_weight_is_that_of_a_group(options: dict[str, float], right
     measured = float(((correct_PG - right / G) * method.advantages(correct_PG, correct_PG)).mean())
     assert query_weight(method, right / G) == pytest.approx(measured, abs=1e-12)
     assert query_weight(get("reweighted", **options), right / G) == query_weight(method, right / G)
-
-
-def test_the_analytic_weight_takes_floats_arrays_and_tensors() -> None:
-    method = get("reweighted", clip_advantage=1.0, majority_weight=2.0)
-    points = [0.0, 0.25, 0.5, 0.75, 1.0]
-    expected = [query_weight(method, p) for p in points]
-    # At 3/4: A+ = 2 * 2/3 and A- = -2 * 2, both cut at 1: W = 3/16 * 2.
-    assert expected == pytest.approx([0, 3 / 16 * (1 + 1 / math.sqrt(3)), 0.5, 3 / 8, 0])
-    assert query_weight(method, np.array(points)).tolist() == expected
-    assert query_weight(method, torch.tensor(points, dtype=torch.float64)).tolist() == pytest.approx(expected)

@@ -60,7 +60,7 @@ def shared_home(module_home: Path) -> Path:
     return module_home
 
 
-@pytest.fixture(scope="module", params=["table1", "table2"])
+@pytest.fixture(scope="module", params=["table1", pytest.param("table2", marks=pytest.mark.slow)])
 def table(shared_home: Path, request: pytest.FixtureRequest) -> tuple[str, builder.BuiltArtifact]:
     return request.param, build(request.param, _plan(request.param), shared_home)
 
@@ -216,7 +216,7 @@ def test_a_missing_cell_is_an_error_with_the_command_and_no_file(mcpo_home: Path
     assert not (mcpo_home / "reports").exists()
 
 
-@pytest.mark.parametrize("seeds", ["seed=4", "seed=4,5"])
+@pytest.mark.parametrize("seeds", [pytest.param("seed=4", marks=pytest.mark.slow), "seed=4,5"])
 def test_fewer_than_three_seeds_claim_no_interval(seeds: str, mcpo_home: Path) -> None:
     built = _built(mcpo_home, "table1", "model=toy-s", seeds)
     rows = [row for row in built.to_json()["rows"] if row["block"] in ("measured", "difference", "iqm", "better")]

@@ -75,8 +75,10 @@ def _by_arm(plan: Plan) -> dict[tuple[str, str], list[PlannedRun]]:
     return found
 
 
-@pytest.mark.parametrize("seeds", [PROBED, pytest.param((0,), marks=pytest.mark.slow), BARE])
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("seeds", [PROBED, pytest.param(BARE, marks=pytest.mark.slow)], ids=["probed", "bare"])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (not name.startswith("fig"))) for name in FIGURES]
+)
 def test_a_figure_shows_all_of_its_data_or_says_that_there_is_none(name: str, seeds: tuple[int, ...]) -> None:
     product = _product(name, seeds)
     words = " ".join([product.title, product.sentence, *product.notes])

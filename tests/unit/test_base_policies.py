@@ -22,10 +22,15 @@ METRICS = ("pass@1", "best@8", "pass@8")
 TIERS = ("k2-3", "k7-8")
 
 
+@pytest.fixture(scope="module")
+def table1(module_home: object) -> Plan:
+    """Three seeds of table1 on one model, which no test changes; each seed has its own base policy."""
+    return fakes.table1()
+
+
 @pytest.fixture
-def runs(mcpo_home: object) -> Runs:
-    """Three seeds of table1 on one model; each seed has its own base policy."""
-    return Runs(fakes.table1())
+def runs(table1: Plan) -> Runs:
+    return Runs(table1)
 
 
 def compared(

@@ -22,10 +22,15 @@ from tests.scored import Point, evaluated
 TIERS = ("k2-3", "k7-8")
 
 
+@pytest.fixture(scope="module")
+def table1(module_home: object) -> Plan:
+    """Three seeds of table1 on one model, which no test changes."""
+    return fakes.table1()
+
+
 @pytest.fixture
-def runs(mcpo_home: object) -> Runs:
-    """Three seeds of table1 on one model."""
-    return Runs(fakes.table1())
+def runs(table1: Plan) -> Runs:
+    return Runs(table1)
 
 
 def set_scores(runs: Runs, patch: pytest.MonkeyPatch, arms: dict[str, list[tuple[int, float, float]]]) -> None:

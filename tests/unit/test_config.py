@@ -169,11 +169,16 @@ def test_every_pair_of_presets_composes(overrides: tuple[str, ...]) -> None:
     assert load.from_dict(spec.to_dict()) == spec
 
 
-@pytest.mark.parametrize("name", sorted(plan.suites()))
-@pytest.mark.parametrize(
-    "scale", [pytest.param(name, marks=[pytest.mark.slow] * (name != "toy")) for name in presets.groups()["scale"]]
-)
-def test_every_suite_composes_and_can_be_trained(name: str, scale: str) -> None:
+def at_scales() -> Iterator[Any]:
+    """Suites at the scales toy and paper, and at those where their sweep is another; the paper's at toy are quick."""
+    for name, path in sorted(plan.suites().items()):
+        for scale in sorted({"toy", "paper", *read_yaml(path).get("sweep_at_scale", {})}):
+            is_quick = scale == "toy" and path.parts[-3] == "paper"
+            yield pytest.param(name, scale, marks=[pytest.mark.slow] * (not is_quick))
+
+
+@pytest.mark.parametrize(("name", "scale"), [*at_scales()])
+def test_every_suite_composes(name: str, scale: str) -> None:
     suite = read_yaml(plan.suites()[name])
     # One seed, because composing takes a tenth of a second per run.
     cells = plan.from_suite(name, [f"scale={scale}", "seed=0"], "mcpo").cells
@@ -183,8 +188,12 @@ def test_every_suite_composes_and_can_be_trained(name: str, scale: str) -> None:
     sweep = itertools.product(*swept.values())
     assert len(cells) == len(suite["arms"]) * len(list(sweep))
     assert {cell.arm.partition(" lr=")[0] for cell in cells} == set(suite["arms"])
-    if scale == "toy":
-        feasible.check([cell.spec for cell in cells])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(plan.suites()))
+def test_every_suite_can_be_trained(name: str) -> None:
+    feasible.check([cell.spec for cell in plan.from_suite(name, ["scale=toy", "seed=0"], "mcpo").cells])
 
 
 def system(text: str) -> str:
@@ -216,6 +225,9 @@ def test_text_that_means_something_else_says_how_to_quote_it() -> None:
         system("Think, then answer")
     assert caught.value.fix == "as one text: 'task.system=\"Think, then answer\"'; as a sweep: each value in quotes"
     assert system('"Think, then answer"') == "Think, then answer"
+    with refused("bad_input", "it has no =") as caught:
+        load.load([__file__])
+    assert str(caught.value.fix).startswith(f"data={__file__}")
     with refused("bad_input", "a bracket is not closed") as caught:
         system("sad :(")
     assert caught.value.fix == "close the bracket, or as text: 'task.system=\"sad :(\"'"

@@ -26,8 +26,9 @@ from mcpo_cli.testing import CHECKS, check
 from mcpo_cli.testing.conformance import needs_even_groups
 from tests.methods import Centred, Remembering
 
+QUICK = ("dapo", "grpo", "mcpo")
 VARIANTS = [
-    *(get(name) for name in sorted(registry())),
+    *(pytest.param(get(name), marks=[pytest.mark.slow] * (name not in QUICK)) for name in sorted(registry())),
     get("mcpo", anchor="previous_step", normalize="all", delta=0.1),
     get("mcpo", degenerate="shaped", aggregation="token-mean"),
     get("mcpo", hinge=False, aggregation="seq-mean-token-sum"),
@@ -46,9 +47,11 @@ def failed(method: Clipped) -> dict[str, str]:
 
 @pytest.mark.parametrize("method", VARIANTS, ids=repr)
 def test_methods_pass(method: Clipped) -> None:
+    """Every shipped method also declares correctly if groups of different sizes fit it."""
     outcomes = check(method)
     assert [outcome.name for outcome in outcomes] == list(CHECKS)
     assert {outcome.name: outcome.detail for outcome in outcomes if not outcome.passed} == {}
+    assert method.uneven_groups is not bool(needs_even_groups(method)), needs_even_groups(method)
 
 
 @dataclass(frozen=True)
@@ -190,9 +193,3 @@ def test_patching_detach_leaves_torch_as_it_was() -> None:
     check(get("cispo"))
     assert Tensor.detach is original
     assert torch.ones(1, requires_grad=True).detach().requires_grad is False
-
-
-@pytest.mark.parametrize("method", VARIANTS, ids=repr)
-def test_whether_a_rollout_is_compared_with_its_own_group_alone(method: Clipped) -> None:
-    """Every shipped method declares correctly if groups of different sizes fit it."""
-    assert method.uneven_groups is not bool(needs_even_groups(method)), needs_even_groups(method)

@@ -1,4 +1,4 @@
-"""Methods as `mcpo components` shows them: every option has a meaning, every method a source, curves are W(p)."""
+"""Methods as `mcpo components` shows them: every option has a meaning, every method a source."""
 
 import math
 import re
@@ -70,15 +70,6 @@ def test_the_curve_of_a_method_that_changes_advantages_is_theirs(plugin_folder: 
         "",
         "Advantages over the largest of the batch.",
     ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_measured_curves_are_those_in_closed_form(name: str) -> None:
-    method, groups = get(name), 8
-    expected = [float(method.query_weight(k / groups, groups)) for k in range(groups + 1)]
-    if not any(map(math.isnan, expected)) and describe._is_outdated(type(method)):
-        assert describe._measured(method, groups) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,4 +1,4 @@
-"""Aggregates over tasks and the probability of improvement: by hand, by rliable, and coverage of intervals."""
+"""Aggregates over tasks and the probability of improvement: by hand and by rliable."""
 
 import math
 
@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rliable import metrics
-from scipy import stats as scipy_stats
 
 from mcpo_cli.statistics import effects, stats
 
@@ -77,28 +76,3 @@ def test_what_has_no_aggregate_is_refused(strata: list[np.ndarray]) -> None:
         effects.mean(strata)
     with pytest.raises(ValueError, match="same strata"):
         effects.probability_of_improvement([np.zeros((2, 2))], [np.zeros((2, 3))])
-
-
-def scores(generator: np.random.Generator, seeds: int, shift: float = 0.0) -> np.ndarray:
-    """Three tasks at .8, .5 and .2 with a deviation of .035 over seeds, half of whose variance their run shares."""
-    shared_S1, own_SN = generator.normal(size=(seeds, 1)), generator.normal(size=(seeds, 3))
-    return np.array([0.8, 0.5, 0.2]) + shift + 0.035 * math.sqrt(0.5) * (shared_S1 + own_SN)
-
-
-@pytest.mark.parametrize(("seeds", "middle"), [(3, 0.89), (5, 0.92), (10, 0.94)])
-def test_coverage_is_what_the_docstring_says(seeds: int, middle: float) -> None:
-    """95 % nominal. middle: the coverage of the interquartile mean."""
-    generator = np.random.default_rng(5)
-    truth = float(scipy_stats.norm.cdf(0.9))
-    shift = 0.9 * 0.035 * math.sqrt(2)
-    covered = []
-    for _ in range(800):
-        arm, baseline = scores(generator, seeds), scores(generator, seeds)
-        found = [effects.mean([arm]), effects.interquartile_mean([arm])]
-        even = effects.probability_of_improvement([arm], [baseline])
-        won = effects.probability_of_improvement([arm + shift], [baseline])
-        covered.append([*(one.low <= 0.5 <= one.high for one in (*found, even)), won.low <= truth <= won.high])
-    mean, iqm, half, better = np.mean(covered, axis=0)
-    assert 0.93 <= mean <= 0.97
-    assert middle - 0.03 <= iqm <= middle + 0.03
-    assert min(half, better) >= 0.93

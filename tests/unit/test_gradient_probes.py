@@ -44,6 +44,7 @@ def mini_batch(
     tokens, active = 25.0 * mastered, 10.0 * felt
     sums = {"train/policy_loss": [policy_loss, 1.0], "train/hinge_loss": [hinge_loss, 1.0]}
     sums |= {"hinge/prompts_felt": [float(felt), float(mastered)], "hinge/tokens_active": [active, tokens]}
+    sums |= {"hinge/drift": [0.02 * active, tokens]}
     return {"step": step, "mini_batch": number, "sums": sums}
 
 
@@ -60,7 +61,14 @@ MINI_BATCHES = [
 def test_the_hinge_by_hand(tmp_path: Path) -> None:
     """Losses 1, 2, 3 have variance 1; with the hinge 1.21 in the first step and 1.03 in the second."""
     found = finding("hinge", tmp_path, {"mini_batches": MINI_BATCHES}, method="mcpo")
-    expected = {"prompts_felt": 0.25, "tokens_active": 0.1, "penalty": 0.1, "on": 0.5, "switched_on": 0.5}
+    expected = {
+        "prompts_felt": 0.25,
+        "tokens_active": 0.1,
+        "drift": 0.002,
+        "penalty": 0.1,
+        "on": 0.5,
+        "switched_on": 0.5,
+    }
     expected |= {"switched_off": 0.25, "variance_policy": 1.0, "variance_added": 0.12}
     assert {name: found.values[name] for name in expected} == pytest.approx(expected)
     # Two steps are too few for an interval.

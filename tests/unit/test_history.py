@@ -29,8 +29,7 @@ def test_the_interval_is_students_prediction_interval() -> None:
     assert math.isnan(few.test.interval().half_width)
 
 
-@pytest.mark.parametrize("runs", [3, 5, 20])
-@pytest.mark.parametrize("kind", ["binary", "continuous", "two benchmarks"])
+@pytest.mark.parametrize(("runs", "kind"), [(3, "binary"), (5, "two benchmarks"), (20, "continuous")])
 def test_a_run_like_the_earlier_ones_is_outside_in_one_case_of_twenty(runs: int, kind: str) -> None:
     """Runs differ by .3 logits, or by .05; the problems are the same for all runs of a history."""
     random = np.random.default_rng(runs)

@@ -44,14 +44,15 @@ def test_a_project_of_another_kind_is_no_home(empty: Path) -> None:
     assert home.location() == empty / "mcpo-results"
 
 
+@pytest.mark.parametrize("call", ["flock", "lockf"])
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
 def test_a_file_system_without_locks_is_named_before_anything_starts(
-    empty: Path, number: int, monkeypatch: pytest.MonkeyPatch
+    empty: Path, number: int, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuses(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(fcntl, "flock", refuses)
+    monkeypatch.setattr(fcntl, call, refuses)
     monkeypatch.setenv("MCPO_HOME", str(empty / "shared"))
     with refused("cannot_write", "shared", "this file system has no locks") as caught:
         home.home()

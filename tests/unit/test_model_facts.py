@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from mcpo_cli.model_facts import resolve, tokenizer
-from tests.errors import refused
 from tests.models import untrained
 
 
@@ -84,45 +82,3 @@ def test_the_number_format_is_the_configs_or_else_the_weights(folder: Path) -> N
     assert resolve(str(folder)).dtype == "float32"
     edit(folder / "config.json", dtype=None)
     assert resolve(str(folder)).dtype == "bfloat16"
-
-
-def split(folder: Path) -> None:
-    index = {"weight_map": {"a": "model-1-of-2.safetensors", "b": "model-2-of-2.safetensors"}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    (folder / "model.safetensors").rename(folder / "model-1-of-2.safetensors")
-
-
-def without_tokenizer(folder: Path) -> None:
-    for path in folder.glob("tokenizer*"):
-        path.unlink()
-
-
-def without_end(folder: Path) -> None:
-    edit(folder / "config.json", eos_token_id=None)
-    edit(folder / "generation_config.json", eos_token_id=None)
-    edit(folder / "tokenizer_config.json", eos_token=None)
-
-
-Damage = Callable[[Path], object]
-
-
-@pytest.mark.parametrize(
-    ("damage", "code", "named"),
-    [
-        (lambda at: (at / "config.json").unlink(), "bad_model", "config.json"),
-        (lambda at: (at / "config.json").write_text("{"), "bad_model", "JSON"),
-        (lambda at: edit(at / "config.json", auto_map={"AutoModel": "x.Y"}), "unsafe", "auto_map"),
-        (lambda at: edit(at / "config.json", max_position_embeddings=None), "bad_model", "max_position_embeddings"),
-        (without_tokenizer, "bad_model", "tokenizer.json"),
-        (lambda at: (at / "tokenizer.json").write_text("{}"), "bad_model", "no vocabulary"),
-        (without_end, "bad_model", "generation_config.json"),
-        (lambda at: (at / "model.safetensors").unlink(), "bad_model", "0 of 1"),
-        (lambda at: (at / "model.safetensors").rename(at / "pytorch_model.bin"), "bad_model", "pytorch_model.bin"),
-        (lambda at: (at / "model.safetensors").write_bytes(b"version https://git-lfs"), "bad_model", "safetensors"),
-        (split, "bad_model", "1 of 2"),
-    ],
-)
-def test_folders_that_no_engine_can_load(folder: Path, damage: Damage, code: str, named: str) -> None:
-    damage(folder)
-    with refused(code, named):
-        resolve(str(folder))

@@ -140,9 +140,13 @@ def test_what_people_write_and_return(body: str, expected: float | str, tmp_path
     reference = f"{tmp_path}/mine.py:f"
     (tmp_path / "mine.py").write_text(f"import functools\nimport numpy as np\nfrom decimal import Decimal\n{body}\n")
     functions.check("train.reward", reference)
+    apart = body == "f = 3" or any(word in body for word in ("input", "exit"))
     try:
-        with Pool(reference, workers=1) as pool:
-            (verdict,) = pool.grade([(functions.question(reference, "What?", "5"), "5")])
+        if apart:
+            with Pool(reference, workers=1) as pool:
+                (verdict,) = pool.grade([(functions.question(reference, "What?", "5"), "5")])
+        else:
+            verdict = judged(reference, "5")
         shown: float | str = verdict.detail if verdict.score is None else verdict.score
     except RunFailed as error:
         shown = error.message
@@ -169,17 +173,18 @@ def test_a_function_that_hangs_or_leaves_is_asked_once(name: str, timeout: float
         ("other.py:score", "def scored(problem, response, gold): pass", "bad_function"),
         ("two.py:two", "def two(response, gold): pass", "bad_function"),
         ("four.py:four", "def four(problem, response, gold, more): pass", "bad_function"),
+        ("kind.py:Kind", "class Kind:\n    def __call__(self, problem, response, gold): pass", "bad_function"),
         ("named.py:named", "def named(problem, response, gold, *, more): pass", "bad_function"),
     ],
 )
-@pytest.mark.parametrize("setting", ["train.reward", "task.graded_by"])
 def test_a_function_that_cannot_be_called_is_refused_before_a_run(
-    setting: str, reference: str, content: str | None, code: str, tmp_path: Path, problems: Path
+    reference: str, content: str | None, code: str, tmp_path: Path, problems: Path
 ) -> None:
     if content:
         (tmp_path / reference.partition(":")[0]).write_text(content)
-    with refused(code, setting):
-        planned(f"data={problems}", f"{setting}={tmp_path / reference}")
+    for setting in ("train.reward", "task.graded_by")[: 1 + (code == "not_found")]:
+        with refused(code, setting):
+            planned(f"data={problems}", f"{setting}={tmp_path / reference}")
 
 
 @pytest.mark.parametrize("signature", ["problem, response, gold, more=1", "*all", "a, b, *rest", "a, b, c, *, d=1"])

@@ -13,7 +13,7 @@ from mcpo_cli.compare.comparison import Comparison, Question, records
 from mcpo_cli.compare.log import Side, checked
 from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.readers import Options, read
-from mcpo_cli.statistics import clusters, crossed
+from mcpo_cli.statistics import clusters
 from tests.unit.test_results_lm_eval import row, written
 
 
@@ -112,24 +112,3 @@ def test_categories_are_lines_of_their_own_adjusted_among_themselves() -> None:
     assert [row["verdict"] for row in rows.values()] == ["better", "better", "identical"]
     (headline,) = records(found.headline)
     assert headline["p_adjusted"] == headline["p"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("benchmarks", "shared"), [(2, 1.0), (8, 1.0), (4, 0.5)])
-def test_benchmarks_that_share_problems_keep_the_level(benchmarks: int, shared: float) -> None:
-    """1,000 trials of two equal models: the mean over benchmarks that share problems is called different in 5 %."""
-    random, trials, found = np.random.default_rng(benchmarks), 1000, 0
-    problems = 60
-    same = round(shared * problems)
-    stratum_P = np.repeat(np.arange(benchmarks), problems)
-    own = problems + np.arange(benchmarks * problems).reshape(benchmarks, problems)
-    own[:, :same] = np.arange(same)
-    for _ in range(trials):
-        effect_P = random.normal(0, 1, own.max() + 1)
-        score_SP = effect_P[own.ravel()] + random.normal(0, 0.5, own.size)
-        estimate = crossed.difference(
-            score_SP[None], np.zeros((1, own.size)), stratum_P, np.unique(own.ravel(), return_inverse=True)[1],
-            same_seeds=True,
-        )  # fmt: skip
-        found += 2 * min(estimate.test.p_above(), estimate.test.p_below()) <= 0.05
-    assert 0.03 <= found / trials <= 0.07

@@ -1,4 +1,4 @@
-"""Conclusions from published numbers, against formulas by hand, enumeration and simulation."""
+"""Conclusions from published numbers, against formulas by hand and enumeration."""
 
 import itertools
 import math
@@ -12,7 +12,6 @@ from scipy import stats as scipy_stats
 
 from mcpo_cli.statistics import published, stats
 from mcpo_cli.statistics.published import Assumed, Parts, PublishedArm
-from mcpo_cli.statistics.stats import Floats
 
 
 def exactly(spread: float = 0.0, correlation: float = 1.0, run_sd: float = 0.0) -> Assumed:
@@ -105,34 +104,3 @@ def test_problems_needed_are_the_fewest_that_find_the_effect() -> None:
 def test_multiples_are_printed_rounded_or_truncated() -> None:
     assert [published.multiple(value, 240, 1e-4) for value in (0.4041, 0.4042, 0.4014)] == [97, 97, None]
     assert [published.multiple(*given) for given in ((0.667, 30, 1e-3), (0.5, 7, 0.1), (0.02, 70, 0.01))] == [20, 4, 2]
-
-
-def published_pair(
-    rng: np.random.Generator, problems: int, samples: int, seeds: int, assumed: Assumed, value: float
-) -> Floats:
-    """Two means of arms that are equal on average, for which the plausible assumptions hold; beta-binomial answers."""
-    spread, correlation, run_sd = assumed.spread[1], assumed.correlation[1], assumed.run_sd[1]
-    chance_AP = rng.beta(value * (1 / spread - 1), (1 - value) * (1 / spread - 1), (2, problems))
-    # Both have the same accuracy on a share of the problems, which is then their correlation.
-    chance_AP[1] = np.where(rng.random(problems) < correlation, chance_AP[0], chance_AP[1])
-    run_AS = rng.normal(0, run_sd, (2, seeds))
-    count_ASP = rng.binomial(samples, np.clip(chance_AP[:, None] + run_AS[..., None], 0, 1))
-    return np.asarray(count_ASP.mean(axis=(1, 2)) / samples)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("problems", "samples", "seeds", "value"), [(30, 8, 1, 0.5), (100, 1, 3, 0.7), (500, 4, 3, 0.4), (40, 32, 5, 0.5)]
-)
-def test_plausible_intervals_cover_where_their_assumptions_hold(
-    problems: int, samples: int, seeds: int, value: float
-) -> None:
-    """2 000 trials: a standard error of .005."""
-    rng, assumed, trials = np.random.default_rng(4), Assumed(), 2000
-    covered = 0
-    for _ in range(trials):
-        shown = published_pair(rng, problems, samples, seeds, assumed, value)
-        sides = [arm(float(one), assumed, problems, samples, seeds) for one in np.clip(shown, 0.02, 0.98)]
-        error = published.parts(sides[0], sides[1], assumed, "trainings", "plausible", paired=True).error
-        covered += abs(shown[0] - shown[1]) <= 1.959964 * error
-    assert 0.93 <= covered / trials <= 0.97

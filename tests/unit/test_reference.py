@@ -20,6 +20,13 @@ def test_an_option_names_the_methods_that_have_it() -> None:
     assert (threads.default, threads.allowed, threads.role, threads.owners) == (1, ">= 1", "runtime", ())
 
 
+def test_metrics_stands_for_all_that_a_run_records() -> None:
+    settings, words = reference.look_up("metrics")
+    assert {"train/entropy", "sanity/truncated"} <= {word.word for word in words}
+    assert all("/" in word.word for word in words)
+    assert settings == reference.search("metrics")
+
+
 def test_a_group_stands_for_its_keys() -> None:
     names = presets.keys()
     assert {entry.key for entry in reference.look_up("eval")[0]} == {name for name in names if name[:5] == "eval."}

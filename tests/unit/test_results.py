@@ -1,5 +1,6 @@
 """Samples of any tool: tables, comparisons of sides, and verdicts on cases with a known truth."""
 
+import json
 import math
 from pathlib import Path
 
@@ -9,12 +10,11 @@ import pytest
 from scipy import special
 from scipy import stats as scipy_stats
 
-from mcpo_cli.compare import page, verdicts
+from mcpo_cli.compare import page, readers, verdicts
 from mcpo_cli.compare.comparison import Comparison, Question
 from mcpo_cli.compare.equal_cost import AVERAGE
 from mcpo_cli.compare.log import Log, Side, checked
 from mcpo_cli.compare.logs import of_logs
-from mcpo_cli.compare.readers import tabular
 from mcpo_cli.compare.readers.base import Options
 from mcpo_cli.statistics import crossed, stats
 from tests.errors import refused
@@ -293,43 +293,14 @@ def test_p_values_of_a_margin_are_the_shifted_t_tests() -> None:
 # --- tables of samples ------------------------------------------------------------------------------------------------
 
 
-def written(folder: Path, kind: str, frame: pd.DataFrame) -> Path:
-    path = folder / f"samples.{kind}"
-    match kind:
-        case "csv":
-            frame.to_csv(path, index=False)
-        case "jsonl":
-            frame.to_json(path, orient="records", lines=True)
-        case _:
-            frame.to_parquet(path)
-    return path
-
-
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_tables_of_samples_are_read_with_the_columns_that_were_named(tmp_path: Path, kind: str) -> None:
-    frame = pd.DataFrame({"id": ["a", "a", "b"], "exact": [True, False, True], "seed": [1, 1, 1], "other": [1, 2, 3]})
-    path = written(tmp_path, kind, frame)
-    (found,) = tabular.read(path, Options({"problem": ["id"], "correct": ["exact"]}, "mine"))
-    assert found.samples[["benchmark", "problem", "seed", "correct"]].to_numpy().tolist() == [
-        ["mine", "a", "1", 1.0],
-        ["mine", "a", "1", 0.0],
-        ["mine", "b", "1", 1.0],
-    ]
-
-
-@pytest.mark.parametrize(
-    ("frame", "columns", "named"),
-    [
-        ({"problem": ["a"], "correct": [1]}, {"correct": ["corect"]}, "'corect'"),
-        ({"text": ["a"]}, {}, "no column names problems"),
-        ({"problem": ["a"], "correct": ["good"]}, {}, "good"),
-    ],
-)
-def test_tables_that_do_not_say_enough_are_refused(
-    tmp_path: Path, frame: dict[str, list[object]], columns: dict[str, list[str]], named: str
-) -> None:
-    with refused("bad_data", named):
-        tabular.read(written(tmp_path, "csv", pd.DataFrame(frame)), Options(columns))
+def test_files_without_rows_and_scores_too_large_for_numbers_are_refused(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text("\n\n")
+    with refused("bad_data", "no rows"):
+        readers.read(log, Options())
+    log.write_text(json.dumps({"problem": "a", "correct": 10**400}) + "\n")
+    with refused("bad_data", "inf, not a number"):
+        readers.read(log, Options())
 
 
 def test_prompts_that_several_problems_share_are_named() -> None:

@@ -18,17 +18,23 @@ from mcpo_cli.samplers.retention import Replay, Review
 from mcpo_cli.testing import SAMPLER_CHECKS, check_sampler
 from tests.errors import refused
 
-VARIANTS = [
-    *(kind() for kind in samplers.registry().values()),
+VARIANTS = (
     Review(share=0.9, interval=1, window=1),
     Replay(share=0.9, solved=0.25),
     Greso(explore=0.05, first=1, target=0.9),
     Mopps(candidates=1, discount=1.0),
     Pairing(share=1.0, rare=8),
-]
+)
 
 
-@pytest.mark.parametrize("sampler", VARIANTS, ids=repr)
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        *(kind() for kind in samplers.registry().values()),
+        *(pytest.param(variant, marks=pytest.mark.slow) for variant in VARIANTS),
+    ],
+    ids=repr,
+)
 def test_samplers_pass(sampler: Sampler) -> None:
     found = check_sampler(sampler)
     assert [outcome.name for outcome in found] == list(SAMPLER_CHECKS)

@@ -47,11 +47,6 @@ def failed(runs: Runs, fault: str) -> tuple[Path, str]:
 
 
 def test_a_run_goes_on_after_each_fault(runs: Runs) -> None:
-    _, said = failed(runs, "memory")
-    assert "out of memory: the machine, or a process limit" in said
-    assert "fix: lower cluster.max_tokens_per_gpu" in said
-    assert "can't allocate memory" in said
-
     folder, said = failed(runs, "disk")
     assert f"the checkpoint of step 2 could not be written to {folder / 'checkpoints'}" in said
     assert "newest complete one: step 1" in said

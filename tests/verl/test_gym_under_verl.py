@@ -1,4 +1,4 @@
-"""Problems of reasoning-gym under verl, from the first draw to a probe: the package's verifier rewards the rollouts.
+"""Problems of reasoning-gym under verl, from draw to panel: the package's verifier rewards the rollouts.
 
 The method is the plug-in that a page of the documentation writes.
 """
@@ -38,7 +38,7 @@ def solved(prompt: str) -> str:
     return str(int(first) + int(f"{sign}{second}"))
 
 
-def test_a_set_is_trained_on_evaluated_and_probed(runs: Runs) -> None:
+def test_a_set_is_trained_on(runs: Runs) -> None:
     runs.add_plug_in("write-a-method", "my_dr_grpo")
     result = runs("train", *TASK, *QUICK, *PROBED, "method=my_dr_grpo")
     assert result.returncode == 0, result.stdout
@@ -56,14 +56,5 @@ def test_a_set_is_trained_on_evaluated_and_probed(runs: Runs) -> None:
     assert not {row["prompt"] for row in journal.groups()} & {row["problem"] for row in journal.eval()}
     assert {row["tier"] for row in journal.eval()} == {"chain_sum"}
     assert nobody_is_left(folder)
-
-    evaluated = runs.json("evaluate", folder.name, "--benchmarks", "gym", "--limit", "6", "n=4", "max_tokens=4")
-    graded = evaluated["benchmarks"]["chain_sum"]
-    assert graded["grader"] == "reasoning_gym 0.1.25 rules 3"
-    assert graded["problems"] == 6
-    assert graded["metrics"]["infra_error"] == graded["metrics"]["timeout"] == 0
-    # The panel is resampled in each step; the probe counts the journal's rows.
+    # The panel is resampled in each step.
     assert [row["step"] for row in journal.rerolls()] == [1] * 4 + [2] * 4
-    (probed,) = runs.json("probe", "composition", folder.name)["runs"]
-    all_wrong = sum(row["p"] == 0 for row in journal.groups()) / len(journal.groups())
-    assert 0 < probed["values"]["all_wrong"] == all_wrong < 1

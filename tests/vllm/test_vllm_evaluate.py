@@ -41,6 +41,8 @@ def evaluations(tmp_path_factory: pytest.TempPathFactory, policy: Path) -> Evalu
 
 def test_greedy_evaluations_agree_on_every_problem(evaluations: Evaluations) -> None:
     by = {engine: evaluations(engine, "n=1", "temperature=0") for engine in ("hf", "vllm")}
+    assert any(name.startswith("vllm") for name in by["vllm"]["engines"])
+    assert by["vllm"]["eval_id"] != by["hf"]["eval_id"]
     right = 0
     for tier in TIERS:
         found = {engine: evaluations.statuses(results, tier) for engine, results in by.items()}
@@ -48,16 +50,3 @@ def test_greedy_evaluations_agree_on_every_problem(evaluations: Evaluations) -> 
         assert found["hf"] == found["vllm"]
         right += sum(status == ["correct"] for status in found["hf"].values())
     assert 0 < right < 300, "all right or all wrong would show nothing"
-
-
-def test_sampled_pass_at_1_agrees_within_the_interval(evaluations: Evaluations) -> None:
-    by = {engine: evaluations(engine, "n=8") for engine in ("hf", "vllm")}
-    assert any(name.startswith("vllm") for name in by["vllm"]["engines"])
-    assert by["vllm"]["eval_id"] != by["hf"]["eval_id"]
-    for tier in TIERS:
-        ours, theirs = (by[engine]["benchmarks"][tier]["metrics"] for engine in ("hf", "vllm"))
-        # Two estimates of one accuracy: their intervals over samples overlap.
-        assert ours["pass_at_1_samples_low"] <= theirs["pass_at_1_samples_high"]
-        assert theirs["pass_at_1_samples_low"] <= ours["pass_at_1_samples_high"]
-        assert by["vllm"]["benchmarks"][tier]["warnings"] == []
-    assert evaluations("vllm", "n=8") == by["vllm"]

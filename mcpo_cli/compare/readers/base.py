@@ -7,7 +7,9 @@ that is not asked for is not looked into.
 
 import hashlib
 import json
+import math
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -348,7 +350,12 @@ def numbers(cells: Sequence[Any]) -> Any:
 
     If a cell is none of these, the array holds objects, and this cell as it is.
     """
-    known = pd.to_numeric(pd.Series(list(cells), dtype=object), errors="coerce")
+    try:
+        known = pd.to_numeric(pd.Series(list(cells), dtype=object), errors="coerce")
+    except OverflowError:  # an integer too large for a float, which is no score
+        return numbers(
+            [math.inf if isinstance(cell, int) and abs(cell) > sys.float_info.max else cell for cell in cells]
+        )
     if not known.isna().any():
         return known.to_numpy(np.float64)
     words = {word: _word(word) for word in set(map(str, cells))}

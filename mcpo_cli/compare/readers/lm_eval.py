@@ -1,4 +1,4 @@
-"""lm-evaluation-harness 0.4 and 0.5: samples_TASK_DATE.jsonl of `--log_samples`, next to results_DATE.json."""
+"""lm-evaluation-harness 0.4: samples_TASK_DATE.jsonl of `--log_samples`, next to results_DATE.json."""
 
 import re
 from collections import Counter

@@ -24,21 +24,10 @@ VALUES = ("correct", "value", "score")
 """Names of the column of values in a long table."""
 ROLES = ("model", "seed", "benchmark")
 COUNTERS = (
-    "step",
-    "epoch",
-    "index",
-    "id",
-    "run",
-    "run_id",
-    "name",
-    "time",
-    "timestamp",
-    "date",
-    "lr",
-    "learning_rate",
-    "",
+    *("step", "global_step", "epoch", "iteration", "index", "id", "run", "run_id", "name", "lr", "learning_rate"),
+    *("time", "timestamp", "date"),
 )
-"""Columns of a wide table that are no benchmarks, in any case."""
+"""Columns of a wide table that are no benchmarks, in any case and number (`Steps`)."""
 
 
 def read(path: Path, known: Sequence[str], options: Options) -> list[Log]:
@@ -53,6 +42,8 @@ def read(path: Path, known: Sequence[str], options: Options) -> list[Log]:
     cells = tables.columns(path, [value, *roles.values()] if value else known)
     numbers = {value: base.numbers(cells[value])} if value else _benchmarks(cells, roles)
     names = {name: list(map(base.name, cells[column])) for name, column in roles.items()}
+    if not known:
+        raise bad_data(f"{path}: there are no rows in it")
     if not numbers:
         raise bad_data(
             f"{path}: no column names problems, and none has the values of runs; its columns are {', '.join(known)}",
@@ -74,7 +65,10 @@ def _benchmarks(cells: Mapping[str, Sequence[Any]], roles: Mapping[str, str]) ->
     return {
         name: values
         for name, values in others.items()
-        if name.casefold() not in COUNTERS and len(values) and all(isinstance(each, float) for each in values)
+        if name
+        and not {name.casefold(), name.casefold().removesuffix("s")} & set(COUNTERS)
+        and len(values)
+        and all(isinstance(each, float) for each in values)
     }
 
 

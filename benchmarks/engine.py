@@ -84,8 +84,9 @@ class LocalEngine(Timed):
     ) -> Sampled:
         """See `Trainer`; the problems are the workload's, and no token ends a response."""
         train, problems = self.spec.train, workload.prompts(self.spec, self.step)
-        shape = (train.rollouts, train.max_response, train.temperature)
+        shape, before = (train.rollouts, train.max_response, train.temperature), time.process_time()
         rollouts = sample(self.policy, self.language.prompts(problems), *shape, eos=workload.NEVER, seed=self.step)
+        self.sampling_cpu_seconds = time.process_time() - before
         torch.manual_seed(self.step)
         correct_PG = self.grade(train.prompts, train.rollouts)
         return Sampled(

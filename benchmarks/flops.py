@@ -58,3 +58,14 @@ def peak() -> float:
     start = time.perf_counter()
     torch.mm(a, b)
     return 2 * SIDE**3 / (time.perf_counter() - start)
+
+
+def products(dtype: torch.dtype, shape: tuple[int, int, int]) -> float:
+    """Operations per second of CPU time of products of rows x inputs and a layer's weight; shape: with outputs last."""
+    (N, E, F), work = shape, 4e9
+    x_NE, weight_FE = torch.rand(N, E).to(dtype), torch.rand(F, E).to(dtype)
+    repeats = max(1, round(work / (2 * N * E * F)))
+    start = time.process_time()
+    for _ in range(repeats):
+        torch.nn.functional.linear(x_NE, weight_FE)
+    return 2 * N * E * F * repeats / (time.process_time() - start)

@@ -4,7 +4,9 @@ All three do the same work: 16 prompts of 23 to 26 tokens x 8 rollouts of 4 toke
 graded by coin flips, and two gradient steps with AdamW. They take turns in one process. SmolLM2 samples the rollouts
 at temperature 1, so short ones of a prompt often share a prefix, as in a run; the local engine computes it once.
 
-`python -m benchmarks.pretrained` measures only this; `--growth` measures the growth of the local engine's time.
+`python -m benchmarks.pretrained` measures only this; `--growth` measures the growth of the local engine's time;
+`--formats TOKENS PROMPTS STEPS` appends rows of steps in float32 and in bfloat16, which take turns, and of products
+alone; `--formats` only the latter.
 """
 
 import json
@@ -82,12 +84,12 @@ class Stock:
             later = torch.cat(parts[1:])
             old_BT = torch.cat([self._logp(whole_BS[i], mask_BS[i]) for i in later.split(MICRO_BATCH[T])])
         for number, index in enumerate(parts):
-            for rows in index.split(MICRO_BATCH[T]):
-                logp_BT = self._logp(whole_BS[rows], mask_BS[rows])
-                ratio_BT = (logp_BT - (old_BT[rows - len(parts[0])] if number else logp_BT.detach())).exp()
+            for part in index.split(MICRO_BATCH[T]):
+                logp_BT = self._logp(whole_BS[part], mask_BS[part])
+                ratio_BT = (logp_BT - (old_BT[part - len(parts[0])] if number else logp_BT.detach())).exp()
                 gain_BT = torch.minimum(
-                    ratio_BT * advantage_B[rows, None],
-                    ratio_BT.clamp(1 - CLIP_LOW, 1 + CLIP_HIGH) * advantage_B[rows, None],
+                    ratio_BT * advantage_B[part, None],
+                    ratio_BT.clamp(1 - CLIP_LOW, 1 + CLIP_HIGH) * advantage_B[part, None],
                 )
                 (-gain_BT.sum() / (len(index) * T)).backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -185,6 +187,48 @@ def in_turn() -> Iterator[dict[str, Any]]:
         yield json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
 
+SHAPES = {"layers": (3584, 576, 1536), "decoding": (32, 576, 1536), "logits": (512, 576, 49152)}
+"""Rows, inputs and outputs of matrix products of SmolLM2: of an update, of a decoded token, of the output layer."""
+
+
+def formats(length: int, prompts: int, steps: int) -> Iterator[Measurement]:
+    """CPU seconds of a step with `prompts` x 8 rollouts of `length` tokens.
+
+    The first step is left out: in bfloat16 it also measures rounding.
+    """
+    settings = spec()
+    work = replace(settings.train, max_response=length, prompts=prompts, mini_batch=max(1, prompts // 2))
+    engines = dict[str, engine.LocalEngine]()
+    for dtype in ("float32", "bfloat16"):
+        compute = replace(settings.compute, dtype=dtype)
+        engines[dtype] = engine.LocalEngine(replace(settings, train=work, compute=compute), engine.coin_flips)
+        engines[dtype].step = 1
+    times: dict[str, list[tuple[float, float]]] = {dtype: [] for dtype in engines}
+    for _ in range(steps):
+        for dtype, one in engines.items():
+            before = time.process_time()
+            one.seconds()
+            times[dtype].append((time.process_time() - before, one.sampling_cpu_seconds))
+    case = {"model": "smollm2-135m", "prompts": prompts, "rollouts": work.rollouts, "tokens": length, "steps": steps}
+    for dtype, found in times.items():
+        whole, sampling = (statistics.median(part) for part in zip(*found, strict=True))
+        numbers = {"cpu_seconds": whole, "sampling_cpu_seconds": sampling}
+        yield "step", {**case, "dtype": dtype, "threads": workload.THREADS}, numbers
+
+
+def products() -> Iterator[Measurement]:
+    """Operations per CPU second of products of SmolLM2's shapes in both formats: what a step can gain at most.
+
+    On one thread: threads that wait for each other on busy cores would count as work.
+    """
+    torch.set_num_threads(1)
+    for name, shape in SHAPES.items():
+        speeds = [flops.products(dtype, shape) for _ in range(5) for dtype in (torch.float32, torch.bfloat16)]
+        exact, reduced = (statistics.median(speeds[number::2]) / 1e9 for number in (0, 1))
+        yield "product", {"shape": name, "threads": 1}, {"float32_gflops": exact, "bfloat16_gflops": reduced}
+    torch.set_num_threads(workload.THREADS)
+
+
 def measure() -> Iterator[Measurement]:
     """The comparison at both lengths of responses."""
     yield from map(against_others, PROMPTS)
@@ -198,6 +242,9 @@ if __name__ == "__main__":
         case ["--growth"]:
             for row in in_turn():
                 print(json.dumps(row), flush=True)
+        case ["--formats", *numbers]:
+            for measurement in (*products(), *(formats(*map(int, numbers)) if numbers else ())):
+                print(record(*measurement), flush=True)
         case _:
             for measurement in measure():
                 print(record(*measurement), flush=True)

@@ -80,6 +80,7 @@ def _needs(runs: list[Expected]) -> Iterator[str]:
         f"a run needs about {memory:.1f} GiB of memory ({free.memory / GIB:.1f} GiB are free) and about "
         f"{disk:.1f} GiB of disk ({free.disk / GIB:.1f} GiB are free in {free.folder})"
     )
+    yield from dict.fromkeys(local.formats(spec) for spec in specs if local.on_cpu(spec))
 
 
 def _costs(runs: list[Expected]) -> Iterator[Part]:

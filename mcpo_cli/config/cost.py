@@ -60,8 +60,10 @@ OVERHEAD_BYTES = 0.6e9
 """Memory of a process that has loaded torch and transformers."""
 VOCABULARY_NUMBERS = 2**25
 """Largest number of elements of a tensor with a column for each token of the vocabulary (128 MiB in float32)."""
-LOGITS_BYTES = 4 * FLOAT * VOCABULARY_NUMBERS
-"""Largest size of the tensors with a column for each token of the vocabulary, of which four exist at a time."""
+PIECES_KEPT = 4
+"""Most of these tensors that an update keeps for its backward pass; where there are more, all are computed again."""
+PIECES_IN_USE = 3
+"""Further ones that exist at a time."""
 CACHE_BYTES = 4 * GIB
 """Largest memory in bytes of the keys and values of the prompts that are sampled at a time."""
 
@@ -165,7 +167,8 @@ def memory(spec: RunSpec) -> float:
     kept = min(spec.compute.micro_batch_tokens, min(train.mini_batch, spec.compute.micro_batch) * group)
     query, key = model.heads * model.head_dim, _kv_heads(model) * model.head_dim
     a_row = FLOAT * model.layers * (8 * model.hidden + 5 * (query + 2 * key) // 2 + 4 * model.mlp)
-    updating = weights + kept * a_row + LOGITS_BYTES
+    pieces = PIECES_IN_USE * VOCABULARY_NUMBERS + min(PIECES_KEPT * VOCABULARY_NUMBERS, kept * vocabulary(spec))
+    updating = weights + kept * a_row + FLOAT * pieces
     a_slot = 2 * FLOAT * model.layers * key
     # The buffer of keys and values doubles when it is too small.
     sampling = 2 * min(CACHE_BYTES, train.prompts * (prompt + train.rollouts * train.max_response) * a_slot)

@@ -242,19 +242,20 @@ class Compute:
     parallel: int = runtime(0, ge=0)
     """Runs at a time; 0 means one per core."""
     dtype: Literal["auto", "float32", "bfloat16"] = later("auto")
-    """Number format of matrix products and attention with backend=local; weights and logits are float32 always.
+    """Number format of matrix products with backend=local; weights and logits are float32 always.
 
-    `auto`: bfloat16 on CUDA, float32 on a CPU. With bfloat16 on CUDA, the products that yield logits use TF32, whose
-    factors have 11 bits. It changes results by more than rounding in float32 does, so a value
-    other than `auto` is of the kind identity.
+    `auto`: bfloat16 on CUDA, float32 on a CPU. Attention has the same on CUDA, and float32 on a CPU. With bfloat16 on
+    CUDA, the products that yield logits use TF32, whose factors have 11 bits; on a CPU, bfloat16 is faster only where
+    the processor has instructions for it, which the dry run says. It changes results by more than rounding in float32
+    does, so a value other than `auto` is of the kind identity.
     """
     micro_batch: int = runtime(16, ge=1)
     """Most prompts per forward and backward pass."""
     micro_batch_tokens: int = runtime(16384, ge=1)
     """Most tokens per forward and backward pass of backend=local, a group's prompt counted once.
 
-    A group that has more is a pass of its own, which computes activations twice instead of keeping them (gradient
-    checkpointing): less memory for a third more time.
+    A group that has more is a pass of its own. Its last layers keep their activations as far as the memory for these
+    tokens goes; those of the others are computed twice (gradient checkpointing), for up to a third more time.
     """
     checkpoint_every: int = runtime(5, ge=1)
     """Global steps between checkpoints."""

@@ -12,7 +12,7 @@ import torch
 
 from mcpo_cli import methods
 from mcpo_cli.backends.local import observe, policy, start, train
-from mcpo_cli.backends.local.policy import product_precision
+from mcpo_cli.backends.local.precision import product_precision
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted

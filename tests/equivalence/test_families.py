@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
@@ -20,6 +21,7 @@ from transformers import (
 )
 
 from mcpo_cli.backends.local import policy as policies
+from mcpo_cli.backends.local import prediction
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.generate import Rollouts, sample
 from mcpo_cli.backends.local.lora import Lora
@@ -165,7 +167,7 @@ def test_prompts_share_the_rows_of_what_they_begin_with() -> None:
 
 
 @pytest.mark.parametrize("family", ["llama grouped", "qwen2"])
-@pytest.mark.parametrize("how", ["pieces of the vocabulary", "activations again"])
+@pytest.mark.parametrize("how", ["pieces of the vocabulary", "pieces again", "activations again"])
 def test_what_saves_memory_changes_nothing(family: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = stock(family)
     plain = Policy(model, CPU)
@@ -178,6 +180,7 @@ def test_what_saves_memory_changes_nothing(family: str, how: str, monkeypatch: p
         saving = Policy(model, CPU, kept_rows=1)
     else:
         monkeypatch.setattr(policies, "VOCABULARY_NUMBERS", 7 * V)
+        monkeypatch.setattr(policies, "PIECES_KEPT", 1 if how == "pieces again" else 1000)
         saving = plain
         assert saving.rows_at_once == 7
         again = rollouts_of(saving)
@@ -187,6 +190,54 @@ def test_what_saves_memory_changes_nothing(family: str, how: str, monkeypatch: p
     for mine, theirs in zip(found, expected, strict=True):
         assert torch.allclose(mine, theirs, atol=1e-5)
     assert relative(gradients(found[0], parameters), wanted) < 1e-5
+
+
+@pytest.mark.parametrize(("kept", "layers_again"), [(1.0, 0), (0.7, 1), (0.4, 2), (0.1, 3)])
+def test_only_layers_without_memory_for_their_activations_are_computed_again(
+    kept: float, layers_again: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Policy(stock("qwen2"), CPU)
+    rollouts = rollouts_of(plain)
+    tensors = rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT
+    wanted = gradients(plain.log_probs(*tensors), plain.parameters())
+    rows = len(trees.grow(*tensors, V, plain.row_cost).token_N)
+    again = list[int]()
+
+    def counted(block: Any, *step: Any, use_reentrant: bool) -> Any:
+        again.append(step[0])
+        return checkpoint(block, *step, use_reentrant=use_reentrant)
+
+    monkeypatch.setattr(policies, "checkpoint", counted)
+    saving = Policy(plain.model, CPU, kept_rows=round(kept * rows))
+    found = gradients(saving.log_probs(*tensors), saving.parameters())
+    assert again == list(range(layers_again))
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(found, wanted, strict=True))
+
+
+def test_the_backward_pass_of_the_output_layer_in_bfloat16() -> None:
+    """By autograd in float64, also where rollouts share a token and where a token is nearly certain."""
+    generator = torch.Generator().manual_seed(0)
+    x_NE, weight_VE = torch.randn(5, 16, generator=generator), torch.randn(V, 16, generator=generator)
+    row_K, token_K = torch.tensor([0, 0, 1, 1, 3, 4]), torch.tensor([7, 7, 2, 9, 60, 0])
+    weight_VE[60] += 0.6 * x_NE[3]
+    given_K = torch.tensor([1.0, -0.5, 2.0, 1.0, 3.0, 0.0])
+
+    def gradient(dtype: torch.dtype) -> tuple[Tensor, ...]:
+        x, weight = (tensor.to(dtype).requires_grad_() for tensor in (x_NE, weight_VE))
+        if dtype == torch.float32:
+            logp_K = prediction.log_probs(x, weight, row_K, token_K)
+        else:
+            logp_K = (x @ weight.T).log_softmax(-1)[row_K, token_K]
+        return logp_K.detach(), *torch.autograd.grad(logp_K, (x, weight), given_K.to(dtype))
+
+    (logp_K, *found), (exact_K, *wanted) = gradient(torch.float32), gradient(torch.float64)
+    assert torch.allclose(logp_K.double(), exact_K, atol=1e-5)
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert mine.dtype == torch.float32
+        assert float((mine - theirs).norm() / theirs.norm()) < 0.01
+    # The row whose token is nearly certain has a small gradient, not none.
+    assert float((found[0][3] - wanted[0][3]).norm() / wanted[0][3].norm()) < 0.02
+    assert not found[0][2].any()
 
 
 def test_bfloat16_is_near_float32_and_trains_float32_weights() -> None:

@@ -1,5 +1,6 @@
 """Time, memory and disk of runs, against numbers that are published, measured or computed by hand."""
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -132,3 +133,23 @@ def test_what_cannot_fit_is_refused(small: Any) -> None:
         local.check_room(laptop())
     small.disk = 8 * GIB
     local.check_room(laptop())
+
+
+@pytest.mark.parametrize(
+    ("dtype", "instructions", "words"),
+    [
+        ("auto", "avx2", "products in float32"),
+        ("auto", "avx512_bf16 avx2", "float32; this processor has avx512_bf16: compute.dtype=bfloat16"),
+        (
+            "bfloat16",
+            "amx_bf16 avx512_bf16",
+            r"in bfloat16 \(amx_bf16\); weights, attention and log-probabilities in float32",
+        ),
+        ("bfloat16", "avx2", "warning: products in bfloat16, .* no instructions: float32 is faster"),
+    ],
+)
+def test_the_formats_of_products_are_those_of_the_processor(
+    dtype: str, instructions: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local.provenance, "instructions", instructions.split)
+    assert re.search(words, local.formats(laptop(f"compute.dtype={dtype}")))

@@ -14,10 +14,12 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.home import location
 from mcpo_cli.machine import GIB, gigabytes
-from mcpo_cli.runs import begin, folders
+from mcpo_cli.runs import begin, folders, provenance
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.tasks import closed
 
+BFLOAT16 = ("amx_bf16", "avx512_bf16")
+"""Instructions that multiply in bfloat16, the faster ones first."""
 RECORDS_BYTES = 1 << 22
 """Least room for the records of a run and for the MLflow store."""
 
@@ -40,6 +42,24 @@ def free() -> Free:
     return Free(float(psutil.virtual_memory().available), float(shutil.disk_usage(folder).free), folder)
 
 
+def on_cpu(spec: RunSpec) -> bool:
+    """Whether a run of `spec` would compute on this machine's processor."""
+    return spec.compute.device != "cuda" and not Path("/proc/driver/nvidia").exists()
+
+
+def formats(spec: RunSpec) -> str:
+    """The number formats of a run of `spec` on this processor, and whether it has instructions for another one."""
+    native = next((name for name in BFLOAT16 if name in provenance.instructions()), "")
+    reduced = spec.compute.dtype == "bfloat16"
+    if reduced and not native:
+        return "warning: products in bfloat16, for which this processor has no instructions: float32 is faster here"
+    if reduced:
+        return f"products in bfloat16 ({native}); weights, attention and log-probabilities in float32"
+    if native:
+        return f"products in float32; this processor has {native}: compute.dtype=bfloat16 is faster, with other run ids"
+    return "products in float32"
+
+
 def check_room(spec: RunSpec) -> None:
     """Refuse a run that cannot fit into the memory or onto the disk that are free here.
 
@@ -47,8 +67,7 @@ def check_room(spec: RunSpec) -> None:
         ConfigError: memory is too small for an existing model. StoreError: the disk is too full.
     """
     room, needed = free(), cost.memory(spec)
-    on_cpu = spec.compute.device != "cuda" and not Path("/proc/driver/nvidia").exists()
-    if spec.model.path and on_cpu and needed > room.memory:
+    if spec.model.path and on_cpu(spec) and needed > room.memory:
         raise ConfigError(
             f"model={spec.model.name} with {spec.train.prompts} prompts x {spec.train.rollouts} rollouts of up to "
             f"{spec.train.max_response} tokens needs about {needed / GIB:.1f} GiB of memory; {room.memory / GIB:.1f} "

@@ -22,7 +22,8 @@ from torch import Tensor
 from mcpo_cli.backends import checks
 from mcpo_cli.backends.local.batch import Sampled
 from mcpo_cli.backends.local.generate import Rollouts
-from mcpo_cli.backends.local.policy import Policy, product_precision
+from mcpo_cli.backends.local.policy import Policy
+from mcpo_cli.backends.local.precision import product_precision
 from mcpo_cli.backends.local.start import start_policy
 from mcpo_cli.backends.local.train import Trainer
 from mcpo_cli.backends.local.tree import lengths

@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from mcpo_cli.backends.local.policy import product_precision
+from mcpo_cli.backends.local.precision import product_precision
 from mcpo_cli.backends.local.train import begin
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs import folders

@@ -14,8 +14,7 @@ and values, or of both), D head size, V vocabulary, E hidden size; B sequences o
 
 import copy
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,10 +25,11 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 
+from mcpo_cli.backends.local import prediction
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.lora import Lora
 from mcpo_cli.backends.local.tree import Tree
-from mcpo_cli.config.cost import VOCABULARY_NUMBERS
+from mcpo_cli.config.cost import PIECES_KEPT, VOCABULARY_NUMBERS
 from mcpo_cli.config.schema import Model
 from mcpo_cli.pretrained import write
 from mcpo_cli.seeds import stream
@@ -102,11 +102,13 @@ class Policy:
     """Forward passes over the weights of `model`; they stay shared with it.
 
     Args:
-        dtype: of the products of weights and of attention; None for the dtype of the weights. Norms, the residual
-        stream and logits are computed in the dtype of the weights, which are what is trained.
+        dtype: of the products of weights, and on CUDA of attention; None for the dtype of the weights. Norms, the
+        residual stream and logits are computed in the dtype of the weights, which are what is trained. On a CPU so is
+        attention: in bfloat16 its forward pass is no faster there, and its backward pass takes twice as long.
         lora: the matrices that are trained in place of the weights.
-        kept_rows: maximum rows of a pass whose activations are kept; with more rows the backward pass recomputes the
-        activations of each layer (gradient checkpointing).
+        kept_rows: rows of a pass for whose activations there is memory. In a pass of more rows the last layers keep
+        theirs as far as that memory goes, and the backward pass recomputes those of the others (gradient
+        checkpointing), which changes no bit.
     """
 
     def __init__(
@@ -127,6 +129,8 @@ class Policy:
         self.vocabulary: int = config.vocab_size
         self.weights_dtype = model.model.embed_tokens.weight.dtype
         self.dtype = dtype or self.weights_dtype
+        self.attention_dtype = self.dtype if on.type == "cuda" else self.weights_dtype
+        self.reduced_on_cpu = on.type == "cpu" and self.dtype == torch.bfloat16
         self.layer_weights = sum(weight.numel() for weight in model.model.layers[0].parameters())
         """Weights of one layer."""
         self.row_cost = max(ROW_COST, self.layer_weights // (PAIR_COST * self.heads * self.head_dim))
@@ -134,7 +138,9 @@ class Policy:
         table = model.model.embed_tokens.weight
         self.sparse_embedding = table is model.lm_head.weight and table.numel() > FUSED
         """True if the embedding's gradient, that of the rows of a batch, is added to the output layer's in place."""
-        self.bytes_in_cache = 2 * config.num_hidden_layers * self.kv_heads * self.head_dim * self.dtype.itemsize
+        self.bytes_in_cache = (
+            2 * config.num_hidden_layers * self.kv_heads * self.head_dim * self.attention_dtype.itemsize
+        )
         """Bytes of the keys and values of one row."""
         positions = torch.arange(config.max_position_embeddings, device=on)[None]
         cos, sin = model.model.rotary_emb(model.model.embed_tokens.weight, positions)
@@ -192,8 +198,8 @@ class Policy:
     ) -> tuple[Tensor, ...]:
         """Log-probabilities of the tokens and, if asked for, a measure where they were drawn; 0 outside the mask.
 
-        Rows of the vocabulary are made in pieces that are recomputed in the backward pass, so that they need little
-        memory; a single piece is kept.
+        Rows of the vocabulary are made in pieces. `PIECES_KEPT` pieces stay in memory for the backward pass; where
+        there are more, all are recomputed in it.
         """
         tree = trees.grow(prompt_PS, token_PGT, mask_PGT, self.vocabulary, self.row_cost)
         x_NE = self.hidden_states(tree, self.layers())
@@ -202,17 +208,19 @@ class Policy:
         if len(x_NE) <= size:
             return tuple(part * mask_PGT for part in self._at_tokens(x_NE, row_PGT, token_PGT, measure))
         row_K, token_K = row_PGT.flatten(), token_PGT.flatten()
-        found, indices = [], []
+        found, indices, keep = [], [], len(x_NE) <= PIECES_KEPT * size
         for first, piece_NE in zip(range(0, len(x_NE), size), x_NE.split(size), strict=True):
             index = ((row_K >= first) & (row_K < first + size)).nonzero().squeeze(-1)
             asked = piece_NE, row_K[index] - first, token_K[index], measure
-            found.append(checkpoint(self._at_tokens, *asked, use_reentrant=False))
+            found.append(self._at_tokens(*asked) if keep else checkpoint(self._at_tokens, *asked, use_reentrant=False))
             indices.append(index)
         back = torch.cat(indices).argsort()
         return tuple(torch.cat(part)[back].view_as(row_PGT) * mask_PGT for part in zip(*found, strict=True))
 
     def _at_tokens(self, x_NE: Tensor, row: Tensor, token: Tensor, measure: Measure | None) -> tuple[Tensor, ...]:
         """Log-probability of each `token`, and its measure if asked for, where row `row` of `x_NE` predicts."""
+        if self.reduced_on_cpu and not measure and torch.is_grad_enabled():
+            return (prediction.log_probs(x_NE, self.model.lm_head.weight, row, token),)
         logp_NV = self.logits(x_NE).log_softmax(-1)
         logp = logp_NV.flatten()[row * self.vocabulary + token]
         return (logp, measure(logp_NV.detach())[row]) if measure else (logp,)
@@ -292,22 +300,28 @@ class Policy:
         """
         inner = self.model.model
         turn = self.turns[position_N][:, None]
-        recompute = torch.is_grad_enabled() and len(token_N) > self.kept_rows
+        recomputed = self._recomputed(len(token_N)) if torch.is_grad_enabled() else 0
         hidden_NE = functional.embedding(token_N, inner.embed_tokens.weight, sparse=self.sparse_embedding)
         for index, layer in enumerate(layers):
             step = index, layer, hidden_NE, turn, attend, silent if index == len(layers) - 1 else 0
-            hidden_NE = checkpoint(self._block, *step, use_reentrant=False) if recompute else self._block(*step)
+            again = index < recomputed
+            hidden_NE = checkpoint(self._block, *step, use_reentrant=False) if again else self._block(*step)
         x_NE: Tensor = self._norm(hidden_NE) * inner.norm.weight
         return x_NE
+
+    def _recomputed(self, rows: int) -> int:
+        """The number of layers, the first ones, whose activations for that many rows the backward pass recomputes."""
+        layers = len(self.model.model.layers)
+        return layers - min(layers, layers * self.kept_rows // rows)
 
     def _block(self, index: int, layer: Layer, hidden_NE: Tensor, turn: Tensor, attend: Attend, silent: int) -> Tensor:
         """One decoder layer; returns hidden_NE of the rows after the first `silent`."""
         heads = self.heads + self.kv_heads
         qkv = project(self._norm(hidden_NE) * layer.input_norm, layer.qkv).unflatten(-1, (-1, self.head_dim))
-        qk_NHD, v_NHD = qkv[:, :heads].to(self.weights_dtype), qkv[:, heads:]
+        qk_NHD, v_NHD = qkv[:, :heads].to(self.weights_dtype), qkv[:, heads:].to(self.attention_dtype)
         if layer.qk_norm_HD is not None:
             qk_NHD = self._norm(qk_NHD) * layer.qk_norm_HD
-        q_NHD, k_NHD = rotate(qk_NHD, turn).to(self.dtype).split([self.heads, self.kv_heads], dim=1)
+        q_NHD, k_NHD = rotate(qk_NHD, turn).to(self.attention_dtype).split([self.heads, self.kv_heads], dim=1)
         q_NHD, hidden_NE = q_NHD[silent:], hidden_NE[silent:]
         out_NHD = attend(index, q_NHD, k_NHD, v_NHD)
         hidden_NE = hidden_NE + project(out_NHD.flatten(1), layer.out)
@@ -330,7 +344,7 @@ class Policy:
 
     def unseen(self, seen: Tensor) -> Tensor:
         """The mask that attention adds to its scores: 0 where seen, -inf elsewhere."""
-        nothing = torch.zeros((), dtype=self.dtype, device=self.device)
+        nothing = torch.zeros((), dtype=self.attention_dtype, device=self.device)
         return nothing.where(seen, float("-inf"))
 
 
@@ -380,20 +394,3 @@ def rotate(x: Tensor, turn: Tensor) -> Tensor:
     pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
     rotated: Tensor = torch.view_as_real(pairs * turn).flatten(-2)
     return rotated
-
-
-@contextmanager
-def product_precision(policy: Policy) -> Iterator[None]:
-    """Within it, float32 matrix products on CUDA use TF32 if the policy's other products are in bfloat16.
-
-    These are the products that yield logits; full float32 does not use tensor cores. TF32 rounds factors to 11 bits,
-    bfloat16 to 8. Rounding a factor does not depend on the batch, so log-probabilities of one policy do not differ more
-    between batches. The setting is the process's, because the backward pass also needs it; it is restored afterwards.
-    """
-    before = torch.get_float32_matmul_precision()
-    if policy.device.type == "cuda" and policy.dtype == torch.bfloat16:
-        torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

@@ -20,7 +20,8 @@ from mcpo_cli.backends.local import checkpoint, gradients
 from mcpo_cli.backends.local.batch import Sampled, greedy_rewards, rewarded
 from mcpo_cli.backends.local.encoding import Grades, Language
 from mcpo_cli.backends.local.generate import Rollouts, sample
-from mcpo_cli.backends.local.policy import Policy, product_precision
+from mcpo_cli.backends.local.policy import Policy
+from mcpo_cli.backends.local.precision import product_precision
 from mcpo_cli.backends.local.start import start_policy
 from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.backends.measure import CostTotals

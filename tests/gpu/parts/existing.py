@@ -16,7 +16,8 @@ from torch import Tensor
 
 from mcpo_cli import pretrained
 from mcpo_cli.backends.local.generate import Rollouts
-from mcpo_cli.backends.local.policy import Policy, product_precision
+from mcpo_cli.backends.local.policy import Policy
+from mcpo_cli.backends.local.precision import product_precision
 from mcpo_cli.backends.local.start import start_policy
 from mcpo_cli.backends.local.train import Trainer
 from mcpo_cli.backends.local.update import GradedBatch, Updater, log_probs

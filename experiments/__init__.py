@@ -1,1 +1,1 @@
-"""Configurations, suites and the paper's published numbers, shipped with the package as data."""
+"""One folder per study; the wheel ships the suites of the paper's tables and figures as data."""

@@ -4,7 +4,7 @@
 |-----------------|------|----------------------------------------------------------------|
 | `ConfigError`   | 2    | bad input: nothing was started                                 |
 | `RunFailed`     | 1    | a run ended in an error; its records are kept, it can continue |
-| `Findings`      | 1    | `data audit` or `doctor` found problems to fix first           |
+| `Findings`      | 1    | `components check` or `doctor` found problems to fix first     |
 | `MissingCells`  | 3    | a table or figure needs runs that are not done                 |
 | `StoreError`    | 4    | the disk is full, or the MLflow store cannot be used           |
 | `OutputLost`    | 1    | standard output cannot be written; records are not affected    |
@@ -33,7 +33,7 @@ SIMILAR = 0.6
 CODES: dict[str, str] = {
     "bad_input": "any other wrong input; nothing was started",
     "run_failed": "any other failure of a run; its records are kept",
-    "problems_found": "`data audit` or `doctor` found problems to fix first",
+    "problems_found": "`components check` or `doctor` found problems to fix first",
     "missing_runs": "a table or figure needs runs that are not done",
     "differs": "`verify`: a global step that was trained again is not what the run recorded",
     "gate_broken": "`compare --gate`: a required rule is broken",

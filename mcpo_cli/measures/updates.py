@@ -15,7 +15,7 @@ from mcpo_cli.records import GradientRow, GroupRow, MiniBatchRow, StepRow
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import directions
 
-FELT, ACTIVE, DRIFT = "hinge/prompts_felt", "hinge/tokens_active", "hinge/drift"
+FELT, ACTIVE, DRIFT = "hinge/prompts_felt", "hinge/tokens_active", "hinge/drift_sum"
 """Names of metrics that MCPO reports for each mini-batch."""
 
 
@@ -44,17 +44,25 @@ def _felt(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
     return {
         **_share("prompts_felt", rows, FELT),
         **_share("tokens_active", rows, ACTIVE),
-        **_share("drift", rows, DRIFT),
+        **_drift(rows),
         **means(rows, penalty=lambda row: _loss(row, "hinge"), on=_on),
     }
 
 
 def _share(name: str, rows: Sequence[MiniBatchRow], metric: str) -> dict[str, float]:
     """The mean of a share over the mini-batches that define it, weighted by its denominator."""
-    some = [row for row in rows if row["sums"].get(metric, (0, 0))[1]]
+    some = [row for row in rows if row["sums"][metric][1]]
     sums = [row["sums"][metric] for row in some]
     shares, counts = [total / count for total, count in sums], [int(count) for _, count in sums]
     return mean_over_steps(name, shares, [row["step"] for row in some], counts)
+
+
+def _drift(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
+    """The mean drift of mastered tokens; empty of rows that do not have its sum."""
+    some = [row for row in rows if DRIFT in row["sums"] and row["sums"][ACTIVE][1]]
+    tokens = [int(row["sums"][ACTIVE][1]) for row in some]
+    drifts = [row["sums"][DRIFT][0] / count for row, count in zip(some, tokens, strict=True)]
+    return mean_over_steps("drift", drifts, [row["step"] for row in some], tokens)
 
 
 def _loss(row: MiniBatchRow, term: str) -> float:

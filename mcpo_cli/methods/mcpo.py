@@ -134,13 +134,13 @@ class Mcpo(Clipped, Normalized, AdvancedMethod):
         return TokenLoss((*loss.terms, Term("hinge", hinge_kl(self._drift(batch), self.budget(batch)), weight_B)))
 
     def report(self, batch: TokenBatch) -> Report:
-        """Activity of the hinge (`hinge/...`), and the drift |d| that it bounds, in nats."""
+        """Activity of the hinge (`hinge/...`); the sum of the drift |d| of mastered tokens, nats, is a count."""
         report, mastered_B = super().report(batch), batch.columns["mastered"].bool()
         if not self.penalises_drift:
             return report
         outside_BT, of_mastered_BT = self._outside(batch), batch.mask_BT & mastered_B[:, None]
         tokens, drift = of_mastered_BT.sum(), self._drift(batch)[of_mastered_BT].abs().sum()
-        sums = {"hinge/tokens_active": (outside_BT.sum(), tokens), "hinge/drift": (drift, tokens)}
+        sums = {"hinge/tokens_active": (outside_BT.sum(), tokens), "hinge/drift_sum": (drift, tokens * 0)}
         return Report({**report.sums, **sums}, {"hinge/prompts_felt": (outside_BT.any(-1), mastered_B)})
 
     def _drift(self, batch: TokenBatch) -> Tensor:

@@ -44,7 +44,7 @@ def mini_batch(
     tokens, active = 25.0 * mastered, 10.0 * felt
     sums = {"train/policy_loss": [policy_loss, 1.0], "train/hinge_loss": [hinge_loss, 1.0]}
     sums |= {"hinge/prompts_felt": [float(felt), float(mastered)], "hinge/tokens_active": [active, tokens]}
-    sums |= {"hinge/drift": [0.02 * active, tokens]}
+    sums |= {"hinge/drift_sum": [0.02 * active, 0.0]}
     return {"step": step, "mini_batch": number, "sums": sums}
 
 

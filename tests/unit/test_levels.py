@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
+from mcpo_cli.compare import differences
 from mcpo_cli.compare.comparison import Question, compare
-from mcpo_cli.compare.differences import tested
 from mcpo_cli.compare.pairs import pair
 from mcpo_cli.compare.scores import MEAN, Arm, Scores, Slice
 from mcpo_cli.statistics.crossed import Over
@@ -80,7 +80,7 @@ def test_the_level_is_kept_and_intervals_cover_the_truth(kind: str) -> None:
     random, found = np.random.default_rng(11), []
     for truth in (0.0, lift):
         for _ in range(TRIALS):
-            row = tested(pair(*draw(random, truth), "b"), MEAN, Question(), over)
+            row = differences.tested(pair(*draw(random, truth), "b"), MEAN, Question(), over)
             found.append((truth, row["p"] <= 0.05, row["low"] <= truth <= row["high"]))
     assert sum(called for truth, called, _ in found if truth == 0) <= 0.06 * TRIALS
     assert 0.93 <= np.mean([covered for _, _, covered in found]) <= 0.97

@@ -43,7 +43,7 @@ def test_a_hinge_has_no_gradient_before_the_first_gradient_step_and_is_reported(
     assert has_gradient_PG.tolist() == [[False, False], [False, False], [True, True], [True, True]]
     reported.close()
     assert reported.pairs["hinge/tokens_active"] == [0, 4]
-    assert reported.pairs["hinge/drift"] == [0, 4]
+    assert reported.pairs["hinge/drift_sum"] == [0, 0]
     assert reported.pairs["hinge/prompts_felt"] == [0, 1]
     # The policy before the last gradient step is not the one that sampled.
     anchored = get("mcpo", anchor="previous_step")

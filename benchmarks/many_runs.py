@@ -78,11 +78,11 @@ def _variant(real: Path, folder: Path, rng: random.Random) -> Path:
     for row in journal.steps():
         writer.step({**row, "metrics": {name: value * rng.uniform(0.9, 1.1) for name, value in row["metrics"].items()}})
     for kind in (*KINDS, "eval"):
-        for step, path in journal.files(kind).items():  # type: ignore[arg-type]
+        for step, path in journal.files(kind).items():
             found = journal.read(path)
             if kind == "eval":
                 found = [row | {"c": min(row["n"], max(0, row["c"] + rng.choice((-1, 0, 0, 1))))} for row in found]
-            writer.rows(kind, step, found)  # type: ignore[arg-type]
+            writer.rows(kind, step, found)
     writer.close()
     seal(folder)
     return folder

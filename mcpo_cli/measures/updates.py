@@ -44,25 +44,20 @@ def _felt(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
     return {
         **_share("prompts_felt", rows, FELT),
         **_share("tokens_active", rows, ACTIVE),
-        **_drift(rows),
+        **_share("drift", rows, DRIFT, of=ACTIVE),
         **means(rows, penalty=lambda row: _loss(row, "hinge"), on=_on),
     }
 
 
-def _share(name: str, rows: Sequence[MiniBatchRow], metric: str) -> dict[str, float]:
-    """The mean of a share over the mini-batches that define it, weighted by its denominator."""
-    some = [row for row in rows if row["sums"][metric][1]]
-    sums = [row["sums"][metric] for row in some]
-    shares, counts = [total / count for total, count in sums], [int(count) for _, count in sums]
+def _share(name: str, rows: Sequence[MiniBatchRow], metric: str, of: str = "") -> dict[str, float]:
+    """The mean of a share over the mini-batches that define it, weighted by its denominator.
+
+    of: the metric whose denominator it has; by default its own.
+    """
+    some = [row for row in rows if metric in row["sums"] and row["sums"][of or metric][1]]
+    counts = [int(row["sums"][of or metric][1]) for row in some]
+    shares = [row["sums"][metric][0] / count for row, count in zip(some, counts, strict=True)]
     return mean_over_steps(name, shares, [row["step"] for row in some], counts)
-
-
-def _drift(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
-    """The mean drift of mastered tokens; empty of rows that do not have its sum."""
-    some = [row for row in rows if DRIFT in row["sums"] and row["sums"][ACTIVE][1]]
-    tokens = [int(row["sums"][ACTIVE][1]) for row in some]
-    drifts = [row["sums"][DRIFT][0] / count for row, count in zip(some, tokens, strict=True)]
-    return mean_over_steps("drift", drifts, [row["step"] for row in some], tokens)
 
 
 def _loss(row: MiniBatchRow, term: str) -> float:

@@ -18,7 +18,18 @@ from mcpo_cli.errors import RunFailed
 from mcpo_cli.home import writing
 from mcpo_cli.records import State, Status
 from mcpo_cli.redaction import redact
-from mcpo_cli.runs.journal import SUMS, Journal, JournalWriter, drop_torn, numbered, read_json, seal, sync, write_json
+from mcpo_cli.runs.journal import (
+    STEPS,
+    SUMS,
+    Journal,
+    JournalWriter,
+    drop_torn,
+    numbered,
+    read_json,
+    seal,
+    sync,
+    write_json,
+)
 from mcpo_cli.settings import flat
 
 RESERVE = ".reserve"
@@ -109,7 +120,7 @@ def resume_step(run_dir: Path, spec: RunSpec, checkpoints: Sequence[int]) -> int
     for attempt in Journal(run_dir).attempts():
         if not (attempt / SUMS).exists():
             (attempt / RESERVE).unlink(missing_ok=True)
-            drop_torn(attempt / "metrics.jsonl")
+            drop_torn(attempt / STEPS)
             seal(attempt)
     journal = Journal(run_dir)
     # Damage is better found now than after hours of training.

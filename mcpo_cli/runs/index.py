@@ -21,7 +21,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import State
 from mcpo_cli.runs import attempts, sanity
-from mcpo_cli.runs.journal import Journal, last_row, numbered, read_json, write_atomic
+from mcpo_cli.runs.journal import STEPS, SUMS, Journal, newest_step, numbered, read_json, write_atomic
 
 FILE = Path("cache", "runs.json")
 LEAST = 100
@@ -96,8 +96,7 @@ def step(journal: Journal) -> int:
     """The last recorded global step; 0 if its records are damaged."""
     with suppress(RunFailed):
         for attempt in journal.attempts()[-1:]:
-            row = last_row(attempt / "metrics.jsonl")
-            return int(row["step"] if row else read_json(attempt / "status.json")["start_step"])
+            return newest_step(attempt)[1]
     return 0
 
 
@@ -133,7 +132,7 @@ def _files(folder: Path) -> list[str]:
     """The files of a run that a summary depends on, and the folders that list them."""
     found = [".", "spec.json", "origin.json"]
     for attempt in numbered(folder):
-        names = (".", "spec.json", "status.json", "sums.json", "metrics.jsonl", "eval")
+        names = (".", "spec.json", "status.json", SUMS, STEPS, "eval")
         evaluations = sorted(path.name for path in (attempt / "eval").glob("*.jsonl"))
         found += [f"{attempt.name}/{name}" for name in (*names, *(f"eval/{name}" for name in evaluations))]
     return found

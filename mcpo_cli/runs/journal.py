@@ -44,7 +44,7 @@ class JournalWriter:
 
     def __init__(self, attempt_dir: Path) -> None:
         self.folder = attempt_dir
-        self._metrics = (attempt_dir / "metrics.jsonl").open("a", encoding="utf-8")
+        self._metrics = (attempt_dir / STEPS).open("a", encoding="utf-8")
 
     def step(self, row: StepRow) -> None:
         """Append one global step; flushed when this returns.
@@ -96,7 +96,7 @@ class Journal:
 
     def steps(self) -> list[StepRow]:
         """One row per global step, in order."""
-        files = ((attempt / "metrics.jsonl", last) for attempt, last in self.spans())
+        files = ((attempt / STEPS, last) for attempt, last in self.spans())
         rows = (row for path, last in files for row in self.read(path) if row["step"] <= last)
         return sorted(cast("Iterable[StepRow]", rows), key=lambda row: row["step"])
 
@@ -209,7 +209,7 @@ class NewSteps:
         Only the first row after it is read again.
         """
         for attempt, last in self._journal.spans():
-            path = attempt / "metrics.jsonl"
+            path = attempt / STEPS
             if path not in self._offsets:
                 self._journal.check(path)
             for row, end in lines_from(path, self._offsets.get(path, 0)):
@@ -274,6 +274,16 @@ def last_row(path: Path) -> dict[str, Any] | None:
         file.seek(max(0, path.stat().st_size - TAIL_BYTES))
         *whole, _ = file.read().split(b"\n")
     return _row(path, whole[-1], is_step=path.name == STEPS) if whole else None
+
+
+def newest_step(attempt: Path) -> tuple[dict[str, Any] | None, int]:
+    """The row of an attempt's last global step, and its number; without a row, the step that the attempt began at.
+
+    Raises:
+        RunFailed: the records are damaged.
+    """
+    row = last_row(attempt / STEPS)
+    return row, int(row["step"] if row else read_json(attempt / "status.json")["start_step"])
 
 
 def _row(path: Path, line: bytes, *, is_step: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import State
 from mcpo_cli.runs import sanity
-from mcpo_cli.runs.journal import Journal, NewSteps, last_row, read_json, read_lines
+from mcpo_cli.runs.journal import Journal, NewSteps, newest_step, read_json, read_lines
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,7 @@ class Tracker:
         if not attempts:
             return Progress()
         status = read_json(attempts[-1] / "status.json")
-        row = last_row(attempts[-1] / "metrics.jsonl")
-        step = row["step"] if row else status["start_step"]
+        row, step = newest_step(attempts[-1])
         return Progress(
             step=step,
             # While a resuming worker loads its libraries, the last attempt is still the previous one.

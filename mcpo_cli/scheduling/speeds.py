@@ -11,7 +11,7 @@ from mcpo_cli.config import cost
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs import catalog
-from mcpo_cli.runs.journal import Journal, last_row, lines_from
+from mcpo_cli.runs.journal import STEPS, Journal, last_row, lines_from
 
 Kind = tuple[str, str]
 """Scale and model: estimates for runs of one kind have similar errors."""
@@ -68,7 +68,7 @@ def _timed(run_dir: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """First and last row of each attempt that has several, up to the first damaged one."""
     with suppress(RunFailed):
         for attempt in Journal(run_dir).attempts():
-            path = attempt / "metrics.jsonl"
+            path = attempt / STEPS
             first, last = next((row for row, _ in lines_from(path, 0)), None), last_row(path)
             if first and last and first != last:
                 yield first, last

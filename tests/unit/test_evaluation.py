@@ -115,9 +115,9 @@ def test_a_seed_that_was_used_for_all_samples_is_noticed() -> None:
 
 def test_samples_that_mark_no_answer_are_noticed_if_they_are_most() -> None:
     blank = {**row("www"), "statuses": ["unparsable"] * 3}
-    (text,) = metrics.suspicions([blank, blank, row("ccc")], 3, 0.0)  # type: ignore[list-item]
+    (text,) = metrics.suspicions([blank, blank, row("ccc")], 3, 0.0)
     assert text.startswith("6 of 9 samples")
-    assert metrics.suspicions([blank, row("ccc")], 3, 0.0) == []  # type: ignore[list-item]
+    assert metrics.suspicions([blank, row("ccc")], 3, 0.0) == []
 
 
 def test_samples_come_back_whole_or_not_at_all(tmp_path: Path) -> None:

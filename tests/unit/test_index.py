@@ -51,7 +51,7 @@ def test_a_second_listing_says_the_same_and_reads_no_journal(home: Path, monkeyp
     monkeypatch.setattr(index, "summarise", None)
     monkeypatch.setattr(catalog, "_read", None)
     assert listed(home) == before
-    assert sorted(arm for _, arm, *_ in before[0]) == ["mcpo delta=0.01", "mcpo delta=0.01", "mcpo delta=0.1"]  # type: ignore[misc]
+    assert sorted(arm for _, arm, *_ in before[0]) == ["mcpo delta=0.01", "mcpo delta=0.01", "mcpo delta=0.1"]
 
 
 def rewrite(path: Path, old: str, new: str) -> None:

@@ -80,7 +80,8 @@ def _needs(runs: list[Expected]) -> Iterator[str]:
         f"a run needs about {memory:.1f} GiB of memory ({free.memory / GIB:.1f} GiB are free) and about "
         f"{disk:.1f} GiB of disk ({free.disk / GIB:.1f} GiB are free in {free.folder})"
     )
-    yield from dict.fromkeys(local.formats(spec) for spec in specs if local.on_cpu(spec))
+    # One look at the processor for each format, not for each run.
+    yield from map(local.formats, {spec.compute.dtype: spec for spec in specs if local.on_cpu(spec)}.values())
 
 
 def _costs(runs: list[Expected]) -> Iterator[Part]:

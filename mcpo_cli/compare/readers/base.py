@@ -134,10 +134,14 @@ def digest(text: Any) -> str:
     return hashlib.sha256(str(text).encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def files_named(path: Path, pattern: str, name: re.Pattern[str]) -> list[Path]:
-    """The file `path`, or those below it that match the glob `pattern`, if the whole name matches `name`."""
+def files_named(path: Path, pattern: str, name: re.Pattern[str], cells: Collection[str] = ()) -> list[Path]:
+    """The file `path`, or those below it that match the glob `pattern`, if the whole name matches `name`.
+
+    cells: those that the first row of a file must have, to tell the files of one tool from those of another.
+    """
     found = [path] if path.is_file() else sorted(path.rglob(pattern))
-    return [file for file in found if name.fullmatch(file.name)]
+    named = [file for file in found if name.fullmatch(file.name)]
+    return [file for file in named if set(cells) <= first_row(file).keys()] if cells else named
 
 
 @dataclass(frozen=True)

@@ -32,14 +32,11 @@ def read(path: Path, options: Options) -> list[Log]:
 
 def _files(path: Path) -> list[Path]:
     newest: dict[str, tuple[tuple[bool, int, bool], Path]] = {}
-    for file in base.files_named(path, "traces.jsonl", FILE):
-        if set(NEEDED) <= set(base.first_row(file)):
-            step = STEP.fullmatch(str(file.absolute()))
-            rank = (
-                (step["kind"] == "eval", int(step["step"]), step["subset"] == "effective") if step else (True, 0, True)
-            )
-            run = step["run"] if step else str(file)
-            newest[run] = max(newest.get(run, (rank, file)), (rank, file))
+    for file in base.files_named(path, "traces.jsonl", FILE, NEEDED):
+        step = STEP.fullmatch(str(file.absolute()))
+        rank = (step["kind"] == "eval", int(step["step"]), step["subset"] == "effective") if step else (True, 0, True)
+        run = step["run"] if step else str(file)
+        newest[run] = max(newest.get(run, (rank, file)), (rank, file))
     return [file for _, file in newest.values()]
 
 

@@ -32,7 +32,7 @@ def read(path: Path, options: Options) -> list[Log]:
 
 
 def _files(path: Path) -> list[Path]:
-    return [file for file in base.files_named(path, "results.jsonl", FILE) if set(NEEDED) <= set(base.first_row(file))]
+    return base.files_named(path, "results.jsonl", FILE, NEEDED)
 
 
 def _task_file(path: Path) -> TaskFile:

@@ -35,7 +35,7 @@ def read(path: Path, options: Options) -> list[Log]:
 
 
 def _files(path: Path) -> list[Path]:
-    return [file for file in base.files_named(path, "*.jsonl", FILE) if set(NEEDED) <= set(base.first_row(file))]
+    return base.files_named(path, "*.jsonl", FILE, NEEDED)
 
 
 def _log(file: Path, named: Path, options: Options) -> Log:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -24,6 +25,7 @@ from mcpo_cli.runs.journal import (
     Journal,
     JournalWriter,
     drop_torn,
+    last_row,
     numbered,
     read_json,
     seal,
@@ -215,6 +217,16 @@ def state(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> State
     journal: the run's, if the caller has one.
     """
     return "running" if is_owned(run_dir) else recorded_state(run_dir, spec, journal)
+
+
+def newest_step(attempt: Path) -> tuple[dict[str, Any] | None, int]:
+    """The row of an attempt's last global step, and its number; without a row, the step that the attempt began at.
+
+    Raises:
+        RunFailed: the records are damaged.
+    """
+    row = last_row(attempt / STEPS)
+    return row, int(row["step"] if row else read_json(attempt / "status.json")["start_step"])
 
 
 def state_of(run_dir: Path, recorded: State) -> State:

@@ -21,7 +21,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import State
 from mcpo_cli.runs import attempts, sanity
-from mcpo_cli.runs.journal import STEPS, SUMS, Journal, newest_step, numbered, read_json, write_atomic
+from mcpo_cli.runs.journal import STEPS, SUMS, Journal, numbered, read_json, write_atomic
 
 FILE = Path("cache", "runs.json")
 LEAST = 100
@@ -96,7 +96,7 @@ def step(journal: Journal) -> int:
     """The last recorded global step; 0 if its records are damaged."""
     with suppress(RunFailed):
         for attempt in journal.attempts()[-1:]:
-            return newest_step(attempt)[1]
+            return attempts.newest_step(attempt)[1]
     return 0
 
 

@@ -276,16 +276,6 @@ def last_row(path: Path) -> dict[str, Any] | None:
     return _row(path, whole[-1], is_step=path.name == STEPS) if whole else None
 
 
-def newest_step(attempt: Path) -> tuple[dict[str, Any] | None, int]:
-    """The row of an attempt's last global step, and its number; without a row, the step that the attempt began at.
-
-    Raises:
-        RunFailed: the records are damaged.
-    """
-    row = last_row(attempt / STEPS)
-    return row, int(row["step"] if row else read_json(attempt / "status.json")["start_step"])
-
-
 def _row(path: Path, line: bytes, *, is_step: bool) -> dict[str, Any]:
     try:
         row: dict[str, Any] = orjson.loads(line)

@@ -10,7 +10,8 @@ from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import State
 from mcpo_cli.runs import sanity
-from mcpo_cli.runs.journal import Journal, NewSteps, newest_step, read_json, read_lines
+from mcpo_cli.runs.attempts import newest_step
+from mcpo_cli.runs.journal import Journal, NewSteps, read_json, read_lines
 
 
 @dataclass(frozen=True)

@@ -307,6 +307,8 @@ def _estimate(committed: Committed, query: Query) -> list[float]:
         raise ConfigError(f"there is no effect {nearest(str(query.where['effect']), committed.effects)}")
     found = effects.estimate(effect)
     numbers = {**asdict(found), **found.more}
+    if effect.family:
+        numbers["p_adjusted"] = effects.adjusted(effect.family, committed.effects)[effect.id]
     sign = abs if query.where.get("size") else float
     return [sign(float(numbers[name])) for name in query.of]
 

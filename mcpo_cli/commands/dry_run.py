@@ -10,11 +10,12 @@ from mcpo_cli.backends import feasible, local
 from mcpo_cli.commands import console
 from mcpo_cli.commands.reply import Part, Reply, table
 from mcpo_cli.config import cost
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.machine import GIB
-from mcpo_cli.scheduling.forecast import Expected, Forecast
+from mcpo_cli.scheduling.forecast import Expected, Forecast, forecast
 
 
-def show_plan(expected: Forecast, *, verbose: bool) -> Reply:
+def show_plan(plan: Plan, *, verbose: bool) -> Reply:
     """The runs of a plan, and of a backend such as verl the processes that it would start.
 
     Writes nothing, imports no torch.
@@ -24,14 +25,15 @@ def show_plan(expected: Forecast, *, verbose: bool) -> Reply:
     Raises:
         ConfigError: a run cannot be trained (see `feasible.check`).
     """
+    expected = forecast(plan)
     feasible.check(expected.unfinished)
-    specs = [cell.spec for cell in expected.plan.cells]
+    specs = [cell.spec for cell in plan.cells]
     previews = {spec.run_id: backends.get(spec.backend).preview(spec, expected.home) for spec in specs}
     previews = {run_id: preview for run_id, preview in previews.items() if preview}
     about = {"seconds_left": round(expected.seconds, 1), "parallel": expected.parallel, "basis": expected.basis}
     runs = [run.to_json() for run in expected.in_table]
     runs = [run | ({"preview": previews[run["run_id"]]} if run["run_id"] in previews else {}) for run in runs]
-    head = {"suite": expected.plan.suite, "home": str(expected.home), "command": expected.plan.command}
+    head = {"suite": plan.suite, "home": str(expected.home), "command": plan.command}
     return Reply({**head, "estimate": about, "runs": runs}, _page(expected, previews, verbose=verbose))
 
 

@@ -1,4 +1,4 @@
-"""The words of a verdict: those for a difference, each with its rule, and those for a claim that expected one of them.
+"""The words of a verdict: those for a difference, each with its rule, for a claim that expected one, and for a gate.
 
 All tests are at the level that is given, .05 unless the data are looked at several times (`power.look_level`), on
 p-values adjusted over a family (Holm 1979). `m` is the margin: the largest difference that does not matter, declared
@@ -37,6 +37,8 @@ ClaimWord = Literal["supported", "contradicted", "no difference", "unresolved", 
 CLAIM_WORDS: tuple[ClaimWord, ...] = get_args(ClaimWord)
 OPEN = CLAIM_WORDS[3:]
 """Words that leave a claim open."""
+GateWord = Literal["holds", "broken", "undecided"]
+"""The words for a rule of a gate (`compare/gate.py`), by one-sided tests of what it demands and of its opposite."""
 
 
 @dataclass(frozen=True)

@@ -36,49 +36,8 @@ class ModelFacts:
     name: str
     """The name that the user gave."""
     folder: Path
-    digest: str
-    """12 hex digits over the content of configuration, weights and tokenizer."""
     revision: str | None
     """The hub's commit; None for a local folder."""
-    parameters: int
-    """Number of stored parameters; tied ones count once."""
-    dtype: str
-    """Format of the weights, as torch names it."""
-    window: int
-    """Largest number of tokens of prompt and response together."""
-    stop_ids: tuple[int, ...]
-    """Ids of the tokens that end a response."""
-    stop_tokens: tuple[str, ...]
-    """The same tokens as text."""
-    chat_template: bool
-    """True if the tokenizer has one."""
-
-
-def resolve(model: str, revision: str | None = None) -> ModelFacts:
-    """The facts of a local Hugging Face folder or of a hub model (`OWNER/NAME`), which is fetched.
-
-    revision: a branch, tag or commit of the hub; None means the main branch.
-
-    Raises:
-        ConfigError: the model does not exist, cannot be fetched, or cannot be loaded by an engine.
-    """
-    folder = model_files.folder(model, revision)
-    return _facts(model, folder, None if model_files.local_folder(model) else folder.name)
-
-
-def configuration(model: str, revision: str | None = None) -> dict[str, Any]:
-    """The config.json of a model, see `resolve`; nothing else is fetched.
-
-    Raises:
-        ConfigError: the model does not exist, its config.json cannot be fetched or read, or it requires custom code.
-    """
-    return _config(model, model_files.folder(model, revision, ("config.json",)))
-
-
-@dataclass(frozen=True)
-class FileFacts:
-    """Facts that `examine` reads without loading the tokenizer, and so without importing torch."""
-
     tokens: int
     """The highest token id plus 1; an embedding may have more rows."""
     window: int
@@ -92,8 +51,49 @@ class FileFacts:
     weights: Mapping[str, Tensor] = field(hash=False)
     """The stored tensors."""
 
+    @property
+    def parameters(self) -> int:
+        """Number of stored parameters; tied ones count once."""
+        return sum(tensor.size for tensor in self.weights.values())
 
-def examine(name: str, folder: Path) -> FileFacts:
+    @functools.cached_property
+    def digest(self) -> str:
+        """12 hex digits over the content of configuration, weights and tokenizer, which are read whole."""
+        return model_files.digest(self.folder)
+
+    @functools.cached_property
+    def tokenizer(self) -> Any:
+        """The tokenizer, loaded on first use."""
+        return tokenization.load(self.folder)
+
+    @property
+    def stop_tokens(self) -> tuple[str, ...]:
+        """The tokens of `stop_ids` as text."""
+        return tuple(self.tokenizer.convert_ids_to_tokens(list(self.stop_ids)))
+
+
+def resolve(model: str, revision: str | None = None) -> ModelFacts:
+    """The facts of a local Hugging Face folder or of a hub model (`OWNER/NAME`), which is fetched.
+
+    revision: a branch, tag or commit of the hub; None means the main branch.
+
+    Raises:
+        ConfigError: the model does not exist, cannot be fetched, or cannot be loaded by an engine.
+    """
+    folder = model_files.folder(model, revision)
+    return examine(model, folder, None if model_files.local_folder(model) else folder.name)
+
+
+def configuration(model: str, revision: str | None = None) -> dict[str, Any]:
+    """The config.json of a model, see `resolve`; nothing else is fetched.
+
+    Raises:
+        ConfigError: the model does not exist, its config.json cannot be fetched or read, or it requires custom code.
+    """
+    return _config(model, model_files.folder(model, revision, ("config.json",)))
+
+
+def examine(name: str, folder: Path, revision: str | None = None) -> ModelFacts:
     """The facts of the model in `folder`, whose weight files must all be there.
 
     Raises:
@@ -106,7 +106,10 @@ def examine(name: str, folder: Path) -> FileFacts:
         _check_weights(name, architecture.read(name, config), weights)
     settings = _optional(name, folder, "tokenizer_config.json")
     vocabulary = _vocabulary(name, folder, settings)
-    return FileFacts(
+    return ModelFacts(
+        name=name,
+        folder=folder,
+        revision=revision,
         tokens=vocabulary.tokens,
         window=_window(name, config, settings.get("model_max_length")),
         stop_ids=_stop_ids(name, folder, config, vocabulary),
@@ -209,28 +212,6 @@ def _growth(normalizer: Any) -> float:
         matched = max(1, len(pattern.get("String", ""))) if isinstance(pattern, Mapping) else 1
         growth *= max(1.0, len(str(normalizer.get("content", ""))) / matched)
     return growth * max(1.0, len(str(normalizer.get("prepend", ""))))
-
-
-@functools.lru_cache(maxsize=1)
-def tokenizer(facts: ModelFacts) -> Any:
-    """The tokenizer of the model's folder."""
-    return tokenization.load(facts.folder)
-
-
-def _facts(name: str, folder: Path, revision: str | None) -> ModelFacts:
-    found, config, loaded = examine(name, folder), _config(name, folder), tokenization.load(folder)
-    return ModelFacts(
-        name=name,
-        folder=folder,
-        digest=model_files.digest(folder),
-        revision=revision,
-        parameters=sum(tensor.size for tensor in found.weights.values()),
-        dtype=found.dtype,
-        window=_window(name, config, loaded.model_max_length),
-        stop_ids=found.stop_ids,
-        stop_tokens=tuple(loaded.convert_ids_to_tokens(list(found.stop_ids))),
-        chat_template=loaded.chat_template is not None,
-    )
 
 
 def _dtype(name: str, config: Mapping[str, Any], stored: str) -> str:

@@ -6,10 +6,11 @@ https://verl.readthedocs.io/en/latest/preparation/prepare_data.html.
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import extras
+from mcpo_cli import extras, golds
 from mcpo_cli.data import tables
 from mcpo_cli.data.base import Dataset, Defect, Reading, integer, strip
 from mcpo_cli.errors import ConfigError, bad_data, mend, nearest
@@ -56,25 +57,25 @@ def read(path: Path, dataset: Dataset, source: str) -> Reading:
     Raises:
         ConfigError: the file cannot be read, is empty, or has an unknown schema.
     """
-    counts: dict[tuple[str, str], list[int]] = {}
+    counts: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     reading = Reading(source)
-    for number, problem, gold in _texts(path, dataset):
+    for number, problem, answers in _texts(path, dataset):
         reading.rows += 1
-        seen = counts.setdefault((problem, gold), [number, 0])
+        seen = counts.setdefault((problem, answers), [number, 0])
         seen[1] += 1
     if not reading.rows:
         raise bad_data(f"{path} is empty: it holds no rows", fix=USE)
-    for (problem, answer), (number, count) in counts.items():
-        text, gold = strip(problem.strip()).strip(), dataset.gold(answer)
-        whole = integer(gold) if dataset.integer else gold
+    for (problem, answers), (number, count) in counts.items():
+        text, texts = strip(problem.strip()).strip(), [dataset.gold(answer) for answer in answers]
+        whole = [integer(gold) if dataset.integer else gold for gold in texts]
         if not text:
-            reading.defects.append(Defect("empty problem", number, count, answer))
-        elif not gold:
+            reading.defects.append(Defect("empty problem", number, count, golds.any_of(answers)))
+        elif not all(texts):
             reading.defects.append(Defect("empty gold", number, count, text))
-        elif whole is None:
-            reading.defects.append(Defect("non-integer gold", number, count, gold))
+        elif None in whole:
+            reading.defects.append(Defect("non-integer gold", number, count, texts[whole.index(None)]))
         else:
-            reading.add(text, whole, number, count)
+            reading.add(text, golds.any_of(filter(None, whole)), number, count)
     return reading
 
 
@@ -88,18 +89,18 @@ def stem(name: str) -> str:
     return name.removesuffix(tables.suffix(name))
 
 
-def _texts(path: Path, dataset: Dataset) -> Iterator[tuple[int, str, str]]:
-    """Row number, problem and answer; only these two columns are read."""
+def _texts(path: Path, dataset: Dataset) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """Row number, problem and its answers, of which each is correct; only these two columns are read."""
     if not (present := tables.heading(path)):
         return
     problem, answer = _columns(path, present, dataset)
     is_verl = (problem, answer) == VERL
     for number, row in tables.rows(path, (problem, answer)):
         try:
-            if is_verl:
-                yield number, tables.text(_turn(row[problem])), tables.text(_truth(row[answer]))
-            else:
-                yield number, tables.text(row[problem]), tables.text(row[answer])
+            asked, truth = (_turn(row[problem]), _truth(row[answer])) if is_verl else (row[problem], row[answer])
+            answers = truth if isinstance(truth, list) and truth else [truth]
+            texts = (golds.alternatives(tables.text(each)) for each in answers)
+            yield number, tables.text(asked), tuple(chain.from_iterable(texts))
         except KeyError as missing:
             raise bad_data(f"{path}, row {number}: no column {missing}", fix=USE) from missing
         except (ValueError, RecursionError) as error:

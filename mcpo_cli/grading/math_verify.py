@@ -25,7 +25,8 @@ a bracket, point, colon or the end follows it, in either case: `(B)`, `\text{B}`
 `Option B`.
 
 Angles are equal in degrees and in radians: `30^\circ` is `\frac{\pi}{6}`. A list without names, `1, 2`, equals one in
-its order with names or units: `a = 1, b = 2`. A decimal gold, `0.714`, equals an exact answer that rounds to it.
+its order with names or units: `a = 1, b = 2`. Units of one kind are converted: `0.5 m` is `50 cm`, `36 km/h` is
+`10 m/s`; a number without a unit has the gold's. A decimal gold, `0.714`, equals an exact answer that rounds to it.
 
 The rest follows math-verify: percent signs and units may be omitted, `27.0` is 27, `073` is 73, floats are compared at
 six decimals or three significant digits, whichever is finer, `x = 42` is 42, `a \approx b` is a. A number in a base
@@ -35,9 +36,12 @@ expression is searched for one as math-verify does, so it may be a whole sentenc
 
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from functools import lru_cache
 from importlib.metadata import version as version_of
 from typing import Any
+
+from sympy import Rational
 
 from mcpo_cli import thinking
 from mcpo_cli.grading.base import NO_ANSWER, Status, Verdict, different, hedged
@@ -57,7 +61,7 @@ from mcpo_cli.grading.reading import (
 )
 from mcpo_cli.grading.spelling import TEXT, WORDS, plain, sides_of, spelled, unnamed
 
-RULES = 6
+RULES = 7
 """Version of the rules here, in `reading`, `spelling`, `notation` and `extract`; raise it with every change."""
 
 LONGEST_ANSWER = 100
@@ -109,6 +113,18 @@ _SPELLED = (
 _SPEED = {"mph": "mi/h", "kph": "km/h", "kmh": "km/h", "fps": "ft/s"}
 _UNITS = {word: words.split()[0] for words in _SPELLED.split("; ") for word in words.split()}
 """Units by their spellings."""
+_SCALES: tuple[dict[str, int], ...] = (
+    {"mm": 1, "cm": 10, "dm": 100, "m": 1000, "km": 1_000_000},
+    {"in": 1, "ft": 12, "yd": 36, "mi": 63_360},
+    {"mg": 1, "g": 1000, "kg": 1_000_000},
+    {"oz": 1, "lb": 16},
+    {"ml": 1, "l": 1000},
+    {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "weeks": 604_800_000},
+    {"cents": 1, "dollars": 100},
+    *({unit: 1, f"k{unit}": 1000} for unit in ("w", "hz", "pa", "j", "cal")),
+    {"mmol": 1, "mol": 1000},
+)
+"""Units of one kind, in multiples of the first: only what is exact."""
 
 
 def version() -> str:
@@ -192,8 +208,12 @@ def same(gold: str, answer: str) -> bool:
     """True if two texts have the same value; `answer` may end with a unit."""
     if same_text(gold, answer):
         return True
-    if _contradict(gold, answer):
+    ratio = _ratio(gold, answer)
+    if _contradict(gold, answer, convertible=ratio is not None):
         return False
+    if ratio not in (None, 1):
+        value = read(answer)
+        return is_expression(value) and equal(list(read(gold)), [value[0] * Rational(ratio)])
     if ("matrix" in gold) != ("matrix" in answer):
         gold, answer = as_tuple(gold), as_tuple(answer)
     if any(_DEGREES.search(one) and r"\pi" in other for one, other in ((gold, answer), (answer, gold))):
@@ -207,13 +227,27 @@ def same(gold: str, answer: str) -> bool:
     return equal(*values) or rounds_to(*values)
 
 
-def _contradict(gold: str, answer: str) -> bool:
+def _contradict(gold: str, answer: str, *, convertible: bool) -> bool:
     """True if two texts state other bases, conditions or units; a text may leave them out, only the answer a base."""
-    stated = [(condition(text), unit_of(text)) for text in (gold, answer)]
+    stated = [(condition(text), () if convertible else unit_of(text)) for text in (gold, answer)]
     named = bases(answer)
     return bool(named and named != bases(gold)) or any(
         len(set(filter(None, pair))) > 1 for pair in zip(*stated, strict=True)
     )
+
+
+def _ratio(gold: str, answer: str) -> Fraction | None:
+    """What takes a number in the units of `answer` to those of `gold`; None where these are not of one kind."""
+    units, ratio = (unit_of(gold), unit_of(answer)), Fraction(1)
+    if len(units[0]) != len(units[1]):
+        return None
+    for place, ((wanted, power), (given, its)) in enumerate(zip(*units, strict=True)):
+        scale = next((scale for scale in _SCALES if {wanted, given} <= scale.keys()), {wanted: 1})
+        if given not in scale or power != its:
+            return None
+        # What follows the first unit is what it is divided by.
+        ratio *= Fraction(scale[given], scale[wanted]) ** (int(power or 1) * (-1 if place else 1))
+    return ratio
 
 
 def unit_of(text: str) -> tuple[tuple[str, str], ...]:
@@ -292,6 +326,8 @@ def one_answer(gold: str, found: Marked) -> tuple[str, bool]:
 def evaluated(gold: str, answer: str) -> bool:
     """True if `answer`, which has the value of `gold`, is evaluated."""
     given, number = set(OPERATION.findall(gold)), literal(read(gold))
+    if _DEGREES.search(gold) and r"\pi" in answer:
+        number = False
     return any(
         (said == answer or same(gold, said))
         and not set(OPERATION.findall(said)) - given

@@ -17,7 +17,7 @@ from mcpo_cli.architecture import Architecture
 from mcpo_cli.config.schema import Model
 from mcpo_cli.errors import ConfigError, bad_model, no_room
 from mcpo_cli.home import location
-from mcpo_cli.model_facts import FileFacts
+from mcpo_cli.model_facts import ModelFacts
 from mcpo_cli.pretrained import fetch
 
 
@@ -27,7 +27,7 @@ class Existing:
 
     folder: Path
     architecture: Architecture
-    facts: FileFacts
+    facts: ModelFacts
 
 
 def find(model: Model) -> Path | None:
@@ -145,7 +145,7 @@ def check_chat_template(name: str, path: Path) -> None:
 _facts = functools.lru_cache(maxsize=8)(model_facts.examine)
 
 
-def _check_lengths(name: str, found: Architecture, facts: FileFacts, longest: int) -> None:
+def _check_lengths(name: str, found: Architecture, facts: ModelFacts, longest: int) -> None:
     if longest > facts.window:
         raise no_room(
             f"{name} has a context of {facts.window} tokens; train.max_prompt + train.max_response is {longest}",

@@ -282,7 +282,7 @@ def test_the_published_wheel(mcpo_home: Path) -> None:
     facts = model_facts.resolve(str(folder))
     assert (facts.parameters, facts.stop_tokens) == (134_515_008, ("<|im_end|>",))
     ids = torch.tensor([encoded(facts, "What is 3 + 4?", chat=True)])
-    words, network = model_facts.tokenizer(facts), AutoModelForCausalLM.from_pretrained(folder)
+    words, network = facts.tokenizer, AutoModelForCausalLM.from_pretrained(folder)
     with torch.no_grad():
         logp = network(ids).logits[0, -1].log_softmax(-1)
         answer = network.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=8, do_sample=False)

@@ -41,7 +41,7 @@ class Local:
         self.sliding_window = _check(model)
         torch.set_num_threads(threads)
         self.facts, self.sampling = model, sampling
-        self.tokenizer = model_facts.tokenizer(model)
+        self.tokenizer = model.tokenizer
         dtype = torch.bfloat16 if where.type == "cuda" else None
         self.policy = Policy(load(model.folder, model.name, "float32").eval(), where, dtype=dtype)
 

@@ -4,8 +4,10 @@ A list in somebody's data means this in lm-eval, inspect, SQuAD's sets, Skywork-
 math-verify. A problem whose answer is several values at once has them in one text: `3, 5`.
 """
 
+import ast
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 
 
 def any_of(golds: Iterable[str]) -> str:
@@ -15,13 +17,11 @@ def any_of(golds: Iterable[str]) -> str:
 
 
 def alternatives(gold: str) -> list[str]:
-    """The answers of which each is correct: the texts of a list in JSON, or `gold` alone."""
-    if gold.lstrip().startswith("["):
-        try:
-            listed = json.loads(gold)
-        except (ValueError, RecursionError):
-            return [gold]
-        # A list without quotes, such as `[1, 2]`, is an interval or a vector.
-        if listed and all(isinstance(text, str) for text in listed):
-            return list(listed)
+    """The answers of which each is correct: the texts of a list in JSON (or in Python, as in CSV), or `gold` alone."""
+    # A list without quotes, such as `[1, 2]`, is an interval or a vector.
+    if gold.startswith(('["', "['")):
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            listed = json.loads(gold) if gold[1] == '"' else ast.literal_eval(gold)
+            if all(isinstance(text, str) for text in listed):
+                return list(listed)
     return [gold]

@@ -15,6 +15,7 @@ from typing import Any
 from mcpo_cli import architecture, model_files, tokenization, weight_files
 from mcpo_cli.architecture import Architecture
 from mcpo_cli.errors import ConfigError, bad_model
+from mcpo_cli.model_files import agreed
 from mcpo_cli.weight_files import Tensor
 
 FORMATS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -55,6 +56,11 @@ class ModelFacts:
     def parameters(self) -> int:
         """Number of stored parameters; tied ones count once."""
         return sum(tensor.size for tensor in self.weights.values())
+
+    @functools.cached_property
+    def architecture(self) -> Architecture:
+        """The architecture by config.json. Raises ConfigError: see `architecture.read`."""
+        return architecture.read(self.name, configuration(str(self.folder)))
 
     @functools.cached_property
     def digest(self) -> str:
@@ -177,9 +183,10 @@ def _vocabulary(name: str, folder: Path, settings: Mapping[str, Any]) -> _Vocabu
         listed = content["model"]["vocab"]
         ids = [len(listed) - 1] if isinstance(listed, list) else [*listed.values()]
         special = {token["content"]: token["id"] for token in content.get("added_tokens") or []}
-        special |= {
-            token["content"]: int(number) for number, token in (settings.get("added_tokens_decoder") or {}).items()
-        }
+        known = {**(listed if isinstance(listed, Mapping) else {}), **special}
+        for number, token in (settings.get("added_tokens_decoder") or {}).items():
+            text = token["content"]
+            special[text] = agreed(name, f"the number of {text!r:.40}", known.get(text), int(number))
         wrong = [
             number for number in [*ids, *special.values()] if type(number) is not int or not 0 <= number < NO_LIMIT
         ]
@@ -190,9 +197,9 @@ def _vocabulary(name: str, folder: Path, settings: Mapping[str, Any]) -> _Vocabu
         raise bad_model(f"{name}: tokenizer.json has a token of number {str(wrong[0])[:40]}")
     if growth > MOST_GROWTH:
         raise bad_model(f"{name}: the normalizer in tokenizer.json makes {growth:.3g} letters of one")
-    end = settings.get("eos_token") or _optional(name, folder, "special_tokens_map.json").get("eos_token")
-    text = end.get("content") if isinstance(end, Mapping) else end
-    number = special.get(str(text), listed.get(text) if isinstance(listed, Mapping) else None)
+    stated = [each.get("eos_token") for each in (settings, _optional(name, folder, "special_tokens_map.json"))]
+    end = agreed(name, "eos_token", *(each.get("content") if isinstance(each, Mapping) else each for each in stated))
+    number = special.get(str(end), known.get(str(end)))
     if number is None:
         # A class of tokenizer may have an end token of its own.
         number = tokenization.load(folder).eos_token_id
@@ -216,7 +223,7 @@ def _growth(normalizer: Any) -> float:
 
 def _dtype(name: str, config: Mapping[str, Any], stored: str) -> str:
     """The format that the configuration names, else that of the first tensor; as torch names it."""
-    named = config.get("dtype") or config.get("torch_dtype") or FORMATS.get(stored, "float32")
+    named = agreed(name, "dtype", config.get("dtype"), config.get("torch_dtype")) or FORMATS.get(stored, "float32")
     if named not in FORMATS.values():
         raise bad_model(f"{name}: {str(named)[:40]} is no format of weights: {', '.join(FORMATS.values())}")
     return str(named)

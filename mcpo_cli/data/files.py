@@ -10,14 +10,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import extras, golds
+from mcpo_cli import extras, golds, hub
 from mcpo_cli.data import tables
 from mcpo_cli.data.base import Dataset, Defect, Reading, integer, strip
 from mcpo_cli.errors import ConfigError, bad_data, mend, nearest
 
 VERL = ("prompt", "reward_model")
 PROBLEMS = ("problem", "question", "prompt")
-ANSWERS = ("answer", "final_answer", "ground_truth", "target", "gold", "solution")
+ANSWERS = (
+    *("answer", "final_answer", "expected_answer", "ground_truth", "target", "gold", "solution"),
+    *("answers", "golden_answers"),
+)
 USE = "give a table (CSV, JSON lines, Parquet) with the columns problem and answer, or in verl's schema"
 
 
@@ -99,8 +102,8 @@ def _texts(path: Path, dataset: Dataset) -> Iterator[tuple[int, str, tuple[str, 
         try:
             asked, truth = (_turn(row[problem]), _truth(row[answer])) if is_verl else (row[problem], row[answer])
             answers = truth if isinstance(truth, list) and truth else [truth]
-            texts = (golds.alternatives(tables.text(each)) for each in answers)
-            yield number, tables.text(asked), tuple(chain.from_iterable(texts))
+            texts = chain.from_iterable(golds.alternatives(tables.text(each)) for each in answers)
+            yield number, tables.text(asked), tuple(map(tables.text, texts))
         except KeyError as missing:
             raise bad_data(f"{path}, row {number}: no column {missing}", fix=USE) from missing
         except (ValueError, RecursionError) as error:
@@ -162,33 +165,15 @@ def fetch(dataset: Dataset) -> Path:
     Raises:
         ConfigError: the hub cannot be reached, or does not serve that file.
     """
-    return cached(dataset) or _download(dataset)
-
-
-def _download(dataset: Dataset) -> Path:
-    from httpx import TransportError
-    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
-    from huggingface_hub import errors as hub
+    if path := cached(dataset):
+        return path
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
 
     repo, file, revision = dataset.repo, dataset.file, dataset.revision
-    try:
+    otherwise = f"use a copy (parquet or JSONL): data.path=FILE, or mcpo components check data FILE --as {dataset.name}"
+    with hub.fetching(
+        f"{dataset.name}, {file} of {repo}@{revision}", f"https://huggingface.co/datasets/{repo}", otherwise
+    ):
         # Without a network this fails at once; the download would retry for half a minute first.
         get_hf_file_metadata(hf_hub_url(repo, file, repo_type="dataset", revision=revision))
         return Path(hf_hub_download(repo, file, repo_type="dataset", revision=revision))
-    except (TransportError, OSError) as error:
-        said = next(iter(str(error).splitlines()), type(error).__name__)
-        reasons: tuple[tuple[type[Exception], str], ...] = (
-            (hub.OfflineModeIsEnabled, "is not in the cache, and HF_HUB_OFFLINE forbids downloads"),
-            (TransportError, f"is not in the cache, and the Hugging Face Hub cannot be reached ({said})"),
-            (hub.GatedRepoError, "is gated: request access on its page, then log in with `hf auth login`"),
-            (hub.RepositoryNotFoundError, "does not exist there, or is private"),
-            (hub.RevisionNotFoundError, "exists, but not at this revision"),
-            (hub.EntryNotFoundError, f"has no file '{file}'"),
-            # Any other answer of the hub, or a cache that is full or read-only.
-            (OSError, f"could not be fetched: {said}"),
-        )
-        why = next(why for kind, why in reasons if isinstance(error, kind))
-        fix = f"use a copy (parquet or JSONL): data.path=FILE, or mcpo components check data FILE --as {dataset.name}"
-        raise ConfigError(
-            f"{dataset.name}: {repo}@{revision} on {constants.ENDPOINT} {why}", fix=fix, code="unreachable"
-        ) from error

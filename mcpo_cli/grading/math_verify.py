@@ -36,12 +36,11 @@ expression is searched for one as math-verify does, so it may be a whole sentenc
 
 import re
 from collections.abc import Callable
-from fractions import Fraction
 from functools import lru_cache
 from importlib.metadata import version as version_of
 from typing import Any
 
-from sympy import Rational
+from sympy import Expr, Rational
 
 from mcpo_cli import thinking
 from mcpo_cli.grading.base import NO_ANSWER, Status, Verdict, different, hedged
@@ -60,15 +59,16 @@ from mcpo_cli.grading.reading import (
     several,
 )
 from mcpo_cli.grading.spelling import TEXT, WORDS, plain, sides_of, spelled, unnamed
+from mcpo_cli.grading.units import ratio, unit_of
 
 RULES = 7
-"""Version of the rules here, in `reading`, `spelling`, `notation` and `extract`; raise it with every change."""
+"""Version of the rules here, in `reading`, `spelling`, `notation`, `units` and `extract`; raise it with every change."""
 
 LONGEST_ANSWER = 100
 """Sentences with more characters are not tested for hedging: a word such as `or` means little in them."""
 
 OPERATION = re.compile(
-    r"(?<![A-Za-z])(sum|prod|i{0,3}nt|oint|lim|gcd|lcm|binom|choose|max|min|sup|inf|det|[bp]?mod|lfloor|lceil)(?![A-Za-z])"
+    r"(?<![A-Za-z])(sum|prod|i{0,3}nt|oint|lim|gcd|lcm|binom|choose|max|min(?!\s*$)|sup|inf|det|[bp]?mod|lfloor|lceil)(?![A-Za-z])"
 )
 """LaTeX commands of operations that an answer may leave unevaluated."""
 
@@ -100,31 +100,6 @@ _CHANGES = re.compile(
     r"|recurring|ppm|per ?mille|basis points?|percent (?:less|more|fewer|off))\b"
 )
 """Words after a number that make it another one."""
-_MEASURE = r"[A-Za-z]+(?:\s*\^\s*\{?\d\}?)?"
-_MEASURED = re.compile(rf"[\d}})](?:[\s~]|\\[,;: ])*({_MEASURE}(?:\s*(?:/|\bper\b)\s*{_MEASURE})*)\.?\s*$")
-_SPELLED = (
-    "mm millimeters; cm centimeters; dm; m meters meter; km kilometers; in inches inch; ft feet foot; yd yards yard; "
-    "mi miles mile; mg; g grams; kg kilograms; lb lbs pounds; oz ounces; ml; l liters; ms; s sec secs seconds second; "
-    "min mins minutes minute; h hr hrs hours hour; d days day; weeks week; months month; years year; dollars dollar; "
-    "cents cent; euros euro eur; sterling gbp; yen; rupees; degrees degree; radians rad; n newtons newton; "
-    "j joules joule; w watts watt; kw; v volts volt; hz hertz; khz; pa pascals; kpa; mol moles; mmol; kj; "
-    "cal calories; kcal"
-)
-_SPEED = {"mph": "mi/h", "kph": "km/h", "kmh": "km/h", "fps": "ft/s"}
-_UNITS = {word: words.split()[0] for words in _SPELLED.split("; ") for word in words.split()}
-"""Units by their spellings."""
-_SCALES: tuple[dict[str, int], ...] = (
-    {"mm": 1, "cm": 10, "dm": 100, "m": 1000, "km": 1_000_000},
-    {"in": 1, "ft": 12, "yd": 36, "mi": 63_360},
-    {"mg": 1, "g": 1000, "kg": 1_000_000},
-    {"oz": 1, "lb": 16},
-    {"ml": 1, "l": 1000},
-    {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "weeks": 604_800_000},
-    {"cents": 1, "dollars": 100},
-    *({unit: 1, f"k{unit}": 1000} for unit in ("w", "hz", "pa", "j", "cal")),
-    {"mmol": 1, "mol": 1000},
-)
-"""Units of one kind, in multiples of the first: only what is exact."""
 
 
 def version() -> str:
@@ -152,8 +127,14 @@ def _inconsistent(answer: str) -> bool:
         not is_expression(value) and any(map(str.isdigit, side)) for side, value in zip(sides, values, strict=True)
     ):
         return True  # math-verify would take the last side as the answer
-    constants = [value for value in values if is_expression(value) and getattr(value[0], "is_number", False)]
-    return any(not equal(list(constants[-1]), list(value)) for value in constants[:-1])
+    constants = [pair for pair in zip(values, sides, strict=True) if is_expression(pair[0])]
+    constants = [pair for pair in constants if getattr(pair[0][0], "is_number", False)]
+    return any(not _equal_sides(*constants[-1], *each) for each in constants[:-1])
+
+
+def _equal_sides(value: tuple[Any, ...], side: str, other: tuple[Any, ...], its: str) -> bool:
+    """True if two sides of an equation are equal, also in other units: 50 cm = 0.5 m."""
+    return same(side, its) if ratio(side, its) not in (None, 1) else equal(list(value), list(other))
 
 
 def _denied(answer: str) -> bool:
@@ -206,14 +187,11 @@ def _bare(text: str) -> str:
 @lru_cache(maxsize=512)
 def same(gold: str, answer: str) -> bool:
     """True if two texts have the same value; `answer` may end with a unit."""
-    if same_text(gold, answer):
-        return True
-    ratio = _ratio(gold, answer)
-    if _contradict(gold, answer, convertible=ratio is not None):
-        return False
-    if ratio not in (None, 1):
-        value = read(answer)
-        return is_expression(value) and equal(list(read(gold)), [value[0] * Rational(ratio)])
+    scale = ratio(gold, answer)
+    if same_text(gold, answer) or _contradict(gold, answer, convertible=scale is not None):
+        return same_text(gold, answer)
+    if scale not in (None, 1):
+        return _equal_amounts(gold, answer, Rational(scale))
     if ("matrix" in gold) != ("matrix" in answer):
         gold, answer = as_tuple(gold), as_tuple(answer)
     if any(_DEGREES.search(one) and r"\pi" in other for one, other in ((gold, answer), (answer, gold))):
@@ -227,6 +205,14 @@ def same(gold: str, answer: str) -> bool:
     return equal(*values) or rounds_to(*values)
 
 
+def _equal_amounts(gold: str, answer: str, scale: Expr) -> bool:
+    """True if `answer` has the number of `gold`, an equation its right side, once it is multiplied by `scale`."""
+    values = [read(text) for text in (gold, answer)]
+    numbers = [getattr(value[0], "rhs", value[0]) for value in values if is_expression(value)]
+    numbers = [number for number in numbers if isinstance(number, Expr)]
+    return len(numbers) == len(values) and equal(numbers[:1], [numbers[1] * scale])
+
+
 def _contradict(gold: str, answer: str, *, convertible: bool) -> bool:
     """True if two texts state other bases, conditions or units; a text may leave them out, only the answer a base."""
     stated = [(condition(text), () if convertible else unit_of(text)) for text in (gold, answer)]
@@ -234,28 +220,6 @@ def _contradict(gold: str, answer: str, *, convertible: bool) -> bool:
     return bool(named and named != bases(gold)) or any(
         len(set(filter(None, pair))) > 1 for pair in zip(*stated, strict=True)
     )
-
-
-def _ratio(gold: str, answer: str) -> Fraction | None:
-    """What takes a number in the units of `answer` to those of `gold`; None where these are not of one kind."""
-    units, ratio = (unit_of(gold), unit_of(answer)), Fraction(1)
-    if len(units[0]) != len(units[1]):
-        return None
-    for place, ((wanted, power), (given, its)) in enumerate(zip(*units, strict=True)):
-        scale = next((scale for scale in _SCALES if {wanted, given} <= scale.keys()), {wanted: 1})
-        if given not in scale or power != its:
-            return None
-        # What follows the first unit is what it is divided by.
-        ratio *= Fraction(scale[given], scale[wanted]) ** (int(power or 1) * (-1 if place else 1))
-    return ratio
-
-
-def unit_of(text: str) -> tuple[tuple[str, str], ...]:
-    """The known units after a number, each with its power: ((km, ""), (h, "")); empty if there are none."""
-    measured = _MEASURED.search(plain(text))
-    parts = [part.strip() for part in re.split(r"/|\bper\b", _SPEED.get(measured[1], measured[1]))] if measured else []
-    units = [(_UNITS.get(re.sub(r"\W.*", "", part).lower(), ""), re.sub(r"\D", "", part)) for part in parts]
-    return tuple(units) if all(unit for unit, _ in units) else ()
 
 
 def share_of(text: str) -> list[Any]:

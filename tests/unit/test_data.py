@@ -209,7 +209,7 @@ def test_another_spelling_of_an_integer_is_no_contradiction(tmp_path: Path) -> N
         ([{"problem": " ", "answer": "2"}], "row 1"),
         ([*ROWS, {"problem": "p", "answer": None}], "row 4: empty gold"),
         ([*ROWS, {"problem": "p", "answer": "1.5"}], "row 4: non-integer gold"),
-        ([{"problem": "p"}], "'answer' or 'final_answer' or 'ground_truth' or 'target' or 'gold' or 'solution'"),
+        ([{"problem": "p"}], "'answer' or 'final_answer' or 'expected_answer' or 'ground_truth'"),
         ([{"text": "p", "answer": "1"}], "'problem' or 'question' or 'prompt'"),
         ([*ROWS, {"problem": "p"}], "row 4: no column 'answer'"),
         ([{"problem": {"a": 1}, "answer": "1"}], 'row 1: {"a": 1}'),

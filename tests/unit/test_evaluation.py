@@ -183,7 +183,7 @@ def test_many_greedy_samples_are_refused() -> None:
 
 def test_identity_is_what_changes_a_sample() -> None:
     base = made().eval_id
-    for same in (made("data.path=x", "compute.threads=2"), made(name="some/model", parameters=2)):
+    for same in (made("data.path=x", "compute.threads=2"), made(name="some/model", tokens=2)):
         assert same.eval_id == base
     for other in (made("n=4"), made("seed=1"), made("prompt=boxed"), made("engine=vllm"), made("chat=off")):
         assert other.eval_id != base

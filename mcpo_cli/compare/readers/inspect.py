@@ -97,7 +97,7 @@ def _row(sample: Any, score: str) -> dict[str, Any] | None:
         "correct": base.WORDS.get(value.lower(), value) if isinstance(value, str) else value,
         "response": sample.output.completion,
         "answer": "" if answer is None else answer,
-        "gold": base.text(sample.target),
+        "gold": base.gold(sample.target),
         "prompt": sample.input if isinstance(sample.input, str) else "\n".join(turn.text for turn in sample.input),
         "tokens": sample.output.usage.output_tokens if sample.output.usage else None,
         "doc": sample.metadata or {},

@@ -17,7 +17,7 @@ FIELDS: dict[str, Field] = {
     "sample": lambda row: row.get("repeat", 0),
     "response": lambda row: base.text(row.get("model_response") or ""),
     "answer": lambda row: None if row.get("extracted_answer") is None else base.text(row["extracted_answer"]),
-    "gold": lambda row: None if row.get("expected_answer") is None else base.text(row["expected_answer"]),
+    "gold": lambda row: None if row.get("expected_answer") is None else base.gold(row["expected_answer"]),
 }
 SETTINGS = ("temperature", "top_p", "max_tokens", "seed", "system_prompt", "repeats", "shuffle_seed", "max_problems")
 

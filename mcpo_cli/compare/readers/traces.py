@@ -99,7 +99,7 @@ def _row(episode: Row, trace: Row) -> dict[str, Any]:
         "problem": base.name(task.get("key") or task.get("hash") or base.digest(base.text(task["data"].get("prompt")))),
         "prompt": base.text(asked),
         "response": sampled[-1] if sampled else "",
-        "gold": None if gold is None else base.text(gold),
+        "gold": None if gold is None else base.gold(gold),
         "tokens": sum(used),
         "scores": _scores(trace),
         "doc": task["data"],

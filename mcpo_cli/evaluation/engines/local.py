@@ -13,7 +13,7 @@ import transformers
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from mcpo_cli import architecture, model_facts
+from mcpo_cli import architecture
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.generate import at_quantile, drawn_by
 from mcpo_cli.backends.local.policy import Policy
@@ -134,8 +134,7 @@ def _check(model: ModelFacts) -> int:
         ConfigError: the engine does not compute this architecture.
     """
     try:
-        found = architecture.read(model.name, model_facts.configuration(str(model.folder)))
-        architecture.check(model.name, found)
+        architecture.check(model.name, model.architecture)
     except ConfigError as error:
         raise ConfigError(error.message, fix="engine=hf", code=error.code) from error
-    return found.sliding_window
+    return model.architecture.sliding_window

@@ -62,7 +62,7 @@ from mcpo_cli.grading.spelling import TEXT, WORDS, plain, sides_of, spelled, unn
 from mcpo_cli.grading.units import ratio, unit_of
 
 RULES = 7
-"""Version of the rules here, in `reading`, `spelling`, `notation`, `units` and `extract`; raise it with every change."""
+"""Version of the rules here and in the modules of `grading` that are imported here; raise it with every change."""
 
 LONGEST_ANSWER = 100
 """Sentences with more characters are not tested for hedging: a word such as `or` means little in them."""

@@ -6,14 +6,22 @@ math-verify. A problem whose answer is several values at once has them in one te
 
 import ast
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import Any
 
 
 def any_of(golds: Iterable[str]) -> str:
     """The gold of a problem of which each of `golds` is an answer; of a single one, its text."""
     different = list(dict.fromkeys(golds))
     return json.dumps(different, ensure_ascii=False) if len(different) > 1 else "".join(different)
+
+
+def of_cell(cell: Any, text: Callable[[Any], str]) -> str | None:
+    """The gold in a cell of somebody's file, None if it is empty; text: makes a text of what is no list."""
+    if cell is None:
+        return None
+    return any_of(map(text, cell)) if isinstance(cell, list | tuple) else text(cell)
 
 
 def alternatives(gold: str) -> list[str]:

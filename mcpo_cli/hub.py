@@ -31,8 +31,10 @@ def fetching(name: str, page: str, otherwise: str) -> Iterator[None]:
                 "check the name; if it is private: hf auth login",
             ),
             (errors.RevisionNotFoundError, "it has no such revision", f"a commit of {page}/commits/main"),
+            (errors.LocalEntryNotFoundError, absent, otherwise),
             (errors.EntryNotFoundError, "the repository has no such file", otherwise),
             (Exception, absent, otherwise),
         )
         why, fix = next((why, fix) for kind, why, fix in reasons if isinstance(error, kind))
-        raise ConfigError(f"{name}: {why}", fix=fix, code="unreachable") from error
+        fixes = "; or ".join(dict.fromkeys([fix, otherwise]))
+        raise ConfigError(f"{name}: {why}", fix=fixes, code="unreachable") from error

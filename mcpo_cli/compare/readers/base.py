@@ -22,7 +22,6 @@ import pandas as pd
 from mcpo_cli.compare.log import Log, checked
 from mcpo_cli.data import tables
 from mcpo_cli.errors import ConfigError, bad_data, nearest, similar
-from mcpo_cli.golds import any_of
 
 Row = Mapping[str, Any]
 Field = str | Callable[[Row], Any]
@@ -382,11 +381,6 @@ def text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "\n".join(map(text, value))
     return str(value)
-
-
-def gold(value: Any) -> str:
-    """The gold answer as text; of a list, each is correct (see `golds`)."""
-    return any_of(map(text, value)) if isinstance(value, list | tuple) else text(value)
 
 
 def first_text(nested: Any) -> str:

@@ -3,7 +3,7 @@
 `findings.yaml` has one entry per quoted text. The numbers in the quote, in order, must equal the results of its queries
 over the studies' `results/*.csv`, or over rows of speed (`benchmarks/rows.py`), with as many digits as the page shows.
 Texts whose numbers cannot be computed from committed rows are listed as `unverified`, and their paragraph on the page
-must say so. Tables of effects (`analysis/answers`) are made again and compared as a whole.
+must say so. Tables of effects (`analysis/findings`) are made again and compared as a whole.
 """
 
 import re
@@ -307,6 +307,8 @@ def _estimate(committed: Committed, query: Query) -> list[float]:
         raise ConfigError(f"there is no effect {nearest(str(query.where['effect']), committed.effects)}")
     found = effects.estimate(effect)
     numbers = {**asdict(found), **found.more}
+    if effect.family:
+        numbers["p_adjusted"] = effects.adjusted(effect.family, committed.effects)[effect.id]
     sign = abs if query.where.get("size") else float
     return [sign(float(numbers[name])) for name in query.of]
 

@@ -20,7 +20,7 @@ from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, nearest
 from mcpo_cli.statistics import clusters
-from mcpo_cli.statistics.stats import ROUNDING
+from mcpo_cli.statistics.stats import ROUNDING, holm
 
 from .. import EXPERIMENTS
 
@@ -57,6 +57,10 @@ class Effect:
     """A column whose value follows an arm's name, after a comma: arms at several learning rates."""
     registered: bool = False
     """True if the contrast was registered before its runs."""
+    family: str = ""
+    """Registered hypotheses of one name are corrected together, by Holm's method."""
+    margin: float = 0.0
+    """The hypothesis: the contrast lies within ± margin (two one-sided tests); 0: it is not 0 (two-sided)."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,8 @@ class Estimate:
 
     flip_p: float
     """p of the sign-flip test over units (Fisher 1935), exact; NaN of more than MOST_FLIPPED units."""
+    p_within: float
+    """p of the two one-sided tests (Schuirmann 1987) that the effect lies within ± its margin; NaN without a margin."""
 
     @property
     def more(self) -> dict[str, float]:
@@ -167,10 +173,17 @@ def units(pairs: pd.DataFrame) -> pd.Series:
 
 def estimate(effect: Effect) -> Estimate:
     """The effect from committed rows."""
-    return of_pairs(values(effect))
+    return of_pairs(values(effect), effect.margin)
 
 
-def of_pairs(pairs: pd.DataFrame) -> Estimate:
+def adjusted(family: str, among: Mapping[str, Effect]) -> dict[str, float]:
+    """The p of each hypothesis of a family after Holm's correction: `p_within` of those with a margin, else `p`."""
+    estimates = {name: estimate(effect) for name, effect in among.items() if effect.family == family}
+    p_values = [one.p_within if among[name].margin else one.p for name, one in estimates.items()]
+    return dict(zip(estimates, map(float, holm(p_values)), strict=True))
+
+
+def of_pairs(pairs: pd.DataFrame, margin: float = 0.0) -> Estimate:
     """The effect from a table of `values`."""
     unit = units(pairs)
     test = clusters.mean(pairs["difference"], np.ones(len(pairs)), unit)
@@ -186,6 +199,7 @@ def of_pairs(pairs: pd.DataFrame) -> Estimate:
         control=float(pairs["control"].mean()),
         pairs_half_width=plain.interval().half_width,
         flip_p=_sign_flip(by_unit.to_numpy()),
+        p_within=max(test.p_above(-margin), test.p_below(margin)) if margin else math.nan,
     )
 
 

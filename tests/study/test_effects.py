@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 from mcpo_study.analysis import EXPERIMENTS
-from mcpo_study.analysis.answers import __main__ as answers
-from mcpo_study.analysis.answers import effects
+from mcpo_study.analysis.findings import __main__ as findings
+from mcpo_study.analysis.findings import effects
 from scipy import stats
 
 from tests.errors import refused
@@ -30,6 +30,39 @@ def test_equal_numbers_of_pairs_give_the_t_interval_over_base_policies() -> None
     assert found.control == pytest.approx((gap[NONE] + gap[REWEIGHT]).mean() / 2)
 
 
+def test_a_family_is_corrected_by_holm_and_a_margin_is_tested_from_both_sides() -> None:
+    """The hinge's main effects on the next-step gap, and within .01 on pass@1, of 12 base policies."""
+    rows = pd.read_csv(EXPERIMENTS / "paper-claims" / "results" / "open-claims.csv", low_memory=False)
+    runs = rows[(rows["block"] == "run") & (rows["suite"] == "open-claims")]
+    weights = {HINGE: 0.5, NONE: -0.5, MCPO: 0.5, REWEIGHT: -0.5}
+    columns, margins, p_values, among = ("next-step gap", "pass@1"), (0.0, 0.01), [], {}
+    for column, margin in zip(columns, margins, strict=True):
+        table = runs.pivot(index=["base_seed", "seed"], columns="arm", values=column)
+        mean_U = sum(weight * table[arm] for arm, weight in weights.items()).groupby("base_seed").mean()
+        sides = [
+            stats.ttest_1samp(mean_U, at, alternative=way).pvalue for at, way in ((-0.01, "greater"), (0.01, "less"))
+        ]
+        p_values.append(max(sides) if margin else stats.ttest_1samp(mean_U, 0).pvalue)
+        about = {
+            "id": column,
+            "question": "",
+            "label": "",
+            "csv": ("open-claims.csv",),
+            "where": {"suite": "open-claims"},
+        }
+        among[column] = effects.Effect(**about, columns=(column,), weights=weights, family="E", margin=margin)
+    expected = holm_of_two(p_values)
+    found = effects.adjusted("E", {**effects.declared(), **among})
+    assert list(found) == list(columns)
+    assert [*found.values()] == pytest.approx(expected)
+
+
+def holm_of_two(p_values: list[float]) -> list[float]:
+    """Holm's adjusted p of two hypotheses."""
+    low, high = min(p_values), max(p_values)
+    return [min(1.0, 2 * low) if p == low else max(min(1.0, 2 * low), high) for p in p_values]
+
+
 def test_saved_states_count_by_their_mastered_prompts() -> None:
     """What the hinge takes off in one step of SmolLM2 at 6 x 1e-5: 14 runs of three sets."""
     results = EXPERIMENTS / "smollm2-one-step" / "results"
@@ -52,14 +85,14 @@ def test_saved_states_count_by_their_mastered_prompts() -> None:
 
 
 def test_every_interval_covers_a_new_base_policy_as_often_as_it_says() -> None:
-    records = pd.read_csv(answers.RECORDS).set_index("id")
+    records = pd.read_csv(findings.RECORDS).set_index("id")
     assert list(records.index) == list(effects.declared())
     assert records["covers"].between(0.93, 0.97).all()
 
 
 def test_components_are_those_of_the_analysis_of_variance() -> None:
     """Two units of two pairs, by hand: mean squares 0.5 within and 16 between, so that (16 - .5) / 2 is a unit's."""
-    found = answers.components(pd.Series([0.0, 1.0, 4.0, 5.0]), pd.Series(["a", "a", "b", "b"]))
+    found = findings.components(pd.Series([0.0, 1.0, 4.0, 5.0]), pd.Series(["a", "a", "b", "b"]))
     assert found == pytest.approx((7.75**0.5, 0.5**0.5))
 
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import extras
+from mcpo_cli import extras, golds
 from mcpo_cli.compare.log import Log, check_headings
 from mcpo_cli.compare.readers import base
 from mcpo_cli.compare.readers.base import Field, LogPart, Options, Reader, TaskFile
@@ -97,7 +97,7 @@ def _row(sample: Any, score: str) -> dict[str, Any] | None:
         "correct": base.WORDS.get(value.lower(), value) if isinstance(value, str) else value,
         "response": sample.output.completion,
         "answer": "" if answer is None else answer,
-        "gold": base.text(sample.target),
+        "gold": golds.of_cell(sample.target, base.text),
         "prompt": sample.input if isinstance(sample.input, str) else "\n".join(turn.text for turn in sample.input),
         "tokens": sample.output.usage.output_tokens if sample.output.usage else None,
         "doc": sample.metadata or {},

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli import golds
 from mcpo_cli.compare.log import Log
 from mcpo_cli.compare.readers import base
 from mcpo_cli.compare.readers.base import Field, LogPart, Options, Reader, Row, TaskFile
@@ -17,7 +18,7 @@ FIELDS: dict[str, Field] = {
     "sample": lambda row: row.get("repeat", 0),
     "response": lambda row: base.text(row.get("model_response") or ""),
     "answer": lambda row: None if row.get("extracted_answer") is None else base.text(row["extracted_answer"]),
-    "gold": lambda row: None if row.get("expected_answer") is None else base.text(row["expected_answer"]),
+    "gold": lambda row: golds.of_cell(row.get("expected_answer"), base.text),
 }
 SETTINGS = ("temperature", "top_p", "max_tokens", "seed", "system_prompt", "repeats", "shuffle_seed", "max_problems")
 

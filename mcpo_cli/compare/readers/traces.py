@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli import golds
 from mcpo_cli.compare.log import Log
 from mcpo_cli.compare.readers import base
 from mcpo_cli.compare.readers.base import Field, LogPart, Options, Reader, Row, TaskFile
@@ -99,7 +100,7 @@ def _row(episode: Row, trace: Row) -> dict[str, Any]:
         "problem": base.name(task.get("key") or task.get("hash") or base.digest(base.text(task["data"].get("prompt")))),
         "prompt": base.text(asked),
         "response": sampled[-1] if sampled else "",
-        "gold": None if gold is None else base.text(gold),
+        "gold": golds.of_cell(gold, base.text),
         "tokens": sum(used),
         "scores": _scores(trace),
         "doc": task["data"],

@@ -2,7 +2,8 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +98,8 @@ def from_overrides(overrides: Sequence[str]) -> Plan:
         ConfigError: invalid overrides.
     """
     specs = load.load(spelled_out(overrides))
-    cells = map(PlannedRun, arm_names.names([None] * len(specs), specs), specs)
-    return Plan("train", shlex.join(["mcpo", "train", *overrides]), _unique([*cells]))
+    cells = _named([None] * len(specs), specs)
+    return Plan("train", shlex.join(["mcpo", "train", *overrides]), _unique(cells))
 
 
 def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
@@ -119,13 +120,9 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     scale = load.chosen("scale", overrides)
     swept = {**suite.sweep, **suite.sweep_at_scale.get(scale, {})}
     sweep = [f"{key}={','.join(map(str, values))}" for key, values in swept.items() if key not in given]
-    cells = [
-        PlannedRun(arm, spec)
-        for arm, settings in suite.arms.items()
-        for spec in load.load([*settings, *sweep, *overrides])
-    ]
-    named = arm_names.names([cell.arm for cell in cells], [cell.spec for cell in cells])
-    cells = [replace(cell, arm=arm) for cell, arm in zip(cells, named, strict=True)]
+    loaded = load.load_all([*settings, *sweep, *overrides] for settings in suite.arms.values())
+    labels = [arm for arm, specs in zip(suite.arms, loaded, strict=True) for _ in specs]
+    cells = _named(labels, [*chain.from_iterable(loaded)])
     kept = _unique(cells)
     return Plan(presets.stem(name), f"{command} {shlex.join(overrides)}".strip(), kept, _same(cells, kept))
 
@@ -212,6 +209,11 @@ def about(suite: str) -> tuple[str, str]:
     """Title and question of a suite; both empty for any other name, such as `train` of `mcpo train`."""
     content = read(suite) if suite in suites() else Suite()
     return content.title, content.question
+
+
+def _named(labels: Sequence[str | None], specs: Sequence[RunSpec]) -> list[PlannedRun]:
+    """The runs with the names of their arms, see `arm_names.names`."""
+    return [*map(PlannedRun, arm_names.names(labels, specs), specs)]
 
 
 def _unique(cells: Sequence[PlannedRun]) -> tuple[PlannedRun, ...]:

@@ -97,9 +97,12 @@ def from_overrides(overrides: Sequence[str]) -> Plan:
     Raises:
         ConfigError: invalid overrides.
     """
-    specs = load.load(spelled_out(overrides))
-    cells = _named([None] * len(specs), specs)
-    return Plan("train", shlex.join(["mcpo", "train", *overrides]), _unique(cells))
+    return of_specs("train", load.load(spelled_out(overrides)), shlex.join(["mcpo", "train", *overrides]))
+
+
+def of_specs(suite: str, specs: Sequence[RunSpec], command: str) -> Plan:
+    """The plan of the runs of `specs`, each once, whose arms have the names of their methods and differences."""
+    return Plan(suite, command, _unique(_named([None] * len(specs), specs)))
 
 
 def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:

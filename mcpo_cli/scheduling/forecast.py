@@ -10,7 +10,7 @@ from mcpo_cli import machine
 from mcpo_cli.config import cost
 from mcpo_cli.config.cost import LOADING_SECONDS, START_SECONDS, Estimate, GpuCost
 from mcpo_cli.config.plan import Plan, PlannedRun
-from mcpo_cli.config.schema import Train
+from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.home import location
 from mcpo_cli.records import State
 from mcpo_cli.runs import attempts
@@ -43,19 +43,23 @@ class Expected:
     """Seconds of the evaluation after the last global step."""
 
     @property
+    def spec(self) -> RunSpec:
+        """The settings of the run."""
+        return self.cell.spec
+
+    @property
     def step_seconds(self) -> float:
         """Seconds of one global step, with its share of the evaluations between the first and the last."""
         steps = self.seconds_left - self.start_seconds - self.end_seconds
-        return max(0.0, steps) / max(1, self.cell.spec.train.steps - self.step)
+        return max(0.0, steps) / max(1, self.spec.train.steps - self.step)
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--dry-run --json` prints for the run."""
-        spec = self.cell.spec
-        about: dict[str, Any] = {"run_id": spec.run_id, "arm": self.cell.arm, **spec.about}
+        about: dict[str, Any] = {"run_id": self.spec.run_id, "arm": self.cell.arm, **self.spec.about}
         about |= {"state": self.state, "seconds_left": round(self.seconds_left, 1)}
         if self.estimate.existing:
             about |= {"memory_bytes": round(self.estimate.memory), "disk_bytes": round(self.estimate.disk)}
-        about["spec"] = spec.to_dict()
+        about["spec"] = self.spec.to_dict()
         if self.gpus:
             about["cost"] = self.gpus.to_json()
         return about

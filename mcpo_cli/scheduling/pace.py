@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from mcpo_cli.scheduling import speeds
 from mcpo_cli.scheduling.forecast import Expected, Forecast
 
 
@@ -67,12 +68,8 @@ class Pace:
 
     def _factor(self, run: Expected) -> float:
         """Elapsed over promised seconds."""
-        spec, clocks = run.cell.spec, self._clocks.values()
-        kind = [
-            clock
-            for clock in clocks
-            if (clock.run.cell.spec.scale, clock.run.cell.spec.model.name) == (spec.scale, spec.model.name)
-        ]
+        clocks = self._clocks.values()
+        kind = [clock for clock in clocks if speeds.kind(clock.run.spec) == speeds.kind(run.spec)]
         counted = kind if any(clock.step is not None for clock in kind) else clocks
         promised = sum(clock.promised for clock in counted)
         return sum(clock.elapsed for clock in counted) / promised if promised else 1.0

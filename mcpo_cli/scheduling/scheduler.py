@@ -59,7 +59,7 @@ class _Job:
 
     @property
     def spec(self) -> RunSpec:
-        return self.run.cell.spec
+        return self.run.spec
 
     @property
     def waits(self) -> bool:

@@ -19,6 +19,11 @@ NEWEST = 24
 """Runs of a kind whose steps are read: the newest ones tell how fast the machine is now."""
 
 
+def kind(spec: RunSpec) -> Kind:
+    """The kind of a run."""
+    return spec.scale, spec.model.name
+
+
 class Speeds:
     """The measured speed of each kind of run in a home, from the newest runs of each."""
 
@@ -44,21 +49,20 @@ class Speeds:
                 steps += last["step"] - first["step"]
         if steps:
             modelled = steps / spec.train.steps * cost.estimate(spec).training
-            self._measured[spec.scale, spec.model.name][spec.run_id] = taken, modelled
+            self._measured[kind(spec)][spec.run_id] = taken, modelled
 
     def factor(self, spec: RunSpec) -> float | None:
         """Measured over modelled seconds: of the run's own steps, or else of runs of its kind; None without any."""
-        kind = self._measured[spec.scale, spec.model.name]
-        if spec.run_id not in kind:
+        alike = self._measured[kind(spec)]
+        if spec.run_id not in alike:
             self._learn(self._home / "runs" / spec.run_id, spec)
-        measured = [kind[spec.run_id]] if spec.run_id in kind else kind.values()
+        measured = [alike[spec.run_id]] if spec.run_id in alike else alike.values()
         modelled = sum(seconds for _, seconds in measured)
         return sum(seconds for seconds, _ in measured) / modelled if modelled else None
 
     def basis(self, specs: Iterable[RunSpec]) -> str:
         """The source of the estimated seconds of `specs`, in words."""
-        kinds = {(spec.scale, spec.model.name) for spec in specs} & self._measured.keys()
-        runs = sum(len(self._measured[kind]) for kind in kinds)
+        runs = sum(len(self._measured[alike]) for alike in {*map(kind, specs)} & self._measured.keys())
         return f"from the cost model and the steps that {runs} run(s) have done here" if runs else "from the cost model"
 
 

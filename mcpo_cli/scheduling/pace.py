@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from mcpo_cli.scheduling import speeds
 from mcpo_cli.scheduling.forecast import Expected, Forecast
 
 
@@ -68,8 +67,12 @@ class Pace:
 
     def _factor(self, run: Expected) -> float:
         """Elapsed over promised seconds."""
-        clocks = self._clocks.values()
-        kind = [clock for clock in clocks if speeds.kind(clock.run.spec) == speeds.kind(run.spec)]
+        clocks, spec = self._clocks.values(), run.spec
+        kind = [
+            clock
+            for clock in clocks
+            if (clock.run.spec.scale, clock.run.spec.model.name) == (spec.scale, spec.model.name)
+        ]
         counted = kind if any(clock.step is not None for clock in kind) else clocks
         promised = sum(clock.promised for clock in counted)
         return sum(clock.elapsed for clock in counted) / promised if promised else 1.0

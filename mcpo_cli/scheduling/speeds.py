@@ -19,11 +19,6 @@ NEWEST = 24
 """Runs of a kind whose steps are read: the newest ones tell how fast the machine is now."""
 
 
-def kind(spec: RunSpec) -> Kind:
-    """The kind of a run."""
-    return spec.scale, spec.model.name
-
-
 class Speeds:
     """The measured speed of each kind of run in a home, from the newest runs of each."""
 
@@ -49,11 +44,11 @@ class Speeds:
                 steps += last["step"] - first["step"]
         if steps:
             modelled = steps / spec.train.steps * cost.estimate(spec).training
-            self._measured[kind(spec)][spec.run_id] = taken, modelled
+            self._measured[spec.scale, spec.model.name][spec.run_id] = taken, modelled
 
     def factor(self, spec: RunSpec) -> float | None:
         """Measured over modelled seconds: of the run's own steps, or else of runs of its kind; None without any."""
-        alike = self._measured[kind(spec)]
+        alike = self._measured[spec.scale, spec.model.name]
         if spec.run_id not in alike:
             self._learn(self._home / "runs" / spec.run_id, spec)
         measured = [alike[spec.run_id]] if spec.run_id in alike else alike.values()
@@ -62,7 +57,8 @@ class Speeds:
 
     def basis(self, specs: Iterable[RunSpec]) -> str:
         """The source of the estimated seconds of `specs`, in words."""
-        runs = sum(len(self._measured[alike]) for alike in {*map(kind, specs)} & self._measured.keys())
+        kinds = {(spec.scale, spec.model.name) for spec in specs} & self._measured.keys()
+        runs = sum(len(self._measured[kind]) for kind in kinds)
         return f"from the cost model and the steps that {runs} run(s) have done here" if runs else "from the cost model"
 
 

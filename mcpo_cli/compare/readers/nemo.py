@@ -4,9 +4,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli import golds
 from mcpo_cli.compare.log import Log
 from mcpo_cli.compare.readers import base
-from mcpo_cli.compare.readers.base import Field, Options, Part, Reader, Row, TaskFile
+from mcpo_cli.compare.readers.base import Field, LogPart, Options, Reader, Row, TaskFile
 
 FILE = re.compile(r"results\.jsonl")
 NEEDED = ("problem_idx", "reward")
@@ -17,7 +18,7 @@ FIELDS: dict[str, Field] = {
     "sample": lambda row: row.get("repeat", 0),
     "response": lambda row: base.text(row.get("model_response") or ""),
     "answer": lambda row: None if row.get("extracted_answer") is None else base.text(row["extracted_answer"]),
-    "gold": lambda row: None if row.get("expected_answer") is None else base.text(row["expected_answer"]),
+    "gold": lambda row: golds.of_cell(row.get("expected_answer"), base.text),
 }
 SETTINGS = ("temperature", "top_p", "max_tokens", "seed", "system_prompt", "repeats", "shuffle_seed", "max_problems")
 
@@ -48,7 +49,7 @@ def _task_file(path: Path) -> TaskFile:
     return TaskFile(path, str(name), str(bundle.get("timestamp")), path.parent, str(model))
 
 
-def _part(file: TaskFile, options: Options) -> Part:
+def _part(file: TaskFile, options: Options) -> LogPart:
     rows = base.rows_of(file.path, NEEDED)
     numbers = [name for name, value in rows[0].items() if isinstance(value, int | float) and name not in NO_SCORES]
     score = base.score_name(file.path, numbers, options, SCORES)
@@ -59,7 +60,7 @@ def _part(file: TaskFile, options: Options) -> Part:
     bundle = _bundle(file.path)
     asked = {name: base.cell(bundle, f"config.{name}") for name in SETTINGS}
     facts = base.stated({"metric": score, "nemo-evaluator": bundle.get("sdk_version"), **asked})
-    return Part(file.task, base.samples(file.path, rows, fields, options), facts)
+    return LogPart(file.task, base.samples(file.path, rows, fields, options), facts)
 
 
 def _category(row: Row) -> str | None:

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli import golds
 from mcpo_cli.compare.log import Log
 from mcpo_cli.compare.readers import base
-from mcpo_cli.compare.readers.base import Field, Options, Part, Reader, Row, TaskFile
+from mcpo_cli.compare.readers.base import Field, LogPart, Options, Reader, Row, TaskFile
 
 FILE = re.compile(r"traces\.jsonl")
 NEEDED = ("env", "task", "traces")
@@ -65,12 +66,12 @@ def _log(path: Path, model: str, files: Sequence[TaskFile], notes: Sequence[str]
     return base.log(path, parts, model, [*notes, *left])
 
 
-def _part(path: Path, environment: str, rows: Sequence[Row], options: Options) -> Part:
+def _part(path: Path, environment: str, rows: Sequence[Row], options: Options) -> LogPart:
     known = [name for name in rows[0]["scores"] if all(name in row["scores"] for row in rows)]
     score = base.score_name(path, known, options, (REWARD,))
     fields: dict[str, Field] = {name: name for name in ("problem", "response", "prompt", "gold", "tokens")}
     samples = base.samples(path, rows, {**fields, "correct": lambda row: row["scores"][score]}, options)
-    return Part(environment, samples, base.stated({"metric": score, **rows[0]["facts"]}))
+    return LogPart(environment, samples, base.stated({"metric": score, **rows[0]["facts"]}))
 
 
 def _environment(episode: Row) -> str:
@@ -99,7 +100,7 @@ def _row(episode: Row, trace: Row) -> dict[str, Any]:
         "problem": base.name(task.get("key") or task.get("hash") or base.digest(base.text(task["data"].get("prompt")))),
         "prompt": base.text(asked),
         "response": sampled[-1] if sampled else "",
-        "gold": None if gold is None else base.text(gold),
+        "gold": golds.of_cell(gold, base.text),
         "tokens": sum(used),
         "scores": _scores(trace),
         "doc": task["data"],

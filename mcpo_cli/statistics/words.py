@@ -14,7 +14,7 @@ before looking.
 | undecided     | none of these                                                                              |
 | not testable  | there is no p-value; the sentence next to it gives the reason                              |
 
-The first rule that applies gives the word (`difference_tests.word`). `undecided` does not mean that there is no difference.
+The first rule that applies gives the word (`difference_tests.word`). `undecided` does not mean that there is none.
 
 A claim expects better (than its reference), worse or equivalent. It is `supported` by that word and `contradicted` by
 another, but for `no difference`, which is equivalent in place of better or worse, `unresolved`, which is undecided, and

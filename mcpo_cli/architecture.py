@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mcpo_cli.errors import bad_model
+from mcpo_cli.model_files import agreed
 
 MODEL_TYPES = ("llama", "qwen2", "qwen3", "mistral")
 """Values of `model_type` that the local engine computes."""
@@ -218,13 +219,7 @@ def _rope(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     rope: dict[str, Any] = {}
     for part in [*parts, {key: config[key] for key in ("rope_theta", "partial_rotary_factor") if key in config}]:
         named = {"rope_type" if key == "type" else key: value for key, value in part.items() if value is not None}
-        if differing := [key for key, value in named.items() if rope.get(key, value) != value]:
-            raise bad_model(
-                f"{name}: config.json has two values of {differing[0]}, {rope[differing[0]]!r:.40} and "
-                f"{named[differing[0]]!r:.40}, and releases of transformers read different ones",
-                fix=f"one value of {differing[0]} in config.json",
-            )
-        rope |= named
+        rope |= {key: agreed(name, key, rope.get(key), value) for key, value in named.items()}
     rope = {"rope_type": "default", **rope, "rope_theta": _number(name, rope, "rope_theta", ROPE_THETA)}
     for key in ROPE_NUMBERS & rope.keys():
         _number(name, rope, key, 1.0)

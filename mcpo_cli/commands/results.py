@@ -186,7 +186,7 @@ def compare(
         return Reply(document, [*seeds.reach_page(document), partial(console.talk, seeds.reach_legend(document))])
     arms, named = comparing.arms(arm or ()), comparing.columns(columns)
     subject = Subject(what or [], arms, history, named, benchmark, reader, regrade)
-    where = comparing.Output(paths.named(out) if out else None, mlflow)
+    where = comparing.Destination(paths.named(out) if out else None, mlflow)
     return comparing.reply(subject, question, where, gate=gate, full=full)
 
 

@@ -121,7 +121,7 @@ def ablate(
         trained = plan.from_suite(suite, rest, command)
         document = outcome.document(trained, start.train(trained))
     answers = subjects.of_plan(trained, suite, Question())
-    compared = compare.shown(answers, (suite, rest), compare.Output(), full=full)
+    compared = compare.shown(answers, (suite, rest), compare.Destination(), full=full)
     page = chain([runs_table(document, trained)] if full else [], compared.page)
     if until:
         head = "\nBy stages, which keep the level .05 together; the tables above test these seeds once:"

@@ -17,6 +17,7 @@ from mcpo_cli.config.load import from_dict, load, preset_model
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation import scope
+from mcpo_cli.model_facts import ModelFacts
 from mcpo_cli.model_files import fingerprint
 from tests.errors import refused
 from tests.models import existing
@@ -44,7 +45,7 @@ def edit(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps({key: value for key, value in {**content, **changes}.items() if value is not ...}))
 
 
-def checked(model: Model, longest: int, *, chat: bool = False) -> pretrained.Existing:
+def checked(model: Model, longest: int, *, chat: bool = False) -> ModelFacts:
     return pretrained.check(model, pretrained.folder(model), longest=longest, chat=chat)
 
 
@@ -60,7 +61,7 @@ def test_a_model_of_each_family_passes(originals: dict[str, Path], family: str) 
     found = checked(of(originals[family]).model, 64, chat=True)
     stored = AutoModelForCausalLM.from_pretrained(originals[family])
     assert found.folder == originals[family]
-    assert architecture.tensors(found.architecture).keys() == found.facts.weights.keys()
+    assert architecture.tensors(found.architecture).keys() == found.weights.keys()
     assert found.architecture.sizes == {
         "hidden": 32,
         "layers": 2,
@@ -73,7 +74,7 @@ def test_a_model_of_each_family_passes(originals: dict[str, Path], family: str) 
         "rope_theta": stored.config.rope_parameters["rope_theta"],
     }
     assert (found.architecture.qkv_bias, found.architecture.qk_norm) == (family == "qwen2", family == "qwen3")
-    assert (found.facts.window, found.facts.chat_template) == (128, True)
+    assert (found.window, found.chat_template) == (128, True)
 
 
 @pytest.mark.slow
@@ -124,7 +125,7 @@ def test_a_hub_model_that_cannot_be_asked_for_its_sizes(monkeypatch: pytest.Monk
 def test_more_rows_than_tokens_are_padding_and_fewer_are_an_error(tmp_path: Path) -> None:
     padded = existing(tmp_path / "padded", "qwen2", rows=320)
     found = checked(of(padded).model, 64)
-    assert found.architecture.vocabulary - found.facts.tokens == 57
+    assert found.architecture.vocabulary - found.tokens == 57
     few = existing(tmp_path / "few", rows=200)
     assert "263 tokens, but the embedding only 200 rows" in complaint(of(few).model)
 

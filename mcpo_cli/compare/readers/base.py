@@ -70,7 +70,7 @@ class Reader:
 
 
 @dataclass(frozen=True)
-class Part:
+class LogPart:
     """The samples of one benchmark of a log, with what is said of them."""
 
     benchmark: str
@@ -82,7 +82,7 @@ class Part:
     """What the file has and what is not read of it, in sentences."""
 
 
-def log(path: Path, parts: Sequence[Part], model: str = "", notes: Sequence[str] = ()) -> Log:
+def log(path: Path, parts: Sequence[LogPart], model: str = "", notes: Sequence[str] = ()) -> Log:
     """The log of some benchmarks. Raises ConfigError as `log.checked` does."""
     frames = [
         part.samples if "benchmark" in part.samples else part.samples.assign(benchmark=part.benchmark) for part in parts
@@ -145,7 +145,7 @@ class TaskFile:
 
 Files = Callable[[Path], list[Path]]
 """The files of a tool at a path."""
-ReadParts = Callable[[TaskFile, Options], Sequence[Part]]
+ReadParts = Callable[[TaskFile, Options], Sequence[LogPart]]
 """Reads the samples of one file, by benchmark."""
 ReadLogs = Callable[[Path, Sequence[Path], Options], list[Log]]
 
@@ -187,7 +187,7 @@ def of_tasks(
     """
     logs = []
     for place, model, of_model, notes in logs_of(map(task, files)):
-        parts: list[Part] = []
+        parts: list[LogPart] = []
         unknown: list[UnknownScore] = []
         for file in of_model:
             if options.benchmark in ("", file.task) or not file.task or options.benchmark.startswith(f"{file.task} ("):
@@ -343,7 +343,7 @@ def parts(
     value: Callable[[Row, str], Any] = cell,
     unscored: str = "",
     filters: str = "",
-) -> list[Part]:
+) -> list[LogPart]:
     """The samples of the rows of a file, by a score of `known` that `score_name` chooses.
 
     Args:
@@ -362,7 +362,7 @@ def parts(
         raise bad_data(f"{file.path}: none of its {len(rows)} samples has a score")
     names = list(dict.fromkeys(str(row[filters]) for row in scored)) if filters else [""]
     return [
-        Part(
+        LogPart(
             f"{file.task} ({name})" if len(names) > 1 else file.task,
             samples(
                 file.path,

@@ -8,10 +8,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import extras
+from mcpo_cli import extras, golds
 from mcpo_cli.compare.log import Log
 from mcpo_cli.compare.readers import base, cells
-from mcpo_cli.compare.readers.base import Options, Part, TaskFile
+from mcpo_cli.compare.readers.base import LogPart, Options, TaskFile
 from mcpo_cli.errors import bad_data, first_line
 
 FILE = re.compile(r".+\.(eval|json)")
@@ -54,7 +54,7 @@ def _opened(file: Path, *, header_only: bool = False) -> Any:
         raise base.damaged(file, first_line(error)) from error
 
 
-def _parts(file: TaskFile, options: Options) -> list[Part]:
+def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     log = _opened(file.path)
     if log.status != "success":
         why = f"{file.path}: this evaluation is not complete: its status is {log.status!r}"
@@ -87,7 +87,7 @@ def _row(sample: Any, score: str) -> dict[str, Any]:
         "correct": cells.WORDS.get(value.lower(), value) if isinstance(value, str) else value,
         "response": sample.output.completion,
         "answer": "" if answer is None else answer,
-        "gold": cells.text(sample.target),
+        "gold": golds.of_cell(sample.target, cells.text),
         "prompt": sample.input if isinstance(sample.input, str) else "\n".join(turn.text for turn in sample.input),
         "tokens": sample.output.usage.output_tokens if sample.output.usage else None,
         "doc": sample.metadata or {},

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.compare.readers import base, cells
-from mcpo_cli.compare.readers.base import Options, Part, TaskFile
+from mcpo_cli.compare.readers.base import LogPart, Options, TaskFile
 from mcpo_cli.compare.readers.cells import Field, Row
 
 FILE = re.compile(r"details_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.-]+)\.parquet")
@@ -31,7 +31,7 @@ def _task_file(path: Path) -> TaskFile:
     return TaskFile(path, named["task"] if named else "", named["date"] if named else "", model, model.name)
 
 
-def _parts(file: TaskFile, options: Options) -> list[Part]:
+def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     rows = base.rows_of(file.path, NEEDED)
     known, first = cells.numbers_in(rows[0]["metric"]), rows[0]["doc"]
     return base.parts(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.compare.readers import base, cells
-from mcpo_cli.compare.readers.base import Options, Part, TaskFile
+from mcpo_cli.compare.readers.base import LogPart, Options, TaskFile
 from mcpo_cli.compare.readers.cells import Field, Row
 from mcpo_cli.errors import bad_data
 
@@ -49,7 +49,7 @@ def _task_file(path: Path) -> TaskFile:
     return TaskFile(path, task, date, path.parent, model)
 
 
-def _parts(file: TaskFile, options: Options) -> list[Part]:
+def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     rows = base.rows_of(file.path, ("doc_id", "filter", "metrics"))
     named = (row["metrics"] for row in rows)
     if not all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in named):

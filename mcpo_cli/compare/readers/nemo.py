@@ -5,8 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli import golds
 from mcpo_cli.compare.readers import base, cells
-from mcpo_cli.compare.readers.base import Options, Part, TaskFile
+from mcpo_cli.compare.readers.base import LogPart, Options, TaskFile
 from mcpo_cli.compare.readers.cells import Field, Row
 
 FILE = re.compile(r"results\.jsonl")
@@ -18,7 +19,7 @@ FIELDS: dict[str, Field] = {
     "sample": lambda row: row.get("repeat", 0),
     "response": lambda row: cells.text(row.get("model_response") or ""),
     "answer": lambda row: None if row.get("extracted_answer") is None else cells.text(row["extracted_answer"]),
-    "gold": lambda row: None if row.get("expected_answer") is None else cells.text(row["expected_answer"]),
+    "gold": lambda row: golds.of_cell(row.get("expected_answer"), cells.text),
 }
 SETTINGS = ("temperature", "top_p", "max_tokens", "seed", "system_prompt", "repeats", "shuffle_seed", "max_problems")
 
@@ -36,7 +37,7 @@ def _task_file(path: Path) -> TaskFile:
     return TaskFile(path, str(name), str(bundle.get("timestamp")), path.parent, str(model))
 
 
-def _parts(file: TaskFile, options: Options) -> list[Part]:
+def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     rows = base.rows_of(file.path, NEEDED)
     fields = FIELDS | {name: name for name in ("prompt", "tokens") if rows[0].get(name) is not None}
     if any(_category(row) for row in rows):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.compare.readers import base, cells
-from mcpo_cli.compare.readers.base import Options, Part, TaskFile
+from mcpo_cli.compare.readers.base import LogPart, Options, TaskFile
 from mcpo_cli.compare.readers.cells import Field, Row
 
 FILE = re.compile(r".+\.json")
@@ -33,7 +33,7 @@ def _task_file(path: Path) -> TaskFile:
     return TaskFile(path, path.stem, dated.name if is_dated else "", folder, model.name)
 
 
-def _parts(file: TaskFile, options: Options) -> list[Part]:
+def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     details = base.settings_file(file.path).get("details")
     named = details.items() if isinstance(details, dict) else enumerate(details or ())
     rows = [row for at, detail in named if isinstance(detail, dict) for row in _samples(str(at), detail)]

@@ -11,8 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli import golds
 from mcpo_cli.compare.readers import base, cells
-from mcpo_cli.compare.readers.base import Options, Part, TaskFile
+from mcpo_cli.compare.readers.base import LogPart, Options, TaskFile
 from mcpo_cli.compare.readers.cells import Field, Row
 
 FILE = re.compile(r"traces\.jsonl")
@@ -43,7 +44,7 @@ def _task_file(path: Path) -> TaskFile:
     return TaskFile(path, task, "", folder, _model(_traces(first)[0]) or folder.name)
 
 
-def _parts(file: TaskFile, options: Options) -> list[Part]:
+def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     rows = [_row(episode, trace) for episode in base.rows_of(file.path, NEEDED) for trace in _traces(episode)]
     scored: dict[str, list[Row]] = {}
     for row in rows:
@@ -88,7 +89,6 @@ def _row(episode: Row, trace: Row) -> dict[str, Any]:
     sampled = [cells.text(node["message"]) for node in nodes if node["sampled"]]
     asked = [node["message"] for node in nodes if not node["sampled"] and node["message"]["role"] in ("system", "user")]
     used = [(call.get("usage") or {}).get("completion_tokens", 0) for call in trace.get("calls", ())]
-    gold = task["data"].get("answer")
     return {
         "benchmark": _environment(episode),
         "problem": cells.name(
@@ -96,7 +96,7 @@ def _row(episode: Row, trace: Row) -> dict[str, Any]:
         ),
         "prompt": cells.text(asked),
         "response": sampled[-1] if sampled else "",
-        "gold": None if gold is None else cells.text(gold),
+        "gold": golds.of_cell(task["data"].get("answer"), cells.text),
         "tokens": sum(used),
         "scores": _scores(trace),
         "doc": task["data"],

@@ -8,7 +8,7 @@ import re
 from functools import partial
 
 from mcpo_cli.compare.readers import base, cells
-from mcpo_cli.compare.readers.base import Options, Part, TaskFile
+from mcpo_cli.compare.readers.base import LogPart, Options, TaskFile
 from mcpo_cli.compare.readers.cells import Field, Row
 
 FILE = re.compile(r"completions_\d+\.(parquet|jsonl)")
@@ -22,7 +22,7 @@ FIELDS: dict[str, Field] = {
 }
 
 
-def _parts(file: TaskFile, options: Options) -> list[Part]:
+def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     rows = base.rows_of(file.path, NEEDED)
     rewards = cells.numbers_in(rows[0], without=OTHERS)
     texts = {name: partial(_text, name) for name in ("gold", "answer") if name in rows[0]}

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from mcpo_cli.compare.readers import base, cells
-from mcpo_cli.compare.readers.base import Options, Part, TaskFile
+from mcpo_cli.compare.readers.base import LogPart, Options, TaskFile
 from mcpo_cli.compare.readers.cells import Field
 
 FILE = re.compile(r"results\.jsonl")
@@ -31,7 +31,7 @@ def _task_file(path: Path) -> TaskFile:
     return TaskFile(path, str(about.get("env_id") or "rollouts"), date, path.parent, model)
 
 
-def _parts(file: TaskFile, options: Options) -> list[Part]:
+def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     rows = base.rows_of(file.path, NEEDED)
     about = base.settings_file(file.path.parent / "metadata.json")
     known, facts = (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from mcpo_cli.compare.readers import base, cells
-from mcpo_cli.compare.readers.base import Options, Part, TaskFile
+from mcpo_cli.compare.readers.base import LogPart, Options, TaskFile
 from mcpo_cli.compare.readers.cells import Field, Row
 
 FILE = re.compile(r"\d+\.jsonl")
@@ -25,7 +25,7 @@ FIELDS: dict[str, Field] = {
 }
 
 
-def _parts(file: TaskFile, options: Options) -> list[Part]:
+def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     rows = _last_of_each(base.rows_of(file.path, NEEDED))
     answer = {"answer": lambda row: str(row.get("pred"))} if "pred" in rows[0] else {}
     known, facts = cells.numbers_in(rows[0], without=("step",)), {"step": rows[0]["step"]}

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pandas as pd
 
-from mcpo_cli import grading
+from mcpo_cli import golds, grading
 from mcpo_cli.compare.comparison import Comparison, Question
 from mcpo_cli.compare.log import Log, Side, plain_rows
 from mcpo_cli.compare.logs import of_logs
@@ -44,6 +44,8 @@ def read(path: Path) -> pd.DataFrame:
         texts = "" if {"response", "prediction"} & set(row) else "'response' or 'prediction'"
         if missing := texts if "gold" in row else "'gold'":
             raise bad_data(f"{path}, line {number}: no {missing}; it has {', '.join(row) or 'nothing'}", fix=FORM)
+        if isinstance(row["gold"], list):
+            row = {**row, "gold": golds.of_cell(row["gold"], str)}
         kind = "response" if "response" in row else "prediction"
         for key in ("gold", kind):
             value = row[key]

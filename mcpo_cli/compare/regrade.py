@@ -40,12 +40,12 @@ def read(path: Path) -> pd.DataFrame:
         ConfigError: the file cannot be read, is empty, or a line has another form.
     """
     samples = []
-    for number, row in tables.rows(path):
+    for number, cells in tables.rows(path):
+        gold = cells.get("gold")
+        row = {**cells, "gold": golds.of_cell(gold, str)} if isinstance(gold, list) else cells
         texts = "" if {"response", "prediction"} & set(row) else "'response' or 'prediction'"
         if missing := texts if "gold" in row else "'gold'":
             raise bad_data(f"{path}, line {number}: no {missing}; it has {', '.join(row) or 'nothing'}", fix=FORM)
-        if isinstance(row["gold"], list):
-            row = {**row, "gold": golds.of_cell(row["gold"], str)}
         kind = "response" if "response" in row else "prediction"
         for key in ("gold", kind):
             value = row[key]

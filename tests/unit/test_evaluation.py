@@ -205,7 +205,7 @@ def test_gradings_are_numbered_past_one_that_was_cut_short(tmp_path: Path) -> No
     [
         ('{"response": "1"}', "'gold'"),
         ('{"gold": "1"}', "'response'"),
-        ('{"gold": ["1"], "response": "1"}', "gold is list"),
+        ('{"gold": {"a": 1}, "response": "1"}', "gold is dict"),
         ('{"gold": "1", "response": null}', "response is NoneType"),
         ("[1]", "list"),
         ("{", "JSON"),

@@ -221,9 +221,8 @@ def test_what_cannot_be_graded_is_named_with_its_line(tmp_path: Path, line: str,
 
 def test_answers_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
-    path.write_text(
-        '{"id": "a", "gold": 27, "response": "27"}\n\n{"gold": "x", "prediction": "y"}\n{"gold": [1, 2], "response": "2"}\n'
-    )
+    lines = ('{"id": "a", "gold": 27, "response": "27"}', "", '{"gold": "x", "prediction": "y"}')
+    path.write_text("\n".join([*lines, '{"gold": [1, 2], "response": "2"}']))
     assert regrade.read(path).to_numpy().tolist() == [
         ["a", "27", "27", False],
         ["line 3", "x", "y", True],

@@ -69,10 +69,10 @@ secrets: setup
 	git ls-files -z | xargs -0 .ci/secrets
 
 findings: setup ## Effects, forest plots and tables of experiments/findings from committed rows
-	$(BIN)/python -m mcpo_study.analysis.answers
+	$(BIN)/python -m mcpo_study.analysis.findings
 
 check-findings: setup ## Recompute the numbers that README, docs and studies quote from committed rows
-	$(BIN)/python -m mcpo_study.analysis.answers.check
+	$(BIN)/python -m mcpo_study.analysis.findings.check
 
 audit: setup ## Look up security advisories for the pinned dependencies, if online
 	$(BIN)/python .ci/audit.py constraints.txt $(ARGS)
@@ -171,8 +171,8 @@ ui: setup ## Serve MLflow's UI for the configured store
 bench: setup ## Benchmark speed, also against TRL; appends rows to experiments/speed/results
 	$(BIN)/python -m benchmarks $(ARGS)
 
-coverage: setup ## Simulate what intervals of comparisons cover; writes experiments/coverage: an hour, can be stopped and continued
-	$(BIN)/python -m mcpo_study.analysis.coverage
+interval-coverage: setup ## Simulate what intervals of comparisons cover; writes experiments/interval-coverage: an hour, can be stopped and continued
+	$(BIN)/python -m mcpo_study.analysis.interval_coverage
 
 clean: ## Remove caches and builds; keeps environments and all results
 	rm -rf build dist site *.egg-info .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis

@@ -17,7 +17,7 @@ from typer.cli import get_docs_for_click
 
 from mcpo_cli.config import reference
 from mcpo_cli.main import app
-from mcpo_cli.samplers import Sampler, registry
+from mcpo_cli.prompt_samplers import Sampler, registry
 from mcpo_cli.settings import docstring, summary
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

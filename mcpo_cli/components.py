@@ -186,7 +186,11 @@ KINDS = {
         "how rollouts become a gradient", later("methods", "registry"), _of_method, _text_of_method, _check_method
     ),
     "sampler": Kind(
-        "which prompts a step trains on", later("samplers", "registry"), _summary, settings.docstring, _check_sampler
+        "which prompts a step trains on",
+        later("prompt_samplers", "registry"),
+        _summary,
+        settings.docstring,
+        _check_sampler,
     ),
     "task": Kind("where problems come from", later("tasks", "registry"), _of_task, settings.docstring, _check_task),
     "model": Kind("presets of models", _models, _of_model),

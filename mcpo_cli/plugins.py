@@ -2,7 +2,7 @@
 
 Three places are searched. The packages of mcpo: one new file is one new method. Installed packages, by entry points of
 the groups `mcpo.methods`, `mcpo.tasks` and so on (`GROUPS`), each of which names a module, or a package whose modules
-and packages are searched (as for mcpo's own `literature`); `mcpo.experiments` names a package with the folders
+and packages are searched (as for mcpo's own `literature_methods`); `mcpo.experiments` names a package with the folders
 `suites`, `conf` and `claims`, or with a folder for each study that has them. The folders of MCPO_PLUGINS: files `*.py`
 that declare anything, and suites, presets and claims laid out in the same way.
 

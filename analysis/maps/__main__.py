@@ -5,7 +5,7 @@
     python -m mcpo_study.analysis.maps rows experiments/map/spaces/map.yaml --points 64 > rows.csv
 
 `suite` prints a suite with an arm for each arm and point, `rows` a row for each of its runs once they are done. What
-the committed maps say is among the effects of `analysis/answers`.
+the committed maps say is among the effects of `analysis/findings`.
 """
 
 import argparse

@@ -8,7 +8,7 @@ from mcpo_cli.backends.graded import FEWEST
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.samplers import Draw, Finished, Group, Request, State, is_of_option
+from mcpo_cli.prompt_samplers import Draw, Finished, Group, Request, State, is_of_option
 from mcpo_cli.seeds import stream
 from mcpo_cli.tasks import Problems
 

@@ -16,7 +16,7 @@ from mcpo_cli.statistics.stats import LEAST, Floats
 
 FEW_SEEDS, FEW_SAMPLES, FEW_PROBLEMS = 4, 100, 10
 """Up to these numbers of seeds, samples of an arm, or problems (with several seeds; or that differ between two arms),
-the coverage of intervals over problems is outside 93 to 97 % (`make coverage`)."""
+the coverage of intervals over problems is outside 93 to 97 % (`make interval-coverage`)."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from mcpo_cli.config.reading import key_of, read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, mend, nearest
-from mcpo_cli.samplers import is_of_option
+from mcpo_cli.prompt_samplers import is_of_option
 
 STATISTICS = ("lost", "gained", "lost at equal gain", "gained at equal loss", "selection minus step")
 """What a hypothesis can be about: columns of the table; or the part of the raw drop of mastered prompts that is

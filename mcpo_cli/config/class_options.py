@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mcpo_cli import samplers
+from mcpo_cli import prompt_samplers
 from mcpo_cli.config import presets
 from mcpo_cli.config.reading import key_of
 from mcpo_cli.convert import SWITCH
@@ -72,7 +72,7 @@ def agree(data: dict[str, Any], overrides: Sequence[str], default: str) -> None:
     option, name = "method.dynamic_sampling", data["sampler"]["name"]
     if not given("sampler", overrides) and name == default:
         return
-    filters, chosen = bool(samplers.registry()[name].filters), data["method"]["dynamic_sampling"]
+    filters, chosen = bool(prompt_samplers.registry()[name].filters), data["method"]["dynamic_sampling"]
     if option not in map(key_of, overrides):
         data["method"]["dynamic_sampling"] = filters
     elif SWITCH.get(str(chosen).lower(), chosen) is (not filters):

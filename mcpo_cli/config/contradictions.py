@@ -9,7 +9,7 @@ from mcpo_cli.config.cluster import LOGGERS
 from mcpo_cli.config.schema import WHEEL, Model, RunSpec, Train
 from mcpo_cli.errors import SIMILAR, nearest
 from mcpo_cli.grading import functions
-from mcpo_cli.samplers import Refill, Run
+from mcpo_cli.prompt_samplers import Refill, Run
 from mcpo_cli.settings import plain
 
 REWARDS = ("verdict", "random")

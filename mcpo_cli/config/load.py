@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from mcpo_cli import methods, samplers, tasks
+from mcpo_cli import methods, prompt_samplers, tasks
 from mcpo_cli.config import class_options, contradictions, model_settings, presets
 from mcpo_cli.config.class_options import given
 from mcpo_cli.config.reading import MAX_VALUES, TYPED, key_of, parse, read, read_yaml, refuse_secrets, short
@@ -46,7 +46,7 @@ def changed(spec: RunSpec, overrides: Sequence[str]) -> list[RunSpec]:
     """
     found = []
     for combination in _expand(overrides):
-        data = {"sampler": {"name": samplers.Uniform.name}, **spec.to_dict()}
+        data = {"sampler": {"name": prompt_samplers.Uniform.name}, **spec.to_dict()}
         data |= {group: {"name": name} for group in presets.CLASSES if (name := given(group, combination))}
         _apply(class_options.with_options(data, combination), combination)
         found.append(from_dict(data))
@@ -62,7 +62,7 @@ def from_dict(data: Mapping[str, Any]) -> RunSpec:
         data["cluster"] = dict(item for item in data["cluster"].items() if item != former)
     method, task = dict(data.pop("method")), dict(data.pop("task"))
     # Without a sampler, `RunSpec` takes the one that follows from the method's option.
-    sampler = dict(data.pop("sampler", {"name": samplers.Uniform.name}))
+    sampler = dict(data.pop("sampler", {"name": prompt_samplers.Uniform.name}))
     return validate(
         convert(
             RunSpec,
@@ -70,7 +70,7 @@ def from_dict(data: Mapping[str, Any]) -> RunSpec:
             "",
             method=methods.get(str(method.pop("name", "")), **method),
             task=tasks.get(str(task.pop("name", "")), **task),
-            sampler=samplers.get(str(sampler.pop("name", "")), **sampler),
+            sampler=prompt_samplers.get(str(sampler.pop("name", "")), **sampler),
         )
     )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import data as datasets
-from mcpo_cli import methods, paths, plugins, samplers, tasks
+from mcpo_cli import methods, paths, plugins, prompt_samplers, tasks
 from mcpo_cli.config.reading import read_yaml, short
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import SIMILAR, ConfigError, mend, nearest
@@ -25,7 +25,7 @@ from mcpo_cli.settings import flat, plain
 CONF = Path(__file__).resolve().parents[1] / "conf"
 CLASSES: dict[str, Callable[[], Found[type]]] = {
     "method": methods.registry,
-    "sampler": samplers.registry,
+    "sampler": prompt_samplers.registry,
     "task": tasks.registry,
 }
 """The groups whose values are classes: `method=mcpo` chooses a class, and `method.beta` is one of its options."""

@@ -15,7 +15,7 @@ from mcpo_cli.config.cluster import Cluster
 from mcpo_cli.methods import Method
 from mcpo_cli.model_files import HUB_ID
 from mcpo_cli.plugins import Plugin
-from mcpo_cli.samplers import Sampler, Uniform, is_of_option, of_option
+from mcpo_cli.prompt_samplers import Sampler, Uniform, is_of_option, of_option
 from mcpo_cli.settings import IDENTITY, flat, identity, later, plain, runtime
 from mcpo_cli.tasks import Task
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import data as datasets
-from mcpo_cli import grading, methods, plugins, samplers, tasks
+from mcpo_cli import grading, methods, plugins, prompt_samplers, tasks
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.grading import functions
 from mcpo_cli.plugins import Found, Plugin
@@ -20,7 +20,7 @@ def used_plugins(spec: RunSpec) -> dict[str, Plugin]:
     task = spec.task
     uses: list[tuple[str, Found[Any], Collection[str]]] = [
         ("method", methods.registry(), [spec.method.name]),
-        ("sampler", samplers.registry(), [spec.sampler.name]),
+        ("sampler", prompt_samplers.registry(), [spec.sampler.name]),
         ("task", tasks.registry(), [task.name]),
         ("grader", grading.registry(), dict.fromkeys(map(task.grader_of, task.published or [task.source]))),
         ("dataset", datasets.registry(), task.published),

@@ -10,7 +10,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from mcpo_cli import methods, samplers, tasks
+from mcpo_cli import methods, prompt_samplers, tasks
 from mcpo_cli.config import arm_names, load
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of, read
@@ -320,7 +320,7 @@ def spec(folder: Path) -> RunSpec:
         ConfigError: another version wrote it.
     """
     recorded = read_json(folder / "spec.json")
-    for kind, known in (("method", methods.registry), ("task", tasks.registry), ("sampler", samplers.registry)):
+    for kind, known in (("method", methods.registry), ("task", tasks.registry), ("sampler", prompt_samplers.registry)):
         declared = recorded.get(kind)
         name = declared.get("name") if isinstance(declared, dict) else None
         if isinstance(name, str) and name not in known():

@@ -22,8 +22,8 @@ are Satterthwaite's (1946, Biometrics Bulletin 2, 110-114), and at least those o
 far below .05, p-values also allow for the doubt in the spread of few seeds (`FewSeeds`).
 
 Coverage of the 95 % intervals, simulated over 3 to 30 seeds, 10 to 1000 problems and 1 to 64 samples, paired by seed or
-not, with missing and uneven cells: `make coverage`. 93 to 98 % from 100 samples of a side on; up to 99 % below, as 3
-seeds show too little of their spread to leave it out.
+not, with missing and uneven cells: `make interval-coverage`. 93 to 98 % from 100 samples of a side on; up to 99 %
+below, as 3 seeds show too little of their spread to leave it out.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Requirements on every sampler, built in or not. `mcpo components check sampler NAME` runs them on a simulated policy.
 
->>> from mcpo_cli.samplers import get
+>>> from mcpo_cli.prompt_samplers import get
 >>> [outcome.name for outcome in check_sampler(get("review")) if not outcome.passed]
 []
 """
@@ -24,7 +24,7 @@ from mcpo_cli.backends.local import checkpoint
 from mcpo_cli.config import contradictions, presets
 from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.samplers import Group, Sampler, State
+from mcpo_cli.prompt_samplers import Group, Sampler, State
 from mcpo_cli.tasks import Task
 from mcpo_cli.testing.outcomes import CheckOutcome, named, outcomes
 

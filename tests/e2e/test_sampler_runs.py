@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from mcpo_cli import samplers
+from mcpo_cli import prompt_samplers
 from mcpo_cli.backends.local import train
 from mcpo_cli.backends.local.start import start_policy
 from mcpo_cli.config import forking
@@ -137,12 +137,12 @@ def test_knapsack_allots_the_budget_of_each_step(home: Path, uninterrupted: dict
 
 
 @dataclasses.dataclass(frozen=True)
-class Allotting(samplers.Uniform):
+class Allotting(prompt_samplers.Uniform):
     """States the number of rollouts of every prompt, which is the default."""
 
     uneven_groups: ClassVar[bool] = True
 
-    def draw(self, request: samplers.Request, state: samplers.State) -> samplers.Draw:
+    def draw(self, request: prompt_samplers.Request, state: prompt_samplers.State) -> prompt_samplers.Draw:
         drawn = super().draw(request, state)
         return dataclasses.replace(drawn, rollouts=(request.rollouts,) * request.prompts)
 
@@ -151,7 +151,7 @@ def test_groups_of_one_size_are_those_of_before(home: Path, monkeypatch: pytest.
     """The bits are the same if the sampler states the number of rollouts, or leaves it to `train.rollouts`."""
     monkeypatch.setenv("MCPO_HOME", str(home))
     spec, found = spec_of("method=clip_cov"), list[tuple[dict[str, float], list[torch.Tensor]]]()
-    for sampler in (samplers.Uniform(), Allotting()):
+    for sampler in (prompt_samplers.Uniform(), Allotting()):
         allotting = dataclasses.replace(spec)
         object.__setattr__(allotting, "sampler", sampler)
         attempt = Attempt(home / "scrap" / type(sampler).__name__ / "run", allotting, 0)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from mcpo_cli.literature.batches import answer_entropy, beta_shape
-from mcpo_cli.literature.histories import Spo, smoothed
+from mcpo_cli.literature_methods.batches import answer_entropy, beta_shape
+from mcpo_cli.literature_methods.histories import Spo, smoothed
 from mcpo_cli.methods import get, registry
 from tests.golden.literature import F1, LENGTH, advantages, f1, signals, step
 

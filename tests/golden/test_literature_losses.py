@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from mcpo_cli.literature.likelihoods import covariance
+from mcpo_cli.literature_methods.likelihoods import covariance
 from mcpo_cli.methods import Method, get, reduce, registry
 from mcpo_cli.testing import mini_batch
 from mcpo_cli.testing import step as random_step

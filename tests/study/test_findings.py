@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from mcpo_study.analysis.answers import check as findings
-from mcpo_study.analysis.answers.check import MARK, NUMBER, Committed, Entries, Finding, Query, written_like
+from mcpo_study.analysis.findings import check as findings
+from mcpo_study.analysis.findings.check import MARK, NUMBER, Committed, Entries, Finding, Query, written_like
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from mcpo_cli import methods, samplers, tasks
+from mcpo_cli import methods, prompt_samplers, tasks
 from mcpo_cli.backends import feasible
 from mcpo_cli.config import load, plan, presets, reading
 from mcpo_cli.config.reading import read_yaml
@@ -134,7 +134,7 @@ def required(overrides: Sequence[str]) -> list[str]:
     """Settings that these presets require: samplers that choose among problems need problems that return."""
     words = [word for preset in overrides for word in REQUIRED.get(preset, [])]
     chosen = dict(preset.split("=") for preset in overrides)
-    if not samplers.registry()[chosen.pop("sampler", "uniform")].needs_repeats:
+    if not prompt_samplers.registry()[chosen.pop("sampler", "uniform")].needs_repeats:
         return words
     (without,) = load.load([*(f"{group}={name}" for group, name in chosen.items()), *words])
     return words if without.task.repeats else [*words, "task.pool=1024"]

@@ -1,4 +1,4 @@
-"""Means and differences over problems x seeds: against scipy and the analysis of variance (also: test_coverage.py)."""
+"""Means and differences over problems x seeds: against scipy and analysis of variance (test_interval_coverage.py)."""
 
 import math
 

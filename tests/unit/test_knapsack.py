@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpo_cli.samplers import Draw, Finished, Group
-from mcpo_cli.samplers.knapsack import Evidence, Knapsack, gain, give
+from mcpo_cli.prompt_samplers import Draw, Finished, Group
+from mcpo_cli.prompt_samplers.knapsack import Evidence, Knapsack, gain, give
 from tests.unit.test_samplers import ask
 
 

@@ -113,7 +113,7 @@ def test_metrics_and_rows_count_graded_rollouts_only() -> None:
 
 
 def test_a_sampler_does_not_hear_of_a_group_without_verdicts() -> None:
-    from mcpo_cli.samplers import Refill, Uniform
+    from mcpo_cli.prompt_samplers import Refill, Uniform
 
     filtered, plain = drawing(Refill()), drawing(Uniform())
     for each in (filtered, plain):

@@ -6,15 +6,15 @@ from typing import ClassVar
 
 import pytest
 
-from mcpo_cli import methods, samplers, tasks
+from mcpo_cli import methods, prompt_samplers, tasks
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
 from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.samplers import Draw, Finished, Refill, Request, Sampler, State
-from mcpo_cli.samplers.greso import Greso
-from mcpo_cli.samplers.mopps import Mopps
-from mcpo_cli.samplers.pairing import Pairing
-from mcpo_cli.samplers.retention import Replay, Review
+from mcpo_cli.prompt_samplers import Draw, Finished, Refill, Request, Sampler, State
+from mcpo_cli.prompt_samplers.greso import Greso
+from mcpo_cli.prompt_samplers.mopps import Mopps
+from mcpo_cli.prompt_samplers.pairing import Pairing
+from mcpo_cli.prompt_samplers.retention import Replay, Review
 from mcpo_cli.testing import SAMPLER_CHECKS, check_sampler
 from tests.errors import refused
 
@@ -30,7 +30,7 @@ VARIANTS = (
 @pytest.mark.parametrize(
     "sampler",
     [
-        *(kind() for kind in samplers.registry().values()),
+        *(kind() for kind in prompt_samplers.registry().values()),
         *(pytest.param(variant, marks=pytest.mark.slow) for variant in VARIANTS),
     ],
     ids=repr,

@@ -9,9 +9,9 @@ from mcpo_cli.backends.verl import checks
 from mcpo_cli.config import arm_names
 from mcpo_cli.config.load import changed, from_dict, load
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.samplers import Refill, Uniform
-from mcpo_cli.samplers.greso import Greso
-from mcpo_cli.samplers.retention import Review
+from mcpo_cli.prompt_samplers import Refill, Uniform
+from mcpo_cli.prompt_samplers.greso import Greso
+from mcpo_cli.prompt_samplers.retention import Review
 from tests.errors import refused
 
 IDS = {

@@ -10,12 +10,12 @@ import pytest
 from mcpo_cli import tasks
 from mcpo_cli.backends.drawing import TrainingStream
 from mcpo_cli.config.schema import Train
-from mcpo_cli.samplers import Draw, Finished, Group, Refill, Request, Sampler, State, Uniform
-from mcpo_cli.samplers.greso import Greso, Streak
-from mcpo_cli.samplers.mopps import Mopps, Posterior
-from mcpo_cli.samplers.pairing import Pairing
-from mcpo_cli.samplers.pools import Pools
-from mcpo_cli.samplers.retention import Replay, Review
+from mcpo_cli.prompt_samplers import Draw, Finished, Group, Refill, Request, Sampler, State, Uniform
+from mcpo_cli.prompt_samplers.greso import Greso, Streak
+from mcpo_cli.prompt_samplers.mopps import Mopps, Posterior
+from mcpo_cli.prompt_samplers.pairing import Pairing
+from mcpo_cli.prompt_samplers.pools import Pools
+from mcpo_cli.prompt_samplers.retention import Replay, Review
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def test_no_module_that_artifacts_import_is_left_out() -> None:
     """grimp, which reads imports independently, finds no missing module; training and storage are not included."""
     graph: Any = grimp.build_graph("mcpo_cli", "analysis", cache_dir=None)
     modules = [name for name in graph.modules if not name.endswith("__main__")]  # a program of a study is no artifact
-    declared = {name for name in modules if name.startswith(("analysis.", "mcpo_cli.literature."))}
+    declared = {name for name in modules if name.startswith(("analysis.", "mcpo_cli.literature_methods."))}
     roots = ["mcpo_cli.report.builder", *declared]
     needed = {module for root in roots for module in (root, *graph.find_upstream_modules(root))}
     own = artifacts.declared().sources.values()
@@ -81,7 +81,7 @@ def test_no_module_that_building_loads_is_left_out(mcpo_home: Path) -> None:
     _, loaded = build(CURVES, mcpo_home)
     hashed = {path.resolve() for path in builder.code_files()}
     assert [name for name, path in loaded.items() if Path(path).resolve() not in hashed] == []
-    assert {"mcpo_cli.literature.batches", "mcpo_cli.measures.mastery"} <= loaded.keys()
+    assert {"mcpo_cli.literature_methods.batches", "mcpo_cli.measures.mastery"} <= loaded.keys()
 
 
 @pytest.mark.slow

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from mcpo_cli.backends import corrections
 from mcpo_cli.config.schema import Train
-from mcpo_cli.literature.likelihoods import covariance
-from mcpo_cli.literature.references import GrpoKl
+from mcpo_cli.literature_methods.likelihoods import covariance
+from mcpo_cli.literature_methods.references import GrpoKl
 from mcpo_cli.methods import Step, TokenBatch, get, reduce
 from mcpo_cli.testing import mini_batch, step
 from mcpo_cli.testing.batches import LIMIT

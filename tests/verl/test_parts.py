@@ -18,7 +18,7 @@ import torch
 from mcpo_cli.backends.verl import overrides
 from mcpo_cli.config.load import load
 from mcpo_cli.methods import Method, get
-from mcpo_cli.samplers import Refill
+from mcpo_cli.prompt_samplers import Refill
 from mcpo_cli.testing import CHECKS
 from tests.errors import refused
 from tests.store_runs import free_port

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from mcpo_cli import samplers
+from mcpo_cli import prompt_samplers
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.folders import Checkpoint
 
@@ -31,7 +31,7 @@ def save(attempt_dir: Path, checkpoint: Checkpoint, kept: int) -> None:
     folders.prune(attempt_dir.parent, kept)
 
 
-def as_tensors(state: samplers.State) -> dict[str, Tensor]:
+def as_tensors(state: prompt_samplers.State) -> dict[str, Tensor]:
     """A sampler's memory as a checkpoint holds it: integers as int64, other numbers as float64."""
     return {
         name: torch.tensor(column, dtype=torch.int64 if all(type(one) is int for one in column) else torch.float64)
@@ -39,7 +39,7 @@ def as_tensors(state: samplers.State) -> dict[str, Tensor]:
     }
 
 
-def as_columns(tensors: Mapping[str, Tensor]) -> samplers.State:
+def as_columns(tensors: Mapping[str, Tensor]) -> prompt_samplers.State:
     """Inverse of `as_tensors`."""
     return {name: column.tolist() for name, column in tensors.items()}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from mcpo_cli import pretrained, samplers
+from mcpo_cli import pretrained, prompt_samplers
 from mcpo_cli.backends import Stop, checks, corrections, masking, measure
 from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
@@ -67,7 +67,7 @@ class Trainer:
         self.stream = TrainingStream(self.problems, spec.seed)
         self.updater = Updater(policy, spec.method, spec.train, spec.compute, spec.seed)
         self.method_state: State = {}
-        self.sampler_state: samplers.State = {}
+        self.sampler_state: prompt_samplers.State = {}
         self.step = 0
         self.cursor = 0
         self._follow_journal()

@@ -17,10 +17,10 @@ from mcpo_cli.backends.verl.overrides import Paths
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import functions
+from mcpo_cli.prompt_samplers import Refill, is_of_option
 from mcpo_cli.records import SOURCES
 from mcpo_cli.runs import prompts
 from mcpo_cli.runs.journal import write_atomic
-from mcpo_cli.samplers import Refill, is_of_option
 from mcpo_cli.tasks import Task
 from mcpo_cli.tasks.base import Messages
 

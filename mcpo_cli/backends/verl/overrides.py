@@ -16,8 +16,8 @@ from typing import Any
 from mcpo_cli import pretrained
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.prompt_samplers import Refill, is_of_option
 from mcpo_cli.runs import bases
-from mcpo_cli.samplers import Refill, is_of_option
 from mcpo_cli.seeds import Stream, stream
 from mcpo_cli.settings import flat
 

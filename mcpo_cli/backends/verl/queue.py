@@ -31,8 +31,8 @@ from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.grading import Verdict
 from mcpo_cli.methods import Method, Step
+from mcpo_cli.prompt_samplers import Refill, State
 from mcpo_cli.runs.journal import read_json, write_atomic
-from mcpo_cli.samplers import Refill, State
 
 POLL_SECONDS = 0.1  # verl's default of 2 s would be most of a small model's step
 WATCH_SECONDS = 10.0  # between two looks at the actors

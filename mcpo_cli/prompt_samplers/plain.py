@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mcpo_cli.samplers.base import Draw, Request, Sampler, State
+from mcpo_cli.prompt_samplers.base import Draw, Request, Sampler, State
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 `findings.yaml` has one entry per quoted text. The numbers in the quote, in order, must equal the results of its queries
 over the studies' `results/*.csv`, or over rows of speed (`benchmarks/rows.py`), with as many digits as the page shows.
 Texts whose numbers cannot be computed from committed rows are listed as `unverified`, and their paragraph on the page
-must say so. Tables of effects (`analysis/answers`) are made again and compared as a whole.
+must say so. Tables of effects (`analysis/findings`) are made again and compared as a whole.
 """
 
 import re

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from mcpo_cli.samplers import table
-from mcpo_cli.samplers.base import Draw, Finished, Request, Sampler, State
+from mcpo_cli.prompt_samplers import table
+from mcpo_cli.prompt_samplers.base import Draw, Finished, Request, Sampler, State
 from mcpo_cli.settings import identity
 
 

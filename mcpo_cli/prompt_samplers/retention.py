@@ -8,8 +8,8 @@ continues where it stopped.
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from mcpo_cli.samplers import table
-from mcpo_cli.samplers.base import Draw, Finished, Request, Sampler, State
+from mcpo_cli.prompt_samplers import table
+from mcpo_cli.prompt_samplers.base import Draw, Finished, Request, Sampler, State
 from mcpo_cli.settings import identity
 
 

@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 from mcpo_study.analysis import EXPERIMENTS
-from mcpo_study.analysis.answers import __main__ as answers
-from mcpo_study.analysis.answers import effects
+from mcpo_study.analysis.findings import __main__ as findings
+from mcpo_study.analysis.findings import effects
 from scipy import stats
 
 from tests.errors import refused
@@ -85,14 +85,14 @@ def test_saved_states_count_by_their_mastered_prompts() -> None:
 
 
 def test_every_interval_covers_a_new_base_policy_as_often_as_it_says() -> None:
-    records = pd.read_csv(answers.RECORDS).set_index("id")
+    records = pd.read_csv(findings.RECORDS).set_index("id")
     assert list(records.index) == list(effects.declared())
     assert records["covers"].between(0.93, 0.97).all()
 
 
 def test_components_are_those_of_the_analysis_of_variance() -> None:
     """Two units of two pairs, by hand: mean squares 0.5 within and 16 between, so that (16 - .5) / 2 is a unit's."""
-    found = answers.components(pd.Series([0.0, 1.0, 4.0, 5.0]), pd.Series(["a", "a", "b", "b"]))
+    found = findings.components(pd.Series([0.0, 1.0, 4.0, 5.0]), pd.Series(["a", "a", "b", "b"]))
     assert found == pytest.approx((7.75**0.5, 0.5**0.5))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from mcpo_cli.samplers.base import State
+from mcpo_cli.prompt_samplers.base import State
 
 Row = TypeVar("Row", bound=NamedTuple)
 NUMBER = "number"

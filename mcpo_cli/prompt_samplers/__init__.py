@@ -1,6 +1,6 @@
 """Samplers choose the prompts of a global step. `sampler=NAME` chooses one, `sampler.*` are its options.
 
->>> from mcpo_cli.samplers import get
+>>> from mcpo_cli.prompt_samplers import get
 >>> get("review", share=0.5)
 """
 
@@ -10,9 +10,9 @@ from typing import Any
 from mcpo_cli import plugins
 from mcpo_cli.convert import choose
 from mcpo_cli.plugins import Found
-from mcpo_cli.samplers import table
-from mcpo_cli.samplers.base import Draw, Finished, Group, Request, Run, Sampler, State, Stream
-from mcpo_cli.samplers.plain import Refill, Uniform, is_of_option, of_option
+from mcpo_cli.prompt_samplers import table
+from mcpo_cli.prompt_samplers.base import Draw, Finished, Group, Request, Run, Sampler, State, Stream
+from mcpo_cli.prompt_samplers.plain import Refill, Uniform, is_of_option, of_option
 
 __all__ = [
     "Draw",

@@ -1,8 +1,8 @@
-"""`make coverage`: coverage of intervals and power of tests of `mcpo compare`, in simulated logs with a known truth.
+"""`make interval-coverage`: coverage of intervals, power of tests of `mcpo compare`, in simulated logs of known truth.
 
-Writes `results/coverage.csv` of the study `coverage`, one row per design, and the table of its page from it. Each row
-is written as soon as it is known, and a design whose row has TRIALS trials is not simulated again, so that the command
-can be stopped and continued.
+Writes `results/coverage.csv` of the study `interval-coverage`, one row per design, and the table of its page from it.
+Each row is written as soon as it is known, and a design whose row has TRIALS trials is not simulated again, so that
+the command can be stopped and continued.
 """
 
 import math
@@ -37,9 +37,9 @@ from .designs import (
     points,
 )  # fmt: skip
 
-STUDY = EXPERIMENTS / "coverage"
+STUDY = EXPERIMENTS / "interval-coverage"
 RECORDS, PAGE = STUDY / "results" / "coverage.csv", STUDY / "coverage.md"
-BEGIN = "<!-- the table: `make coverage` writes it -->"
+BEGIN = "<!-- the table: `make interval-coverage` writes it -->"
 SEED = 20261124
 TRIALS = 4000
 """Number of simulated logs per design: a coverage of .95 has a standard error of .0035."""

@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from mcpo_study.analysis.coverage import __main__ as coverage
+from mcpo_study.analysis.interval_coverage import __main__ as coverage
 
 
 @pytest.fixture(scope="module")

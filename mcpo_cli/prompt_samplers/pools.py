@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from mcpo_cli.samplers import table
-from mcpo_cli.samplers.base import Draw, Finished, Request, Run, Sampler, State
+from mcpo_cli.prompt_samplers import table
+from mcpo_cli.prompt_samplers.base import Draw, Finished, Request, Run, Sampler, State
 from mcpo_cli.settings import identity
 
 

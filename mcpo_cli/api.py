@@ -23,7 +23,6 @@ from mcpo_cli.measures.frames import Runs
 from mcpo_cli.runs import catalog
 from mcpo_cli.runs.catalog import Run
 from mcpo_cli.scheduling import start
-from mcpo_cli.scheduling.forecast import forecast
 from mcpo_cli.scheduling.outcome import RunOutcome
 from mcpo_cli.scheduling.progress import RunView
 
@@ -71,7 +70,7 @@ def train(
         RunFailed: some runs did not finish; their records are kept, and the same call continues them.
         Interrupted: a signal asked to stop.
     """
-    return start.train(forecast(plan(*words)), on_step, on_end)
+    return start.train(plan(*words), on_step, on_end)
 
 
 def runs(*where: str, sort: str = "") -> list[Run]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from mcpo_cli.config.cost import Estimate
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.attempts import Attempt
 
@@ -28,8 +29,8 @@ class Backend(Protocol):
     def check_model(self, spec: RunSpec, folder: Path) -> None:
         """Raise ConfigError if this backend cannot train the existing model of `spec`, whose files are in `folder`."""
 
-    def check_machine(self, spec: RunSpec) -> None:
-        """Raise ConfigError if something is missing here. Quick: starts no process, does not import torch."""
+    def check_machine(self, expected: Estimate) -> None:
+        """Raise ConfigError if the run needs what is missing here. Starts no process, does not import torch."""
 
     def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:
         """The process that `run` would start below `home`, as plain data: `command` (list), `environment` and `config`.

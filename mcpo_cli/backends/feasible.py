@@ -1,10 +1,11 @@
 """Checks of the runs of a plan before the first starts: a dry run makes those that need no download, a start all."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mcpo_cli import backends, pretrained, tokenization
+from mcpo_cli.config.cost import Estimate
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.runs import begin
 from mcpo_cli.tasks.base import Messages, Tokens
@@ -14,19 +15,24 @@ ADDED_TOKENS = 8
 """More than a tokenizer adds to a text without a chat template, such as one for its beginning."""
 
 
-def check(specs: Sequence[RunSpec], *, to_start: bool = False) -> None:
-    """Raise ConfigError for the first of `specs` that could not do its first step on any machine.
+def check(runs: Sequence[Estimate], *, to_start: bool = False) -> Mapping[Model, Path | None]:
+    """The folder of each model of `runs`; None for one that is not here or is built from scratch.
 
     By default nothing is written or downloaded: missing problems and models are checked when they are fetched.
 
     to_start: fetch problems and models, too, and raise ConfigError for what is missing on this machine.
+
+    Raises:
+        ConfigError: one of `runs` could not do its first step on any machine.
     """
-    for spec in specs:
-        backends.get(spec.backend).check_spec(spec)
+    specs = [run.spec for run in runs]
+    for run, spec in zip(runs, specs, strict=True):
+        backend = backends.get(spec.backend)
+        backend.check_spec(spec)
         if spec.fork:
             begin.check_origin(spec)
         if to_start:
-            backends.get(spec.backend).check_machine(spec)
+            backend.check_machine(run)
     # Runs that differ only in seed or method share model and problems.
     different = {repr((spec.backend, spec.task, spec.train, spec.eval.problems, spec.model)): spec for spec in specs}
     folders: dict[Model, Path | None] = {}
@@ -36,6 +42,7 @@ def check(specs: Sequence[RunSpec], *, to_start: bool = False) -> None:
         if to_start and spec.model.path and not folders[spec.model] and not backends.get(spec.backend).fetches:
             folders[spec.model] = pretrained.folder(spec.model)
         _check_files(spec, folders[spec.model])
+    return folders
 
 
 def _check_files(spec: RunSpec, folder: Path | None) -> None:

@@ -32,7 +32,7 @@ MOST_LINES = 8
 
 
 @dataclass(frozen=True)
-class Output:
+class Destination:
     """Where a comparison goes besides stdout."""
 
     folder: Path | None = None
@@ -40,7 +40,7 @@ class Output:
     mlflow: bool = False
 
 
-def reply(subject: Subject, question: Question, where: Output, *, gate: str, full: bool) -> Reply:
+def reply(subject: Subject, question: Question, where: Destination, *, gate: str, full: bool) -> Reply:
     """Compare, judge the rules of `gate` if it has any, and write the files.
 
     Raises:
@@ -53,7 +53,7 @@ def reply(subject: Subject, question: Question, where: Output, *, gate: str, ful
     return replace(shown(found, asked, where, full=full), error=worst)
 
 
-def shown(found: Sequence[Answer], asked: object, where: Output, *, full: bool) -> Reply:
+def shown(found: Sequence[Answer], asked: object, where: Destination, *, full: bool) -> Reply:
     """Write the files of comparisons, log them to MLflow, and say both. asked: equal for equal questions."""
     key = hashlib.sha256(repr((Path.cwd(), asked)).encode()).hexdigest()[:6]
     documents, pages = [], []

@@ -3,18 +3,21 @@
 import shlex
 from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from mcpo_cli import backends, pretrained
+from mcpo_cli import backends
 from mcpo_cli.backends import feasible, local
 from mcpo_cli.commands import console
 from mcpo_cli.commands.reply import Part, Reply, table
-from mcpo_cli.config import cost
+from mcpo_cli.config.cost import Estimate
+from mcpo_cli.config.plan import Plan
+from mcpo_cli.config.schema import Model
 from mcpo_cli.machine import GIB
-from mcpo_cli.scheduling.forecast import Expected, Forecast
+from mcpo_cli.scheduling.forecast import Expected, Forecast, forecast
 
 
-def show_plan(expected: Forecast, *, verbose: bool) -> Reply:
+def show_plan(plan: Plan, *, verbose: bool) -> Reply:
     """The runs of a plan, and of a backend such as verl the processes that it would start.
 
     Writes nothing, imports no torch.
@@ -24,23 +27,26 @@ def show_plan(expected: Forecast, *, verbose: bool) -> Reply:
     Raises:
         ConfigError: a run cannot be trained (see `feasible.check`).
     """
-    feasible.check(expected.unfinished)
-    specs = [cell.spec for cell in expected.plan.cells]
-    previews = {spec.run_id: backends.get(spec.backend).preview(spec, expected.home) for spec in specs}
-    previews = {run_id: preview for run_id, preview in previews.items() if preview}
-    about = {"seconds_left": round(expected.seconds, 1), "parallel": expected.parallel, "basis": expected.basis}
-    runs = [run.to_json() for run in expected.in_table]
-    runs = [run | ({"preview": previews[run["run_id"]]} if run["run_id"] in previews else {}) for run in runs]
-    head = {"suite": expected.plan.suite, "home": str(expected.home), "command": expected.plan.command}
-    return Reply({**head, "estimate": about, "runs": runs}, _page(expected, previews, verbose=verbose))
+    expected = forecast(plan)
+    folders = feasible.check(expected.unfinished)
+    documents = []
+    for run in expected.in_table:
+        preview = backends.get(run.cell.spec.backend).preview(run.cell.spec, expected.home)
+        documents.append(run.to_json() | ({"preview": preview} if preview else {}))
+    previews = {document["run_id"]: document["preview"] for document in documents if "preview" in document}
+    estimate = {"seconds_left": round(expected.seconds, 1), "parallel": expected.parallel, "basis": expected.basis}
+    head = {"suite": plan.suite, "home": str(expected.home), "command": plan.command, "estimate": estimate}
+    return Reply({**head, "runs": documents}, _page(expected, folders, previews, verbose=verbose))
 
 
-def _page(expected: Forecast, previews: Mapping[str, Any], *, verbose: bool) -> Iterator[Part]:
+def _page(
+    expected: Forecast, folders: Mapping[Model, Path | None], previews: Mapping[str, Any], *, verbose: bool
+) -> Iterator[Part]:
     runs = expected.in_table
     yield from _runs(expected, runs)
     for caution in expected.cautions:
         yield partial(console.talk, f"warning: {caution}")
-    yield from _needs(runs)
+    yield from _needs([run.estimate for run in runs if run.estimate.existing], folders)
     yield from _costs(runs)
     if previews and not verbose:
         yield "\neach setting of verl: add --verbose"
@@ -66,15 +72,18 @@ def _runs(expected: Forecast, runs: list[Expected]) -> Iterator[Part]:
     yield f"\n{done} of {len(rows)} runs done; {rest}\nstart or continue: {expected.plan.command}"
 
 
-def _needs(runs: list[Expected]) -> Iterator[str]:
-    """The memory and disk that runs of existing models on the local engine need, and what is free on this machine."""
-    specs = [run.cell.spec for run in runs if cost.existing_on_local(run.cell.spec)]
-    if not specs:
+def _needs(runs: list[Estimate], folders: Mapping[Model, Path | None]) -> Iterator[str]:
+    """The memory and disk that runs of existing models on the local engine need, and what is free on this machine.
+
+    folders: see `feasible.check`.
+    """
+    if not runs:
         return
-    memory, disk = max(map(cost.memory, specs)) / GIB, max(map(cost.disk, specs)) / GIB
-    free = local.free()
-    for model in {spec.model.path: spec.model for spec in specs}.values():
-        if pretrained.find(model) is None:
+    memory, disk = max(run.memory for run in runs) / GIB, max(run.disk for run in runs) / GIB
+    free, specs = local.free(), [run.spec for run in runs]
+    used = {spec.model.path: spec.model for spec in specs}
+    for model in used.values():
+        if model in folders and folders[model] is None:
             yield f"the model {model.name} is not on this machine: the first run fetches it from {model.path}"
     yield (
         f"a run needs about {memory:.1f} GiB of memory ({free.memory / GIB:.1f} GiB are free) and about "

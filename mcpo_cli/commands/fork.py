@@ -71,18 +71,17 @@ def _fork(run_id: str, at: int, words: Sequence[str], *, dry_run: bool, verbose:
     from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.config import forking
     from mcpo_cli.runs import catalog
-    from mcpo_cli.scheduling import start
-    from mcpo_cli.scheduling.forecast import forecast
+    from mcpo_cli.scheduling import outcome, start
 
     parent = catalog.find(location(), run_id).spec
     command = shlex.join(["mcpo", "fork", parent.run_id, "--at", str(at), *words])
     chosen = forking.plan(parent, at, words, command)
     if dry_run:
-        return shown.show_plan(forecast(chosen), verbose=verbose)
+        return shown.show_plan(chosen, verbose=verbose)
     from mcpo_cli.commands import artifact_page
     from mcpo_cli.report import build
 
-    document = start.document(forecast(chosen))
+    document = outcome.document(chosen, start.train(chosen))
     built = build.build_forks(chosen, words)
     return Reply({**built.to_json(), **document}, artifact_page.page(built, full=True))
 
@@ -90,12 +89,11 @@ def _fork(run_id: str, at: int, words: Sequence[str], *, dry_run: bool, verbose:
 def _branch(study: str, words: Sequence[str], *, dry_run: bool, verbose: bool) -> Reply:
     from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.config import branching
-    from mcpo_cli.scheduling.forecast import forecast
 
     content, command = branching.read(study), shlex.join(["mcpo", "fork", study, *words])
     trunks = branching.trunks(content, words)
     if dry_run:
-        return shown.show_plan(forecast(branching.plan(study, trunks, command)), verbose=verbose)
+        return shown.show_plan(branching.plan(study, trunks, command), verbose=verbose)
     from mcpo_cli.commands import artifact_page
     from mcpo_cli.report import build
     from mcpo_cli.scheduling import branches

@@ -57,7 +57,6 @@ def probe(
     from mcpo_cli.measures import summary
     from mcpo_cli.runs.journal import Journal
     from mcpo_cli.scheduling import start
-    from mcpo_cli.scheduling.forecast import forecast
     from mcpo_cli.trackers import publish
 
     chosen, words = measures.get(name), overrides or []
@@ -73,8 +72,8 @@ def probe(
             raise ConfigError("--prompts applies to an existing run or checkpoint", fix=fix)
         plan = diagnostic_runs.runs(chosen, words)
         if dry_run:
-            return shown.show_plan(forecast(plan), verbose=verbose)
-        start.train(forecast(plan))
+            return shown.show_plan(plan, verbose=verbose)
+        start.train(plan)
         measured = [summary.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
     document = summary.document(chosen, measured)
     values = {run.cell.spec.run_id: run.finding.values for run in measured}

@@ -186,7 +186,7 @@ def compare(
         return Reply(document, [*seeds.reach_page(document), partial(console.talk, seeds.reach_legend(document))])
     arms, named = comparing.arms(arm or ()), comparing.columns(columns)
     subject = Subject(what or [], arms, history, named, benchmark, reader, regrade)
-    where = comparing.Output(paths.named(out) if out else None, mlflow)
+    where = comparing.Destination(paths.named(out) if out else None, mlflow)
     return comparing.reply(subject, question, where, gate=gate, full=full)
 
 
@@ -220,8 +220,7 @@ def reproduce(
         from mcpo_cli.commands import artifact_page, console
         from mcpo_cli.commands import dry_run as shown
         from mcpo_cli.report import artifacts, build
-        from mcpo_cli.scheduling import start
-        from mcpo_cli.scheduling.forecast import forecast
+        from mcpo_cli.scheduling import outcome, start
 
     words = overrides or []
     is_report = artifact == artifacts.ALL
@@ -230,11 +229,11 @@ def reproduce(
     trained = [name for name in artifacts.names(artifact) if name in names]
     plans = build.plans(trained, words, f"mcpo reproduce {artifact}")
     if dry_run:
-        return shown.show_plan(forecast(build.merged(plans)), verbose=verbose)
+        return shown.show_plan(build.merged(plans), verbose=verbose)
     builder = build.builder(build.plans(names, words, "mcpo reproduce all") if is_report else plans, words)
     for name in () if is_report else names:
         builder.check(artifacts.get(name))
-    runs = [] if built else [start.document(forecast(planned)) for planned in plans.values()]
+    runs = [] if built else [outcome.document(planned, start.train(planned)) for planned in plans.values()]
     completed_by = shlex.join(["mcpo", "reproduce", artifacts.ALL, *words]) if is_report else ""
     made = build.build(builder, names, suites=runs, report=completed_by)
     if len(names) == 1:

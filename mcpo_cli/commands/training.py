@@ -53,19 +53,17 @@ def train(
 def execute(plan: "Plan", *, dry: bool, verbose: bool) -> Reply:
     """Train the runs of `plan` that are not done; on a dry run, show all of them instead."""
     from mcpo_cli.commands import console, dry_run
-    from mcpo_cli.scheduling import start
-    from mcpo_cli.scheduling.forecast import forecast
+    from mcpo_cli.scheduling import outcome, start
 
-    expected = forecast(plan)
     if dry:
-        return dry_run.show_plan(expected, verbose=verbose)
-    document = start.document(expected)
+        return dry_run.show_plan(plan, verbose=verbose)
+    document = outcome.document(plan, start.train(plan))
     after = {"records:": str(location() / "runs"), **next_steps(plan)}
     return Reply(document, [runs_table(document, plan), partial(console.talk_pairs, after)])
 
 
 def runs_table(document: Mapping[str, Any], plan: "Plan") -> "Grid":
-    """The outcomes of `start.document`; with a reward of the user's, also its mean."""
+    """The outcomes of `outcome.document`; with a reward of the user's, also its mean."""
     own = any(cell.spec.train.reward != "verdict" for cell in plan.cells)
     columns = {"train accuracy": "train/accuracy", **({"train reward": "train/reward"} if own else {})}
     rows = []
@@ -114,16 +112,16 @@ def ablate(
     from mcpo_cli.commands import compare
     from mcpo_cli.compare import seeds, subjects
     from mcpo_cli.compare.comparison import Question
-    from mcpo_cli.scheduling import start
-    from mcpo_cli.scheduling.forecast import forecast
+    from mcpo_cli.scheduling import outcome, start
 
     if until:
         document, rest = seeds.train_in_stages(suite, rest, command)
+        trained = plan.from_suite(suite, rest, command)
     else:
-        document = start.document(forecast(plan.from_suite(suite, rest, command)))
-    trained = plan.from_suite(suite, rest, command)
+        trained = plan.from_suite(suite, rest, command)
+        document = outcome.document(trained, start.train(trained))
     answers = subjects.of_plan(trained, suite, Question())
-    compared = compare.shown(answers, (suite, rest), compare.Output(), full=full)
+    compared = compare.shown(answers, (suite, rest), compare.Destination(), full=full)
     page = chain([runs_table(document, trained)] if full else [], compared.page)
     if until:
         head = "\nBy stages, which keep the level .05 together; the tables above test these seeds once:"

@@ -1,4 +1,4 @@
-"""The pictures of a comparison: differences with intervals, and pass@k against k, or learning curves of runs."""
+"""The curves of a comparison: pass@k against k, or learning curves of runs."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -11,56 +11,20 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from mcpo_cli.compare.comparison import Comparison, records
-from mcpo_cli.compare.equal_cost import AVERAGE, UNITS, shown
+from mcpo_cli.compare.equal_cost import AVERAGE, UNITS
+from mcpo_cli.compare.page import MOST_BENCHMARKS
 from mcpo_cli.compare.training import Training
 from mcpo_cli.render.figures import base
-from mcpo_cli.render.product import Row
 from mcpo_cli.statistics.stats import Floats
 
 PALETTE = (
     base.OTHERS[1], base.DAPO, base.MCPO, base.REWEIGHT, base.HINGE, base.UNFILTERED, base.OTHERS[0], base.OTHERS[2],
     base.OTHERS[3],
 )  # fmt: skip
-ROW = 0.24
-"""Height of a difference in inches."""
-WIDE = base.COLUMN
-"""Width of the figure in inches: its letters are legible on a phone."""
 APART = 0.05
 """Distance between two sides' points along log2 k, so that their intervals do not hide each other."""
 PROFILE = "profile"
 """Used as an axis, for the performance profiles."""
-MOST_PANELS = 12
-"""Most benchmarks whose curves are drawn: the first ones."""
-
-
-def forest(found: Comparison, rows: Sequence[Row]) -> Figure | None:
-    """One line per difference: its value, interval and verdict; a band for the margin. None without differences."""
-    if not rows:
-        return None
-    arms, margin = list(dict.fromkeys(row["arm"] for row in rows)), found.margin
-    looks = _looks([found.baseline, *arms])
-    with base.drawing():
-        figure, (axes,) = base.canvas(width=WIDE, height=0.9 + ROW * len(rows))
-        for index, row in enumerate(rows):
-            look, error = looks[row["arm"]], _errors(row["difference"], row["low"], row["high"])[:, None]
-            axes.errorbar(
-                row["difference"], index, xerr=error, fmt=look.marker, color=look.color, markersize=4, capsize=2
-            )
-            axes.annotate(
-                row["verdict"], (1.02, index), xycoords=("axes fraction", "data"), va="center", annotation_clip=False
-            )
-        axes.axvline(0, color=base.GREY, linewidth=0.8)
-        if margin:
-            axes.axvspan(-margin, margin, color=base.GREY, alpha=0.15, linewidth=0)
-        labels = [_label(row, several=len(arms) > 1) for row in rows]
-        axes.set_yticks(range(len(rows)), [_short(label) for label in labels])
-        axes.set_ylim(len(rows) - 0.5, -0.5)
-        axes.grid(visible=False, axis="y")
-        axes.xaxis.set_major_formatter(lambda value, _: _plain(value))
-        about = f"; grey: the margin of {_plain(margin)}" if margin else ""
-        unit = f"{found.metric} minus that of {_short(found.baseline)} (share of samples)"
-        axes.set_xlabel(f"{unit}\nbars: {100 * (1 - found.level):.3g} % interval{about}")
-    return figure
 
 
 def _errors(value: Any, low: Any, high: Any) -> Floats:
@@ -68,28 +32,12 @@ def _errors(value: Any, low: Any, high: Any) -> Floats:
     return np.asarray(np.maximum(np.array([value, high]) - np.array([low, value]), 0.0))
 
 
-def _plain(value: float) -> str:
-    """`-.05`, as tables have it."""
-    return f"{round(value, 6):g}".replace("0.", ".", 1)
-
-
-def _label(row: Row, *, several: bool) -> str:
-    benchmark = shown(row["benchmark"])
-    at = f"equal {row['at'].replace('_', ' ')}" if row["at"] else ""
-    return ", ".join(filter(None, (benchmark, row["arm"] if several else "", row["model"], at)))
-
-
-def curves(found: Comparison) -> Figure | None:
-    """pass@k against k with 95 % intervals, one panel per benchmark; None if all have one sample.
-
-    Of runs, learning curves and performance profiles.
-    """
+def curves(found: Comparison) -> Figure:
+    """pass@k against k with 95 % intervals, one panel per benchmark; of runs, learning curves and profiles."""
     if found.training:
         return _learning(found, found.training)
     rows = found.curves
-    if rows.empty or rows["k"].max() == 1:
-        return None
-    data = rows[rows["benchmark"].isin(rows["benchmark"].unique()[:MOST_PANELS])].assign(model="")
+    data = rows[rows["benchmark"].isin(rows["benchmark"].unique()[:MOST_BENCHMARKS])].assign(model="")
     looks = _looks(list(rows["arm"].unique()))
     return base.grid(data, "benchmark", lambda axes, here: _curves(axes, here, looks), sharey=False)
 

@@ -2,25 +2,24 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
 from mcpo_cli.compare import page, rules
 from mcpo_cli.compare.comparison import Comparison, records
 from mcpo_cli.compare.equal_cost import AVERAGE, shown
-from mcpo_cli.compare.rules import EACH, MEAN, Policy, Rule
+from mcpo_cli.compare.rules import EACH, MEAN, GatePolicy, Rule
 from mcpo_cli.errors import ConfigError, GateBroken, GateUndecided, McpoError, mend, nearest
 from mcpo_cli.render import markup
 from mcpo_cli.render.markup import Columns, Grid, share, signed
 from mcpo_cli.render.product import Row
 from mcpo_cli.statistics import stats
-
-Outcome = Literal["holds", "broken", "undecided"]
+from mcpo_cli.statistics.words import GateWord
 
 
 @dataclass(frozen=True)
-class Line:
+class GateLine:
     """One rule on one difference."""
 
     benchmark: str
@@ -32,7 +31,7 @@ class Line:
     p_holds: float
     p_broken: float
     """Adjusted over all required rules, or over all advisory ones."""
-    outcome: Outcome = "undecided"
+    outcome: GateWord = "undecided"
 
     @property
     def sentence(self) -> str:
@@ -82,14 +81,14 @@ class Gate:
     """The answer to all rules."""
 
     baseline: str
-    lines: Sequence[Line]
+    lines: Sequence[GateLine]
     missing: Sequence[str] = ()
     """Benchmarks of advisory rules that the data lack."""
     noise: NoiseFloor | None = None
     """None if the baseline has no repeats."""
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> GateWord:
         """Broken if a required rule is broken, else undecided if one is undecided, else it holds."""
         outcomes = {line.outcome for line in self.lines if line.required}
         return "broken" if "broken" in outcomes else "undecided" if "undecided" in outcomes else "holds"
@@ -138,7 +137,7 @@ class Gate:
         return "\n\n".join([*blocks, *([self.noise.sentence] if self.noise else [])]) + "\n"
 
 
-def judge(found: Comparison, policy: Policy) -> Gate:
+def judge(found: Comparison, policy: GatePolicy) -> Gate:
     """Judge the rules of a policy on the differences in the headline's metric, of runs at the first cost.
 
     Raises:
@@ -166,7 +165,7 @@ def _chosen(rows: Sequence[Row], where: str) -> list[Row]:
     return [row for row in rows if row["benchmark"] == (AVERAGE if where == MEAN else where)]
 
 
-def _lines(rows: Sequence[Row], wanted: Mapping[str, str], *, required: bool) -> Iterator[Line]:
+def _lines(rows: Sequence[Row], wanted: Mapping[str, str], *, required: bool) -> Iterator[GateLine]:
     for where, text in wanted.items():
         chosen, rule = _chosen(rows, where), Rule.parse(text)
         if not chosen:
@@ -177,11 +176,11 @@ def _lines(rows: Sequence[Row], wanted: Mapping[str, str], *, required: bool) ->
                 code="unknown_name",
             )
         for row in chosen:
-            yield Line(shown(row["benchmark"]), rule, required, row, *rule.judge(row))
+            yield GateLine(shown(row["benchmark"]), rule, required, row, *rule.judge(row))
 
 
-def _decided(lines: Sequence[Line], level: float) -> Iterator[Line]:
+def _decided(lines: Sequence[GateLine], level: float) -> Iterator[GateLine]:
     """The lines with their outcomes, and p-values of broken rules adjusted over all of them."""
     for line, p_broken in zip(lines, stats.holm([line.p_broken for line in lines]), strict=True):
-        outcome: Outcome = "broken" if p_broken <= level else "holds" if line.p_holds <= level else "undecided"
+        outcome: GateWord = "broken" if p_broken <= level else "holds" if line.p_holds <= level else "undecided"
         yield replace(line, p_broken=float(p_broken), outcome=outcome)

@@ -10,14 +10,14 @@ import numpy as np
 from mcpo_cli.compare import gate
 from mcpo_cli.compare.comparison import Comparison, Question, differences_of
 from mcpo_cli.compare.gate import Gate, NoiseFloor
-from mcpo_cli.compare.rules import Policy
+from mcpo_cli.compare.rules import GatePolicy
 from mcpo_cli.compare.scores import Arm, Metric
 
 MOST = 100
 """Most gates of the baseline against itself; of more, as many are drawn."""
 
 
-def gated(found: Comparison, policy: Policy, question: Question) -> Gate:
+def gated(found: Comparison, policy: GatePolicy, question: Question) -> Gate:
     """The gate of a comparison, with its noise floor.
 
     Raises:
@@ -26,7 +26,7 @@ def gated(found: Comparison, policy: Policy, question: Question) -> Gate:
     return replace(gate.judge(found, policy), noise=noise_floor(found, policy, question))
 
 
-def noise_floor(found: Comparison, policy: Policy, question: Question) -> NoiseFloor | None:
+def noise_floor(found: Comparison, policy: GatePolicy, question: Question) -> NoiseFloor | None:
     """Judge the required rules on every choice of repeats (training seeds, or logs) of the baseline against its others.
 
     As many repeats are chosen as the other arm with the fewest has, up to half of the baseline's. None if the baseline

@@ -4,24 +4,27 @@ All texts of models and files are escaped in the page, which loads no other file
 """
 
 import base64
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import orjson
 import pandas as pd
 
 from mcpo_cli import __version__, redaction
-from mcpo_cli.compare import figures, page
+from mcpo_cli.compare import forest, page
 from mcpo_cli.compare.comparison import Comparison
 from mcpo_cli.compare.flips import largest_flips
 from mcpo_cli.compare.log import TEXTS, Side, plain_rows
 from mcpo_cli.compare.subjects import Answer
 from mcpo_cli.render import markup, pages
-from mcpo_cli.render.figures import base
 from mcpo_cli.runs.journal import finite, write_atomic
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 DIGITS = "%.10g"
 """Significant digits in CSV files; later ones vary with summation order."""
@@ -29,7 +32,7 @@ STEM = "comparison"
 FORMULA = ("=", "+", "-", "@", "\t")
 """Characters that begin formulas of spreadsheets (https://owasp.org/www-community/attacks/CSV_Injection)."""
 MOST = 300
-"""Most problems that are shown with their texts; a table has all of them."""
+"""Most problems that are shown with their scores, and with their texts; of all others the page has the names."""
 FIRST_WARNINGS, FIRST_FLIPS = 3, 10
 """Most warnings, and most problems with their texts, that are not folded."""
 LEARNING = (
@@ -62,13 +65,32 @@ def _files(answer: Answer, command: str) -> Iterator[tuple[str, str | bytes]]:
     if answer.found.gate:
         yield "gate.md", answer.found.gate.markdown()
     yield f"{STEM}.tex", markup.tex(whole)
-    yield f"{STEM}.json", json.dumps(finite(document(answer)), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    pictures = {"forest": figures.forest(found, page.shown_rows(found)), "curves": figures.curves(found)}
-    drawn = {name: base.save(figure) for name, figure in pictures.items() if figure is not None}
-    for name, kinds in drawn.items():
-        for kind, content in kinds.items():
-            yield f"{name}.{kind}", content
-    yield f"{STEM}.html", html(answer, {name: kinds["png"] for name, kinds in drawn.items()}, command)
+    yield f"{STEM}.json", orjson.dumps(finite(document(answer)), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    rows = page.shown_rows(found)
+    picture = _template("forest.svg.jinja").render(forest.layout(found, rows)) if rows else ""
+    if picture:
+        yield "forest.svg", picture
+    curves = _curves(found)
+    for kind, content in curves.items():
+        yield f"curves.{kind}", content
+    yield f"{STEM}.html", html(answer, picture, curves.get("png", b""), command)
+
+
+def _template(name: str) -> "Template":
+    environment = pages.templates(Path(__file__).parent, html=True)
+    environment.filters |= {"share": markup.share}
+    return environment.get_template(name)
+
+
+def _curves(found: Comparison) -> dict[str, bytes]:
+    """The files of pass@k against k, or of learning curves, by type; none if all problems have one sample."""
+    if not found.training and (found.curves.empty or found.curves["k"].max() == 1):
+        return {}
+    # Importing matplotlib takes longer than comparing two files.
+    from mcpo_cli.compare import figures
+    from mcpo_cli.render.figures import base
+
+    return base.save(figures.curves(found))
 
 
 def _as_text(cell: Any) -> Any:
@@ -112,12 +134,10 @@ def document(answer: Answer) -> dict[str, Any]:
     }
 
 
-def html(answer: Answer, pictures: Mapping[str, bytes], command: str) -> str:
-    """The page. pictures: PNG files by their subject; command: the command that makes the page again."""
+def html(answer: Answer, picture: str, curves: bytes, command: str) -> str:
+    """The page. picture: of the differences, as SVG; curves: as PNG; command: the command that makes the page again."""
     found = answer.found
-    environment = pages.templates(Path(__file__).parent, html=True)
-    environment.filters |= {"share": markup.share}
-    return environment.get_template("comparison.html.jinja").render(
+    return _template("comparison.html.jinja").render(
         title=answer.title,
         sentences=[*([answer.found.gate.sentence] if answer.found.gate else []), *page.sentences(found)],
         baseline=found.baseline,
@@ -130,16 +150,27 @@ def html(answer: Answer, pictures: Mapping[str, bytes], command: str) -> str:
         details=page.details(found),
         sides=[_facts(side) for side in answer.sides],
         flips=flips(found),
-        changes=page.flips_grid(found),
+        changes=page.flips_grid(found, MOST),
+        others=_names_of_others(found),
+        picture=picture,
+        picture_caption=forest.caption(found),
         curves="Learning curves" if found.training else "pass@k",
-        caption=LEARNING if found.training else "",
-        panels=figures.MOST_PANELS,
+        curves_caption=LEARNING if found.training else "",
+        curves_picture=base64.b64encode(curves).decode(),
+        panels=page.MOST_BENCHMARKS,
         benchmarks=found.curves["benchmark"].nunique() if len(found.curves) else 2,
         counts=page.counts(found),
         date=f"written on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC by mcpo {__version__}",
-        pictures={name: base64.b64encode(content).decode() for name, content in pictures.items()},
         command=command,
     )
+
+
+def _names_of_others(found: Comparison) -> dict[str, str]:
+    """The problems that changed beyond the first MOST, by benchmark, arm and direction."""
+    rows = largest_flips(found.flips)[MOST:]
+    direction = np.where(rows["score"] > rows["baseline_score"], "gained", "lost")
+    groups = rows.groupby([rows["benchmark"], rows["arm"], direction], sort=False)["problem"]
+    return {", ".join(map(str, key)): ", ".join(map(str, names)) for key, names in groups}
 
 
 def flips(found: Comparison) -> list[dict[str, Any]]:

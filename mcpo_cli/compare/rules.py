@@ -115,7 +115,7 @@ def _by_number(margin: float, problems: int) -> float:
 
 
 @dataclass(frozen=True)
-class Policy:
+class GatePolicy:
     """Rules by benchmark (or MEAN or EACH); the empty name is the headline: the mean, or the only benchmark."""
 
     required: Mapping[str, str] = field(default_factory=dict)
@@ -130,19 +130,19 @@ class Policy:
         return margins.pop() if len(margins) == 1 else None
 
 
-def policy(text: str) -> Policy:
+def policy(text: str) -> GatePolicy:
     """The rules that `--gate` gives, or those of a YAML file with the keys `required` and `advisory`.
 
     Raises:
         ConfigError: the file cannot be read, or a rule has another form.
     """
     if text.endswith((".yaml", ".yml")):
-        found = convert(Policy, read_yaml(named(Path(text))), "")
+        found = convert(GatePolicy, read_yaml(named(Path(text))), "")
         if not found.required:
             raise ConfigError(f"{text}: no rule is required", fix="required: {mean: no-worse:0.01}", code="bad_data")
     else:
         pieces = [piece.rpartition("=") for piece in text.split(",")]
-        found = Policy({where: rule for where, _, rule in pieces})
+        found = GatePolicy({where: rule for where, _, rule in pieces})
         if len(found.required) < len(pieces):
             raise ConfigError(
                 f"--gate {text}: two rules are about one benchmark",

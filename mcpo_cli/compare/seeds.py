@@ -16,9 +16,8 @@ from mcpo_cli.render import markup
 from mcpo_cli.render.markup import Columns, Grid
 from mcpo_cli.render.product import Row
 from mcpo_cli.runs import attempts
-from mcpo_cli.scheduling import start
+from mcpo_cli.scheduling import outcome, start
 from mcpo_cli.scheduling.display import talk
-from mcpo_cli.scheduling.forecast import forecast
 from mcpo_cli.statistics import power, stats, words
 from mcpo_cli.statistics.power import ALPHA, POWER
 from mcpo_cli.statistics.words import PValues, Word
@@ -162,7 +161,7 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
     for stage, seeds in enumerate(power.STAGES, 1):
         given = [*overrides, f"seed={','.join(map(str, range(seeds)))}"]
         whole = plan.from_suite(suite, given, command)
-        document = start.document(forecast(whole))
+        document = outcome.document(whole, start.train(whole))
         question = Question(at=("steps",), look=(stage, len(power.STAGES)))
         tested = _headline(whole, suite, question)
         adjusted = words.adjusted([PValues(one["p"]) for one in tested])

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from mcpo_cli.statistics.words import Word
+
 Rule = Literal["nominal", "holm"]
 """The p-values that decide: those of the test alone, or after Holm's method over all tests of the file."""
 
@@ -22,7 +24,7 @@ class Precondition:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of a file of claims (`report/claims.py`), or a hypothesis of a branch study (`config/branching.py`)."""
+    """A claim of a file (`report/claims_file.py`), or a hypothesis of a branch study (`config/branching.py`)."""
 
     id: str
     """Its name in tables; no other claim has it."""
@@ -57,6 +59,12 @@ class Claim:
     """How the claim is interpreted where the paper's words leave it open."""
     untested: str = ""
     """Why these runs cannot test the claim, if so; its number is shown without a verdict."""
+
+    @property
+    def expected(self) -> Word:
+        """The word that the claim expects of the number: `better` is above the reference, `worse` below."""
+        expected: dict[str, Word] = {"greater": "better", "less": "worse", "within": "equivalent"}
+        return expected[self.relation]
 
     @property
     def weights(self) -> Mapping[str, int]:

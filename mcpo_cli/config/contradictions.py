@@ -216,10 +216,10 @@ def _sequence_parallel(spec: RunSpec) -> Iterator[tuple[str, str]]:
                 f"{given} does not divide {name}={count}",
                 f"cluster.sequence_parallel={math.gcd(cluster.sequence_parallel, cluster.gpus, model.heads)}",
             )
-    fewer, more = sorted((model.kv_heads or model.heads, cluster.sequence_parallel))
+    fewer, more = sorted((model.heads_of_keys, cluster.sequence_parallel))
     if more % fewer:
         yield (
-            f"{given} neither divides nor is a multiple of the {model.kv_heads or model.heads} heads of keys and "
+            f"{given} neither divides nor is a multiple of the {model.heads_of_keys} heads of keys and "
             "values (model.kv_heads)",
             f"cluster.sequence_parallel={math.gcd(fewer, more)}",
         )

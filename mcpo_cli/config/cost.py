@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcpo_cli.config.eval_schedule import eval_problems, eval_steps
-from mcpo_cli.config.schema import Model, RunSpec
+from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.machine import GIB
 
 KEPT_CHECKPOINTS = 2
@@ -97,42 +97,83 @@ class GpuCost:
         }
 
 
-def existing_on_local(spec: RunSpec) -> bool:
-    """Whether the local engine trains an existing model, whose `memory` and `disk` matter."""
-    return bool(spec.model.path) and spec.backend == "local"
+@dataclass(frozen=True)
+class Weights:
+    """The numbers that a run's policy consists of; norms are negligible."""
+
+    rows: int
+    """Rows of the embedding."""
+    count: int
+    """Weights in layers and embeddings."""
+    trained: int
+    """Weights that are trained: all, or with LoRA the two matrices of each linear layer of the blocks."""
+    kept: int
+    """Policies that the method needs besides the trained one."""
+
+    @property
+    def frozen(self) -> int:
+        """Weights that are not trained: with LoRA all that the model has, else none."""
+        return 0 if self.trained == self.count else self.count
+
+    @property
+    def checkpoint(self) -> int:
+        """Bytes of one checkpoint of verl."""
+        # A policy besides the trained one is in float32.
+        return (BYTES_SAVED + FLOAT * self.kept) * self.trained + BYTES_FROZEN * self.frozen
+
+
+def weights(spec: RunSpec) -> Weights:
+    """The numbers of weights of a run's policy."""
+    model, rank, rows = spec.model, spec.model.lora_rank, vocabulary(spec)
+    count = trained = model.parameters_with(rows)
+    if rank:
+        queries, keys = model.heads * model.head_dim, model.heads_of_keys * model.head_dim
+        attention = 2 * (model.hidden + queries) + 2 * (model.hidden + keys)
+        trained = model.layers * rank * (attention + 3 * (model.hidden + model.mlp))
+    return Weights(rows, count, trained, len(spec.method.needs & {"previous_policy", "reference_policy"}))
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The modelled time of a run, in seconds, and what it costs on GPUs."""
+    """What a run of `spec` costs: modelled seconds, bytes on this machine, and what it costs on GPUs."""
 
+    spec: RunSpec
     training: float
     """Of all global steps and evaluations."""
     evaluation: float
     """Of one evaluation."""
     warmup: float = 0.0
     """Of training the base policy; 0 for an existing model."""
+    memory: float = 0.0
+    """Peak bytes of memory on the local engine."""
+    disk: float = 0.0
+    """Bytes that the run has on the disk at a time on the local engine."""
     gpus: GpuCost | None = None
     """None if the run does not train on GPUs."""
 
+    @property
+    def existing(self) -> bool:
+        """Whether the local engine trains an existing model, whose `memory` and `disk` matter."""
+        return bool(self.spec.model.path) and self.spec.backend == "local"
+
 
 def estimate(spec: RunSpec) -> Estimate:
-    """The time of a run, from its settings alone."""
-    train, samples, problems = spec.train, spec.eval.samples, eval_problems(spec)
+    """What a run costs, from its settings alone."""
+    train, samples, problems, policy = spec.train, spec.eval.samples, eval_problems(spec), weights(spec)
     prompt, response = spec.task.expected_tokens(train.max_response)
     evaluations, rounds = len(eval_steps(spec)), SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
     if spec.backend == "verl" and spec.compute.device != "cpu":
         batch, evaluated = train.steps * train.prompts * train.rollouts, problems * samples
         sampled, trained = (batch * rounds + evaluations * evaluated) * response, batch * (prompt + response)
-        a_sample = operations(spec, 1, 0) / PEAK / SAMPLING_UTILISATION
-        seconds = sampled * a_sample + trained * operations(spec, 0, 1) / PEAK / TRAINING_UTILISATION
+        a_sample = _operations(spec, policy, 1, 0) / PEAK / SAMPLING_UTILISATION
+        seconds = sampled * a_sample + trained * _operations(spec, policy, 0, 1) / PEAK / TRAINING_UTILISATION
         gpus = spec.cluster.nodes * spec.cluster.gpus
-        cost = GpuCost(seconds, sampled, trained, checkpoint(spec))
-        return Estimate(seconds / gpus, evaluated * response * a_sample / gpus, gpus=cost)
-    existing = existing_on_local(spec)
-    a_token = SECONDS_PER_TOKEN + SECONDS_PER_TOKEN_AND_PARAMETER * parameters(spec)
+        cost = GpuCost(seconds, sampled, trained, policy.checkpoint)
+        return Estimate(spec, seconds / gpus, evaluated * response * a_sample / gpus, gpus=cost)
+    existing = bool(spec.model.path) and spec.backend == "local"
+    a_token = SECONDS_PER_TOKEN + SECONDS_PER_TOKEN_AND_PARAMETER * policy.count
     if existing:
-        a_token = 2.0 * parameters(spec) / (OPERATIONS_PER_CORE * spec.compute.threads)
+        a_token = 2.0 * policy.count / (OPERATIONS_PER_CORE * spec.compute.threads)
     # A question is computed once. For a small model, the measured time per token includes its prompts.
     question = spec.task.question_tokens() if existing else 0.0
     evaluation = a_token * problems * (question + samples * response)
@@ -140,34 +181,28 @@ def estimate(spec: RunSpec) -> Estimate:
     # Forward and backward pass of an existing model; long groups are computed twice.
     passes = (3 if group <= spec.compute.micro_batch_tokens else 4) if existing else UPDATE
     all_groups = spec.method.dynamic_sampling or "reference_policy" in spec.method.needs
-    per_group = rounds + (1.0 if all_groups else GRADIENT_SHARE) * (passes + policies_kept(spec))
+    per_group = rounds + (1.0 if all_groups else GRADIENT_SHARE) * (passes + policy.kept)
     steps = a_token * train.steps * train.prompts * group * per_group
     warmup_steps = min(WARMUP_STEPS, spec.warmup.max_steps) if spec.warmup.target_accuracy > 0 else 0
     warmup = a_token * warmup_steps * spec.warmup.batch * (prompt + response) * WARMUP_PASSES
-    return Estimate(steps + evaluations * evaluation, evaluation, 0.0 if spec.model.path else warmup)
+    training, before = steps + evaluations * evaluation, 0.0 if spec.model.path else warmup
+    return Estimate(spec, training, evaluation, before, _memory(spec, policy), _disk(spec, policy))
 
 
-def checkpoint(spec: RunSpec) -> int:
-    """Bytes of one checkpoint of verl."""
-    # A policy besides the trained one is in float32.
-    saved = BYTES_SAVED + FLOAT * policies_kept(spec)
-    return saved * trained_parameters(spec) + BYTES_FROZEN * _frozen_parameters(spec)
-
-
-def memory(spec: RunSpec) -> float:
-    """Peak bytes of one run of an existing model on the local engine: the larger of two phases.
+def _memory(spec: RunSpec, policy: Weights) -> float:
+    """Peak bytes of one run on the local engine: the larger of two phases.
 
     An update has weights, gradients, moments, activations and logits; sampling has weights, moments, keys and values.
     """
     train, model = spec.train, spec.model
-    weights, trained = FLOAT * parameters(spec), FLOAT * trained_parameters(spec)
-    state = weights + 2 * trained + trained * policies_kept(spec)
+    weights, trained = FLOAT * policy.count, FLOAT * policy.trained
+    state = weights + 2 * trained + trained * policy.kept
     prompt, response = spec.task.expected_tokens(train.max_response)
     group = prompt + train.rollouts * (train.max_response if response > train.max_response / 2 else 2 * response)
     kept = min(spec.compute.micro_batch_tokens, min(train.mini_batch, spec.compute.micro_batch) * group)
-    query, key = model.heads * model.head_dim, _kv_heads(model) * model.head_dim
+    query, key = model.heads * model.head_dim, model.heads_of_keys * model.head_dim
     a_row = FLOAT * model.layers * (8 * model.hidden + 5 * (query + 2 * key) // 2 + 4 * model.mlp)
-    pieces = PIECES_IN_USE * VOCABULARY_NUMBERS + min(PIECES_KEPT * VOCABULARY_NUMBERS, kept * vocabulary(spec))
+    pieces = PIECES_IN_USE * VOCABULARY_NUMBERS + min(PIECES_KEPT * VOCABULARY_NUMBERS, kept * policy.rows)
     updating = weights + kept * a_row + FLOAT * pieces
     a_slot = 2 * FLOAT * model.layers * key
     # The buffer of keys and values doubles when it is too small.
@@ -175,13 +210,13 @@ def memory(spec: RunSpec) -> float:
     return OVERHEAD_BYTES + state + max(updating, sampling)
 
 
-def disk(spec: RunSpec) -> float:
-    """Bytes that such a run has on the disk at a time: its checkpoints, the one being written, and the policy.
+def _disk(spec: RunSpec, policy: Weights) -> float:
+    """Bytes of a run's checkpoints on the local engine, of the one being written, and of the policy.
 
     Records are left out, because they are much smaller.
     """
-    checkpoint = FLOAT * trained_parameters(spec) * (3 + policies_kept(spec))
-    return (spec.compute.checkpoints + 1) * checkpoint + FLOAT * parameters(spec)
+    checkpoint = FLOAT * policy.trained * (3 + policy.kept)
+    return (spec.compute.checkpoints + 1) * checkpoint + FLOAT * policy.count
 
 
 def gpu_bytes(spec: RunSpec) -> dict[str, float]:
@@ -191,15 +226,15 @@ def gpu_bytes(spec: RunSpec) -> dict[str, float]:
     with `cluster.fused_kernels`) and its input to each layer. Sampling: the GPU's share of the weights and of one
     sequence's key-value cache, which must fit into the fraction `cluster.gpu_memory` of the GPU.
     """
-    model, cluster, train = spec.model, spec.cluster, spec.train
-    state = BYTES_TRAINED * trained_parameters(spec) + BYTES_FROZEN * _frozen_parameters(spec)
+    model, cluster, train, policy = spec.model, spec.cluster, spec.train, weights(spec)
+    state = BYTES_TRAINED * policy.trained + BYTES_FROZEN * policy.frozen
     shared = state / (cluster.nodes * cluster.gpus)
-    logits = 0 if cluster.fused_kernels else 2 * BYTES_SAMPLED * cluster.max_tokens_per_gpu * vocabulary(spec)
+    logits = 0 if cluster.fused_kernels else 2 * BYTES_SAMPLED * cluster.max_tokens_per_gpu * policy.rows
     inputs = BYTES_SAMPLED * cluster.max_tokens_per_gpu * model.layers * model.hidden
     # `sdpa` masks pairs of tokens of a pass: booleans, and torch's copy of them in bfloat16.
     mask = (1 + BYTES_SAMPLED) * cluster.max_tokens_per_gpu**2 if cluster.attention == "sdpa" else 0
-    cache = 2 * BYTES_SAMPLED * model.layers * _kv_heads(model) * model.head_dim
-    sampled = parameters(spec) + (trained_parameters(spec) if model.lora_rank else 0)
+    cache = 2 * BYTES_SAMPLED * model.layers * model.heads_of_keys * model.head_dim
+    sampled = policy.count + (policy.trained if model.lora_rank else 0)
     sampling = BYTES_SAMPLED * sampled + cache * (train.max_prompt + train.max_response)
     samples = sampling / cluster.tensor_parallel / cluster.gpu_memory
     return {"trains": shared + logits + inputs + mask, "samples": samples}
@@ -207,40 +242,16 @@ def gpu_bytes(spec: RunSpec) -> dict[str, float]:
 
 def operations(spec: RunSpec, sampled: float, trained: float) -> float:
     """Floating-point operations of sampling and of training on these numbers of tokens, at the expected context."""
+    return _operations(spec, weights(spec), sampled, trained)
+
+
+def _operations(spec: RunSpec, policy: Weights, sampled: float, trained: float) -> float:
     model = spec.model
     prompt, response = spec.task.expected_tokens(spec.train.max_response)
-    embedding = 0 if model.tied else model.hidden * vocabulary(spec)  # Looking it up costs none.
+    embedding = 0 if model.tied else model.hidden * policy.rows  # Looking it up costs none.
     attention = 4 * model.layers * model.heads * model.head_dim * (prompt + response / 2)
-    passes = (LORA_PASSES if model.lora_rank else TRAINING_PASSES) + policies_kept(spec)
-    return (2 * (parameters(spec) - embedding) + attention) * (sampled + passes * trained)
-
-
-def policies_kept(spec: RunSpec) -> int:
-    """Number of policies that the method of `spec` needs besides the trained one."""
-    return len(spec.method.needs & {"previous_policy", "reference_policy"})
-
-
-def parameters(spec: RunSpec) -> int:
-    """Number of weights in layers and embeddings; norms are negligible."""
-    return spec.model.parameters_with(vocabulary(spec))
-
-
-def trained_parameters(spec: RunSpec) -> int:
-    """Number of weights that are trained: all, or with LoRA the two matrices of each linear layer of the blocks."""
-    model, rank = spec.model, spec.model.lora_rank
-    if not rank:
-        return parameters(spec)
-    queries, keys = model.heads * model.head_dim, _kv_heads(model) * model.head_dim
-    attention = 2 * (model.hidden + queries) + 2 * (model.hidden + keys)
-    return model.layers * rank * (attention + 3 * (model.hidden + model.mlp))
-
-
-def _frozen_parameters(spec: RunSpec) -> int:
-    return parameters(spec) if spec.model.lora_rank else 0
-
-
-def _kv_heads(model: Model) -> int:
-    return model.kv_heads or model.heads
+    passes = (LORA_PASSES if model.lora_rank else TRAINING_PASSES) + policy.kept
+    return (2 * (policy.count - embedding) + attention) * (sampled + passes * trained)
 
 
 def vocabulary(spec: RunSpec) -> int:

@@ -89,13 +89,18 @@ class Model:
         return self.path.removeprefix(WHEEL) if self.path.startswith(WHEEL) else ""
 
     @property
+    def heads_of_keys(self) -> int:
+        """Heads of keys and values."""
+        return self.kv_heads or self.heads
+
+    @property
     def parameters(self) -> int:
         """Number of weights in layers and embeddings of an existing model, by its sizes; norms are negligible."""
         return self.parameters_with(self.vocabulary)
 
     def parameters_with(self, rows: int) -> int:
         """Number of weights with that many rows of the embedding."""
-        heads = 2 * (self.heads + (self.kv_heads or self.heads))
+        heads = 2 * (self.heads + self.heads_of_keys)
         layers = self.layers * (heads * self.hidden * self.head_dim + 3 * self.hidden * self.mlp)
         return layers + self.hidden * rows * (1 if self.tied else 2)
 

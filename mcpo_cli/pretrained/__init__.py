@@ -93,7 +93,7 @@ def configuration(model: Model) -> dict[str, Any]:
 
 def check_sizes(model: Model, sizes: Mapping[str, Any]) -> None:
     """Raise ConfigError if settings of `model` differ from `sizes`, or its folder changed after they were loaded."""
-    given = {name: getattr(model, name) for name in architecture.SIZES} | {"kv_heads": model.kv_heads or model.heads}
+    given = {name: getattr(model, name) for name in architecture.SIZES} | {"kv_heads": model.heads_of_keys}
     wrong = {name: value for name, value in sizes.items() if given[name] != value}
     if wrong:
         listed = ", ".join(f"model.{name}={given[name]} but {value} in the file" for name, value in wrong.items())

@@ -19,7 +19,8 @@ from mcpo_cli.render import markup
 from mcpo_cli.render.figures import base
 from mcpo_cli.render.markup import Columns, Grid
 from mcpo_cli.render.product import Artifact, Product, from_csv
-from mcpo_cli.report import claims_table, verdicts
+from mcpo_cli.report import claim_tests, claims_table
+from mcpo_cli.report.claim_tests import ClaimTest
 from mcpo_cli.statistics import stats
 from mcpo_cli.statistics.stats import Effect, Floats
 
@@ -121,7 +122,7 @@ def numbers(curve: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([_numbers(result, results[0], steps) for result in results])
 
 
-def tested(hypotheses: Sequence[Claim], rows: pd.DataFrame, curve: Sequence[str]) -> list[verdicts.ClaimResult]:
+def tested(hypotheses: Sequence[Claim], rows: pd.DataFrame, curve: Sequence[str]) -> list[ClaimTest]:
     """The hypotheses' tests as one family; the unit is the trunk run."""
     by_arm = {result.arm: result for result in outcomes(rows)}
     steps = _curve(curve, list(by_arm.values()))
@@ -140,12 +141,12 @@ def tested(hypotheses: Sequence[Claim], rows: pd.DataFrame, curve: Sequence[str]
         }[statistic]
         return np.full(1, np.nan) if values is None else values
 
-    def test(claim: Claim) -> verdicts.ClaimResult:
+    def test(claim: Claim) -> ClaimTest:
         value_S = number(claim.statistic, claim.arm)
         value_S = value_S - number(claim.statistic, claim.baseline) if claim.baseline else value_S
-        return verdicts.outcome(claim, model, "-", {"": value_S.tolist()})
+        return claim_tests.of_values(claim, model, "-", {"": value_S.tolist()})
 
-    return verdicts.decided([test(hypothesis) for hypothesis in hypotheses])
+    return claim_tests.as_family([test(hypothesis) for hypothesis in hypotheses])
 
 
 def _curve(names: Sequence[str], results: Sequence[BranchResult]) -> list[BranchResult]:

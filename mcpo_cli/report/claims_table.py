@@ -16,10 +16,11 @@ from mcpo_cli.measures.frames import Runs
 from mcpo_cli.render import markup
 from mcpo_cli.render.markup import Columns, Grid
 from mcpo_cli.render.product import CONCLUSIONS, Artifact, Product, Row
-from mcpo_cli.report import claims, numbers
-from mcpo_cli.report.verdicts import TESTED, ClaimResult, outcomes
+from mcpo_cli.report import claim_tests, claims_file, numbers
+from mcpo_cli.report.claim_tests import ClaimTest
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import LEAST
+from mcpo_cli.statistics.words import CLAIM_WORDS, OPEN
 
 HOLDS = " (Holm)"
 NOTES = (
@@ -39,9 +40,7 @@ NOTES = (
     f"not testable: the column says why, such as fewer than {LEAST} seeds. Such tests are counted apart.",
 )
 COMMITTED = "committed runs: verdicts of more runs than these, from results/{}."
-OPEN = ("unresolved", "not testable", "too few runs", "not computable")
-"""How verdicts begin that leave a claim open; committed ones have older words, too."""
-Test = tuple[str, str, str]
+Key = tuple[str, str, str]
 """A claim's id, model and regime."""
 
 
@@ -54,11 +53,12 @@ def claims_table(path: Path, title: str = "", section: str = CONCLUSIONS) -> Art
     Raises:
         ConfigError: the file is not a file of claims.
     """
-    declared, committed = claims.read(path), path.parent / "results" / f"{path.stem}.csv"
+    declared, committed = claims_file.read(path), path.parent / "results" / f"{path.stem}.csv"
     title = title or f"Claims of {path.name}"
 
     def build(data: Mapping[str, Runs]) -> Product:
-        tests, larger = outcomes(declared, data), dict(_committed(committed)) if committed.is_file() else {}
+        tests = claim_tests.of_claims(declared, data)
+        larger = dict(_committed(committed)) if committed.is_file() else {}
         spec = next(iter(data.values())).cells[0].spec
         where = f"scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps"
         grids = [_glance(declared, tests, larger), verdict_grid(tests)]
@@ -71,7 +71,7 @@ def claims_table(path: Path, title: str = "", section: str = CONCLUSIONS) -> Art
     return Artifact(path.stem, title, section, suites, build, by_regime=True, source=path, committed=(committed,))
 
 
-def _committed(committed: Path) -> Iterator[tuple[Test, str]]:
+def _committed(committed: Path) -> Iterator[tuple[Key, str]]:
     """The verdicts of committed runs, by test, with their number of seeds.
 
     Raises:
@@ -96,42 +96,38 @@ def _runs(declared: Sequence[Claim], data: Mapping[str, Runs]) -> Iterator[Row]:
     for suite, runs in data.items():
         of_suite = [claim for claim in declared if claim.suite == suite]
         names = {name: name for claim in of_suite for name in claim.statistics}
-        arms = {arm for claim in of_suite for arm in claim.arms}
-        for row in numbers.per_run(runs, names, arms):
+        for row in numbers.per_run(runs, names, {arm for claim in of_suite for arm in claim.arms}):
             yield {**row, "suite": suite}
 
 
-def _sentence(declared: Sequence[Claim], tests: Sequence[ClaimResult], larger: Mapping[Test, str]) -> str:
-    by_verdict = Counter(test.verdict for test in tests)
+def _sentence(declared: Sequence[Claim], tests: Sequence[ClaimTest], larger: Mapping[Key, str]) -> str:
+    counts = Counter(test.verdict for test in tests)
     holding = Counter(test.verdict for test in tests if test.holds)
-    held = ", ".join(f"{holding[verdict] or 'none'} {verdict}" for verdict in TESTED[:2])
-    alone = ", ".join(f"{by_verdict[verdict]} {verdict}" for verdict in TESTED if by_verdict[verdict])
-    apart = f" Counted apart: {by_verdict['not testable']} not testable." if by_verdict["not testable"] else ""
+    tested = CLAIM_WORDS[:-1]
+    held = ", ".join(f"{holding[verdict] or 'none'} {verdict}" for verdict in tested[:2])
+    alone = ", ".join(f"{counts[verdict]} {verdict}" for verdict in tested if counts[verdict])
+    apart = f" Counted apart: {counts['not testable']} not testable." if counts["not testable"] else ""
     undecided = [test for test in tests if test.verdict in OPEN]
-    decided = sum(not larger.get(_test(test), OPEN[0]).startswith(OPEN) for test in undecided)
+    decided = sum(not larger.get(_key(test), OPEN[0]).startswith(OPEN) for test in undecided)
     told = f" Of {len(undecided)} tests that stay open here, {decided} are decided by committed runs." if larger else ""
     return (
         f"Of {len(declared)} claims on {' and '.join(dict.fromkeys(test.model for test in tests))}, after Holm's "
-        f"correction for {sum(by_verdict[verdict] for verdict in TESTED)} tests: {held}. Each test by itself: "
+        f"correction for {sum(counts[verdict] for verdict in tested)} tests: {held}. Each test by itself: "
         f"{alone or 'none tested'}.{apart}{told}"
     )
 
 
-def _test(test: ClaimResult) -> Test:
+def _key(test: ClaimTest) -> Key:
     return test.claim.id, test.model, test.regime
 
 
-def _glance(declared: Sequence[Claim], tests: Sequence[ClaimResult], larger: Mapping[Test, str]) -> Grid:
+def _glance(declared: Sequence[Claim], tests: Sequence[ClaimTest], larger: Mapping[Key, str]) -> Grid:
     """One row per claim and one column per model and regime: the verdict, and that of committed runs."""
-    shown = {_test(test): verdict_of(test) for test in tests}
-    settings = dict.fromkeys(test[1:] for test in shown)
-    columns: dict[str, tuple[Mapping[Test, str], tuple[str, str]]]
+    shown = {_key(test): verdict_of(test) for test in tests}
+    settings = dict.fromkeys(key[1:] for key in shown)
     columns = {" ".join(setting): (shown, setting) for setting in settings}
-    columns |= {
-        f"{' '.join(setting)}, committed runs": (larger, setting)
-        for setting in settings
-        if any(test[1:] == setting for test in larger)
-    }
+    of_committed = [setting for setting in settings if any(key[1:] == setting for key in larger)]
+    columns |= {f"{' '.join(setting)}, committed runs": (dict(larger), setting) for setting in of_committed}
     rows = [
         [claim.claim, *(verdicts.get((claim.id, *setting), "-") for verdicts, setting in columns.values()), claim.where]
         for claim in declared
@@ -139,12 +135,12 @@ def _glance(declared: Sequence[Claim], tests: Sequence[ClaimResult], larger: Map
     return Grid("At a glance", ["claim", *columns, "where"], rows, labels=2 + len(columns))
 
 
-def frame(tests: Iterable[ClaimResult]) -> pd.DataFrame:
+def frame(tests: Iterable[ClaimTest]) -> pd.DataFrame:
     """One row per test, with all numbers."""
     return pd.DataFrame(map(_row, tests))
 
 
-def verdict_of(test: ClaimResult) -> str:
+def verdict_of(test: ClaimTest) -> str:
     """The verdict as text, with its qualifications."""
     if test.why:
         return f"{test.verdict}: {test.why}"
@@ -153,12 +149,12 @@ def verdict_of(test: ClaimResult) -> str:
     return test.verdict + larger + vacuous + (HOLDS if test.holds else "")
 
 
-def verdict_grid(tests: Iterable[ClaimResult]) -> Grid:
+def verdict_grid(tests: Iterable[ClaimTest]) -> Grid:
     """One row per test."""
     return Grid.of("Verdicts of these runs", tests, VERDICTS, labels=4)
 
 
-def _others(test: ClaimResult) -> str:
+def _others(test: ClaimTest) -> str:
     """The effects of the other parts."""
     others = [f"{part} {_number(effect.mean, test.claim)}" for part, effect in test.parts.items() if part != test.part]
     return ", ".join(others) or "-"
@@ -196,7 +192,7 @@ def _number(value: float, claim: Claim) -> str:
     return markup.number(value, "+.4f" if claim.baseline else ".4f")
 
 
-def _interval(test: ClaimResult) -> str:
+def _interval(test: ClaimTest) -> str:
     bounds = [_number(value, test.claim) for value in (test.effect.low, test.effect.high)]
     return "-" if math.isnan(test.effect.half_width) else f"[{', '.join(bounds)}]"
 
@@ -205,24 +201,28 @@ def _p(value: float) -> str:
     return "<.0001" if value < 1e-4 else markup.p_value(value)
 
 
-def _bases(test: ClaimResult) -> str:
+def _bases(test: ClaimTest) -> str:
     """Half of the interval with base policies as units, and their number."""
     half_width = test.bases.half_width
     return "-" if math.isnan(half_width) else f"± {half_width:.4f} ({test.bases.n})"
 
 
-def _row(test: ClaimResult) -> dict[str, Any]:
+def _row(test: ClaimTest) -> dict[str, Any]:
     declared = {key: value for key, value in asdict(test.claim).items() if key not in ("id", "claim")}
-    effect = {"value": test.effect.mean, "t_low": test.effect.low, "t_high": test.effect.high}
-    p = {name: getattr(test, name) for name in ("p", "p_holm", "p_equal")}
     return {
         "block": "test",
-        **dict(zip(("claim", "model", "regime"), _test(test), strict=True)),
+        **dict(zip(("claim", "model", "regime"), _key(test), strict=True)),
         **{name: getattr(test, name) for name in ("part", "word", "verdict", "holds", "why")},
-        **effect,
-        **p,
+        "value": test.effect.mean,
+        "t_low": test.effect.low,
+        "t_high": test.effect.high,
+        "p": test.p_values.p,
+        "p_holm": test.adjusted.p,
+        "p_equal": test.p_values.p_equivalent,
         "seeds": test.effect.n,
-        **dict(zip(("bases_low", "bases_high", "bases"), (test.bases.low, test.bases.high, test.bases.n), strict=True)),
+        "bases_low": test.bases.low,
+        "bases_high": test.bases.high,
+        "bases": test.bases.n,
         "control": test.control,
         "parts": "; ".join(f"{part} {effect.mean:.6g}" for part, effect in test.parts.items() if part),
         "says": test.claim.claim,
@@ -242,8 +242,8 @@ VERDICTS: Columns = {
     "95% interval": _interval,
     "new base policies": _bases,
     "against": lambda test: _against(test.claim),
-    "p": lambda test: _p(test.p),
-    "p Holm": lambda test: _p(test.p_holm),
+    "p": lambda test: _p(test.p_values.p),
+    "p Holm": lambda test: _p(test.adjusted.p),
     "decided by": lambda test: "p Holm" if test.claim.decide == "holm" else "p",
     "other parts": _others,
 }

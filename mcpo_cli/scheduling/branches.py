@@ -18,7 +18,6 @@ from mcpo_cli.runs import begin, folders
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.scheduling import start
 from mcpo_cli.scheduling.display import talk
-from mcpo_cli.scheduling.forecast import forecast
 
 
 def place(trunk: Trunk, folder: Path, step: int) -> Path:
@@ -41,7 +40,7 @@ def measure(study: str, trunk: Trunk, command: str) -> None:
     left = [step for step in trunk.at if not is_measured(trunk, folder, step)]
     if not left:
         return
-    start.train(forecast(branching.plan(study, [trunk], command)))
+    start.train(branching.plan(study, [trunk], command))
     for step in left:
         talk(f"{trunk.spec.run_id}: {len(trunk.arms)} arms take global step {step + 1}")
         measure_point(trunk, folder, step)

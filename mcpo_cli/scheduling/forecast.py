@@ -8,9 +8,9 @@ from typing import Any
 
 from mcpo_cli import machine
 from mcpo_cli.config import cost
-from mcpo_cli.config.cost import LOADING_SECONDS, START_SECONDS, GpuCost
+from mcpo_cli.config.cost import LOADING_SECONDS, START_SECONDS, Estimate, GpuCost
 from mcpo_cli.config.plan import Plan, PlannedRun
-from mcpo_cli.config.schema import RunSpec, Train
+from mcpo_cli.config.schema import Train
 from mcpo_cli.home import location
 from mcpo_cli.records import State
 from mcpo_cli.runs import attempts
@@ -31,6 +31,8 @@ class Expected:
     state: State
     step: int
     """The global steps that are done."""
+    estimate: Estimate
+    """Its cost by the cost model alone."""
     gpus: GpuCost | None
     """The cost of a run on GPUs, as measured where steps were; None for other runs."""
     seconds_left: float
@@ -51,8 +53,8 @@ class Expected:
         spec = self.cell.spec
         about: dict[str, Any] = {"run_id": spec.run_id, "arm": self.cell.arm, **spec.about}
         about |= {"state": self.state, "seconds_left": round(self.seconds_left, 1)}
-        if cost.existing_on_local(spec):
-            about |= {"memory_bytes": round(cost.memory(spec)), "disk_bytes": round(cost.disk(spec))}
+        if self.estimate.existing:
+            about |= {"memory_bytes": round(self.estimate.memory), "disk_bytes": round(self.estimate.disk)}
         about["spec"] = spec.to_dict()
         if self.gpus:
             about["cost"] = self.gpus.to_json()
@@ -89,12 +91,12 @@ class Forecast:
             )
 
     @property
-    def unfinished(self) -> list[RunSpec]:
-        """Settings of the runs that are not done, in the order of the plan's table.
+    def unfinished(self) -> list[Estimate]:
+        """The runs that are not done, in the order of the plan's table.
 
         Only these are checked, so that tables of a cluster's runs can be built on any machine.
         """
-        return [run.cell.spec for run in self.in_table if run.state != "done"]
+        return [run.estimate for run in self.in_table if run.state != "done"]
 
     @property
     def seconds(self) -> float:
@@ -104,7 +106,7 @@ class Forecast:
     @property
     def loading(self) -> float:
         """Seconds until the first worker of this machine has loaded its libraries; 0 if none is to be started."""
-        return LOADING_SECONDS if any(spec.cluster.launcher == "local" for spec in self.unfinished) else 0.0
+        return LOADING_SECONDS if any(run.spec.cluster.launcher == "local" for run in self.unfinished) else 0.0
 
     @property
     def basis(self) -> str:
@@ -126,11 +128,11 @@ def _expected(cell: PlannedRun, home: Path, speeds: Speeds, bases: set[str]) -> 
     state, estimate, factor = attempts.state(folder, spec), cost.estimate(spec), speeds.factor(spec) or 1.0
     gpus = estimate.gpus and replace(estimate.gpus, seconds=estimate.gpus.seconds * factor)
     if state == "done":
-        return Expected(cell, folder, state, 0, gpus, 0.0, 0.0, 0.0)
+        return Expected(cell, folder, state, 0, estimate, gpus, 0.0, 0.0, 0.0)
     step, evaluation = Tracker(folder).read().step, factor * estimate.evaluation
     start = START_SECONDS + (estimate.warmup if makes_base(home, spec, bases) else 0.0)
     left = start + factor * estimate.training * (1 - step / spec.train.steps)
-    return Expected(cell, folder, state, step, gpus, left, start + (0.0 if step else evaluation), evaluation)
+    return Expected(cell, folder, state, step, estimate, gpus, left, start + (0.0 if step else evaluation), evaluation)
 
 
 def _slots(plan: Plan) -> int:

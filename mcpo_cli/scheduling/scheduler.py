@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from mcpo_cli import backends, extras
 from mcpo_cli.backends import feasible
+from mcpo_cli.config.cost import Estimate
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed, one_line
 from mcpo_cli.home import home, writing
@@ -93,9 +94,10 @@ def run(expected: Forecast, display: Display, worker: Sequence[str] = ()) -> lis
     return outcomes
 
 
-def _check(specs: Sequence[RunSpec]) -> None:
+def _check(runs: Sequence[Estimate]) -> None:
     """Raise ConfigError if one of these runs cannot start here."""
-    feasible.check(specs, to_start=True)
+    feasible.check(runs, to_start=True)
+    specs = [run.spec for run in runs]
     for spec in specs:
         check_limits(spec)
         for tracker in spec.cluster.loggers:

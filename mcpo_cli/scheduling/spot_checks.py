@@ -13,7 +13,7 @@ from typing import Any
 
 from mcpo_cli import backends
 from mcpo_cli.backends import feasible
-from mcpo_cli.config import forking
+from mcpo_cli.config import cost, forking
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.used_plugins import used_plugins
 from mcpo_cli.errors import ConfigError, Interrupted
@@ -160,7 +160,7 @@ def check(run: Run, stretch: Stretch, home: Path, advance: Callable[[], None]) -
         ConfigError: see `feasible.check`. RunFailed: training failed.
     """
     backend = backends.get(run.spec.backend)
-    feasible.check([run.spec], to_start=True)
+    feasible.check([cost.estimate(run.spec)], to_start=True)
     exactly, why = how(run, stretch)
     with tempfile.TemporaryDirectory(dir=home, prefix=".verify-") as temporary:
         folder = Path(temporary) / run.spec.run_id

@@ -1,25 +1,20 @@
-"""Start the runs of a plan and follow them with a progress display: what every verb that trains calls."""
+"""Train the runs of a plan and follow them with a progress display: what every verb that trains calls."""
 
 from collections.abc import Callable
-from typing import Any
 
-from mcpo_cli.scheduling import display, outcome, scheduler
+from mcpo_cli.config.plan import Plan
+from mcpo_cli.scheduling import display, scheduler
 from mcpo_cli.scheduling.display import Display, talk
-from mcpo_cli.scheduling.forecast import Forecast
+from mcpo_cli.scheduling.forecast import forecast
 from mcpo_cli.scheduling.outcome import RunOutcome
 from mcpo_cli.scheduling.progress import RunView, View
 
 Callback = Callable[[RunView], None] | None
 
 
-def document(expected: Forecast) -> dict[str, Any]:
-    """Train the runs of a plan; returns the document that `--json` prints."""
-    outcomes = train(expected)
-    return outcome.document(expected.plan, outcomes)
-
-
-def train(expected: Forecast, on_step: Callback = None, on_end: Callback = None) -> list[RunOutcome]:
-    """Train the runs of a plan that are not done, with progress and callbacks; see `scheduler.run` for errors."""
+def train(plan: Plan, on_step: Callback = None, on_end: Callback = None) -> list[RunOutcome]:
+    """Train the runs of `plan` that are not done, with progress and callbacks; see `scheduler.run` for errors."""
+    expected = forecast(plan)
     for caution in expected.cautions:
         talk(f"warning: {caution}")
     with display.display() as shown:

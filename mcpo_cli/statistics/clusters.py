@@ -10,8 +10,6 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from mcpo_cli.statistics.stats import Floats, Student
 
@@ -99,6 +97,10 @@ def _groups(cluster_K: Ints, stratum_K: Ints, strata: int) -> Ints:
     """By benchmark: a number that benchmarks have in common if they share a cluster, or a chain of clusters does."""
     if len(np.unique(cluster_K)) == len(cluster_K):
         return np.arange(strata)
+    # A tenth of the time of a short comparison, and few have clusters that span strata.
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     shape = (int(cluster_K.max()) + 1, strata)
     holds_CB = coo_array((np.ones(len(cluster_K)), (cluster_K, stratum_K)), shape=shape)
     return np.asarray(connected_components(holds_CB.T @ holds_CB, directed=False)[1])

@@ -1,4 +1,4 @@
-"""The words of a verdict on a difference: one list for comparisons and claims, each word with the rule that decides it.
+"""The words of a verdict: those for a difference, each with its rule, for a claim that expected one, and for a gate.
 
 All tests are at the level that is given, .05 unless the data are looked at several times (`power.look_level`), on
 p-values adjusted over a family (Holm 1979). `m` is the margin: the largest difference that does not matter, declared
@@ -15,12 +15,16 @@ before looking.
 | not testable  | there is no p-value; the sentence next to it gives the reason                              |
 
 The first rule that applies gives the word. `undecided` does not mean that there is no difference.
+
+A claim expects better (than its reference), worse or equivalent. It is `supported` by that word and `contradicted` by
+another, but for `no difference`, which is equivalent in place of better or worse, `unresolved`, which is undecided, and
+`not testable`.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -29,6 +33,12 @@ from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import Student
 
 Word = Literal["identical", "equivalent", "better", "worse", "not worse", "undecided", "not testable"]
+ClaimWord = Literal["supported", "contradicted", "no difference", "unresolved", "not testable"]
+CLAIM_WORDS: tuple[ClaimWord, ...] = get_args(ClaimWord)
+OPEN = CLAIM_WORDS[3:]
+"""Words that leave a claim open."""
+GateWord = Literal["holds", "broken", "undecided"]
+"""The words for a rule of a gate (`compare/gate.py`), by one-sided tests of what it demands and of its opposite."""
 
 
 @dataclass(frozen=True)
@@ -76,3 +86,15 @@ def word(difference: float, tests: PValues, level: float = ALPHA, *, identical: 
     if tests.p <= level:
         return "better" if difference > 0 else "worse"
     return "not worse" if tests.p_not_worse <= level else "undecided"
+
+
+def claim_word(word: Word, expected: Word) -> ClaimWord:
+    """The word for a claim that expected the word `expected` of a difference that has the word `word`."""
+    if word == expected:
+        return "supported"
+    others: dict[Word, ClaimWord] = {
+        "equivalent": "no difference",
+        "undecided": "unresolved",
+        "not testable": "not testable",
+    }
+    return others.get(word, "contradicted")

@@ -68,7 +68,7 @@ def allowed(method: str, path: str) -> bool:
     return method == "POST" and (path == "/graphql" or (route is not None and route[1] in READS | EDITS))
 
 
-class Gate:
+class UiGate:
     """An ASGI application that puts `allowed` in front of another one. first: the page that it opens with."""
 
     def __init__(self, app: Any, first: str) -> None:
@@ -116,7 +116,7 @@ class Server(uvicorn.Server):
         with warnings.catch_warnings(action="ignore"):
             from mlflow.server.fastapi_app import app
 
-        super().__init__(uvicorn.Config(Gate(app, first), log_level="info" if talks else "critical"))
+        super().__init__(uvicorn.Config(UiGate(app, first), log_level="info" if talks else "critical"))
 
 
 def _answers_to(host: str) -> Sequence[str]:

@@ -53,7 +53,8 @@ def test_a_suite_of_ones_own_through_all_verbs(here: InProcess, warm_home: Path,
         ("hinged", "rollouts", "best@8"),
     ]
     assert {(row["seeds"], row["over"]) for row in headline} == {(3, "seeds")}
-    assert {name.rpartition(".")[2] for name in one["files"]} == {"csv", "json", "html", "md", "tex", "png", "pdf"}
+    kinds = {name.rpartition(".")[2] for name in one["files"]}
+    assert kinds == {"csv", "json", "html", "md", "tex", "svg", "png", "pdf"}
 
     by_id = here.json("compare", *(run["run_id"] for run in one["runs"]), "--baseline", "plain", "--metric", "best@8")
     mine = next(row for row in by_id["comparisons"][0]["differences"] if row["family"] == "headline")

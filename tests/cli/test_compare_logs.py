@@ -140,7 +140,7 @@ def test_what_is_written_parses_and_escapes_what_models_wrote(here: InProcess, f
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == tex.count(r"\bottomrule") > 0
     assert re.search(r"results & \.500 & \.750 & \+\.250 ", tex)
     assert "| results | .500 | .750 | +.250 |" in out["comparison.md"].read_text()
-    assert {name.rpartition(".")[2] for name in out} == {"csv", "md", "tex", "json", "png", "pdf", "html"}
+    assert {name.rpartition(".")[2] for name in out} == {"csv", "md", "tex", "json", "svg", "html"}
 
 
 def test_a_run_of_mcpo_is_compared_with_a_log_of_another_tool(here: InProcess, folder: Path) -> None:

@@ -11,8 +11,7 @@ import yaml
 
 from mcpo_cli import __version__
 from mcpo_cli.methods import registry
-from mcpo_cli.report.verdicts import Verdict as ClaimWord
-from mcpo_cli.statistics.words import Word
+from mcpo_cli.statistics.words import ClaimWord, Word
 
 ROOT = Path(__file__).resolve().parents[2]
 

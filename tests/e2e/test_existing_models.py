@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from mcpo_cli.backends import feasible
 from mcpo_cli.backends.local import BACKEND
+from mcpo_cli.config import cost
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs import bases, folders
@@ -92,7 +93,7 @@ def trained(home: Path, *words: str) -> tuple[RunSpec, list[dict[str, float]]]:
     quick = "train.lr=1e-3 eval.problems=4 eval.samples=2 compute.threads=1 train.max_prompt=100 train.max_response=8"
     settings = {word.partition("=")[0]: word for word in [*small.split(), *quick.split(), *PROBES, *words]}
     (spec,) = load(list(settings.values()))
-    feasible.check([spec], to_start=True)
+    feasible.check([cost.estimate(spec)], to_start=True)
     attempt = Attempt(home / "runs" / spec.run_id, spec, 0)
     BACKEND.run(spec, attempt, lambda: False)
     attempt.end("done")

@@ -16,7 +16,6 @@ from mcpo_cli.runs import begin
 from mcpo_cli.runs.attempts import Attempt, state
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.scheduling import start
-from mcpo_cli.scheduling.forecast import forecast
 from tests.cli.conftest import InProcess
 from tests.errors import refused
 
@@ -37,7 +36,7 @@ def home(module_home: Path) -> Path:
 @pytest.fixture(scope="module")
 def parent(home: Path) -> RunSpec:
     (spec,) = load.load(PARENT.split())
-    start.train(forecast(Plan("train", "mcpo train", forking_cells([spec]))))
+    start.train(Plan("train", "mcpo train", forking_cells([spec])))
     return spec
 
 
@@ -47,7 +46,7 @@ def forking_cells(specs: Sequence[RunSpec]) -> tuple[forking.PlannedRun, ...]:
 
 def forked(parent: RunSpec, step: int, *overrides: str) -> RunSpec:
     plan = forking.plan(parent, step, overrides, "mcpo fork")
-    start.train(forecast(plan))
+    start.train(plan)
     (cell,) = plan.cells
     return cell.spec
 
@@ -102,7 +101,7 @@ def test_a_copy_that_was_killed_is_made_again(parent: RunSpec) -> None:
     torn = Attempt(folder, cell.spec, 0)
     torn.journal.step(Journal(run_dir(parent.run_id)).steps()[0])
     torn.journal.close()
-    start.train(forecast(Plan("fork", "mcpo fork", (cell,))))
+    start.train(Plan("fork", "mcpo fork", (cell,)))
     assert [read_json(path / "status.json")["start_step"] for path in Journal(folder).attempts()] == [0, 0, 2]
     groups = [Journal(run_dir(spec.run_id)).groups() for spec in (cell.spec, parent)]
     before = [[row for row in rows if row["step"] <= 3] for rows in groups]

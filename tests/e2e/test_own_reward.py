@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli.backends.local import BACKEND
-from mcpo_cli.config import plan
+from mcpo_cli.config import cost, plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.attempts import Attempt, state
 from mcpo_cli.runs.journal import Journal
@@ -28,7 +28,7 @@ QUICK = "eval.samples=2 probe.panel=2 compute.sample_groups=4"
 
 def trained(home: Path, *words: str) -> tuple[RunSpec, Journal]:
     (cell,) = plan.from_overrides([*words, *SMALL.split(), *QUICK.split()]).cells
-    BACKEND.check_machine(cell.spec)
+    BACKEND.check_machine(cost.estimate(cell.spec))
     attempt = Attempt(home / "runs" / cell.spec.run_id, cell.spec, 0)
     BACKEND.run(cell.spec, attempt, lambda: False)
     attempt.end("done")

@@ -84,7 +84,7 @@ def test_pages_are_told_that_there_is_no_gateway_and_mlflow_is_not_asked() -> No
     async def send(message: Any) -> None:
         sent.append(message)
 
-    gate = ui_server.Gate(never, "#/experiments")
+    gate = ui_server.UiGate(never, "#/experiments")
     asked_for = {"type": "http", "method": "GET", "path": "/ajax-api/2.0/mlflow/gateway-proxy"}
     asyncio.run(gate(asked_for, None, send))
     asyncio.run(gate({**asked_for, "method": "POST"}, None, send))

@@ -8,7 +8,6 @@ from nbclient import NotebookClient
 
 from mcpo_cli.config import plan
 from mcpo_cli.scheduling import start
-from mcpo_cli.scheduling.forecast import forecast
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 OVERRIDES = ["scale=smoke", "model=toy-s", "seed=0,1", "probe.panel_every=1", "compute.tracking_uri=offline"]
@@ -38,7 +37,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, base_policies: Path) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MCPO_HOME", str(home))
         for suite in ("table1", "table2"):
-            start.train(forecast(plan.from_suite(suite, OVERRIDES, f"mcpo reproduce {suite}")))
+            start.train(plan.from_suite(suite, OVERRIDES, f"mcpo reproduce {suite}"))
     return home
 
 

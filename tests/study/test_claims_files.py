@@ -6,7 +6,7 @@ import pytest
 import yaml
 from mcpo_study.analysis import EXPERIMENTS
 
-from mcpo_cli.report import claims
+from mcpo_cli.report import claims_file
 from tests.errors import refused
 
 ENTRY = {
@@ -41,7 +41,7 @@ def test_a_bad_claim_is_an_error_with_the_nearest_name(tmp_path: Path, change: d
     path = tmp_path / "claims.yaml"
     path.write_text(yaml.safe_dump({"claims": [entry]}))
     with refused("bad_input", "claims.yaml, claim 1 (x)", named) as caught:
-        claims.read(path)
+        claims_file.read(path)
     assert caught.value.fix
 
 
@@ -57,7 +57,7 @@ AXES = {
 def test_tested_hypotheses_are_those_written_down_before_the_runs(suite: str) -> None:
     every = yaml.safe_load((EXPERIMENTS / suite / "preregistration.yaml").read_text())
     (hypotheses,) = [one["hypotheses"] for one in every if one["suite"] == suite]
-    declared = claims.read(EXPERIMENTS / suite / f"{suite}-claims.yaml")
+    declared = claims_file.read(EXPERIMENTS / suite / f"{suite}-claims.yaml")
     assert [(one.id, one.claim.lower()) for one in declared] == [
         (one["id"], one["claim"].rstrip(".").lower()) for one in hypotheses
     ]

@@ -1,13 +1,10 @@
-"""The published numbers as printed, and the conclusions that the committed audit draws from them."""
+"""The published numbers as printed, in the paper's tables and in the audit of them."""
 
-import pandas as pd
 import pytest
+import yaml
 from mcpo_study.analysis import EXPERIMENTS
 from mcpo_study.analysis.paper import tables
 from mcpo_study.analysis.paper.published import paper
-
-from mcpo_cli.compare.claim import read
-from mcpo_cli.compare.support import ALL, support
 
 PAPER = paper()
 PRINTED = {
@@ -40,30 +37,10 @@ def test_the_published_tables_come_out_unchanged(table: str) -> None:
 def test_the_audit_has_the_numbers_of_the_paper() -> None:
     evaluation = PAPER["settings"]["evaluation"]
     rows = {(row["model"], row["arm"]): row for table in PAPER["tables"].values() for row in table["rows"]}
-    asked = read(str(EXPERIMENTS / "audit" / "audit.yaml"))
-    assert len(asked.rows) == 2 * sum(arm != "MCPO" for _, arm in rows) * len(evaluation["benchmarks"])
-    for pair in asked.rows:
-        for number, arm in ((pair.a, "MCPO"), (pair.b, pair.against)):
-            shown = {pair.metric: number.value, number.second_metric: number.second}
-            assert shown == rows[pair.model, arm][pair.benchmark]
-        assert pair.problems == evaluation["benchmarks"][pair.benchmark]
-        assert pair.a.samples == pair.b.samples == evaluation["samples_per_problem"]
-
-
-@pytest.mark.slow
-def test_the_committed_rows_are_those_of_the_audit() -> None:
-    found = support(read(str(EXPERIMENTS / "audit" / "audit.yaml")))
-    committed = pd.read_csv(EXPERIMENTS / "audit" / "results" / "audit.csv", keep_default_na=False, na_values=[""])
-    numbers = ["difference", "error", "z", "low", "high", "p"]
-    pd.testing.assert_frame_equal(found.cases[numbers], committed[numbers], rtol=1e-4)
-    assert found.cases["verdict"].tolist() == committed["verdict"].tolist()
-    # The list of all counts that fit both numbers, which this replaced, gave z from 2.13 to 3.37.
-    whole = found.cases[(found.cases["benchmark"] == ALL) & (found.cases["scope"] == "answers")]
-    whole = whole[(whole["metric"] == "pass@1") & (whole["against"] == "DAPO")].set_index("case")["z"]
-    assert 2.0 < whole["worst"] <= 2.13
-    assert 3.37 <= whole["best"] < 3.5
-    # No published pass@8 is a share of problems; every pass@1 is a number of samples.
-    assert [len([note for note in found.notes if words in note]) for words in ("no multiple", "correct samples")] == [
-        18,
-        0,
-    ]
+    audit = yaml.safe_load((EXPERIMENTS / "audit" / "audit.yaml").read_text())
+    assert len(audit["rows"]) == 2 * sum(arm != "MCPO" for _, arm in rows) * len(evaluation["benchmarks"])
+    for pair in audit["rows"]:
+        assert pair["a"] == rows[pair["model"], "MCPO"][pair["benchmark"]]
+        assert pair["b"] == rows[pair["model"], pair["against"]][pair["benchmark"]]
+        assert pair["problems"] == evaluation["benchmarks"][pair["benchmark"]]
+    assert audit["samples"] == evaluation["samples_per_problem"]

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
-from mcpo_cli.compare import figures
+from mcpo_cli.compare import figures, forest
 from mcpo_cli.compare.comparison import Comparison, Question, records
 from mcpo_cli.compare.log import Side
 from mcpo_cli.compare.logs import of_logs
@@ -221,8 +221,8 @@ def test_a_benchmark_on_which_every_answer_is_right_is_drawn(tmp_path: Path) -> 
     paths = [lines(tmp_path / f"{name}.jsonl", rows) for name in "ab"]
     found = compared(*paths)
     assert found.curves[found.curves["k"] == 4]["mean"].tolist() == pytest.approx([1, 1])
-    assert figures.curves(found) is not None
-    assert figures.forest(found, records(found.differences)) is not None
+    assert figures.curves(found).axes
+    assert {line["low"] for line in forest.layout(found, records(found.differences))["lines"]} == {forest.WIDTH / 2}
 
 
 def test_an_interval_of_shares_ends_at_1(tmp_path: Path) -> None:

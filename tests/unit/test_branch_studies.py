@@ -199,11 +199,11 @@ def test_hypotheses_are_judged_as_one_family() -> None:
     less, within, selected = tables.tested(tests, given, ())
     p_less = scipy.stats.ttest_rel(lost["hinge"], lost["full"]).pvalue
     assert (less.verdict, less.effect.mean) == ("supported", pytest.approx(-0.025))
-    assert less.p == pytest.approx(p_less)
+    assert less.p_values.p == pytest.approx(p_less)
     assert within.effect.mean == pytest.approx(0)
     assert (selected.verdict, selected.effect.mean) == ("contradicted", pytest.approx(0.1 - 0.055))
-    p_ordered = sorted([less.p, within.p, selected.p])
-    assert selected.p_holm == pytest.approx(3 * p_ordered[0])
+    p_ordered = sorted([less.p_values.p, within.p_values.p, selected.p_values.p])
+    assert selected.adjusted.p == pytest.approx(3 * p_ordered[0])
     shown = tables.product(study(hypotheses=tests), given)
     claims = [grid for grid in shown.grids if grid.title == "What is tested"]
     assert [list(row) for grid in claims for row in grid.rows] == [[one.id, one.claim] for one in tests]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mcpo_cli.compare.claim import read
-from mcpo_cli.compare.support import ALL, support
+from mcpo_cli.compare.published_pairs import read
+from mcpo_cli.compare.support import Support, support
 from tests.errors import refused
 
 
@@ -15,6 +15,10 @@ def written(folder: Path, text: str) -> str:
     path = folder / "claim.yaml"
     path.write_text(text)
     return str(path)
+
+
+def answer(what: str) -> Support:
+    return support(*read(what))
 
 
 @pytest.mark.parametrize(
@@ -28,41 +32,46 @@ def written(folder: Path, text: str) -> str:
     ],
 )
 def test_lines_say_what_they_say(line: str, expected: tuple[Any, ...]) -> None:
-    claim = read(line)
-    (row,) = claim.rows
-    assert (row.metric, row.problems, row.a.samples, row.a.seeds, row.paired) == expected[2:-1]
-    assert (row.a.value, row.b.value, claim.unit) == pytest.approx((*expected[:2], expected[-1]))
+    ((pair,), _) = read(line)
+    assert (pair.metric, pair.problems, pair.a.samples, pair.a.seeds, pair.paired) == expected[2:-1]
+    assert (pair.a.value, pair.b.value, pair.unit) == pytest.approx((*expected[:2], expected[-1]))
 
 
-def test_a_file_and_a_line_share_keys_and_units(tmp_path: Path) -> None:
-    said = read("54.2 vs 51.7, n=500, 5 runs, sd 1.2 vs 0.9, se 2, margin 2")
-    (row,) = said.rows
-    assert (said.margin, row.a.sd, row.b.sd, row.a.se, row.b.se) == pytest.approx((0.02, 0.012, 0.009, 0.02, 0.02))
-    text = """
-      {names: [ours, theirs], problems: 30, samples: 8, assume: {run_sd: [0, 0, 0.01]}, rows: [
-        {benchmark: x, a: {pass@1: 45.83, pass@8: 70.0}, b: {pass@1: 40.00, pass@8: 63.3}},
-        {benchmark: y, problems: 50, a: 20, b: {value: 10, seeds: 3, sd: 1}}]}"""
-    claim = read(written(tmp_path, text))
-    assert [(row.problems, row.metric) for row in claim.rows] == [(30, "pass@1"), (50, "avg@8")]
-    assert (claim.rows[0].a.second_metric, claim.rows[0].a.second) == ("pass@8", pytest.approx(0.7))
-    assert (claim.rows[1].b.seeds, claim.rows[1].b.sd, claim.unit) == (3, 0.01, pytest.approx(1e-4))
-    assert claim.assume.run_sd == (0.0, 0.0, 0.01)
+def test_a_number_is_of_both_sides_or_of_each() -> None:
+    ((pair,), _) = read("54.2 vs 51.7, n=500, 5 vs 3 runs, sd 1.2 vs 0.9, se 2, margin 2")
+    assert (pair.a.seeds, pair.b.seeds) == (5, 3)
+    shares = (pair.margin, pair.a.sd, pair.b.sd, pair.a.se, pair.b.se)
+    assert shares == pytest.approx((0.02, 0.012, 0.009, 0.02, 0.02))
+    ((pair,), _) = read("54.2 vs 51.7, n=500, 3 vs 1 seeds, sd 1.1 vs -")
+    assert (pair.a.sd, pair.b.sd) == (pytest.approx(0.011), None)
+
+
+def test_a_file_has_lines_by_name_and_assumptions(tmp_path: Path) -> None:
+    text = "{assume: {run_sd: [0, 0, 0.01]}, rows: {x: '45.8 vs 40.0, n=30, avg@8', y: '0.2 vs 0.1, n=50'}}"
+    pairs, assumed = read(written(tmp_path, text))
+    assert [(pair.label, pair.problems, pair.metric, pair.percent) for pair in pairs] == [
+        ("x", 30, "avg@8", True),
+        ("y", 50, "avg@1", False),
+    ]
+    assert assumed.run_sd == (0.0, 0.0, 0.01)
 
 
 @pytest.mark.parametrize(
     ("text", "code"),
     [
         ("54 x 2", "bad_input"),
-        ("54 vs 52", "bad_input"),
+        ("54 vs -, n=30", "bad_input"),
         ("54 vs 52, n=30, n=40", "bad_input"),
+        ("54 vs 52", "bad_input"),
         ("54 vs 52, n=30, sd 1", "contradiction"),
         ("54 vs 52, n=30, 4 samples, pass@8", "contradiction"),
         ("54 vs 52, n=1", "out_of_bounds"),
-        ("rows: []", "bad_input"),
-        ("{problems: 30, rows: [{a: x, b: 2}]}", "bad_input"),
-        ("{problems: 30, rows: [{a: {avg@8: 1, ad: 2}, b: 2}]}", "unknown_key"),
-        ("{problems: 30, metric: pass@8, rows: [{a: {pass@4: 1}, b: 2}]}", "bad_input"),
-        ("{problems: 30, assume: {spread: [0.5, 0.2, 0.8]}, rows: [{a: 1, b: 2}]}", "out_of_bounds"),
+        ("154 vs 50, n=30", "out_of_bounds"),
+        ("rows: {}", "bad_input"),
+        ("rows: [{a: 1, b: 2}]", "bad_input"),
+        ("{rows: {x: '54 vs 52, n=30'}, title: x}", "unknown_key"),
+        ("{rows: {x: 54 vs 52}}", "bad_input"),
+        ("{assume: {spread: [0.5, 0.2, 0.8]}, rows: {x: '54 vs 52, n=30'}}", "bad_input"),
     ],
 )
 def test_claims_that_say_too_little_or_contradict_themselves_are_refused(tmp_path: Path, text: str, code: str) -> None:
@@ -80,11 +89,10 @@ def test_claims_that_say_too_little_or_contradict_themselves_are_refused(tmp_pat
         # Over 20 runs with a known deviation, only the correlation over problems is unknown.
         ("54.2 vs 51.7, n=600, 64 samples, 20 seeds, sd 0.5", "undecided", "the scores of both on each problem"),
         ("54.2 vs 54.1, n=20000, 8 samples, 30 seeds, margin 5", "equivalent", ""),
-        ("154 vs 50, n=30", "not testable", "1.54 is not a share: it lies outside 0..1"),
     ],
 )
 def test_verdicts_name_what_would_decide(line: str, verdict: str, without: str) -> None:
-    (row,) = support(read(line)).rows
+    (row,) = answer(line).rows
     assert (row["verdict"], row["without"]) == (verdict, without)
 
 
@@ -96,44 +104,35 @@ def test_verdicts_name_what_would_decide(line: str, verdict: str, without: str) 
         ("50.0 vs 40.0, n=30, se 20.0 vs 9.0", "0.2 is not in"),
         ("50.0 vs 40.0, n=30, se 3.0 vs 9.0", "0.03 is not in"),
         ("1 vs 0, n=30", "a mean of 0 shows no variance"),
+        ("1 vs 0, n=30, 8 samples, se 0.1", "a mean of 0 shows no variance"),
         ("66.7 vs 60.0 pass@8, n=30", ""),
         ("54.2 vs 51.7, n=30, 32 samples", ""),
         ("0.93 vs 0.90, n=1319", ""),
     ],
 )
 def test_numbers_that_cannot_be_are_named(line: str, words: str) -> None:
-    notes = support(read(line)).notes
+    notes = answer(line).notes
     assert any(words in note for note in notes) if words else not notes
 
 
-def test_a_second_number_narrows_the_interval(tmp_path: Path) -> None:
-    """pass@8 far below that of equally hard problems shows that most are always or never solved."""
-    errors = []
-    for a in ("50.00", "{avg@8: 50.00, pass@8: 55.00}"):
-        text = f"{{problems: 40, samples: 8, metric: avg@8, digits: 2, rows: [{{a: {a}, b: {a}}}]}}"
-        cases = support(read(written(tmp_path, text))).cases
-        errors.append(cases[(cases["scope"] == "answers") & (cases["case"] == "worst")]["error"].item())
-    assert errors[1] < errors[0] / 1.5
-    text = "{problems: 40, samples: 8, rows: [{a: {avg@8: 50.0, pass@8: 40.0}, b: {avg@8: 50.0, pass@8: 80.0}}]}"
-    (note,) = support(read(written(tmp_path, text))).notes
-    assert "no counts" in note
+def test_rows_in_one_metric_are_adjusted_together(tmp_path: Path) -> None:
+    rows = ", ".join(f"x{at}: '{60 + at}.0 vs 50.0, n=100, 4 samples'" for at in range(3))
+    cases = answer(written(tmp_path, f"rows: {{{rows}, y: '60 vs 50 pass@4, n=100'}}")).cases
+    of_metric = cases[(cases["scope"] == "problems") & (cases["case"] == "plausible") & (cases["metric"] == "avg@4")]
+    assert len(of_metric) == 3
+    assert of_metric["p_adjusted"].min() == pytest.approx(3 * of_metric["p"].min())
 
 
-def test_rows_against_one_b_are_averaged_and_adjusted(tmp_path: Path) -> None:
-    rows = ", ".join(f"{{benchmark: x{at}, a: {60 + at}.0, b: 50.0}}" for at in range(3))
-    found = support(read(written(tmp_path, f"{{problems: 100, samples: 4, rows: [{rows}]}}")))
-    mean = found.rows[-1]
-    assert (mean["benchmark"], mean["difference"], mean["pairs"]) == (ALL, pytest.approx(0.11), 3)
-    own = found.cases[(found.cases["scope"] == "problems") & (found.cases["case"] == "plausible")].iloc[:3]
-    assert own["p_adjusted"].min() == pytest.approx(3 * own["p"].min())
-
-
-def test_the_command_prints_a_table_or_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_command_prints_a_page_or_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     from mcpo_cli.commands.claim import claim
 
-    claim(what="54.2 vs 51.7, n=30, 32 samples", csv=tmp_path / "x.csv", as_json=False, debug=False)
-    assert "verdict: undecided; it cannot be decided without" in capsys.readouterr().out
-    assert len((tmp_path / "x.csv").read_text().splitlines()) == 1 + 9
+    path = written(tmp_path, "rows: {AIME24: '54.2 vs 51.7, n=30, 32 samples', AMC23: '0.86 vs 0.84, n=40'}")
+    claim(what=path, csv=tmp_path / "x.csv", as_json=False, debug=False)
+    page = capsys.readouterr().out
+    assert "\nAIME24: 54.2 % vs 51.7 %: +2.5 points (avg@32 of 30 problems" in page
+    assert "\nAMC23: 0.86 vs 0.84: +0.0200 (avg@1 of 40 problems" in page
+    assert page.count("verdict: undecided") == 2
+    assert len((tmp_path / "x.csv").read_text().splitlines()) == 1 + 2 * 9
     claim(what="54.2 vs 51.7, n=30, 32 samples", csv=None, as_json=True, debug=False)
     document = json.loads(capsys.readouterr().out)
     assert (document["rows"][0]["verdict"], len(document["cases"])) == ("undecided", 9)

@@ -15,10 +15,10 @@ from mcpo_cli.config.claims import Claim
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.home import run_dir
 from mcpo_cli.measures.frames import Runs
-from mcpo_cli.report import claims, verdicts
+from mcpo_cli.report import claim_tests, claims_file
 from mcpo_cli.report.artifacts import registry
 from mcpo_cli.report.builder import ArtifactBuilder
-from mcpo_cli.report.verdicts import ClaimResult
+from mcpo_cli.report.claim_tests import ClaimTest
 from mcpo_cli.statistics import stats
 from tests import fakes
 from tests.fakes import TIERS, write_runs
@@ -28,12 +28,12 @@ LESS = dataclasses.replace(GREATER, relation="less")
 WITHIN = dataclasses.replace(GREATER, relation="within", margin=0.02)
 
 
-def outcome(claim: Claim, values: list[float] | np.ndarray) -> ClaimResult:
-    return verdicts.outcome(claim, "toy-s", "drift", {"": list(values)} if len(values) else {})
+def outcome(claim: Claim, values: list[float] | np.ndarray) -> ClaimTest:
+    return claim_tests.of_values(claim, "toy-s", "drift", {"": list(values)} if len(values) else {})
 
 
 def verdict(claim: Claim, values: list[float] | np.ndarray) -> str:
-    return verdicts.decided([outcome(claim, values)])[0].verdict
+    return claim_tests.as_family([outcome(claim, values)])[0].verdict
 
 
 UP = [0.05, 0.06, 0.055, 0.062]
@@ -62,50 +62,55 @@ def test_planted_effects_get_their_verdict(claim: Claim, values: list[float], ex
 def test_what_cannot_be_tested_says_why() -> None:
     one, two, none = outcome(GREATER, [0.05]), outcome(GREATER, [0.05, 0.05]), outcome(GREATER, [])
     assert (one.why, one.effect.mean, one.effect.n) == ("1 seed", 0.05, 1)
-    assert (two.why, math.isnan(two.p)) == ("2 seeds", True)
+    assert (two.why, math.isnan(two.p_values.p)) == ("2 seeds", True)
     assert (none.why, none.effect.n) == ("no such records", 0)
     assert math.isnan(none.effect.mean)
     # None of them counts in the family.
-    found = verdicts.decided([one, outcome(GREATER, UP), none, two])
-    assert found[1].p_holm == found[1].p
+    found = claim_tests.as_family([one, outcome(GREATER, UP), none, two])
+    assert found[1].adjusted.p == found[1].p_values.p
 
 
 @pytest.mark.parametrize(("claim", "value"), [(GREATER, 0.1), (LESS, 0.1), (WITHIN, 0.01), (WITHIN, 0.0)])
 def test_identical_values_have_no_variance_to_test_by(claim: Claim, value: float) -> None:
-    found, other = verdicts.decided([outcome(claim, [value] * 3), outcome(GREATER, UP)])
+    found, other = claim_tests.as_family([outcome(claim, [value] * 3), outcome(GREATER, UP)])
     assert (found.verdict, found.why) == ("not testable", stats.IDENTICAL)
     assert (found.effect.mean, found.effect.n) == (pytest.approx(value), 3)
-    assert math.isnan(found.p)
+    assert math.isnan(found.p_values.p)
     assert math.isnan(found.effect.low)
-    assert other.p_holm == other.p
+    assert other.adjusted.p == other.p_values.p
     # A comparison has the same p for the same differences.
     assert math.isnan(stats.paired_t([value] * 3).p) or value == 0
 
 
 def test_identical_values_on_the_reference_are_no_effect() -> None:
-    same = verdicts.decided([outcome(GREATER, [0.0] * 3)])[0]
-    assert (same.verdict, same.p) == ("unresolved", stats.paired_t([0.0] * 3).p)
+    same = claim_tests.as_family([outcome(GREATER, [0.0] * 3)])[0]
+    assert (same.verdict, same.p_values.p) == ("unresolved", stats.paired_t([0.0] * 3).p)
 
 
 def test_what_runs_cannot_test_gets_no_p_whatever_they_show() -> None:
     claim = dataclasses.replace(GREATER, untested="by construction, an identity")
-    found, other = verdicts.decided([outcome(claim, UP), outcome(GREATER, UP)])
-    assert (found.verdict, found.why, math.isnan(found.p), found.holds) == ("not testable", claim.untested, True, False)
+    found, other = claim_tests.as_family([outcome(claim, UP), outcome(GREATER, UP)])
+    assert (found.verdict, found.why, math.isnan(found.p_values.p), found.holds) == (
+        "not testable",
+        claim.untested,
+        True,
+        False,
+    )
     assert found.effect.mean == pytest.approx(np.mean(UP))
-    assert other.p_holm == other.p
+    assert other.adjusted.p == other.p_values.p
 
 
 PARTS = {"easy": UP, "middle": [value + 0.01 for value in UP], "hard": [0.02, -0.01, 0.03, 0.01]}
 
 
-def of_parts(claim: Claim, values: dict[str, list[float]]) -> ClaimResult:
-    return verdicts.decided([verdicts.outcome(claim, "toy-s", "drift", values)])[0]
+def of_parts(claim: Claim, values: dict[str, list[float]]) -> ClaimTest:
+    return claim_tests.as_family([claim_tests.of_values(claim, "toy-s", "drift", values)])[0]
 
 
 def test_a_claim_of_every_part_is_as_good_as_its_worst_part() -> None:
     found = of_parts(GREATER, PARTS)
     assert (found.verdict, found.part) == ("unresolved", "hard")
-    assert found.p == pytest.approx(scipy_stats.ttest_1samp(PARTS["hard"], 0).pvalue)
+    assert found.p_values.p == pytest.approx(scipy_stats.ttest_1samp(PARTS["hard"], 0).pvalue)
     assert {part: effect.mean for part, effect in found.parts.items()} == {
         part: pytest.approx(np.mean(values)) for part, values in PARTS.items()
     }
@@ -116,7 +121,7 @@ def test_one_part_contradicts_a_claim_of_every_part_after_correction() -> None:
     down = [-value for value in UP]
     found = of_parts(GREATER, {"easy": UP, "middle": UP, "hard": down})
     assert (found.verdict, found.part) == ("contradicted", "hard")
-    assert found.p == pytest.approx(3 * scipy_stats.ttest_1samp(down, 0).pvalue)
+    assert found.p_values.p == pytest.approx(3 * scipy_stats.ttest_1samp(down, 0).pvalue)
 
 
 VALUES = st.lists(st.floats(-1, 1), min_size=3, max_size=8).filter(lambda values: np.std(values) > 1e-6)
@@ -127,9 +132,9 @@ def test_without_a_margin_p_is_that_of_the_t_test(values: list[float], reference
     expected = scipy_stats.ttest_1samp(values, reference).pvalue
     for claim in (GREATER, LESS):
         found = outcome(dataclasses.replace(claim, reference=reference), values)
-        assert found.p == pytest.approx(expected, abs=1e-9)
+        assert found.p_values.p == pytest.approx(expected, abs=1e-9)
         above = found.effect.mean > reference
-        assert found.direction == (1 if above else -1) or found.p == pytest.approx(1)
+        assert found.direction == (1 if above else -1) or found.p_values.p == pytest.approx(1)
 
 
 @given(VALUES, st.floats(0.01, 0.5))
@@ -140,8 +145,8 @@ def test_with_a_margin_p_is_that_of_two_one_sided_tests(values: list[float], mar
     inside = max(p(-margin, "greater"), p(margin, "less"))
     outside = min(p(-margin, "less"), p(margin, "greater"))
     found = outcome(dataclasses.replace(WITHIN, margin=margin), values)
-    assert found.p == pytest.approx(min(1, 2 * min(inside, outside)), abs=1e-9)
-    assert found.p_equal == pytest.approx(inside, abs=1e-9)
+    assert found.p_values.p == pytest.approx(min(1, 2 * min(inside, outside)), abs=1e-9)
+    assert found.p_values.p_equivalent == pytest.approx(inside, abs=1e-9)
 
 
 @pytest.mark.slow
@@ -154,11 +159,11 @@ def test_an_interaction_is_a_difference_of_differences(mcpo_home: Path, monkeypa
         monkeypatch.setattr(fakes, "TIERS", dict.fromkeys(TIERS, 0.3 + lift))
         write_runs(Plan("", "", tuple(cell for cell in cells if cell.arm == arm)))
     claim = next(
-        one for one in claims.read(EXPERIMENTS / "paper-claims" / "claims.yaml") if one.id == "complementarity"
+        one for one in claims_file.read(EXPERIMENTS / "paper-claims" / "claims.yaml") if one.id == "complementarity"
     )
     assert claim.weights == {"MCPO": 1, "w/o Hinge-KL": -1, "w/o ReWeight": -1, "DAPO w/o filter": 1}
     assert claim.tested == "scores.pass@1: (MCPO - w/o Hinge-KL) - (w/o ReWeight - DAPO w/o filter) > 0"
-    (found,) = verdicts.outcomes([claim], {"table2": Runs(Plan("table2", "", cells))})
+    (found,) = claim_tests.of_claims([claim], {"table2": Runs(Plan("table2", "", cells))})
     assert found.effect.mean == pytest.approx(0.15, abs=0.04)
     assert found.verdict == "supported"
 
@@ -189,5 +194,5 @@ def test_the_artifact_says_what_it_tested_on_what(mcpo_home: Path) -> None:
 def test_a_margin_of_a_third_of_what_there_is_makes_a_verdict_vacuous() -> None:
     values = [0.001, -0.001, 0.0005, -0.0004]
     for control, vacuous in ((0.06, True), (0.061, False), (-0.05, True), (math.nan, False)):
-        (found,) = verdicts.decided([dataclasses.replace(outcome(WITHIN, values), control=control)])
+        (found,) = claim_tests.as_family([dataclasses.replace(outcome(WITHIN, values), control=control)])
         assert (found.verdict, found.vacuous) == ("supported", vacuous)

@@ -137,11 +137,14 @@ def test_memory_and_disk_hold_gradients_and_moments_of_the_matrices_alone() -> N
     layers = [(4096, 4096), (4096, 1024), (4096, 1024), (4096, 4096), (4096, 12288), (4096, 12288), (12288, 4096)]
     matrices = 36 * 16 * sum(inputs + outputs for inputs, outputs in layers)
     full, spec = paper(), paper("model.lora_rank=16")
-    weights = cost.parameters(full)
-    assert cost.trained_parameters(spec) == matrices == 43_646_976
-    assert cost.trained_parameters(full) == weights
-    assert cost.checkpoint(spec) == 4 * weights + 12 * matrices
-    assert cost.checkpoint(paper("model.lora_rank=16", "method.anchor=previous_step")) == 4 * weights + 16 * matrices
+    weights = cost.weights(full).count
+    assert cost.weights(spec).trained == matrices == 43_646_976
+    assert cost.weights(full).trained == weights
+    assert cost.weights(spec).checkpoint == 4 * weights + 12 * matrices
+    assert (
+        cost.weights(paper("model.lora_rank=16", "method.anchor=previous_step")).checkpoint
+        == 4 * weights + 16 * matrices
+    )
     saved = cost.gpu_bytes(full)["trains"] - cost.gpu_bytes(spec)["trains"]
     assert saved == (12 * weights - 16 * matrices) / 8
     # The rollout engine has the matrices in addition to the weights.

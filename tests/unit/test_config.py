@@ -12,7 +12,7 @@ import pytest
 
 from mcpo_cli import methods, prompt_samplers, tasks
 from mcpo_cli.backends import feasible
-from mcpo_cli.config import load, plan, presets, reading
+from mcpo_cli.config import cost, load, plan, presets, reading
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import Compute, RunSpec, digest
 from mcpo_cli.plugins import Plugin
@@ -193,7 +193,7 @@ def test_every_suite_composes(name: str, scale: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(plan.suites()))
 def test_every_suite_can_be_trained(name: str) -> None:
-    feasible.check([cell.spec for cell in plan.from_suite(name, ["scale=toy", "seed=0"], "mcpo").cells])
+    feasible.check([cost.estimate(cell.spec) for cell in plan.from_suite(name, ["scale=toy", "seed=0"], "mcpo").cells])
 
 
 def system(text: str) -> str:

@@ -32,7 +32,7 @@ def on_gpus(run: RunSpec) -> GpuCost:
     ("model", "billions"), [("qwen3-0.6b", 0.596), ("qwen3-1.7b", 1.72), ("qwen3-8b", 8.19), ("qwen3-14b", 14.77)]
 )
 def test_parameters_are_those_that_are_published(model: str, billions: float) -> None:
-    assert cost.parameters(spec(f"model={model}")) / 1e9 == pytest.approx(billions, rel=2e-3)
+    assert cost.weights(spec(f"model={model}")).count / 1e9 == pytest.approx(billions, rel=2e-3)
 
 
 def test_tokens_and_operations_by_hand() -> None:
@@ -42,11 +42,11 @@ def test_tokens_and_operations_by_hand() -> None:
     assert about.trained == batch * (200 + 5120)
     # The base policy and the only step are evaluated: 30 problems, 8 samples.
     assert about.sampled == (batch + 2 * 30 * 8) * 5120
-    weights = cost.parameters(run) - 4096 * 151936
+    weights = cost.weights(run).count - 4096 * 151936
     operations = 2 * weights + 4 * 36 * 4096 * (200 + 2560)
     training = about.trained * operations * 5 / (989e12 * 0.35)
     assert about.seconds == pytest.approx(about.sampled * operations / (989e12 * 0.052) + training)
-    assert about.checkpoint == 12 * cost.parameters(run)
+    assert about.checkpoint == 12 * cost.weights(run).count
     assert about.disk == 3 * about.checkpoint
 
 
@@ -61,7 +61,7 @@ def test_memory_shrinks_with_what_is_shared() -> None:
     assert two["trains"] < one["trains"]
     assert two["samples"] == one["samples"]
     assert whole["samples"] == 2 * one["samples"]
-    weights, cache = 2 * cost.parameters(spec()), 4 * 36 * 8 * 128 * 22528
+    weights, cache = 2 * cost.weights(spec()).count, 4 * 36 * 8 * 128 * 22528
     assert one["samples"] == pytest.approx((weights + cache) / 2 / 0.7)
 
 
@@ -85,13 +85,13 @@ def test_what_a_step_of_a_pretrained_model_takes_by_hand() -> None:
     group = question + 8 * response
     assert group < 40
     tokens = 16 * group * (1 + 3 / 2) + 2 * eval_problems(run) * group
-    assert on_cpu() == pytest.approx(tokens * 2 * cost.parameters(run) / (2 * cost.OPERATIONS_PER_CORE))
+    assert on_cpu() == pytest.approx(tokens * 2 * cost.weights(run).count / (2 * cost.OPERATIONS_PER_CORE))
 
 
 def test_a_penalty_trains_all_groups_and_passes_them_through_one_more_policy() -> None:
     run = load(CPU)[0]
     group = run.task.question_tokens() + 8 * run.task.expected_tokens(run.train.max_response)[1]
-    of_a_token = 2 * cost.parameters(run) / (2 * cost.OPERATIONS_PER_CORE)
+    of_a_token = 2 * cost.weights(run).count / (2 * cost.OPERATIONS_PER_CORE)
     assert on_cpu("method=grpo_kl") - on_cpu("method=grpo") == pytest.approx(16 * group * (4 - 3 / 2) * of_a_token)
     plain, kept = (on_gpus(spec(f"method={name}")) for name in ("grpo", "grpo_kl"))
     assert kept.trained == plain.trained
@@ -109,7 +109,7 @@ def laptop(*words: str) -> RunSpec:
 
 def test_a_step_of_smollm2_fits_into_the_memory_that_was_measured() -> None:
     # Measured: 2.9 GB at its peak. State 12 bytes a weight, gradients 4.
-    needed = cost.memory(laptop())
+    needed = cost.estimate(laptop()).memory
     assert 16 * WEIGHTS < needed < 4.5e9
 
 
@@ -125,14 +125,14 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
 
 def test_what_cannot_fit_is_refused(small: Any) -> None:
     with refused("bad_input", "memory", "3.0 GiB") as caught:
-        local.check_room(laptop())
+        local.check_room(cost.estimate(laptop()))
     assert caught.value.fix is not None
     assert "compute.micro_batch_tokens=512" in caught.value.fix
     small.memory = 8 * GIB
     with refused("cannot_write", "3.8 GB", "disk", "3.2 GB are free"):
-        local.check_room(laptop())
+        local.check_room(cost.estimate(laptop()))
     small.disk = 8 * GIB
-    local.check_room(laptop())
+    local.check_room(cost.estimate(laptop()))
 
 
 @pytest.mark.parametrize(

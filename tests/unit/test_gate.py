@@ -13,7 +13,7 @@ from mcpo_cli.compare import rules
 from mcpo_cli.compare.comparison import Question, compare, differences_of
 from mcpo_cli.compare.gate import Gate, judge
 from mcpo_cli.compare.noise_floor import noise_floor
-from mcpo_cli.compare.rules import Policy, Rule
+from mcpo_cli.compare.rules import GatePolicy, Rule
 from mcpo_cli.compare.scores import MEAN, Arm, Scores, Slice
 from mcpo_cli.render.product import Row
 from mcpo_cli.statistics.stats import Floats, Student
@@ -92,7 +92,7 @@ def arm(name: str, *benchmarks: Floats) -> Arm:
 
 
 def gate(base: Arm, new: Arm, required: dict[str, str], advisory: dict[str, str] | None = None) -> Gate:
-    return judge(compare([Slice([base, new])], Question()), Policy(required, advisory or {}))
+    return judge(compare([Slice([base, new])], Question()), GatePolicy(required, advisory or {}))
 
 
 def test_a_gate_is_as_its_worst_required_rule_and_adjusts_only_what_breaks() -> None:
@@ -118,7 +118,7 @@ def test_a_policy_of_a_file_and_of_words(tmp_path: Path) -> None:
     read = rules.policy(str(file))
     assert (read.required, read.advisory) == ({"mean": "better", "gsm8k": "no-worse:0.01"}, {"aime": "no-worse"})
     assert rules.policy("mean=better,gsm8k=no-worse:0.01").required == read.required
-    assert rules.policy("no-worse:0.01") == Policy({"": "no-worse:0.01"})
+    assert rules.policy("no-worse:0.01") == GatePolicy({"": "no-worse:0.01"})
     assert (rules.policy("no-worse:0.01").margin, read.margin) == (0.01, None)
 
 
@@ -146,7 +146,7 @@ def continuous(random: np.random.Generator, level_P: Floats, seeds: int) -> Floa
 def outcome(base: Arm, new: Arm, rule: dict[str, str]) -> str:
     """The outcome of a gate, without the rest of a comparison, which takes most of the time."""
     rows = differences_of(new, base, Question(), MEAN, "both")
-    return judge(replace(COMPARED, differences=rows, students=tuple(rows["student"])), Policy(rule)).outcome
+    return judge(replace(COMPARED, differences=rows, students=tuple(rows["student"])), GatePolicy(rule)).outcome
 
 
 def outcomes(draw: Callable[[np.random.Generator], str]) -> dict[str, float]:
@@ -181,10 +181,10 @@ def test_the_noise_floor_is_the_share_of_gates_that_new_runs_of_the_baseline_bre
         rows = differences_of(new, base, Question(), MEAN, "both")
         again = replace(COMPARED, baseline="base", differences=rows, students=tuple(rows["student"]),
                         slices=[Slice([base, new])])  # fmt: skip
-        noise = noise_floor(again, Policy({"": "no-worse"}), Question())
+        noise = noise_floor(again, GatePolicy({"": "no-worse"}), Question())
         assert noise
         assert (noise.gates, noise.part, noise.repeats) == (5, 1, 5)
-        broken.append(judge(again, Policy({"": "no-worse"})).outcome == "broken")
+        broken.append(judge(again, GatePolicy({"": "no-worse"})).outcome == "broken")
         floors.append(noise.broken / noise.gates)
     assert np.mean(broken) > 0.2
     assert np.mean(floors) == pytest.approx(np.mean(broken), abs=0.07)
@@ -204,5 +204,5 @@ def test_one_log_has_no_noise_floor_and_many_have_few_gates() -> None:
     random = np.random.default_rng(0)
     for seeds, gates in ((1, None), (2, 2), (9, 100)):
         base, new = (arm(name, binary(random, np.zeros(20), seeds)) for name in ("base", "new"))
-        found = noise_floor(compare([Slice([base, new])], Question()), Policy({"": "no-worse"}), Question())
+        found = noise_floor(compare([Slice([base, new])], Question()), GatePolicy({"": "no-worse"}), Question())
         assert (found and found.gates) == gates

@@ -40,8 +40,9 @@ HEAVIER = HEAVY | {"hydra", "matplotlib", "scipy"}
 CHECK = """
 from contextlib import suppress
 from mcpo_cli import backends, errors
+from mcpo_cli.config.cost import estimate
 from mcpo_cli.config.load import load
-with suppress(errors.ConfigError): backends.get("verl").check_machine(load(["scale=paper"])[0])
+with suppress(errors.ConfigError): backends.get("verl").check_machine(estimate(load(["scale=paper"])[0]))
 """
 VERL = "train backend=verl scale=paper method=mcpo model=qwen3-8b --dry-run"
 

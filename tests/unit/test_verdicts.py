@@ -13,10 +13,11 @@ from mcpo_cli.config.claims import Claim, Precondition
 from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.measures.frames import Runs
-from mcpo_cli.report import claims, verdicts
+from mcpo_cli.report import claim_tests, claims_file
+from mcpo_cli.report.claim_tests import ClaimTest, as_family, of_values
 from mcpo_cli.report.claims_table import claims_table, verdict_grid, verdict_of
-from mcpo_cli.report.verdicts import ClaimResult, decided, outcome
 from mcpo_cli.statistics.power import ALPHA
+from mcpo_cli.statistics.words import CLAIM_WORDS
 from tests import rows
 from tests.errors import refused
 from tests.fakes import TIERS
@@ -26,16 +27,16 @@ WITHIN = dataclasses.replace(GREATER, relation="within", margin=0.02)
 HOLM = dataclasses.replace(GREATER, decide="holm")
 
 
-def plain(claim: Claim, values: list[float]) -> ClaimResult:
-    return outcome(claim, "toy-s", "drift", {"": values})
+def plain(claim: Claim, values: list[float]) -> ClaimTest:
+    return of_values(claim, "toy-s", "drift", {"": values})
 
 
 def test_the_declared_rule_decides_and_is_printed() -> None:
     """p is .03 twice: decided by itself, each is supported; as a family of two, none is."""
     values = [0.028, 0.058, 0.038, 0.098]
-    found, registered = (decided([plain(claim, values)] * 2)[0] for claim in (GREATER, HOLM))
-    assert found.p == registered.p == pytest.approx(scipy_stats.ttest_1samp(values, 0).pvalue)
-    assert ALPHA / 2 < found.p < ALPHA
+    found, registered = (as_family([plain(claim, values)] * 2)[0] for claim in (GREATER, HOLM))
+    assert found.p_values.p == registered.p_values.p == pytest.approx(scipy_stats.ttest_1samp(values, 0).pvalue)
+    assert ALPHA / 2 < found.p_values.p < ALPHA
     assert [one.verdict for one in (found, registered)] == ["supported", "unresolved"]
     grid = verdict_grid([found, registered])
     assert [row[grid.header.index("decided by")] for row in grid.rows] == ["p", "p Holm"]
@@ -52,7 +53,7 @@ def test_the_declared_rule_decides_and_is_printed() -> None:
     ],
 )
 def test_a_margin_makes_no_difference_a_verdict(values: list[float], margin: float, expected: str) -> None:
-    (found,) = decided([plain(dataclasses.replace(GREATER, margin=margin), values)])
+    (found,) = as_family([plain(dataclasses.replace(GREATER, margin=margin), values)])
     assert found.verdict == expected
     if expected == "no difference":
         assert verdict_of(found) == "no difference larger than 0.01 (Holm)"
@@ -62,7 +63,7 @@ def test_every_part_must_be_without_a_difference() -> None:
     close, far = [0.003, -0.002, 0.004, -0.001], [0.03, -0.02, 0.04, -0.01]
     claim = dataclasses.replace(GREATER, margin=0.01)
     for parts, expected in (({"a": close, "b": close}, "no difference"), ({"a": close, "b": far}, "unresolved")):
-        assert decided([outcome(claim, "toy-s", "drift", parts)])[0].verdict == expected
+        assert as_family([of_values(claim, "toy-s", "drift", parts)])[0].verdict == expected
 
 
 def entropies(first: float, last: float, arm: str, cells: Plan) -> None:
@@ -87,11 +88,11 @@ def test_a_claim_about_what_does_not_occur_is_not_testable_here(mcpo_home: Path,
     claim = Claim("moderate", "", "table1", "entropy.rise", "MCPO", "less", baseline="DAPO")
     claim = dataclasses.replace(claim, requires=Precondition("entropy.rise", above=0.0))
     runs = Runs(Plan("table1", "", tuple(cell for cell in cells.cells if cell.arm in ("DAPO", "MCPO"))))
-    (found,) = verdicts.outcomes([claim], {"table1": runs})
+    (found,) = claim_tests.of_claims([claim], {"table1": runs})
     assert found.verdict == expected
     if expected == "not testable":
         assert found.why == "entropy.rise of DAPO must be above 0, and is -0.23"
-        assert math.isnan(found.p)
+        assert math.isnan(found.p_values.p)
         assert found.effect.n == 4
 
 
@@ -135,14 +136,14 @@ def test_committed_verdicts_follow_from_their_rows_per_run(name: str) -> None:
     """Each verdict on the paper's claims, computed again from the committed number of each run."""
     table = pd.read_csv(EXPERIMENTS / "paper-claims" / "results" / f"{name}.csv", low_memory=False)
     tests, runs = table[table["block"] == "test"].set_index("claim"), table[table["block"] == "run"]
-    declared = claims.read(EXPERIMENTS / "paper-claims" / f"{name}.yaml")
-    again = decided([_from_rows(_then(claim, tests), runs[runs["suite"] == claim.suite]) for claim in declared])
+    declared = claims_file.read(EXPERIMENTS / "paper-claims" / f"{name}.yaml")
+    again = as_family([_from_rows(_then(claim, tests), runs[runs["suite"] == claim.suite]) for claim in declared])
     assert len(again) == len(tests)
     for one in again:
         row = tests.loc[one.claim.id]
-        verdict = row["verdict"] if row["verdict"] in verdicts.TESTED else "not testable"
+        verdict = row["verdict"] if row["verdict"] in CLAIM_WORDS else "not testable"
         assert (one.verdict, one.holds, one.effect.n) == (verdict, row["holds"] in (True, "True"), row["seeds"])
-        got, expected = (one.effect.mean, one.p, one.p_holm), (row["value"], row["p"], row["p_holm"])
+        got, expected = (one.effect.mean, one.p_values.p, one.adjusted.p), (row["value"], row["p"], row["p_holm"])
         assert got == pytest.approx(tuple(map(float, expected)), rel=1e-6, nan_ok=True), one.claim.id
 
 
@@ -153,7 +154,7 @@ def _then(claim: Claim, tests: pd.DataFrame) -> Claim:
     return dataclasses.replace(claim, statistic=row["statistic"], requires=needed)
 
 
-def _from_rows(claim: Claim, runs: pd.DataFrame) -> ClaimResult:
+def _from_rows(claim: Claim, runs: pd.DataFrame) -> ClaimTest:
     """The test of a claim, by the columns `STATISTIC` or `STATISTIC, PART` of the rows of one model and regime."""
     by_arm = {arm: runs[runs["arm"] == arm].set_index(["base_seed", "seed"]) for arm in claim.arms}
     values = {}
@@ -164,4 +165,4 @@ def _from_rows(claim: Claim, runs: pd.DataFrame) -> ClaimResult:
                 values[column.removeprefix(claim.statistic).removeprefix(", ")] = contrast.tolist()
     needed = claim.requires
     met = needed is None or by_arm[claim.required_arm][needed.statistic].mean() > needed.above
-    return outcome(claim, "toy-s", "drift", values, "" if met else "it did not occur")
+    return of_values(claim, "toy-s", "drift", values, "" if met else "it did not occur")

@@ -245,8 +245,8 @@ def test_restating_the_problem_is_not_rewarded(monkeypatch: pytest.MonkeyPatch) 
 
 def test_checkpoints_hold_the_previous_policy_where_the_method_needs_it() -> None:
     plain, anchored = (load(["scale=verl-cpu", "method=mcpo", f"method.anchor={anchor}"])[0] for anchor in ANCHORS)
-    assert cost.checkpoint(plain) == 12 * cost.parameters(plain)
-    assert cost.checkpoint(anchored) == 16 * cost.parameters(plain)
+    assert cost.weights(plain).checkpoint == 12 * cost.weights(plain).count
+    assert cost.weights(anchored).checkpoint == 16 * cost.weights(plain).count
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])

@@ -72,7 +72,7 @@ def test_the_first_matrices_come_from_the_seed_whatever_the_ranks(found: Any) ->
 def test_only_the_matrices_have_moments_and_are_kept_of_the_previous_policy(found: Any) -> None:
     spec = load(["scale=verl-cpu", *SETTINGS])[0]
     counted = sum(drawn.numel() for drawn in found["drawn"].values())
-    assert counted == cost.trained_parameters(spec)
+    assert counted == cost.weights(spec).trained
     # Shards of two ranks are halves.
     assert found["moments"] == found["kept"] == counted / RANKS
 

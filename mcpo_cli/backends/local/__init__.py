@@ -9,7 +9,7 @@ import psutil
 
 from mcpo_cli import pretrained
 from mcpo_cli.backends import Stop
-from mcpo_cli.config import cost
+from mcpo_cli.config.cost import Estimate
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.home import location
@@ -60,13 +60,13 @@ def formats(spec: RunSpec) -> str:
     return "products in float32"
 
 
-def check_room(spec: RunSpec) -> None:
+def check_room(expected: Estimate) -> None:
     """Refuse a run that cannot fit into the memory or onto the disk that are free here.
 
     Raises:
         ConfigError: memory is too small for an existing model. StoreError: the disk is too full.
     """
-    room, needed = free(), cost.memory(spec)
+    spec, room, needed = expected.spec, free(), expected.memory
     if spec.model.path and on_cpu(spec) and needed > room.memory:
         raise ConfigError(
             f"model={spec.model.name} with {spec.train.prompts} prompts x {spec.train.rollouts} rollouts of up to "
@@ -75,7 +75,7 @@ def check_room(spec: RunSpec) -> None:
             fix=f"compute.micro_batch_tokens={max(64, spec.compute.micro_batch_tokens // 4)}, fewer train.rollouts, "
             "model.lora_rank=16, or a smaller model",
         )
-    if (needed := cost.disk(spec) + RECORDS_BYTES) > room.disk:
+    if (needed := expected.disk + RECORDS_BYTES) > room.disk:
         smaller = "compute.checkpoints=1, model.lora_rank=16, or " if spec.model.path else ""
         raise StoreError(
             f"model={spec.model.name} needs about {gigabytes(needed)} on the disk of {room.folder}, for records, "
@@ -102,10 +102,11 @@ class Local:
         longest = spec.train.max_prompt + spec.train.max_response
         pretrained.check(spec.model, folder, longest=longest, chat=spec.task.needs_chat_template)
 
-    def check_machine(self, spec: RunSpec) -> None:
+    def check_machine(self, expected: Estimate) -> None:
         """Raise ConfigError if memory, the device or the problems are missing, and StoreError if the disk is full."""
+        spec = expected.spec
         spec.task.check()
-        check_room(spec)
+        check_room(expected)
         if spec.compute.device == "cuda" and not Path("/proc/driver/nvidia").exists():
             raise ConfigError("compute.device=cuda: this machine has no NVIDIA driver", fix="compute.device=auto")
 

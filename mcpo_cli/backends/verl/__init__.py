@@ -5,6 +5,7 @@ from typing import Any
 
 from mcpo_cli.backends import Stop
 from mcpo_cli.backends.verl import checkpoint, checks, overrides
+from mcpo_cli.config.cost import Estimate
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.attempts import Attempt
 
@@ -23,9 +24,9 @@ class Verl:
     def check_model(self, spec: RunSpec, folder: Path) -> None:
         """verl trains what transformers loads; `check_machine` compares sizes and window."""
 
-    def check_machine(self, spec: RunSpec) -> None:
+    def check_machine(self, expected: Estimate) -> None:
         """Raise ConfigError unless verl, GPUs, model, data and disk space are there."""
-        checks.check(spec)
+        checks.check(expected.spec)
 
     def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:
         """The command, the environment and verl's settings."""

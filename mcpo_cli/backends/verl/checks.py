@@ -317,13 +317,14 @@ def _slots(spec: RunSpec) -> Iterator[Problem]:
 
 def _room(spec: RunSpec) -> Iterator[Problem]:
     """Main memory for offloaded weights and moments; disk for the checkpoints."""
-    needed, total = cost.checkpoint(spec) / spec.cluster.nodes, psutil.virtual_memory().total
+    checkpoint, total = cost.weights(spec).checkpoint, psutil.virtual_memory().total
+    needed = checkpoint / spec.cluster.nodes
     if _here(spec) and spec.cluster.offload and needed > total:
         yield (
             f"cluster.offload=true keeps {needed / GIB:.0f} GiB in memory; this machine has {total / GIB:.0f} GiB",
             "cluster.offload=false",
         )
-    folder, needed = home.home(), (KEPT_CHECKPOINTS + 1) * cost.checkpoint(spec)
+    folder, needed = home.home(), (KEPT_CHECKPOINTS + 1) * checkpoint
     free = shutil.disk_usage(folder).free
     if needed > free:
         yield (

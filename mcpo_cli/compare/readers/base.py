@@ -83,7 +83,7 @@ class Reader:
 
 
 @dataclass(frozen=True)
-class Part:
+class LogPart:
     """The samples of one benchmark of a log, with what is said of them."""
 
     benchmark: str
@@ -95,7 +95,7 @@ class Part:
     """What the file has and what is not read of it, in sentences."""
 
 
-def log(path: Path, parts: Sequence[Part], model: str = "", notes: Sequence[str] = ()) -> Log:
+def log(path: Path, parts: Sequence[LogPart], model: str = "", notes: Sequence[str] = ()) -> Log:
     """The log of some benchmarks. Raises ConfigError as `log.checked` does."""
     frames = [
         part.samples if "benchmark" in part.samples else part.samples.assign(benchmark=part.benchmark) for part in parts
@@ -184,7 +184,7 @@ def logs_of(files: Iterable[TaskFile]) -> Iterator[tuple[Path, str, list[TaskFil
             yield path, model, of_path, notes
 
 
-def of_tasks(files: Iterable[TaskFile], part: Callable[[TaskFile, Options], Part], options: Options) -> list[Log]:
+def of_tasks(files: Iterable[TaskFile], part: Callable[[TaskFile, Options], LogPart], options: Options) -> list[Log]:
     """The logs that files are of (`logs_of`), a benchmark for each task. part: reads the samples of one file.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import Any
 from mcpo_cli import extras
 from mcpo_cli.compare.log import Log, check_headings
 from mcpo_cli.compare.readers import base
-from mcpo_cli.compare.readers.base import Field, Options, Part, Reader, TaskFile
+from mcpo_cli.compare.readers.base import Field, LogPart, Options, Reader, TaskFile
 from mcpo_cli.errors import bad_data, first_line
 
 FILE = re.compile(r".+\.(eval|json)")
@@ -60,7 +60,7 @@ def _opened(file: Path, *, header_only: bool = False) -> Any:
         raise base.damaged(file, first_line(error)) from error
 
 
-def _part(file: TaskFile, options: Options) -> Part:
+def _part(file: TaskFile, options: Options) -> LogPart:
     log = _opened(file.path)
     if log.status != "success":
         why = f"{file.path}: this evaluation is not complete: its status is {log.status!r}"
@@ -74,7 +74,7 @@ def _part(file: TaskFile, options: Options) -> Part:
     facts = base.stated({"metric": score, **_settings(log)})
     notes = base.left_out(file.path, len(samples) - len(rows), len(samples), "have no score")
     columns: dict[str, Field] = {name: name for name in rows[0] if name != "doc"}
-    return Part(file.task, base.samples(file.path, rows, columns, options), facts, notes=notes)
+    return LogPart(file.task, base.samples(file.path, rows, columns, options), facts, notes=notes)
 
 
 def _scores(sample: Any) -> Iterator[tuple[str, Any, Any]]:

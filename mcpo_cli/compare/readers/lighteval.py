@@ -6,7 +6,7 @@ from typing import Any
 
 from mcpo_cli.compare.log import Log
 from mcpo_cli.compare.readers import base
-from mcpo_cli.compare.readers.base import Field, Options, Part, Reader, Row, TaskFile
+from mcpo_cli.compare.readers.base import Field, LogPart, Options, Reader, Row, TaskFile
 
 FILE = re.compile(r"details_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.-]+)\.parquet")
 NEEDED = ("doc", "metric", "model_response")
@@ -42,14 +42,14 @@ def _task_file(path: Path) -> TaskFile:
     return TaskFile(path, named["task"] if named else "", named["date"] if named else "", model, model.name)
 
 
-def _part(file: TaskFile, options: Options) -> Part:
+def _part(file: TaskFile, options: Options) -> LogPart:
     rows = base.rows_of(file.path, NEEDED)
     known = [name for name, value in rows[0]["metric"].items() if isinstance(value, int | float)]
     metric = base.score_name(file.path, known, options, known if len(known) == 1 else METRICS)
     first = rows[0]["doc"]
     asked = {"max tokens": first.get("generation_size"), "samples averaged": first.get("num_samples")}
     facts = base.stated({"metric": metric, **asked, **_settings(file)})
-    return Part(file.task, base.samples(file.path, rows, {**FIELDS, "correct": f"metric.{metric}"}, options), facts)
+    return LogPart(file.task, base.samples(file.path, rows, {**FIELDS, "correct": f"metric.{metric}"}, options), facts)
 
 
 def _gold(doc: Row) -> str:

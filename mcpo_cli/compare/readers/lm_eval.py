@@ -8,7 +8,7 @@ from typing import Any
 
 from mcpo_cli.compare.log import Log
 from mcpo_cli.compare.readers import base
-from mcpo_cli.compare.readers.base import Field, Options, Part, Reader, Row, TaskFile
+from mcpo_cli.compare.readers.base import Field, LogPart, Options, Reader, Row, TaskFile
 from mcpo_cli.errors import ConfigError, bad_data
 
 SAMPLES = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\d(T[\d.-]+)?)\.jsonl")
@@ -49,7 +49,7 @@ def _task_file(path: Path) -> TaskFile:
 
 
 def _log(path: Path, model: str, files: Sequence[TaskFile], notes: list[str], options: Options) -> Log:
-    parts: list[Part] = []
+    parts: list[LogPart] = []
     refused: list[ConfigError] = []
     for file in files:
         if options.benchmark and not re.fullmatch(rf"{re.escape(file.task)}( \(.*\))?", options.benchmark):
@@ -72,7 +72,7 @@ def _log(path: Path, model: str, files: Sequence[TaskFile], notes: list[str], op
     return base.log(path, parts, model, [*notes, *(f"left out: {error.message}" for error in refused)])
 
 
-def _filters(file: TaskFile, rows: Sequence[Row], metric: str, options: Options) -> Iterator[Part]:
+def _filters(file: TaskFile, rows: Sequence[Row], metric: str, options: Options) -> Iterator[LogPart]:
     """The samples of each filter of a task."""
     names = list(dict.fromkeys(str(row["filter"]) for row in rows))
     facts = base.stated({"metric": metric, **_settings(file)})
@@ -87,7 +87,7 @@ def _filters(file: TaskFile, rows: Sequence[Row], metric: str, options: Options)
                     fix="keep the rows of one: the harness appends to a file of the same name",
                 )
             fields: dict[str, Field] = {**FIELDS, "prompt": _prompt, "correct": lambda row: row.get(metric)}
-            yield Part(benchmark, base.samples(file.path, chosen, fields, options), facts, file.task)
+            yield LogPart(benchmark, base.samples(file.path, chosen, fields, options), facts, file.task)
 
 
 def _prompt(row: Row) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from mcpo_cli.compare.log import Log
 from mcpo_cli.compare.readers import base
-from mcpo_cli.compare.readers.base import Field, Options, Part, Reader, Row, TaskFile
+from mcpo_cli.compare.readers.base import Field, LogPart, Options, Reader, Row, TaskFile
 
 FILE = re.compile(r"results\.jsonl")
 NEEDED = ("problem_idx", "reward")
@@ -48,7 +48,7 @@ def _task_file(path: Path) -> TaskFile:
     return TaskFile(path, str(name), str(bundle.get("timestamp")), path.parent, str(model))
 
 
-def _part(file: TaskFile, options: Options) -> Part:
+def _part(file: TaskFile, options: Options) -> LogPart:
     rows = base.rows_of(file.path, NEEDED)
     numbers = [name for name, value in rows[0].items() if isinstance(value, int | float) and name not in NO_SCORES]
     score = base.score_name(file.path, numbers, options, SCORES)
@@ -59,7 +59,7 @@ def _part(file: TaskFile, options: Options) -> Part:
     bundle = _bundle(file.path)
     asked = {name: base.cell(bundle, f"config.{name}") for name in SETTINGS}
     facts = base.stated({"metric": score, "nemo-evaluator": bundle.get("sdk_version"), **asked})
-    return Part(file.task, base.samples(file.path, rows, fields, options), facts)
+    return LogPart(file.task, base.samples(file.path, rows, fields, options), facts)
 
 
 def _category(row: Row) -> str | None:

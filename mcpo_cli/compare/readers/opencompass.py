@@ -7,7 +7,7 @@ from typing import Any
 
 from mcpo_cli.compare.log import Log
 from mcpo_cli.compare.readers import base
-from mcpo_cli.compare.readers.base import Field, Options, Part, Reader, Row, TaskFile
+from mcpo_cli.compare.readers.base import Field, LogPart, Options, Reader, Row, TaskFile
 
 FILE = re.compile(r".+\.json")
 DETAILS = re.compile(rb'"details"\s*:\s*[\[{]')
@@ -41,7 +41,7 @@ def _task_file(path: Path) -> TaskFile:
     return TaskFile(path, path.stem, dated.name if is_dated else "", folder, model.name)
 
 
-def _part(file: TaskFile, options: Options) -> Part:
+def _part(file: TaskFile, options: Options) -> LogPart:
     details = base.settings_file(file.path).get("details")
     named = details.items() if isinstance(details, dict) else enumerate(details or ())
     rows = [row for at, detail in named if isinstance(detail, dict) for row in _samples(str(at), detail)]
@@ -50,7 +50,7 @@ def _part(file: TaskFile, options: Options) -> Part:
     score = base.score_name(file.path, [name for name in SCORES if name in rows[0]], options, SCORES)
     fields = {name: field for name, field in FIELDS.items() if any(row.get(name) is not None for row in rows)}
     samples = base.samples(file.path, rows, {**fields, "correct": score}, options)
-    return Part(file.task, samples, base.stated({"metric": score}))
+    return LogPart(file.task, samples, base.stated({"metric": score}))
 
 
 def _samples(at: str, detail: Row) -> Iterator[dict[str, Any]]:

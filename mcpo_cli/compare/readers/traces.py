@@ -7,7 +7,7 @@ from typing import Any
 
 from mcpo_cli.compare.log import Log
 from mcpo_cli.compare.readers import base
-from mcpo_cli.compare.readers.base import Field, Options, Part, Reader, Row, TaskFile
+from mcpo_cli.compare.readers.base import Field, LogPart, Options, Reader, Row, TaskFile
 
 FILE = re.compile(r"traces\.jsonl")
 NEEDED = ("env", "task", "traces")
@@ -65,12 +65,12 @@ def _log(path: Path, model: str, files: Sequence[TaskFile], notes: Sequence[str]
     return base.log(path, parts, model, [*notes, *left])
 
 
-def _part(path: Path, environment: str, rows: Sequence[Row], options: Options) -> Part:
+def _part(path: Path, environment: str, rows: Sequence[Row], options: Options) -> LogPart:
     known = [name for name in rows[0]["scores"] if all(name in row["scores"] for row in rows)]
     score = base.score_name(path, known, options, (REWARD,))
     fields: dict[str, Field] = {name: name for name in ("problem", "response", "prompt", "gold", "tokens")}
     samples = base.samples(path, rows, {**fields, "correct": lambda row: row["scores"][score]}, options)
-    return Part(environment, samples, base.stated({"metric": score, **rows[0]["facts"]}))
+    return LogPart(environment, samples, base.stated({"metric": score, **rows[0]["facts"]}))
 
 
 def _environment(episode: Row) -> str:

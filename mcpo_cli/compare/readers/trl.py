@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mcpo_cli.compare.log import Log
 from mcpo_cli.compare.readers import base
-from mcpo_cli.compare.readers.base import Field, Options, Part, Reader, Row
+from mcpo_cli.compare.readers.base import Field, LogPart, Options, Reader, Row
 
 FILE = re.compile(r"completions_(?P<step>\d+)\.(parquet|jsonl)")
 NEEDED = ("step", "prompt", "completion")
@@ -47,7 +47,7 @@ def _log(file: Path, named: Path, options: Options) -> Log:
     texts = {name: partial(_text, name) for name in ("gold", "answer") if name in rows[0]}
     samples = base.samples(file, rows, {**FIELDS, **texts, "correct": score}, options)
     facts = base.stated({"metric": score, "step": _step(file)})
-    return base.log(named, [Part(options.benchmark or "completions", samples, facts)])
+    return base.log(named, [LogPart(options.benchmark or "completions", samples, facts)])
 
 
 def _text(name: str, row: Row) -> str:

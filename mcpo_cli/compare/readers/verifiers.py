@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mcpo_cli.compare.log import Log
 from mcpo_cli.compare.readers import base
-from mcpo_cli.compare.readers.base import Field, Options, Part, Reader, TaskFile
+from mcpo_cli.compare.readers.base import Field, LogPart, Options, Reader, TaskFile
 
 FILE = re.compile(r"results\.jsonl")
 NEEDED = ("prompt", "completion", "reward")
@@ -42,13 +42,13 @@ def _task_file(path: Path) -> TaskFile:
     return TaskFile(path, str(about.get("env_id") or "rollouts"), date, path.parent, model)
 
 
-def _part(file: TaskFile, options: Options) -> Part:
+def _part(file: TaskFile, options: Options) -> LogPart:
     rows = base.rows_of(file.path, NEEDED)
     numbers = [name for name, value in rows[0].items() if isinstance(value, int | float) and name not in NO_SCORES]
     score = base.score_name(file.path, numbers, options, SCORES)
     about = base.settings_file(file.path.parent / "metadata.json")
     facts = base.stated({"metric": score, **{name: about.get(name) for name in ("sampling_args", "env_args")}})
-    return Part(file.task, base.samples(file.path, rows, {**FIELDS, "correct": score}, options), facts)
+    return LogPart(file.task, base.samples(file.path, rows, {**FIELDS, "correct": score}, options), facts)
 
 
 READER = Reader(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mcpo_cli.compare.log import Log
 from mcpo_cli.compare.readers import base
-from mcpo_cli.compare.readers.base import Field, Options, Part, Reader, Row
+from mcpo_cli.compare.readers.base import Field, LogPart, Options, Reader, Row
 
 FILE = re.compile(r"\d+\.jsonl")
 NEEDED = ("input", "output", "score", "step")
@@ -46,7 +46,7 @@ def _log(file: Path, named: Path, options: Options) -> Log:
     answer = {"answer": lambda row: str(row.get("pred"))} if "pred" in rows[0] else {}
     samples = base.samples(file, rows, {**FIELDS, **answer, "correct": score}, options)
     facts = base.stated({"metric": score, "step": rows[0]["step"]})
-    return base.log(named, [Part(options.benchmark or "validation", samples, facts)])
+    return base.log(named, [LogPart(options.benchmark or "validation", samples, facts)])
 
 
 def _last_of_each(rows: Sequence[Row]) -> list[Row]:

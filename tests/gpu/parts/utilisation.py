@@ -99,7 +99,7 @@ def taken(spec: RunSpec, device: str, model: Path) -> Taken:
 
 def memory(notes: Notes, whole: RunSpec, found: Taken, how: str) -> None:
     """Report the memory of one rank, and of each of a node's GPUs."""
-    state = cost.BYTES_TRAINED * cost.parameters(whole) / GIB
+    state = cost.BYTES_TRAINED * cost.weights(whole).count / GIB
     meaning = f"one rank with weights, gradients and moments ({state:.3g} GiB) in the middle of a gradient step; {how}"
     notes.figure("peak memory, one rank", found.peak, "GiB", meaning)
     meaning = "the rest: logits, activations, and weights that are gathered"

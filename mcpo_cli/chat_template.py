@@ -9,6 +9,7 @@ is random. A test compares its text with that of transformers.
 import atexit
 import json
 import os
+import re
 import select
 import subprocess
 import sys
@@ -32,6 +33,8 @@ MEMORY = 512 * MIB
 """Address space of the process."""
 LONGEST = 4 * MIB
 """Most bytes of a rendered prompt."""
+ADDRESS = re.compile(r"<([^<>\n]{1,80}) at 0x[0-9a-f]{6,16}>")
+"""How Python shows an object that has no text of its own."""
 
 INHERITED = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV")
 """Variables of the caller's environment that the process gets; others could change a prompt, or are secret."""
@@ -103,7 +106,7 @@ class Renderer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**inherited, "PYTHONPATH": os.pathsep.join(path), "PYTHONHASHSEED": "0"},
+            env={**inherited, "PYTHONPATH": os.pathsep.join(path), "PYTHONHASHSEED": "0", "TZ": "UTC"},
             start_new_session=True,
         )
         self._owner = os.getpid()
@@ -160,11 +163,6 @@ def _environment() -> Any:
             body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
             return jinja2.nodes.Scope(body).set_lineno(line)
 
-    def shown(value: Any) -> Any:
-        if value is None or isinstance(value, str | int | float | list | tuple | dict | jinja2.Undefined):
-            return value
-        raise jinja2.TemplateError(f"it shows a {type(value).__name__}, whose text changes between processes")
-
     def fail(message: str) -> None:
         raise jinja2.TemplateError(message)
 
@@ -174,7 +172,7 @@ def _environment() -> Any:
         return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols], finalize=shown
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols]
     )
     del environment.filters["random"], environment.globals["lipsum"]
     environment.filters["tojson"] = tojson
@@ -190,6 +188,10 @@ def _answer(compiled: Callable[[str], Any], request: Mapping[str, Any]) -> dict[
     try:
         text = compiled(request["template"]).render(**request["context"])
         text.encode()
+        asked = [turn["content"] for turn in request["context"].get("messages", ())]
+        for shown in ADDRESS.finditer(text):
+            if not any(shown[0] in turn for turn in asked):
+                return {"error": f"it shows a {shown[1]}, whose text changes between processes"}
     except MemoryError:
         return {"error": f"it needs more than {MEMORY // MIB} MiB of memory"}
     except Exception as error:  # whatever a template raises

@@ -6,7 +6,7 @@ import platform
 import resource
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -47,6 +47,7 @@ REINSTALL = "make setup in a checkout, or reinstall the wheel"
 OTHER_NAMES = f"mcpo-lab, or {sys.executable} -m mcpo_cli: the same program"
 
 State = Literal["ok", "missing", "wrong"]
+User = Literal["local", "extra", "shell", "verl", "hub", "plug-in"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Line:
     """The result of one check."""
 
     name: str
-    needed_by: Literal["local", "extra", "shell", "verl", "hub", "plug-in"]
+    needed_by: User
     """`local` is needed for everything; the others only for those features. shell: to type `mcpo`."""
     state: State
     found: str
@@ -70,42 +71,41 @@ def examine() -> list[Line]:
 
 def _python() -> Iterator[Line]:
     """Check Python and mcpo's requirements against the installed versions."""
-    about = metadata.metadata(DISTRIBUTION)
-    version, wanted = platform.python_version(), about["Requires-Python"]
-    yield _held("Python", "local", version, wanted, "make setup PYTHON=python3.12")
+    wanted = str(metadata.metadata(DISTRIBUTION)["Requires-Python"])
+    yield _held("Python", "local", platform.python_version(), wanted, "make setup PYTHON=python3.12")
     stated = [Requirement(line) for line in metadata.requires(DISTRIBUTION) or []]
-    train = extras.command("train")
-    own = {
-        one.name: str(one.specifier) for one in stated if one.marker is None or one.marker.evaluate({"extra": "train"})
-    }
+    always, train = [requirement for requirement in stated if requirement.marker is None], extras.command("train")
+    ranges = {requirement.name: str(requirement.specifier) for requirement in [*always, *_of_extra(stated, "train")]}
     for name in ("torch", "transformers"):
-        held = checks.installed(name)
-        yield _held(name, "local", held, own.pop(name), REINSTALL if held else train)
-    bad = [
-        line
-        for name, wanted in own.items()
-        if (line := _held(name, "local", checks.installed(name), wanted, "")).state != "ok"
-    ]
-    if bad:
+        installed = checks.installed(name)
+        yield _held(name, "local", installed, ranges.pop(name), REINSTALL if installed else train)
+    others = [_held(name, "local", checks.installed(name), wanted, "") for name, wanted in ranges.items()]
+    if bad := [line for line in others if line.state != "ok"]:
         told = ", ".join(f"{line.name} {line.found}" for line in bad)
         yield Line("other packages", "local", bad[0].state, told, train if bad[0].state == "missing" else REINSTALL)
     else:
-        yield Line("other packages", "local", "ok", f"{len(own)}, all in range")
+        yield Line("other packages", "local", "ok", f"{len(others)}, all in range")
     for extra in dict.fromkeys(extra for extra in extras.EXTRAS.values() if extra != "train"):
-        of_it = {one.name: str(one.specifier) for one in stated if one.marker and one.marker.evaluate({"extra": extra})}
-        for name, wanted in of_it.items():
+        for requirement in _of_extra(stated, extra):
+            name, wanted = requirement.name, str(requirement.specifier)
             yield _held(name, "extra", checks.installed(name), wanted, extras.command(extra))
+
+
+def _of_extra(stated: Sequence[Requirement], extra: str) -> list[Requirement]:
+    """The requirements that an extra of mcpo adds."""
+    return [
+        requirement for requirement in stated if requirement.marker and requirement.marker.evaluate({"extra": extra})
+    ]
 
 
 def _command() -> Iterator[Line]:
     """Check that `mcpo` in the shell is this program: another package on PyPI also has a command of that name."""
-    found = shutil.which("mcpo")
-    if found is None:
+    program = shutil.which("mcpo")
+    if program is None:
         yield Line("command mcpo", "shell", "missing", "not on PATH", OTHER_NAMES)
-    elif b"mcpo_cli" not in Path(found).read_bytes():
-        yield Line("command mcpo", "shell", "wrong", f"{found} is another program", OTHER_NAMES)
-    else:
-        yield Line("command mcpo", "shell", "ok", found)
+        return
+    is_ours = b"mcpo_cli" in Path(program).read_bytes()
+    yield _line("command mcpo", "shell", is_ours, program if is_ours else f"{program} is another program", OTHER_NAMES)
 
 
 def _gpus(gpus: list[machine.Gpu]) -> Iterator[Line]:
@@ -174,7 +174,7 @@ def _home() -> Iterator[Line]:
         yield Line("MCPO_HOME", "local", "wrong", error.message, error.fix or "")
         return
     yield from _store(home)
-    yield from _room(home)
+    yield from _folder(home)
 
 
 def _store(home: Path) -> Iterator[Line]:
@@ -213,41 +213,34 @@ def _hub() -> Iterator[Line]:
     except httpx.HTTPError as error:
         yield Line("hub", "hub", "missing", redact(f"{constants.ENDPOINT}: {error or type(error).__name__}"), fix)
         return
-    is_there = code < httpx.codes.INTERNAL_SERVER_ERROR
-    found = redact(f"{constants.ENDPOINT} answers {code}")
-    yield Line("hub", "hub", "ok" if is_there else "wrong", found, "" if is_there else fix)
+    answers = redact(f"{constants.ENDPOINT} answers {code}")
+    yield _line("hub", "hub", code < httpx.codes.INTERNAL_SERVER_ERROR, answers, fix)
 
 
-def _room(home: Path) -> Iterator[Line]:
+def _folder(home: Path) -> Iterator[Line]:
     folder = next(path for path in (home, *home.parents) if path.exists())
     writable = folder.is_dir() and os.access(folder, os.W_OK)
-    found = f"{home}" if writable else f"{home} cannot be written"
-    yield Line("MCPO_HOME", "local", "ok" if writable else "wrong", found, "" if writable else "MCPO_HOME=FOLDER")
-    free = shutil.disk_usage(folder).free
-    yield _enough("disk", "local", free, LEAST_DISK, "MCPO_HOME=FOLDER on a larger disk")
+    yield _line("MCPO_HOME", "local", writable, f"{home}{'' if writable else ' cannot be written'}", "MCPO_HOME=FOLDER")
+    yield _room("disk", "local", shutil.disk_usage(folder).free, LEAST_DISK, "MCPO_HOME=FOLDER on a larger disk")
 
 
 def _memory() -> Iterator[Line]:
-    memory = psutil.virtual_memory()
-    yield _enough("memory", "local", memory.available, LEAST_MEMORY, "end other programs")
-    shared = Path("/dev/shm")
-    if shared.exists():
+    yield _room("memory", "local", psutil.virtual_memory().available, LEAST_MEMORY, "end other programs")
+    if (shared := Path("/dev/shm")).exists():
         total = shutil.disk_usage(shared).total
-        yield _enough("shared memory", "verl", total, LEAST_SHARED, "docker run --shm-size=16g ...")
+        yield _room("shared memory", "verl", total, LEAST_SHARED, "docker run --shm-size=16g ...")
 
 
 def _limits() -> Iterator[Line]:
     yield Line("cores", "local", "ok", str(machine.cores()))
-    limits = (
+    for name, kind, least, letter in (
         ("open files", resource.RLIMIT_NOFILE, LEAST_FILES, "n"),
         ("processes", resource.RLIMIT_NPROC, LEAST_PROCESSES, "u"),
-    )
-    for name, kind, least, letter in limits:
+    ):
         soft, _ = resource.getrlimit(kind)
-        is_enough = soft == resource.RLIM_INFINITY or soft >= least
-        found = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft}; wanted: {least}"
-        fix = "" if is_enough else f"ulimit -{letter} {least}"
-        yield Line(f"limit of {name}", "verl", "ok" if is_enough else "wrong", found, fix)
+        unlimited = soft == resource.RLIM_INFINITY
+        limit = "unlimited" if unlimited else f"{soft}; wanted: {least}"
+        yield _line(f"limit of {name}", "verl", unlimited or soft >= least, limit, f"ulimit -{letter} {least}")
 
 
 def _plugins() -> Iterator[Line]:
@@ -268,17 +261,20 @@ def _plugins() -> Iterator[Line]:
     yield from (Line("plug-in", "plug-in", "wrong", problem) for problem in plugins.problems())
 
 
-def _held(name: str, needed_by: Literal["local", "extra", "verl"], version: str | None, wanted: str, fix: str) -> Line:
+def _held(name: str, needed_by: User, version: str | None, wanted: str, fix: str) -> Line:
     """Check an installed version against the range `wanted`."""
     if version is None:
         return Line(name, needed_by, "missing", f"not installed; wanted: {wanted or 'any'}", fix)
-    if not checks.fits(version, wanted):
-        return Line(name, needed_by, "wrong", f"{version}; wanted: {wanted}", fix)
-    return Line(name, needed_by, "ok", version)
+    fits = checks.fits(version, wanted)
+    return _line(name, needed_by, fits, version if fits else f"{version}; wanted: {wanted}", fix)
 
 
-def _enough(name: str, needed_by: Literal["local", "verl"], size: int, least: int, fix: str) -> Line:
-    found = f"{size / GIB:.1f} GiB"
-    if size < least:
-        return Line(name, needed_by, "wrong", f"{found}; wanted: at least {least / GIB:.0f} GiB", fix)
-    return Line(name, needed_by, "ok", found)
+def _room(name: str, needed_by: User, size: int, least: int, fix: str) -> Line:
+    """Check that there are at least so many bytes."""
+    wanted = "" if size >= least else f"; wanted: at least {least / GIB:.0f} GiB"
+    return _line(name, needed_by, size >= least, f"{size / GIB:.1f} GiB{wanted}", fix)
+
+
+def _line(name: str, needed_by: User, is_right: bool, found: str, fix: str) -> Line:
+    """The line of something that is there; `fix` is for what is not right."""
+    return Line(name, needed_by, "ok", found) if is_right else Line(name, needed_by, "wrong", found, fix)

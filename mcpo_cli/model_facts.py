@@ -15,6 +15,7 @@ from typing import Any
 from mcpo_cli import architecture, model_files, tokenization, weight_files
 from mcpo_cli.architecture import Architecture
 from mcpo_cli.errors import ConfigError, bad_model
+from mcpo_cli.model_files import agreed
 from mcpo_cli.weight_files import Tensor
 
 FORMATS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -22,7 +23,7 @@ NO_LIMIT = 10**9
 """Lengths from here on mean no limit: tokenizers without one report 10^30."""
 FILES_ELSEWHERE = ("transformers_weights", "fast_tokenizer_files")
 """Keys of configurations that name other files to read."""
-OUTPUT = "lm_head.weight"
+OUTPUT, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 BUFFERS = (".rotary_emb.inv_freq",)
 """Ends of the names of tensors in older files that follow from config.json."""
 MOST_GROWTH = 64.0
@@ -36,49 +37,8 @@ class ModelFacts:
     name: str
     """The name that the user gave."""
     folder: Path
-    digest: str
-    """12 hex digits over the content of configuration, weights and tokenizer."""
     revision: str | None
     """The hub's commit; None for a local folder."""
-    parameters: int
-    """Number of stored parameters; tied ones count once."""
-    dtype: str
-    """Format of the weights, as torch names it."""
-    window: int
-    """Largest number of tokens of prompt and response together."""
-    stop_ids: tuple[int, ...]
-    """Ids of the tokens that end a response."""
-    stop_tokens: tuple[str, ...]
-    """The same tokens as text."""
-    chat_template: bool
-    """True if the tokenizer has one."""
-
-
-def resolve(model: str, revision: str | None = None) -> ModelFacts:
-    """The facts of a local Hugging Face folder or of a hub model (`OWNER/NAME`), which is fetched.
-
-    revision: a branch, tag or commit of the hub; None means the main branch.
-
-    Raises:
-        ConfigError: the model does not exist, cannot be fetched, or cannot be loaded by an engine.
-    """
-    folder = model_files.folder(model, revision)
-    return _facts(model, folder, None if model_files.local_folder(model) else folder.name)
-
-
-def configuration(model: str, revision: str | None = None) -> dict[str, Any]:
-    """The config.json of a model, see `resolve`; nothing else is fetched.
-
-    Raises:
-        ConfigError: the model does not exist, its config.json cannot be fetched or read, or it requires custom code.
-    """
-    return _config(model, model_files.folder(model, revision, ("config.json",)))
-
-
-@dataclass(frozen=True)
-class FileFacts:
-    """Facts that `examine` reads without loading the tokenizer, and so without importing torch."""
-
     tokens: int
     """The highest token id plus 1; an embedding may have more rows."""
     window: int
@@ -92,8 +52,54 @@ class FileFacts:
     weights: Mapping[str, Tensor] = field(hash=False)
     """The stored tensors."""
 
+    @property
+    def parameters(self) -> int:
+        """Number of stored parameters; tied ones count once."""
+        return sum(tensor.size for tensor in self.weights.values())
 
-def examine(name: str, folder: Path) -> FileFacts:
+    @functools.cached_property
+    def architecture(self) -> Architecture:
+        """The architecture by config.json. Raises ConfigError: see `architecture.read`."""
+        return architecture.read(self.name, configuration(str(self.folder)))
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """12 hex digits over the content of configuration, weights and tokenizer, which are read whole."""
+        return model_files.digest(self.folder)
+
+    @functools.cached_property
+    def tokenizer(self) -> Any:
+        """The tokenizer, loaded on first use."""
+        return tokenization.load(self.folder)
+
+    @property
+    def stop_tokens(self) -> tuple[str, ...]:
+        """The tokens of `stop_ids` as text."""
+        return tuple(self.tokenizer.convert_ids_to_tokens(list(self.stop_ids)))
+
+
+def resolve(model: str, revision: str | None = None) -> ModelFacts:
+    """The facts of a local Hugging Face folder or of a hub model (`OWNER/NAME`), which is fetched.
+
+    revision: a branch, tag or commit of the hub; None means the main branch.
+
+    Raises:
+        ConfigError: the model does not exist, cannot be fetched, or cannot be loaded by an engine.
+    """
+    folder = model_files.folder(model, revision)
+    return examine(model, folder, None if model_files.local_folder(model) else folder.name)
+
+
+def configuration(model: str, revision: str | None = None) -> dict[str, Any]:
+    """The config.json of a model, see `resolve`; nothing else is fetched.
+
+    Raises:
+        ConfigError: the model does not exist, its config.json cannot be fetched or read, or it requires custom code.
+    """
+    return _config(model, model_files.folder(model, revision, ("config.json",)))
+
+
+def examine(name: str, folder: Path, revision: str | None = None) -> ModelFacts:
     """The facts of the model in `folder`, whose weight files must all be there.
 
     Raises:
@@ -106,7 +112,10 @@ def examine(name: str, folder: Path) -> FileFacts:
         _check_weights(name, architecture.read(name, config), weights)
     settings = _optional(name, folder, "tokenizer_config.json")
     vocabulary = _vocabulary(name, folder, settings)
-    return FileFacts(
+    return ModelFacts(
+        name=name,
+        folder=folder,
+        revision=revision,
         tokens=vocabulary.tokens,
         window=_window(name, config, settings.get("model_max_length")),
         stop_ids=_stop_ids(name, folder, config, vocabulary),
@@ -122,32 +131,18 @@ def _check_weights(name: str, found: Architecture, weights: Mapping[str, Tensor]
         return
     if found.layers > len(weights):
         raise bad_model(f"{name}: its config.json describes {found.layers} layers, its files have fewer tensors")
-    wanted = architecture.tensors(found)
-    absent = [tensor for tensor in wanted if tensor not in weights]
-    if absent:
+    described = architecture.tensors(found)
+    shapes = {key: tensor.shape for key, tensor in weights.items() if not key.endswith(BUFFERS)}
+    if found.tied and OUTPUT in shapes and weight_files.are_equal(weights, OUTPUT, EMBEDDING):
+        del shapes[OUTPUT]
+    every = [*described, *sorted(shapes.keys() - described.keys())]
+    if differing := [key for key in every if described.get(key) != shapes.get(key)]:
+        is_tied = differing == [OUTPUT] and found.tied
+        by_config, by_files = (" x ".join(map(str, of.get(differing[0], ["none"]))) for of in (described, shapes))
         raise bad_model(
-            f"{name}: {len(absent)} of {len(wanted)} tensors that its config.json asks for are not in its weight "
-            f"files, {absent[0]} first",
-            fix="a folder with all weights, as save_pretrained writes it",
-        )
-    for tensor, shape in wanted.items():
-        if weights[tensor].shape != shape:
-            stored = " x ".join(map(str, weights[tensor].shape))
-            raise bad_model(
-                f"{name}: {tensor} is stored with shape {stored}, but config.json describes "
-                f"{' x '.join(map(str, shape))}",
-                fix="a config.json and weights of the same model",
-            )
-    others = sorted(key for key in weights.keys() - wanted.keys() if not key.endswith(BUFFERS))
-    if others == [OUTPUT] and not weight_files.are_equal(weights, OUTPUT, "model.embed_tokens.weight"):
-        raise bad_model(
-            f"{name}: its config.json ties the output layer to the embedding, but {OUTPUT} has other weights",
-            fix='"tie_word_embeddings": false in config.json',
-        )
-    if others and others != [OUTPUT]:
-        raise bad_model(
-            f"{name}: its files have {len(others)} tensors that its config.json does not describe, {others[0]} first",
-            fix="a config.json and weights of the same model",
+            f"{name}: {len(differing)} tensors of its weight files differ from its config.json, {differing[0]} first: "
+            f"its shape is {by_config} by config.json, {by_files} by the files",
+            fix='"tie_word_embeddings": false in config.json' if is_tied else "config.json and all weights of one save",
         )
 
 
@@ -174,9 +169,10 @@ def _vocabulary(name: str, folder: Path, settings: Mapping[str, Any]) -> _Vocabu
         listed = content["model"]["vocab"]
         ids = [len(listed) - 1] if isinstance(listed, list) else [*listed.values()]
         special = {token["content"]: token["id"] for token in content.get("added_tokens") or []}
-        special |= {
-            token["content"]: int(number) for number, token in (settings.get("added_tokens_decoder") or {}).items()
-        }
+        known = {**(listed if isinstance(listed, Mapping) else {}), **special}
+        for number, token in (settings.get("added_tokens_decoder") or {}).items():
+            text = token["content"]
+            special[text] = agreed(name, f"the number of {text!r:.40}", known.get(text), int(number))
         wrong = [
             number for number in [*ids, *special.values()] if type(number) is not int or not 0 <= number < NO_LIMIT
         ]
@@ -187,9 +183,9 @@ def _vocabulary(name: str, folder: Path, settings: Mapping[str, Any]) -> _Vocabu
         raise bad_model(f"{name}: tokenizer.json has a token of number {str(wrong[0])[:40]}")
     if growth > MOST_GROWTH:
         raise bad_model(f"{name}: the normalizer in tokenizer.json makes {growth:.3g} letters of one")
-    end = settings.get("eos_token") or _optional(name, folder, "special_tokens_map.json").get("eos_token")
-    text = end.get("content") if isinstance(end, Mapping) else end
-    number = special.get(str(text), listed.get(text) if isinstance(listed, Mapping) else None)
+    stated = [each.get("eos_token") for each in (settings, _optional(name, folder, "special_tokens_map.json"))]
+    end = agreed(name, "eos_token", *(each.get("content") if isinstance(each, Mapping) else each for each in stated))
+    number = special.get(str(end), known.get(str(end)))
     if number is None:
         # A class of tokenizer may have an end token of its own.
         number = tokenization.load(folder).eos_token_id
@@ -211,31 +207,9 @@ def _growth(normalizer: Any) -> float:
     return growth * max(1.0, len(str(normalizer.get("prepend", ""))))
 
 
-@functools.lru_cache(maxsize=1)
-def tokenizer(facts: ModelFacts) -> Any:
-    """The tokenizer of the model's folder."""
-    return tokenization.load(facts.folder)
-
-
-def _facts(name: str, folder: Path, revision: str | None) -> ModelFacts:
-    found, config, loaded = examine(name, folder), _config(name, folder), tokenization.load(folder)
-    return ModelFacts(
-        name=name,
-        folder=folder,
-        digest=model_files.digest(folder),
-        revision=revision,
-        parameters=sum(tensor.size for tensor in found.weights.values()),
-        dtype=found.dtype,
-        window=_window(name, config, loaded.model_max_length),
-        stop_ids=found.stop_ids,
-        stop_tokens=tuple(loaded.convert_ids_to_tokens(list(found.stop_ids))),
-        chat_template=loaded.chat_template is not None,
-    )
-
-
 def _dtype(name: str, config: Mapping[str, Any], stored: str) -> str:
     """The format that the configuration names, else that of the first tensor; as torch names it."""
-    named = config.get("dtype") or config.get("torch_dtype") or FORMATS.get(stored, "float32")
+    named = agreed(name, "dtype", config.get("dtype"), config.get("torch_dtype")) or FORMATS.get(stored, "float32")
     if named not in FORMATS.values():
         raise bad_model(f"{name}: {str(named)[:40]} is no format of weights: {', '.join(FORMATS.values())}")
     return str(named)

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from mcpo_cli import paths
-from mcpo_cli.errors import ConfigError, bad_model, first_line, nearest, similar
+from mcpo_cli import hub, paths
+from mcpo_cli.errors import ConfigError, bad_model, nearest, similar
 
 TOKENIZER = (
     "tokenizer.json",
@@ -99,28 +99,12 @@ def _cached(model: str, revision: str | None) -> Path | None:
 
 def _fetch(model: str, revision: str | None, files: Sequence[str]) -> Path:
     """The folder of the hub's cache with `files` (patterns), named by the commit."""
-    from huggingface_hub import constants, errors, snapshot_download
+    from huggingface_hub import snapshot_download
 
+    otherwise = f"run hf download {model} where there is a network, and name that folder instead of {model}"
     at = f"{model}@{revision}" if revision else model
-    try:
+    with hub.fetching(at, f"https://huggingface.co/{model}", otherwise):
         return Path(snapshot_download(model, revision=revision, allow_patterns=[*files], ignore_patterns=[*ELSEWHERE]))
-    except errors.GatedRepoError as error:
-        fix = f"accept its licence at https://huggingface.co/{model}, then hf auth login"
-        raise ConfigError(
-            f"{at}: the Hugging Face Hub provides it only after you accept its licence", fix=fix, code="unreachable"
-        ) from error
-    except errors.RepositoryNotFoundError as error:
-        fix = "check the name; for a private model: hf auth login"
-        raise ConfigError(
-            f"{at}: the Hugging Face Hub has no such model, or you have no access to it", fix=fix, code="unreachable"
-        ) from error
-    except errors.RevisionNotFoundError as error:
-        fix = f"use a branch, tag or commit of https://huggingface.co/{model}/commits/main"
-        raise ConfigError(f"{at}: the model has no such revision", fix=fix, code="not_found") from error
-    except Exception as error:  # no network, a timeout, a full disk: the client's errors have no common class
-        fix = f"run hf download {model} where there is a network, and name that folder instead of {model}"
-        why = f"not in the cache, and not available from {constants.ENDPOINT}: {first_line(error)}"
-        raise ConfigError(f"{at}: {why}", fix=fix, code="unreachable") from error
 
 
 def _neighbour(path: Path) -> str:
@@ -228,6 +212,22 @@ def _is_inside(folder: Path, target: Path) -> bool:
     """True for files of the folder; in the hub's cache its files are links to a folder beside those of all commits."""
     folders = [folder.resolve()] + ([folder.parents[1] / "blobs"] if folder.parent.name == "snapshots" else [])
     return any(target.is_relative_to(one.resolve()) for one in folders)
+
+
+def agreed(name: str, what: str, *values: Any) -> Any:
+    """What the files of the model `name` state, where several may: the first of `values` that is not None.
+
+    Raises:
+        ConfigError: two of them differ.
+    """
+    stated = [value for value in values if value is not None]
+    if others := [value for value in stated if value != stated[0]]:
+        raise bad_model(
+            f"{name}: its files have two values of {what}, {stated[0]!r:.40} and {others[0]!r:.40}, and releases of "
+            "transformers read different ones",
+            fix=f"one value of {what}",
+        )
+    return stated[0] if stated else None
 
 
 def read_json(name: str, path: Path) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from mcpo_cli import tasks
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.config.load import load
-from mcpo_cli.model_facts import ModelFacts, tokenizer
+from mcpo_cli.model_facts import ModelFacts
 from mcpo_cli.tokenization import TEXT, prompt_ids
 
 
 def encoded(facts: ModelFacts, text: str, chat: bool = False) -> tuple[int, ...]:
     """Token ids of `text` as a prompt: plain, or as the user's turn in the chat template."""
-    return tuple(prompt_ids(tokenizer(facts), [{"role": "user" if chat else TEXT, "content": text}]))
+    return tuple(prompt_ids(facts.tokenizer, [{"role": "user" if chat else TEXT, "content": text}]))
 
 
 def untrained(folder: Path) -> Path:

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, special
 
-from mcpo_cli.statistics import crossed, stats, words
+from mcpo_cli.statistics import crossed, difference_tests, stats
 from mcpo_cli.statistics.crossed import Ints
 from mcpo_cli.statistics.power import ALPHA, look_level, noncentrality
 from mcpo_cli.statistics.stats import Floats, Student
@@ -180,7 +180,10 @@ def family(arms: int, benchmarks: int, seeds: int, trials: int) -> dict[str, flo
     found = 0
     for _ in range(trials):
         tests = _tests(design, random, np.zeros(60, int), 0.0, arms * benchmarks)
-        found += min(one.p for one in words.adjusted([words.p_values(test) for test in tests])) <= ALPHA
+        found += (
+            min(one.p for one in difference_tests.adjusted([difference_tests.p_values(test) for test in tests]))
+            <= ALPHA
+        )
     return {"difference": 1 - found / trials}
 
 
@@ -189,7 +192,7 @@ def at_margin(design: Design, trials: int) -> dict[str, float]:
     random, strata_P = np.random.default_rng([SEED, *design.name.encode()]), np.zeros(design.problems[0], int)
     shift, margin = _shifted(design, 0.05)
     tests = _tests(design, random, strata_P, shift, trials)
-    p_N = np.array([astuple(words.p_values(replace(test, mean=-test.mean), margin)) for test in tests])
+    p_N = np.array([astuple(difference_tests.p_values(replace(test, mean=-test.mean), margin)) for test in tests])
     return {"equivalent": float(np.mean(p_N[:, 2] <= ALPHA)), "not_worse": float(np.mean(p_N[:, 1] <= ALPHA))}
 
 

@@ -41,21 +41,14 @@ def check(runs: Sequence[Estimate], *, to_start: bool = False) -> Mapping[Model,
             folders[spec.model] = pretrained.find(spec.model)
         if to_start and spec.model.path and not folders[spec.model] and not backends.get(spec.backend).fetches:
             folders[spec.model] = pretrained.folder(spec.model)
-        _check_files(spec, folders[spec.model])
+        if folder := folders[spec.model]:
+            backends.get(spec.backend).check_model(spec, folder)
+        if spec.task.is_here:
+            # A batch of problems must fit, and enough of them be held out.
+            problems = spec.task.problems(spec.train, _tokens(folder, spec))
+            problems.training(0, 0, spec.train.prompts)
+            problems.tiers(spec.eval.problems)
     return folders
-
-
-def _check_files(spec: RunSpec, folder: Path | None) -> None:
-    """Raise ConfigError unless the model can be trained, a batch of problems fits and enough of them are held out.
-
-    folder: that of an existing model; None if it is not here or the model is built from scratch.
-    """
-    if folder:
-        backends.get(spec.backend).check_model(spec, folder)
-    if spec.task.is_here:
-        problems = spec.task.problems(spec.train, _tokens(folder, spec))
-        problems.training(0, 0, spec.train.prompts)
-        problems.tiers(spec.eval.problems)
 
 
 def _tokens(folder: Path | None, spec: RunSpec) -> Tokens:

@@ -31,7 +31,7 @@ Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Also wr
 def claim(what: What, csv: Csv = None) -> Reply:
     """Say what a published pair of numbers can support, under stated assumptions."""
     from mcpo_cli.compare.published_pairs import read
-    from mcpo_cli.compare.support import support
+    from mcpo_cli.compare.published_support import support
     from mcpo_cli.runs.journal import write_atomic
 
     pairs, assumed = read(what)

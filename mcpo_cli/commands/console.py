@@ -16,6 +16,7 @@ from mcpo_cli.render.markup import Grid, aligned, tables
 from mcpo_cli.runs.journal import finite
 from mcpo_cli.scheduling import display
 from mcpo_cli.scheduling.display import LINE_SECONDS
+from mcpo_cli.statistics.words import TONES
 
 PIPE_WIDTH = 160
 """Columns if stdout is not a terminal; wide enough for every name."""
@@ -25,9 +26,7 @@ JSON_VERSION = 1
 """Version of the output of `--json`; it changes when a key is removed or changes its meaning."""
 STYLES = {"done": "green", "failed": "red", "interrupted": "yellow", "running": "cyan", "planned": "dim"}
 STYLES |= {"ok": "green", "wrong": "red", "missing": "yellow"}
-STYLES |= {"supported": "green", "contradicted": "red", "unresolved": "yellow"}
-STYLES |= {"better": "green", "not worse": "green", "equivalent": "green", "worse": "red", "undecided": "yellow"}
-
+STYLES |= {word: {"good": "green", "bad": "red", "open": "yellow"}[tone] for word, tone in TONES.items()}
 LONG = 300
 """Rows of a table that are laid out for the terminal, which takes almost a millisecond each."""
 

@@ -31,7 +31,7 @@ def show_plan(plan: Plan, *, verbose: bool) -> Reply:
     folders = feasible.check(expected.unfinished)
     documents = []
     for run in expected.in_table:
-        preview = backends.get(run.cell.spec.backend).preview(run.cell.spec, expected.home)
+        preview = backends.get(run.spec.backend).preview(run.spec, expected.home)
         documents.append(run.to_json() | ({"preview": preview} if preview else {}))
     previews = {document["run_id"]: document["preview"] for document in documents if "preview" in document}
     estimate = {"seconds_left": round(expected.seconds, 1), "parallel": expected.parallel, "basis": expected.basis}
@@ -57,10 +57,10 @@ def _page(
 def _runs(expected: Forecast, runs: list[Expected]) -> Iterator[Part]:
     rows = [
         [
-            run.cell.spec.run_id,
+            run.spec.run_id,
             run.cell.arm,
-            run.cell.spec.model.name,
-            str(run.cell.spec.seed),
+            run.spec.model.name,
+            str(run.spec.seed),
             run.state,
             console.duration(run.seconds_left),
         ]
@@ -95,7 +95,7 @@ def _needs(runs: list[Estimate], folders: Mapping[Model, Path | None]) -> Iterat
 
 def _costs(runs: list[Expected]) -> Iterator[Part]:
     """The estimated GPU-hours, tokens and disk space of runs on GPUs."""
-    costs = {run.cell.spec.run_id: run.gpus for run in runs if run.gpus}
+    costs = {run.spec.run_id: run.gpus for run in runs if run.gpus}
     if not costs:
         return
     rows = []

@@ -68,7 +68,7 @@ def verify(
     began = time.monotonic()
     try:
         with console.progress(f"verifying {run.spec.run_id}", document["steps_to_train"], "steps") as advance:
-            checked += (spot_checks.check(run, one, home(), advance) for one in chosen)
+            checked += spot_checks.check(run, chosen, home(), advance)
     except KeyboardInterrupt as error:
         raise Interrupted("stopped; nothing of the check is kept", fix=f"the same command, --seed {drawn}") from error
     first = next((one.difference for one in checked if one.difference), None)

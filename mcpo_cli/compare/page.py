@@ -14,7 +14,7 @@ from mcpo_cli.compare.flips import largest_flips
 from mcpo_cli.render.markup import Columns, Grid, Page, share, signed
 from mcpo_cli.render.product import Row
 from mcpo_cli.statistics.power import ALPHA
-from mcpo_cli.statistics.words import Word
+from mcpo_cli.statistics.words import DECIDED, Word
 
 MOST_BENCHMARKS = 12
 """Most benchmarks or categories in the first table; the others are among the details."""
@@ -24,7 +24,6 @@ LONGEST_ANSWER = 20
 """Most characters of an answer in that table."""
 MOST_NAMED = 8
 """Most names that a sentence lists."""
-DECIDED: tuple[Word, ...] = ("better", "worse", "equivalent", "not worse")
 OF_MODELS = ("", " (these two models)", " (these models)")
 """What follows a word that is decided: nothing, or that it holds for the models of one or of two seeds, not for others
 by the same recipe."""
@@ -249,10 +248,12 @@ def _paired(row: Mapping[Any, Any]) -> str:
     by = "by problem and by training seed" if row["paired_by_seed"] and many else "by problem"
     if row["over"] == "seeds":
         return f"paired {by}; intervals are about other seeds of these arms, for these problems and base policies"
+    is_clustered = row["clusters"] < row["problems"]
+    others = f"other clusters of problems ({row['clusters']} here)" if is_clustered else "other problems"
     if row["over"] == "both":
-        return f"paired {by}; intervals are about other problems and other seeds"
+        return f"paired {by}; intervals are about {others} and other seeds"
     few = "two seeds say" if many else "one seed says"
-    return f"paired {by}; intervals are about other problems, for these models: {few} nothing about others"
+    return f"paired {by}; intervals are about {others}, for these models: {few} nothing about others"
 
 
 def _listed(names: Sequence[str], *, few: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""Reads published pairs of numbers: one from a line, or several from a file of lines (`support.py` answers them)."""
+"""Reads published pairs of numbers: one from a line, or several from a file of lines; `published_support` answers."""
 
 import re
 from collections.abc import Mapping

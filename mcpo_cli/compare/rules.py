@@ -27,9 +27,9 @@ from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.paths import named
 from mcpo_cli.render.product import Row
+from mcpo_cli.statistics.difference_tests import p_values
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import Student
-from mcpo_cli.statistics.words import p_values
 
 Kind = Literal["no-worse", "better", "equivalent"]
 KINDS: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}

@@ -18,12 +18,12 @@ from mcpo_cli.render.product import Row
 from mcpo_cli.runs import attempts
 from mcpo_cli.scheduling import outcome, start
 from mcpo_cli.scheduling.display import talk
-from mcpo_cli.statistics import power, stats, words
+from mcpo_cli.statistics import difference_tests, power, stats
+from mcpo_cli.statistics.difference_tests import PValues
 from mcpo_cli.statistics.power import ALPHA, POWER
-from mcpo_cli.statistics.words import PValues, Word
+from mcpo_cli.statistics.words import OPEN
 
 SEEDS = (3, 5, 6, 8, 10, 12, 20, 40)
-OPEN: tuple[Word, ...] = ("undecided", "not testable")
 """Verdicts after which more seeds are trained."""
 SPREAD = f"their spread takes {stats.LEAST} seeds or more"
 TWO_ARMS = "mcpo compare method=dapo,mcpo seed=0,1,2 --plan"
@@ -164,7 +164,7 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
         document = outcome.document(whole, start.train(whole))
         question = Question(at=("steps",), look=(stage, len(power.STAGES)))
         tested = _headline(whole, suite, question)
-        adjusted = words.adjusted([PValues(one["p"]) for one in tested])
+        adjusted = difference_tests.adjusted([PValues(one["p"]) for one in tested])
         for one, p_values in zip(tested, adjusted, strict=True):
             key = (one["regime"], one["model"], one["arm"])
             if decided.get(key, {"verdict": "undecided"})["verdict"] in OPEN:
@@ -188,7 +188,7 @@ def _decision(one: Row, p_values: PValues, seeds: int, level: float) -> dict[str
     """
     names = {key: one[key] for key in ("regime", "model", "arm", "metric", "at")}
     numbers = {name: one[name] for name in ("difference", "low", "high")}
-    verdict = words.word(one["difference"], p_values, level, identical=one["identical"])
+    verdict = difference_tests.word(one["difference"], p_values, level, identical=one["identical"])
     tested = {"p_adjusted": p_values.p, "level": level, "seeds": seeds, "verdict": verdict}
     return names | numbers | tested
 

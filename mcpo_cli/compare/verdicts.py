@@ -8,17 +8,17 @@ import numpy as np
 import pandas as pd
 
 from mcpo_cli.render.product import Row
-from mcpo_cli.statistics import words
+from mcpo_cli.statistics import difference_tests
 from mcpo_cli.statistics.crossed import Estimate
+from mcpo_cli.statistics.difference_tests import PValues
 from mcpo_cli.statistics.power import ALPHA, least_p
 from mcpo_cli.statistics.stats import LEAST, ROUNDING
-from mcpo_cli.statistics.words import PValues
 
 P_VALUES = tuple(field.name for field in fields(PValues))
 DIFFERENCE = (
     "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", *P_VALUES, "why",
-    "identical", "gained", "lost", "mean", "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed",
-    "by_seed", "sd", "above", "effect", "detectable", "family", "part_of", "share", "student",
+    "identical", "gained", "lost", "mean", "baseline_mean", "problems", "clusters", "seeds", "samples", "over",
+    "paired_by_seed", "by_seed", "sd", "above", "effect", "detectable", "family", "part_of", "share", "student",
 )  # fmt: skip
 """The columns of a frame of differences."""
 
@@ -46,7 +46,7 @@ def judged(
     """
     test, why = estimate.test, _untestable(estimate)
     judged_test = replace(test, mean=-test.mean) if lower else test
-    p_values = PValues() if why else words.p_values(judged_test, margin)
+    p_values = PValues() if why else difference_tests.p_values(judged_test, margin)
     if differing and differing < estimate.clusters and not why and estimate.over in ("problems", "both"):
         p_values = replace(p_values, p=max(p_values.p, least_p(differing)))
     interval = test.interval(1 - level)
@@ -117,11 +117,11 @@ def decided(differences: pd.DataFrame, level: float = ALPHA, *, lower: bool = Fa
     rows = differences.assign(**dict.fromkeys(adjusted, math.nan), verdict="not testable")
     for _, family in rows.groupby("family", sort=False):
         distinct = family.drop_duplicates("test")
-        tests = words.adjusted([PValues(*row) for row in distinct[[*P_VALUES]].itertuples(index=False)])
+        tests = difference_tests.adjusted([PValues(*row) for row in distinct[[*P_VALUES]].itertuples(index=False)])
         by_test = dict(zip(distinct["test"], tests, strict=True))
         for at, row in family[["difference", "test", "identical"]].iterrows():
             tested = by_test[int(row["test"])]
             rows.loc[at, adjusted] = astuple(tested)
             difference = -row["difference"] if lower else row["difference"]
-            rows.loc[at, "verdict"] = words.word(difference, tested, level, identical=bool(row["identical"]))
+            rows.loc[at, "verdict"] = difference_tests.word(difference, tested, level, identical=bool(row["identical"]))
     return rows

@@ -124,7 +124,7 @@ class Weights:
 
 def weights(spec: RunSpec) -> Weights:
     """The numbers of weights of a run's policy."""
-    model, rank, rows = spec.model, spec.model.lora_rank, vocabulary(spec)
+    model, rank, rows = spec.model, spec.model.lora_rank, spec.model.vocabulary or len(spec.task.vocabulary)
     count = trained = model.parameters_with(rows)
     if rank:
         queries, keys = model.heads * model.head_dim, model.heads_of_keys * model.head_dim
@@ -185,8 +185,10 @@ def estimate(spec: RunSpec) -> Estimate:
     steps = a_token * train.steps * train.prompts * group * per_group
     warmup_steps = min(WARMUP_STEPS, spec.warmup.max_steps) if spec.warmup.target_accuracy > 0 else 0
     warmup = a_token * warmup_steps * spec.warmup.batch * (prompt + response) * WARMUP_PASSES
+    # Checkpoints, the one being written, and the policy; records are much smaller.
+    disk = (spec.compute.checkpoints + 1) * FLOAT * policy.trained * (3 + policy.kept) + FLOAT * policy.count
     training, before = steps + evaluations * evaluation, 0.0 if spec.model.path else warmup
-    return Estimate(spec, training, evaluation, before, _memory(spec, policy), _disk(spec, policy))
+    return Estimate(spec, training, evaluation, before, _memory(spec, policy), disk)
 
 
 def _memory(spec: RunSpec, policy: Weights) -> float:
@@ -208,15 +210,6 @@ def _memory(spec: RunSpec, policy: Weights) -> float:
     # The buffer of keys and values doubles when it is too small.
     sampling = 2 * min(CACHE_BYTES, train.prompts * (prompt + train.rollouts * train.max_response) * a_slot)
     return OVERHEAD_BYTES + state + max(updating, sampling)
-
-
-def _disk(spec: RunSpec, policy: Weights) -> float:
-    """Bytes of a run's checkpoints on the local engine, of the one being written, and of the policy.
-
-    Records are left out, because they are much smaller.
-    """
-    checkpoint = FLOAT * policy.trained * (3 + policy.kept)
-    return (spec.compute.checkpoints + 1) * checkpoint + FLOAT * policy.count
 
 
 def gpu_bytes(spec: RunSpec) -> dict[str, float]:
@@ -252,8 +245,3 @@ def _operations(spec: RunSpec, policy: Weights, sampled: float, trained: float) 
     attention = 4 * model.layers * model.heads * model.head_dim * (prompt + response / 2)
     passes = (LORA_PASSES if model.lora_rank else TRAINING_PASSES) + policy.kept
     return (2 * (policy.count - embedding) + attention) * (sampled + passes * trained)
-
-
-def vocabulary(spec: RunSpec) -> int:
-    """Number of rows of the embedding."""
-    return spec.model.vocabulary or len(spec.task.vocabulary)

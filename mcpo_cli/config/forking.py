@@ -7,8 +7,9 @@ that runs forked at one step meet the same prompts and draw their rollouts at th
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mcpo_cli.config import arm_names, load
-from mcpo_cli.config.plan import Plan, PlannedRun
+from mcpo_cli.config import load
+from mcpo_cli.config import plan as plans
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.reading import key_of
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
@@ -43,13 +44,11 @@ def plan(parent: RunSpec, step: int, overrides: Sequence[str], command: str) -> 
                 f"{key} decides what the forks share with {parent.run_id}",
                 fix=f"leave it out; forks differ in method, method.*, sampler, sampler.*, {', '.join(CHANGEABLE)}",
             )
-    found = load.changed(parent, overrides)
-    forks = [load.validate(replace(one, fork=f"{parent.run_id}@{step}")) for one in found]
-    for one in forks:
-        check(parent, one)
-    forks = list({one.run_id: one for one in forks}.values())
-    named = arm_names.names([None] * len(forks), forks)
-    return Plan("fork", command, tuple(PlannedRun(*pair) for pair in zip(named, forks, strict=True)))
+    shared = f"{parent.run_id}@{step}"
+    forks = [load.validate(replace(spec, fork=shared)) for spec in load.changed(parent, overrides)]
+    for fork in forks:
+        check(parent, fork)
+    return plans.of_specs("fork", forks, command)
 
 
 def check(parent: RunSpec, fork: RunSpec) -> None:

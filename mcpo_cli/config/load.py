@@ -7,7 +7,7 @@ import itertools
 import math
 import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import yaml
@@ -34,8 +34,14 @@ def load(overrides: Sequence[str]) -> list[RunSpec]:
     Raises:
         ConfigError: any mistake in the overrides.
     """
-    specs = [_load_one(combination) for combination in _expand(overrides)]
-    return [dataclasses.replace(spec, plugins=used_plugins(spec)) for spec in specs]
+    return load_all([overrides])[0]
+
+
+def load_all(lists: Iterable[Sequence[str]]) -> list[list[RunSpec]]:
+    """The runs that each of several lists of overrides asks for, see `load`; a model's folder is read once for all."""
+    read_model = functools.cache(model_settings.of_files)
+    loaded = [[_load_one(combination, read_model) for combination in _expand(overrides)] for overrides in lists]
+    return [[dataclasses.replace(spec, plugins=used_plugins(spec)) for spec in specs] for specs in loaded]
 
 
 def changed(spec: RunSpec, overrides: Sequence[str]) -> list[RunSpec]:
@@ -141,7 +147,7 @@ def _expand(overrides: Sequence[str]) -> Iterator[list[str]]:
     return (list(combination) for combination in itertools.product(*named))
 
 
-def _load_one(overrides: list[str]) -> RunSpec:
+def _load_one(overrides: list[str], read_model: model_settings.Reader) -> RunSpec:
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
@@ -169,7 +175,7 @@ def _load_one(overrides: list[str]) -> RunSpec:
     if redact("\n".join(listed)) != "\n".join(listed):
         for setting in listed:
             refuse_secrets(setting)
-    found["model"] = model_settings.completed(found["model"], _given_for_model(overrides))
+    found["model"] = model_settings.completed(found["model"], _given_for_model(overrides), read_model)
     return from_dict(found)
 
 

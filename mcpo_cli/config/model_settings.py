@@ -1,7 +1,7 @@
 """Settings of an existing model that its own files determine: sizes, name and digest."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,33 +12,45 @@ from mcpo_cli.model_facts import configuration
 from mcpo_cli.model_files import fingerprint, local_folder
 
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+Reader = Callable[[str, str, bool, bool], Mapping[str, Any]]
+"""See `of_files`."""
 
 
-def completed(model: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+def completed(model: Mapping[str, Any], given: Collection[str], read: Reader) -> dict[str, Any]:
     """The settings `model` with those that the files of the model determine.
 
-    given: settings that a preset of this model or an override sets. If they include a size, no other size is
-    read: the backend compares all sizes with config.json before a run.
+    Args:
+        given: settings that a preset of this model or an override sets. If they include a size, no other size is
+            read: the backend compares all sizes with config.json before a run.
+        read: `of_files`, which may remember what it has read.
 
     Raises:
         ConfigError: the model's files cannot be read.
     """
-    path = str(model["path"])
+    path, with_sizes = str(model["path"]), not any(size in given for size in architecture.SIZES)
     if not path or path.startswith(WHEEL):
         return dict(model)
+    determined = read(path, str(model["revision"]), with_sizes, not model["digest"])
+    return {**model, **{name: value for name, value in determined.items() if name not in given}}
+
+
+def of_files(path: str, revision: str, with_sizes: bool, with_digest: bool) -> Mapping[str, Any]:
+    """The settings that the files of the model at `path` determine: name and sizes, and a local folder's digest.
+
+    Raises:
+        ConfigError: the files cannot be read.
+    """
     try:
         folder = local_folder(path)
     except ConfigError:  # the commands that use the model report that it does not exist
-        return dict(model)
-    found: dict[str, Any] = {}
-    if not any(size in given for size in architecture.SIZES):
-        found = {"name": _name(path, folder), **_sizes(path, folder, str(model["revision"]))}
-    if folder and not model["digest"]:
+        return {}
+    settings = {"name": _name(path, folder), **_sizes(path, folder, revision)} if with_sizes else {}
+    if folder and with_digest:
         try:
-            found["digest"] = fingerprint(folder)
+            settings["digest"] = fingerprint(folder)
         except OSError as error:
             raise ConfigError(f"model.path={path}: {error.filename} cannot be read: {error.strerror}") from error
-    return {**model, **{name: value for name, value in found.items() if name not in given}}
+    return settings
 
 
 def _sizes(path: str, folder: Path | None, revision: str) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +48,6 @@ class Plan:
         return digest(sorted(cell.spec.run_id for cell in self.cells))
 
     @property
-    def groups(self) -> list[list[PlannedRun]]:
-        """Runs of all arms that share model, regime and seeds: each is compared with the others."""
-        groups: dict[tuple[Any, ...], list[PlannedRun]] = {}
-        for cell in self.cells:
-            spec = cell.spec
-            groups.setdefault((spec.model.name, spec.regime, spec.seed_of_base, spec.seed), []).append(cell)
-        return [*groups.values()]
-
-    @property
     def equal_arms(self) -> list[str]:
         """A sentence for each arm of `same`, without its full stop."""
         return [f"{arm} and {first} have equal settings and are the same runs" for arm, first in self.same.items()]
@@ -96,9 +88,21 @@ def from_overrides(overrides: Sequence[str]) -> Plan:
     Raises:
         ConfigError: invalid overrides.
     """
-    specs = load.load(spelled_out(overrides))
-    cells = map(PlannedRun, arm_names.names([None] * len(specs), specs), specs)
-    return Plan("train", shlex.join(["mcpo", "train", *overrides]), _unique([*cells]))
+    (specs,) = load.load_all([spelled_out(overrides)])
+    return of_specs("train", specs, shlex.join(["mcpo", "train", *overrides]))
+
+
+def of_specs(suite: str, specs: Sequence[RunSpec], command: str, labels: Sequence[str | None] = ()) -> Plan:
+    """The plan of the runs of `specs`, each once: of equal ones the first stays.
+
+    labels: the name of each run's arm; by default that of its method, and the settings in which it differs.
+    """
+    arms, first = arm_names.names(labels or [None] * len(specs), specs), dict[str, PlannedRun]()
+    for arm, spec in zip(arms, specs, strict=True):
+        first.setdefault(spec.run_id, PlannedRun(arm, spec))
+    listed = {cell.arm for cell in first.values()}
+    same = {arm: first[spec.run_id].arm for arm, spec in zip(arms, specs, strict=True) if arm not in listed}
+    return Plan(suite, command, tuple(first.values()), same)
 
 
 def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
@@ -119,15 +123,10 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     scale = load.chosen("scale", overrides)
     swept = {**suite.sweep, **suite.sweep_at_scale.get(scale, {})}
     sweep = [f"{key}={','.join(map(str, values))}" for key, values in swept.items() if key not in given]
-    cells = [
-        PlannedRun(arm, spec)
-        for arm, settings in suite.arms.items()
-        for spec in load.load([*settings, *sweep, *overrides])
-    ]
-    named = arm_names.names([cell.arm for cell in cells], [cell.spec for cell in cells])
-    cells = [replace(cell, arm=arm) for cell, arm in zip(cells, named, strict=True)]
-    kept = _unique(cells)
-    return Plan(presets.stem(name), f"{command} {shlex.join(overrides)}".strip(), kept, _same(cells, kept))
+    loaded = load.load_all([*settings, *sweep, *overrides] for settings in suite.arms.values())
+    labels = [arm for arm, specs in zip(suite.arms, loaded, strict=True) for _ in specs]
+    specs, command = [*chain.from_iterable(loaded)], f"{command} {shlex.join(overrides)}".strip()
+    return of_specs(presets.stem(name), specs, command, labels)
 
 
 def split_suite(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -212,17 +211,3 @@ def about(suite: str) -> tuple[str, str]:
     """Title and question of a suite; both empty for any other name, such as `train` of `mcpo train`."""
     content = read(suite) if suite in suites() else Suite()
     return content.title, content.question
-
-
-def _unique(cells: Sequence[PlannedRun]) -> tuple[PlannedRun, ...]:
-    """The cells without repeated run ids; the first of equal ones stays."""
-    first: dict[str, PlannedRun] = {}
-    for cell in cells:
-        first.setdefault(cell.spec.run_id, cell)
-    return tuple(first.values())
-
-
-def _same(cells: Sequence[PlannedRun], kept: Sequence[PlannedRun]) -> dict[str, str]:
-    """Maps each arm of `cells` without a run in `kept` to the arm that has its runs."""
-    listed, arms = {cell.spec.run_id: cell.arm for cell in kept}, {cell.arm for cell in kept}
-    return {cell.arm: listed[cell.spec.run_id] for cell in cells if cell.arm not in arms}

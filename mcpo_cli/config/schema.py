@@ -354,10 +354,11 @@ class RunSpec:
     @functools.cached_property
     def base_id(self) -> str:
         """The id of the base policy, shared by all runs that start from the same warm-up."""
-        identity = self.identity()
-        parts = {key: identity[key] for key in ("task", "warmup", "base_seed")}
+        used = ("task", "warmup", "model")
+        parts: dict[str, Any] = {name: plain(getattr(self, name), runtime_too=False, later_too=False) for name in used}
+        parts |= {"base_seed": self.seed_of_base, "task": {"name": self.task.name, **parts["task"]}}
         # RL's own settings do not change the policy that RL starts from.
-        parts["model"] = {name: value for name, value in identity["model"].items() if not name.startswith("lora_")}
+        parts["model"] = {name: value for name, value in parts["model"].items() if not name.startswith("lora_")}
         of_rl = ("method ", "reward ", "sampler ")
         if plugins := {use: asdict(one) for use, one in self.plugins.items() if not use.startswith(of_rl)}:
             parts["plugins"] = plugins

@@ -13,6 +13,7 @@ from mcpo_cli import paths, plugins
 from mcpo_cli.data import files
 from mcpo_cli.data.base import Collection, Dataset, Loaded, Reading, Role, digest
 from mcpo_cli.errors import ConfigError, bad_data, nearest
+from mcpo_cli.golds import alternatives
 from mcpo_cli.plugins import Found
 
 __all__ = ["Dataset", "Loaded", "fetch", "get", "is_dataset", "load", "names", "of_file", "read", "registry", "unnamed"]
@@ -151,6 +152,9 @@ def _notes(dataset: Dataset, reading: Reading) -> tuple[str, ...]:
         notes.append(f"{reading.rows} rows hold {unique} different problems; each is used once")
     if reading.conflicts:
         notes.append(f"{len(reading.conflicts)} problems have contradicting golds and are left out")
+    if several := sum(len(alternatives(problem.gold)) > 1 for problem in reading.agreed):
+        counted = "1 problem has" if several == 1 else f"{several} problems have"
+        notes.append(f"{counted} a list of golds, of which each is correct")
     if dataset.size not in (None, unique):
         notes.append(f"{unique} problems instead of the published {dataset.size}")
     return tuple(notes)

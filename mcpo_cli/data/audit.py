@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mcpo_cli.data.base import Dataset, Reading, digest, integer
+from mcpo_cli.golds import alternatives
 
 WORD = re.compile(r"[a-z0-9]+|[^\W_]")
 """Words as in appendix C of GPT-3 (arXiv 2005.14165): no case, no punctuation; each non-Latin letter is a word."""
@@ -105,6 +106,8 @@ GOLDS = {
 }
 """Kinds of non-integer golds. The first match counts; a gold without a match is an expression."""
 
+ANY = "any of several"
+"""The kind of a gold that is a list of answers of which each is correct."""
 SOLUTION = 12
 """Words of a gold, or a line break in it, beyond which it is taken for a whole solution."""
 MARKED = re.compile(r"\\(?:boxed|fbox)\b|(?i:\banswer\b)")
@@ -138,7 +141,13 @@ def audit(
     for other, its in others:
         talk(f"overlap with {other.name}")
         overlaps.append(_overlap(dataset, reading, other, its))
-    golds = list(dict.fromkeys(gold for counts in reading.problems.values() for gold in counts))
+    every = [
+        (reading.first[text], gold)
+        for text, counts in reading.problems.items()
+        for several in counts
+        for gold in alternatives(several)
+    ]
+    golds = list(dict.fromkeys(gold for _, gold in every))
     talk(f"grading {len(golds)} different golds as answers to themselves: each must be correct")
     statuses = dict(zip(golds, self_grade(golds), strict=True))
     counts = Counter(sum(rows.values()) for rows in reading.problems.values())
@@ -156,15 +165,11 @@ def audit(
         "copies": {f"{count}": problems for count, problems in sorted(counts.items())},
         "golds": dict(Counter(kind(gold) for counts in reading.problems.values() for gold in counts).most_common()),
         "not_parsable": [
-            {"row": reading.first[text], "gold": gold, "status": statuses[gold]}
-            for text, counts in reading.problems.items()
-            for gold in counts
-            if statuses[gold] != "correct"
+            {"row": row, "gold": gold, "status": statuses[gold]} for row, gold in every if statuses[gold] != "correct"
         ],
         "solutions": [
-            {"row": reading.first[text], "gold": gold, "marked": bool(MARKED.search(gold))}
-            for text, counts in reading.problems.items()
-            for gold in counts
+            {"row": row, "gold": gold, "marked": bool(MARKED.search(gold))}
+            for row, gold in every
             if "\n" in gold or len(gold.split()) > SOLUTION
         ],
         "conflicts": [
@@ -180,7 +185,9 @@ def audit(
 
 
 def kind(gold: str) -> str:
-    """The kind of a gold: integer, decimal, fraction, list or interval, text, or expression."""
+    """The kind of a gold: any of several, integer, decimal, fraction, list or interval, text, or expression."""
+    if len(alternatives(gold)) > 1:
+        return ANY
     if integer(gold) is not None:
         return "integer"
     bare = gold.strip("$ ")
@@ -212,6 +219,9 @@ def findings(dataset: Dataset, document: dict[str, Any]) -> list[DataProblem]:
     if marked := len(document["solutions"]) - unmarked:
         text = f"golds that are whole solutions, of which the marked answer counts: {marked}"
         results.append(DataProblem("solutions", False, text))
+    if several := document["golds"].get(ANY):
+        text = f"problems with a list of golds, of which each is taken for correct: {several}"
+        results.append(DataProblem("several golds", False, text))
     if document["near_duplicates"]:
         text = f"near-duplicate problems: {len(document['near_duplicates'])} pairs"
         results.append(DataProblem("near-duplicates", False, text))

@@ -22,6 +22,7 @@ class Problem:
 
     text: str
     gold: str
+    """The answer, or the JSON list of several of which each is correct (see `golds`)."""
 
     @property
     def id(self) -> str:

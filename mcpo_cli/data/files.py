@@ -6,17 +6,21 @@ https://verl.readthedocs.io/en/latest/preparation/prepare_data.html.
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import extras
+from mcpo_cli import extras, golds, hub
 from mcpo_cli.data import tables
 from mcpo_cli.data.base import Dataset, Defect, Reading, integer, strip
 from mcpo_cli.errors import ConfigError, bad_data, mend, nearest
 
 VERL = ("prompt", "reward_model")
 PROBLEMS = ("problem", "question", "prompt")
-ANSWERS = ("answer", "final_answer", "ground_truth", "target", "gold", "solution")
+ANSWERS = (
+    *("answer", "final_answer", "expected_answer", "ground_truth", "target", "gold", "solution"),
+    *("answers", "golden_answers"),
+)
 USE = "give a table (CSV, JSON lines, Parquet) with the columns problem and answer, or in verl's schema"
 
 
@@ -56,25 +60,25 @@ def read(path: Path, dataset: Dataset, source: str) -> Reading:
     Raises:
         ConfigError: the file cannot be read, is empty, or has an unknown schema.
     """
-    counts: dict[tuple[str, str], list[int]] = {}
+    counts: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     reading = Reading(source)
-    for number, problem, gold in _texts(path, dataset):
+    for number, problem, answers in _texts(path, dataset):
         reading.rows += 1
-        seen = counts.setdefault((problem, gold), [number, 0])
+        seen = counts.setdefault((problem, answers), [number, 0])
         seen[1] += 1
     if not reading.rows:
         raise bad_data(f"{path} is empty: it holds no rows", fix=USE)
-    for (problem, answer), (number, count) in counts.items():
-        text, gold = strip(problem.strip()).strip(), dataset.gold(answer)
-        whole = integer(gold) if dataset.integer else gold
+    for (problem, answers), (number, count) in counts.items():
+        text, texts = strip(problem.strip()).strip(), [dataset.gold(answer) for answer in answers]
+        whole = [integer(gold) if dataset.integer else gold for gold in texts]
         if not text:
-            reading.defects.append(Defect("empty problem", number, count, answer))
-        elif not gold:
+            reading.defects.append(Defect("empty problem", number, count, golds.any_of(answers)))
+        elif not all(texts):
             reading.defects.append(Defect("empty gold", number, count, text))
-        elif whole is None:
-            reading.defects.append(Defect("non-integer gold", number, count, gold))
+        elif None in whole:
+            reading.defects.append(Defect("non-integer gold", number, count, texts[whole.index(None)]))
         else:
-            reading.add(text, whole, number, count)
+            reading.add(text, golds.any_of(filter(None, whole)), number, count)
     return reading
 
 
@@ -88,18 +92,18 @@ def stem(name: str) -> str:
     return name.removesuffix(tables.suffix(name))
 
 
-def _texts(path: Path, dataset: Dataset) -> Iterator[tuple[int, str, str]]:
-    """Row number, problem and answer; only these two columns are read."""
+def _texts(path: Path, dataset: Dataset) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """Row number, problem and its answers, of which each is correct; only these two columns are read."""
     if not (present := tables.heading(path)):
         return
     problem, answer = _columns(path, present, dataset)
     is_verl = (problem, answer) == VERL
     for number, row in tables.rows(path, (problem, answer)):
         try:
-            if is_verl:
-                yield number, tables.text(_turn(row[problem])), tables.text(_truth(row[answer]))
-            else:
-                yield number, tables.text(row[problem]), tables.text(row[answer])
+            asked, truth = (_turn(row[problem]), _truth(row[answer])) if is_verl else (row[problem], row[answer])
+            answers = truth if isinstance(truth, list) and truth else [truth]
+            texts = chain.from_iterable(golds.alternatives(tables.text(each)) for each in answers)
+            yield number, tables.text(asked), tuple(map(tables.text, texts))
         except KeyError as missing:
             raise bad_data(f"{path}, row {number}: no column {missing}", fix=USE) from missing
         except (ValueError, RecursionError) as error:
@@ -161,33 +165,15 @@ def fetch(dataset: Dataset) -> Path:
     Raises:
         ConfigError: the hub cannot be reached, or does not serve that file.
     """
-    return cached(dataset) or _download(dataset)
-
-
-def _download(dataset: Dataset) -> Path:
-    from httpx import TransportError
-    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
-    from huggingface_hub import errors as hub
+    if path := cached(dataset):
+        return path
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
 
     repo, file, revision = dataset.repo, dataset.file, dataset.revision
-    try:
+    otherwise = f"use a copy (parquet or JSONL): data.path=FILE, or mcpo components check data FILE --as {dataset.name}"
+    with hub.fetching(
+        f"{dataset.name}, {file} of {repo}@{revision}", f"https://huggingface.co/datasets/{repo}", otherwise
+    ):
         # Without a network this fails at once; the download would retry for half a minute first.
         get_hf_file_metadata(hf_hub_url(repo, file, repo_type="dataset", revision=revision))
         return Path(hf_hub_download(repo, file, repo_type="dataset", revision=revision))
-    except (TransportError, OSError) as error:
-        said = next(iter(str(error).splitlines()), type(error).__name__)
-        reasons: tuple[tuple[type[Exception], str], ...] = (
-            (hub.OfflineModeIsEnabled, "is not in the cache, and HF_HUB_OFFLINE forbids downloads"),
-            (TransportError, f"is not in the cache, and the Hugging Face Hub cannot be reached ({said})"),
-            (hub.GatedRepoError, "is gated: request access on its page, then log in with `hf auth login`"),
-            (hub.RepositoryNotFoundError, "does not exist there, or is private"),
-            (hub.RevisionNotFoundError, "exists, but not at this revision"),
-            (hub.EntryNotFoundError, f"has no file '{file}'"),
-            # Any other answer of the hub, or a cache that is full or read-only.
-            (OSError, f"could not be fetched: {said}"),
-        )
-        why = next(why for kind, why in reasons if isinstance(error, kind))
-        fix = f"use a copy (parquet or JSONL): data.path=FILE, or mcpo components check data FILE --as {dataset.name}"
-        raise ConfigError(
-            f"{dataset.name}: {repo}@{revision} on {constants.ENDPOINT} {why}", fix=fix, code="unreachable"
-        ) from error

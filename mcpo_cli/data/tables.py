@@ -35,6 +35,9 @@ BATCH = 8192
 """Rows of a Parquet file held in memory at once."""
 LOOKED_AT = 1000
 """Rows of JSON whose keys are the heading."""
+PACKED = b"\x1f\x8b"
+"""The beginning of a file that gzip has packed."""
+POINTER = b"version https://git-lfs"
 FIX = "write the table again as CSV, JSON lines or Parquet"
 
 Row = tuple[int, Mapping[str, Any]]
@@ -118,7 +121,9 @@ class _Reading:
         self.path = path
 
     def __enter__(self) -> None:
-        return None
+        with self.path.open("rb") as file:
+            if file.read(len(POINTER)) == POINTER:
+                raise bad_data(f"{self.path} is a pointer of Git LFS, not the file", fix="git lfs pull")
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         import pyarrow as pa
@@ -136,7 +141,9 @@ def _is(path: Path, *kinds: str) -> bool:
 
 
 def _open(path: Path) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(path)) if path.name.lower().endswith(".gz") else path.open("rb")
+    """The bytes of a text, unpacked where they are packed, whatever the suffix."""
+    file = path.open("rb")
+    return cast(IO[bytes], gzip.GzipFile(fileobj=file)) if file.peek(2)[:2] == PACKED else file
 
 
 # CSV and Parquet
@@ -173,7 +180,9 @@ def _csv(path: Path, names: Iterable[str] | None) -> Iterator[dict[str, Iterable
     chosen = _chosen(path, known, names)
     # By place: a heading may hold blanks, and need not be unique where no name is asked for.
     places = [f"{known.index(name)}" for name in chosen]
-    with pa.input_stream(str(path), compression="detect") as file:
+    with _open(path) as text:
+        packed = isinstance(text, gzip.GzipFile)
+    with pa.input_stream(str(path), compression="gzip" if packed else None) as file:
         reader = arrow.open_csv(
             file,
             arrow.ReadOptions(

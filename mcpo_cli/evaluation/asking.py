@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcpo_cli import model_facts
 from mcpo_cli.config.evaluation import Evaluation
 from mcpo_cli.data.base import Loaded, Problem, render
 from mcpo_cli.errors import bad_model
@@ -86,7 +85,7 @@ def of_tasks(benchmarks: Iterable[Benchmark]) -> dict[str, Asking]:
 
 def encoded(asking: Asking, problem: Problem, facts: ModelFacts) -> tuple[int, ...]:
     """The prompt's token ids."""
-    return tuple(prompt_ids(model_facts.tokenizer(facts), asking.messages(problem), asking.variables))
+    return tuple(prompt_ids(facts.tokenizer, asking.messages(problem), asking.variables))
 
 
 def document(asking: Asking) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """Verdicts on answers, the interface of a grader, and how many gradings may fail."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
+from mcpo_cli import golds
 from mcpo_cli.errors import RunFailed
 
 Status = Literal["correct", "wrong", "unevaluated", "unparsable", "timeout", "infra_error"]
@@ -65,6 +66,33 @@ class Grader(Protocol):
     def grade(self, gold: str, response: str, extracted: bool) -> Verdict:
         """The verdict; extracted: whether `response` is already the bare answer."""
         ...
+
+
+PREFERRED: tuple[Status, ...] = ("correct", "unevaluated", "infra_error", "timeout", "wrong", "unparsable")
+"""Of the verdicts on one answer by several golds, the first in this order counts."""
+
+
+@dataclass(frozen=True)
+class AnyGold:
+    """A grader for problems with several golds: an answer is correct by one of them, or if it states all of them."""
+
+    one: Grader
+
+    def version(self) -> str:
+        """See `Grader`."""
+        return self.one.version()
+
+    def grade(self, gold: str, response: str, extracted: bool) -> Verdict:
+        """See `Grader`."""
+        texts = golds.alternatives(gold)
+        every = [*texts, ", ".join(texts)] if len(texts) > 1 else texts
+        verdicts = [self.one.grade(text, response, extracted) for text in every]
+        return min(verdicts, key=lambda verdict: PREFERRED.index(verdict.status))
+
+    def evaluates(self, gold: str) -> bool:
+        """See `Grader`."""
+        evaluates: Callable[[str], bool] | None = getattr(self.one, "evaluates", None)
+        return evaluates is not None and any(map(evaluates, golds.alternatives(gold)))
 
 
 INFRA_SHARE, INFRA_LEAST = 0.01, 3

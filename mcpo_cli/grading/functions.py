@@ -22,7 +22,7 @@ from typing import cast
 
 from mcpo_cli import paths
 from mcpo_cli.errors import ConfigError, first_line, nearest
-from mcpo_cli.grading.base import Grader, Verdict
+from mcpo_cli.grading.base import AnyGold, Grader, Verdict
 
 REFERENCE = re.compile(r"(.+\.py):([A-Za-z_]\w*)")
 CALLED = "function(problem, response, gold)"
@@ -151,12 +151,15 @@ def _bound(body: list[ast.stmt]) -> set[str]:
 
 
 def load(where: str) -> Grader:
-    """The grader at `where`: a module, `module:name` of an object in it, or a user's function."""
+    """The grader at `where`: a module, `module:name` of an object in it, or a user's function.
+
+    A function gets several golds as the list in JSON that they are; any other grader is called with each of them.
+    """
     if is_function(where):
         return _run(where)
     module, _, name = where.partition(":")
     found = importlib.import_module(module)
-    return cast(Grader, getattr(found, name) if name else found)
+    return AnyGold(cast(Grader, getattr(found, name) if name else found))
 
 
 def _run(reference: str) -> Function:

@@ -25,7 +25,8 @@ a bracket, point, colon or the end follows it, in either case: `(B)`, `\text{B}`
 `Option B`.
 
 Angles are equal in degrees and in radians: `30^\circ` is `\frac{\pi}{6}`. A list without names, `1, 2`, equals one in
-its order with names or units: `a = 1, b = 2`. A decimal gold, `0.714`, equals an exact answer that rounds to it.
+its order with names or units: `a = 1, b = 2`. Units of one kind are converted: `0.5 m` is `50 cm`, `36 km/h` is
+`10 m/s`; a number without a unit has the gold's. A decimal gold, `0.714`, equals an exact answer that rounds to it.
 
 The rest follows math-verify: percent signs and units may be omitted, `27.0` is 27, `073` is 73, floats are compared at
 six decimals or three significant digits, whichever is finer, `x = 42` is 42, `a \approx b` is a. A number in a base
@@ -38,6 +39,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from importlib.metadata import version as version_of
 from typing import Any
+
+from sympy import Expr, Rational
 
 from mcpo_cli import thinking
 from mcpo_cli.grading.base import NO_ANSWER, Status, Verdict, different, hedged
@@ -56,15 +59,16 @@ from mcpo_cli.grading.reading import (
     several,
 )
 from mcpo_cli.grading.spelling import TEXT, WORDS, plain, sides_of, spelled, unnamed
+from mcpo_cli.grading.units import ratio, unit_of
 
-RULES = 6
-"""Version of the rules here, in `reading`, `spelling`, `notation` and `extract`; raise it with every change."""
+RULES = 7
+"""Version of the rules here and in the modules of `grading` that are imported here; raise it with every change."""
 
 LONGEST_ANSWER = 100
 """Sentences with more characters are not tested for hedging: a word such as `or` means little in them."""
 
 OPERATION = re.compile(
-    r"(?<![A-Za-z])(sum|prod|i{0,3}nt|oint|lim|gcd|lcm|binom|choose|max|min|sup|inf|det|[bp]?mod|lfloor|lceil)(?![A-Za-z])"
+    r"(?<![A-Za-z])(sum|prod|i{0,3}nt|oint|lim|gcd|lcm|binom|choose|max|min(?!\s*$)|sup|inf|det|[bp]?mod|lfloor|lceil)(?![A-Za-z])"
 )
 """LaTeX commands of operations that an answer may leave unevaluated."""
 
@@ -96,19 +100,6 @@ _CHANGES = re.compile(
     r"|recurring|ppm|per ?mille|basis points?|percent (?:less|more|fewer|off))\b"
 )
 """Words after a number that make it another one."""
-_MEASURE = r"[A-Za-z]+(?:\s*\^\s*\{?\d\}?)?"
-_MEASURED = re.compile(rf"[\d}})](?:[\s~]|\\[,;: ])*({_MEASURE}(?:\s*(?:/|\bper\b)\s*{_MEASURE})*)\.?\s*$")
-_SPELLED = (
-    "mm millimeters; cm centimeters; dm; m meters meter; km kilometers; in inches inch; ft feet foot; yd yards yard; "
-    "mi miles mile; mg; g grams; kg kilograms; lb lbs pounds; oz ounces; ml; l liters; ms; s sec secs seconds second; "
-    "min mins minutes minute; h hr hrs hours hour; d days day; weeks week; months month; years year; dollars dollar; "
-    "cents cent; euros euro eur; sterling gbp; yen; rupees; degrees degree; radians rad; n newtons newton; "
-    "j joules joule; w watts watt; kw; v volts volt; hz hertz; khz; pa pascals; kpa; mol moles; mmol; kj; "
-    "cal calories; kcal"
-)
-_SPEED = {"mph": "mi/h", "kph": "km/h", "kmh": "km/h", "fps": "ft/s"}
-_UNITS = {word: words.split()[0] for words in _SPELLED.split("; ") for word in words.split()}
-"""Units by their spellings."""
 
 
 def version() -> str:
@@ -136,8 +127,14 @@ def _inconsistent(answer: str) -> bool:
         not is_expression(value) and any(map(str.isdigit, side)) for side, value in zip(sides, values, strict=True)
     ):
         return True  # math-verify would take the last side as the answer
-    constants = [value for value in values if is_expression(value) and getattr(value[0], "is_number", False)]
-    return any(not equal(list(constants[-1]), list(value)) for value in constants[:-1])
+    constants = [pair for pair in zip(values, sides, strict=True) if is_expression(pair[0])]
+    constants = [pair for pair in constants if getattr(pair[0][0], "is_number", False)]
+    return any(not _equal_sides(*constants[-1], *each) for each in constants[:-1])
+
+
+def _equal_sides(value: tuple[Any, ...], side: str, other: tuple[Any, ...], its: str) -> bool:
+    """True if two sides of an equation are equal, also in other units: 50 cm = 0.5 m."""
+    return same(side, its) if ratio(side, its) not in (None, 1) else equal(list(value), list(other))
 
 
 def _denied(answer: str) -> bool:
@@ -190,10 +187,11 @@ def _bare(text: str) -> str:
 @lru_cache(maxsize=512)
 def same(gold: str, answer: str) -> bool:
     """True if two texts have the same value; `answer` may end with a unit."""
-    if same_text(gold, answer):
-        return True
-    if _contradict(gold, answer):
-        return False
+    scale = ratio(gold, answer)
+    if same_text(gold, answer) or _contradict(gold, answer, convertible=scale is not None):
+        return same_text(gold, answer)
+    if scale not in (None, 1):
+        return _equal_amounts(gold, answer, Rational(scale))
     if ("matrix" in gold) != ("matrix" in answer):
         gold, answer = as_tuple(gold), as_tuple(answer)
     if any(_DEGREES.search(one) and r"\pi" in other for one, other in ((gold, answer), (answer, gold))):
@@ -207,21 +205,21 @@ def same(gold: str, answer: str) -> bool:
     return equal(*values) or rounds_to(*values)
 
 
-def _contradict(gold: str, answer: str) -> bool:
+def _equal_amounts(gold: str, answer: str, scale: Expr) -> bool:
+    """True if `answer` has the number of `gold`, an equation its right side, once it is multiplied by `scale`."""
+    values = [read(text) for text in (gold, answer)]
+    numbers = [getattr(value[0], "rhs", value[0]) for value in values if is_expression(value)]
+    numbers = [number for number in numbers if isinstance(number, Expr)]
+    return len(numbers) == len(values) and equal(numbers[:1], [numbers[1] * scale])
+
+
+def _contradict(gold: str, answer: str, *, convertible: bool) -> bool:
     """True if two texts state other bases, conditions or units; a text may leave them out, only the answer a base."""
-    stated = [(condition(text), unit_of(text)) for text in (gold, answer)]
+    stated = [(condition(text), () if convertible else unit_of(text)) for text in (gold, answer)]
     named = bases(answer)
     return bool(named and named != bases(gold)) or any(
         len(set(filter(None, pair))) > 1 for pair in zip(*stated, strict=True)
     )
-
-
-def unit_of(text: str) -> tuple[tuple[str, str], ...]:
-    """The known units after a number, each with its power: ((km, ""), (h, "")); empty if there are none."""
-    measured = _MEASURED.search(plain(text))
-    parts = [part.strip() for part in re.split(r"/|\bper\b", _SPEED.get(measured[1], measured[1]))] if measured else []
-    units = [(_UNITS.get(re.sub(r"\W.*", "", part).lower(), ""), re.sub(r"\D", "", part)) for part in parts]
-    return tuple(units) if all(unit for unit, _ in units) else ()
 
 
 def share_of(text: str) -> list[Any]:
@@ -292,6 +290,8 @@ def one_answer(gold: str, found: Marked) -> tuple[str, bool]:
 def evaluated(gold: str, answer: str) -> bool:
     """True if `answer`, which has the value of `gold`, is evaluated."""
     given, number = set(OPERATION.findall(gold)), literal(read(gold))
+    if _DEGREES.search(gold) and r"\pi" in answer:
+        number = False
     return any(
         (said == answer or same(gold, said))
         and not set(OPERATION.findall(said)) - given

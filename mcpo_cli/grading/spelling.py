@@ -88,6 +88,7 @@ def _repeating(number: re.Match[str]) -> str:
 
 SPELLINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     # decoration
+    (r"^[\s{]*\{([^{},;]*)\}[\s}]*$", r"\1"),
     (r"\\(?:underline|boldsymbol|bm|bf)\s*\{([^{}]*)\}", r"{\1}"),
     (r"\\(?:text)?color\s*\{\w+\}", ""),
     (r"\\(?:mathrm|rm)\s*\{\s*(e|i|\\pi)\s*\}", r" \1"),

@@ -135,8 +135,8 @@ def means(
     rows: Sequence[Any], by: Callable[[Any], int] = itemgetter("step"), /, **values: Callable[[Any], float | None]
 ) -> dict[str, float]:
     """`mean_over_steps` of each of `values`, over the rows for which it is not None; `by` gives a row's step."""
-    found: dict[str, float] = {}
+    intervals: dict[str, float] = {}
     for name, value in values.items():
         pairs = [(float(number), by(row)) for row in rows if (number := value(row)) is not None]
-        found |= mean_over_steps(name, [number for number, _ in pairs], [step for _, step in pairs])
-    return found
+        intervals |= mean_over_steps(name, [number for number, _ in pairs], [step for _, step in pairs])
+    return intervals

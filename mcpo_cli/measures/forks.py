@@ -44,11 +44,11 @@ def _fork(spec: RunSpec, journal: Journal) -> Finding:
     table = [
         {
             "step": step,
-            "prompts": len(here),
-            "difference": sum(row["difference"] for row in here) / len(here),
-            "changed": sum(row["difference"] != 0 for row in here) / len(here),
+            "prompts": len(of_step),
+            "difference": sum(row["difference"] for row in of_step) / len(of_step),
+            "changed": sum(row["difference"] != 0 for row in of_step) / len(of_step),
         }
-        for step, here in by_step(rows).items()
+        for step, of_step in by_step(rows).items()
     ]
     return Finding(without_nan(values), {"steps": table, "evaluations": evaluations})
 
@@ -59,7 +59,7 @@ def _evaluations(journal: Journal, other: Journal, left: int) -> list[dict[str, 
     The interval is about other problems of these tiers, for these two runs.
     """
     ours, theirs = (_problems(one, left) for one in (journal, other))
-    found = []
+    rows = []
     for step in dict.fromkeys(key[0] for key in ours if key in theirs):
         tiers: dict[str, list[float]] = {}
         for key, accuracy in ours.items():
@@ -69,8 +69,8 @@ def _evaluations(journal: Journal, other: Journal, left: int) -> list[dict[str, 
             tier_P = np.repeat(np.arange(len(tiers)), [*map(len, tiers.values())])
             interval = crossed.mean(np.concatenate([*tiers.values()])[None], tier_P).test.interval()
             row = {"step": step, "problems": len(tier_P), "difference": interval.mean}
-            found.append(row | {"low": interval.low, "high": interval.high})
-    return found
+            rows.append(row | {"low": interval.low, "high": interval.high})
+    return rows
 
 
 def _prompts(journal: Journal, after: int) -> dict[Key, float]:

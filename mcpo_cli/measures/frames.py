@@ -133,7 +133,7 @@ class Runs:
         self.plan = plan
         self._cache, self._own = cache or Cache(), Cache()
         self.failed = tuple(_failed(plan)) if failed_too else ()
-        without = {one.cell.spec.run_id for one in self.failed}
+        without = {failure.cell.spec.run_id for failure in self.failed}
         self.cells = tuple(cell for cell in plan.cells if cell.spec.run_id not in without)
         _check_done(plan, self.cells, self._cache)
 
@@ -347,7 +347,7 @@ def code_marks(cells: Sequence[PlannedRun]) -> Iterator[str]:
         ("dirty", "trained from a working tree with uncommitted changes"),
         ("unknown", "no record of the working tree"),
     ):
-        if run_ids := [run_id for run_id, one in trees.items() if one == state]:
+        if run_ids := [run_id for run_id, state_of_run in trees.items() if state_of_run == state]:
             which = f" ({', '.join(run_ids)})" if len(run_ids) < len(trees) else ""
             yield f"{len(run_ids)} of {len(trees)} runs: {meaning}{which}"
     runs_by: dict[str, Counter[str]] = defaultdict(Counter)
@@ -357,8 +357,8 @@ def code_marks(cells: Sequence[PlannedRun]) -> Iterator[str]:
         for name, value in {item for attempt in attempts for item in attempt.items()}:
             runs_by[name][value] += 1
     for name, plural in SEVERAL.items():
-        if len(found := runs_by[name]) > 1:
-            yield f"runs of several {plural}: " + ", ".join(f"{value} ({n})" for value, n in sorted(found.items()))
+        if len(kinds := runs_by[name]) > 1:
+            yield f"runs of several {plural}: " + ", ".join(f"{value} ({n})" for value, n in sorted(kinds.items()))
 
 
 def _not_finite(cell: PlannedRun, journal: Journal) -> list[str]:
@@ -380,11 +380,11 @@ def tables(runs: Runs) -> dict[str, pd.DataFrame]:
 
     A row is that of `records.py`; of `mini_batches` it is one metric of a mini-batch, `numerator / denominator`.
     """
-    found = {"settings": runs.settings(), "steps": runs.steps(), "scores": runs.scores()}
-    found |= {kind: rows for kind in ROWS if len(rows := runs.rows(kind))}
-    if "mini_batches" in found:
-        found["mini_batches"] = _one_metric_per_row(found["mini_batches"])
-    return found
+    by_name = {"settings": runs.settings(), "steps": runs.steps(), "scores": runs.scores()}
+    by_name |= {kind: rows for kind in ROWS if len(rows := runs.rows(kind))}
+    if "mini_batches" in by_name:
+        by_name["mini_batches"] = _one_metric_per_row(by_name["mini_batches"])
+    return by_name
 
 
 def _one_metric_per_row(mini_batches: pd.DataFrame) -> pd.DataFrame:

@@ -34,8 +34,8 @@ def _histogram(spec: RunSpec, journal: Journal) -> Finding:
     steps = [group["step"] for group in groups]
 
     def is_middle(row: GroupRow) -> bool:
-        own = row.get("rollouts", G)
-        return own <= 3 * round(row["p"] * own) <= 2 * own
+        rollouts = row.get("rollouts", G)
+        return rollouts <= 3 * round(row["p"] * rollouts) <= 2 * rollouts
 
     values = {"prompts": float(len(groups))} | means(
         groups,
@@ -48,9 +48,9 @@ def _histogram(spec: RunSpec, journal: Journal) -> Finding:
     shares = [mean_over_steps("share", [float(place == k) for place in places], steps) for k in range(G + 1)]
     bins = [row | share for row, share in zip(_counts(G, groups), shares, strict=True)]
     table = [
-        {"step": step, **row, "share": row["prompts"] / len(here)}
-        for step, here in by_step(groups).items()
-        for row in _counts(G, here)
+        {"step": step, **row, "share": row["prompts"] / len(of_step)}
+        for step, of_step in by_step(groups).items()
+        for row in _counts(G, of_step)
     ]
     return Finding(values, {"bins": bins, "steps": table})
 
@@ -84,8 +84,8 @@ def _composition(spec: RunSpec, journal: Journal) -> Finding:
     groups = journal.groups()
     shares = {name: partial(_is_of, name) for name in CLASSES}
     table = [
-        {"step": step, "prompts": len(here), **{name: fmean(map(share, here)) for name, share in shares.items()}}
-        for step, here in by_step(groups).items()
+        {"step": step, "prompts": len(of_step), **{name: fmean(map(share, of_step)) for name, share in shares.items()}}
+        for step, of_step in by_step(groups).items()
     ]
     return Finding({"prompts": float(len(groups)), **means(groups, **shares)}, {"steps": table})
 
@@ -149,7 +149,7 @@ def _entropy_bins(rows: Sequence[GroupRow]) -> list[dict[str, Any]]:
         name = f"({low:g}, {high:g}{')' if high == 1 else ']'}"
         bins[name] = [row for row in rows if low < row["p"] <= high and row["p"] < 1]
     bins["1"] = [row for row in rows if row["p"] == 1]
-    return [{"p": name, "prompts": len(here), **means(here, **ENTROPIES)} for name, here in bins.items()]
+    return [{"p": name, "prompts": len(of_step), **means(of_step, **ENTROPIES)} for name, of_step in bins.items()]
 
 
 ENTROPY = Measure(

@@ -145,9 +145,9 @@ def _steps(
     spec: RunSpec, pairs: Mapping[int, Sequence[tuple[RerollRow, RerollRow]]], groups: Iterable[GroupRow]
 ) -> list[dict[str, Any]]:
     G, table = spec.train.rollouts, []
-    for step, here in by_step(groups).items():
+    for step, of_step in by_step(groups).items():
         row: dict[str, Any] = {"step": step}
-        if right := [round(row["p"] * G) for row in _whole(spec, here)]:
+        if right := [round(row["p"] * G) for row in _whole(spec, of_step)]:
             all_right, one_wrong = (right.count(k) / len(right) for k in (G, G - 1))
             row |= {"all_right": all_right, "one_wrong": one_wrong}
             row |= without_nan({"selection_estimate": selection_estimate(all_right, one_wrong, G)})
@@ -235,48 +235,48 @@ def _trajectories(rolls: Iterable[RerollRow]) -> list[Trajectory]:
     trajectories: dict[tuple[str, int], Trajectory] = {}
     rows = [row for row in rolls if row["source"] == "panel" and row["n"]]
     for row, (_, copy) in zip(rows, numbered((row["step"], row["prompt"]) for row in rows), strict=True):
-        one = trajectories.setdefault((row["prompt"], copy), Trajectory(row["prompt"], [], []))
-        one.steps.append(row["step"])
-        one.p.append(row["c"] / row["n"])
+        trajectory = trajectories.setdefault((row["prompt"], copy), Trajectory(row["prompt"], [], []))
+        trajectory.steps.append(row["step"])
+        trajectory.p.append(row["c"] / row["n"])
     return list(trajectories.values())
 
 
 def _counts(panel: Sequence[Trajectory]) -> dict[str, float]:
     forgotten = relearned = 0
-    for one in panel:
-        for index, (before, after) in enumerate(pairwise(one.p)):
+    for trajectory in panel:
+        for index, (before, after) in enumerate(pairwise(trajectory.p)):
             forgotten += before == 1 and after < 1
-            relearned += before < 1 and after == 1 and 1 in one.p[:index]
-    ever = sum(1 in one.p for one in panel)
+            relearned += before < 1 and after == 1 and 1 in trajectory.p[:index]
+    ever = sum(1 in trajectory.p for trajectory in panel)
     counts = {"prompts": len(panel), "ever_mastered": ever, "forgotten": forgotten, "relearned": relearned}
     return {name: float(count) for name, count in counts.items()}
 
 
 def _repair(panel: Sequence[Trajectory], every: int) -> dict[str, float]:
     """The value `repair_steps`; empty if no prompt was forgotten."""
-    spells = [spell for one in panel for spell in _repairs(one)]
+    spells = [spell for trajectory in panel for spell in _repairs(trajectory)]
     if not spells:
         return {}
     curve = curves.survival([time for time, _ in spells], [repaired for _, repaired in spells])
     return {"repair_steps": curve.restricted_mean(REPAIR * every)}
 
 
-def _repairs(one: Trajectory) -> Iterator[tuple[int, bool]]:
+def _repairs(trajectory: Trajectory) -> Iterator[tuple[int, bool]]:
     """Global steps from each loss of mastery to the next all-correct sampling (True), or to the last one (False)."""
-    for i in range(1, len(one.p)):
-        if one.p[i - 1] == 1 and one.p[i] < 1:
-            again = next((j for j in range(i + 1, len(one.p)) if one.p[j] == 1), None)
-            yield one.steps[-1 if again is None else again] - one.steps[i], again is not None
+    for i in range(1, len(trajectory.p)):
+        if trajectory.p[i - 1] == 1 and trajectory.p[i] < 1:
+            again = next((j for j in range(i + 1, len(trajectory.p)) if trajectory.p[j] == 1), None)
+            yield trajectory.steps[-1 if again is None else again] - trajectory.steps[i], again is not None
 
 
 def _hard(panel: Sequence[Trajectory]) -> dict[str, float]:
-    hard = [one for one in panel if one.p[0] <= HARD]
-    gains = [one.p[-1] - one.p[1] for one in hard if len(one.p) > 2]
+    hard = [trajectory for trajectory in panel if trajectory.p[0] <= HARD]
+    gains = [trajectory.p[-1] - trajectory.p[1] for trajectory in hard if len(trajectory.p) > 2]
     return {"hard_prompts": float(len(hard)), **mean_over_steps("hard_gain", gains, list(range(len(gains))))}
 
 
 def _matrix(panel: Sequence[Trajectory]) -> list[dict[str, Any]]:
-    counts = Counter((class_of(before), class_of(after)) for one in panel for before, after in pairwise(one.p))
+    counts = Counter((class_of(p), class_of(later)) for place in panel for p, later in pairwise(place.p))
     table = []
     for before in CLASSES:
         total = sum(counts[before, after] for after in CLASSES)
@@ -296,27 +296,27 @@ def _survival(panel: Sequence[Trajectory]) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _spell(one: Trajectory) -> tuple[int, bool] | None:
+def _spell(trajectory: Trajectory) -> tuple[int, bool] | None:
     """Global steps from the first all-correct sampling to the next that is not (True), or to the last one (False)."""
-    if 1 not in one.p[:-1]:
+    if 1 not in trajectory.p[:-1]:
         return None
-    first = one.p.index(1)
-    lost = next((i for i in range(first + 1, len(one.p)) if one.p[i] < 1), None)
-    return one.steps[-1 if lost is None else lost] - one.steps[first], lost is not None
+    first = trajectory.p.index(1)
+    lost = next((i for i in range(first + 1, len(trajectory.p)) if trajectory.p[i] < 1), None)
+    return trajectory.steps[-1 if lost is None else lost] - trajectory.steps[first], lost is not None
 
 
 def _learning(panel: Sequence[Trajectory]) -> list[dict[str, Any]]:
     curves_of = {
         "accuracy": list(panel),
-        "hard": [one for one in panel if one.p[0] <= HARD],
-        "all_wrong": [one for one in panel if one.p[0] == 0],
+        "hard": [trajectory for trajectory in panel if trajectory.p[0] <= HARD],
+        "all_wrong": [trajectory for trajectory in panel if trajectory.p[0] == 0],
     }
     table = []
-    for step in sorted({step for one in panel for step in one.steps}):
+    for step in sorted({step for trajectory in panel for step in trajectory.steps}):
         line: dict[str, Any] = {"step": step}
         for name, members in curves_of.items():
-            here = [one.p[one.steps.index(step)] for one in members if step in one.steps]
-            line |= mean_over_steps(name, here, list(range(len(here))))
+            sampled = [member.p[member.steps.index(step)] for member in members if step in member.steps]
+            line |= mean_over_steps(name, sampled, list(range(len(sampled))))
         table.append(line)
     return table
 

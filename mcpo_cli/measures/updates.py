@@ -140,11 +140,11 @@ def _gradient_steps(
 
 
 def _classes(measured: dict[int, list[GradientRow]]) -> dict[str, float]:
-    rows = [row for own in measured.values() for row in own]
+    rows = [row for of_step in measured.values() for row in of_step]
     values = means(directions.mastered(rows), norm_mastered=itemgetter("norm"))
     for name, kind in GRADIENT_CLASSES.items():
-        here = [row for row in directions.mixed(rows) if class_of(row["p"]) == kind]
-        values |= means(here, **{f"norm_{name}": itemgetter("norm")})
+        mixed = [row for row in directions.mixed(rows) if class_of(row["p"]) == kind]
+        values |= means(mixed, **{f"norm_{name}": itemgetter("norm")})
     return values
 
 
@@ -183,8 +183,8 @@ def _measured(spec: RunSpec, rows: Sequence[GradientRow]) -> dict[str, float]:
         expected = float(query_weight(spec.method, row["p"], spec.train.rollouts))
         return None if math.isnan(expected) else row["weight"] - expected
 
-    found = means(rows, deviation=deviation, residual=methodcaller("get", "residual"))
-    return {"prompts": float(len(rows)), **found}
+    weights = means(rows, deviation=deviation, residual=methodcaller("get", "residual"))
+    return {"prompts": float(len(rows)), **weights}
 
 
 def _concentration(spec: RunSpec, steps: Sequence[StepRow]) -> dict[str, float]:
@@ -196,7 +196,7 @@ def _concentration(spec: RunSpec, steps: Sequence[StepRow]) -> dict[str, float]:
         steps,
         share_minority=lambda row: row["metrics"].get("weight/share_minority"),
         effective_sample=size,
-        effective_share=lambda row: None if (found := size(row)) is None else found / rollouts,
+        effective_share=lambda row: None if (effective := size(row)) is None else effective / rollouts,
     )
 
 

@@ -8,7 +8,6 @@ tokenizer and the headers of the weights; it does not import torch.
 import functools
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,8 @@ from mcpo_cli.architecture import Architecture
 from mcpo_cli.config.schema import Model
 from mcpo_cli.errors import ConfigError, bad_model, no_room
 from mcpo_cli.home import location
-from mcpo_cli.model_facts import FileFacts
+from mcpo_cli.model_facts import ModelFacts
 from mcpo_cli.pretrained import fetch
-
-
-@dataclass(frozen=True)
-class Existing:
-    """A model that passed `check`."""
-
-    folder: Path
-    architecture: Architecture
-    facts: FileFacts
 
 
 def find(model: Model) -> Path | None:
@@ -109,8 +99,8 @@ def check_sizes(model: Model, sizes: Mapping[str, Any]) -> None:
         )
 
 
-def check(model: Model, path: Path, *, longest: int, chat: bool = False) -> Existing:
-    """The existing model in the folder `path`, if the local engine can train it.
+def check(model: Model, path: Path, *, longest: int, chat: bool = False) -> ModelFacts:
+    """The facts of the existing model in the folder `path`, if the local engine can train it.
 
     longest: tokens of the longest prompt and response together. chat: whether prompts use the chat template.
 
@@ -130,7 +120,7 @@ def check(model: Model, path: Path, *, longest: int, chat: bool = False) -> Exis
     _check_lengths(model.name, found, facts, longest)
     if chat:
         check_chat_template(model.name, path)
-    return Existing(path, found, facts)
+    return facts
 
 
 def check_chat_template(name: str, path: Path) -> None:
@@ -145,7 +135,7 @@ def check_chat_template(name: str, path: Path) -> None:
 _facts = functools.lru_cache(maxsize=8)(model_facts.examine)
 
 
-def _check_lengths(name: str, found: Architecture, facts: FileFacts, longest: int) -> None:
+def _check_lengths(name: str, found: Architecture, facts: ModelFacts, longest: int) -> None:
     if longest > facts.window:
         raise no_room(
             f"{name} has a context of {facts.window} tokens; train.max_prompt + train.max_response is {longest}",

@@ -4,15 +4,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcpo_cli.render.markup import Grid
+from mcpo_cli.statistics.words import TONES
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-KINDS = {
-    **dict.fromkeys(("better", "not worse", "equivalent", "supported"), "good"),
-    **dict.fromkeys(("worse", "contradicted", "deviates", "dirty", "unknown", "not built"), "bad"),
-    **dict.fromkeys(("undecided", "identical", "unresolved", "no difference", "not testable"), "open"),
-}
+KINDS = {**TONES} | dict.fromkeys(("deviates", "dirty", "unknown", "not built"), "bad")
 """CSS class of table cells that begin with these words."""
 WORDS = tuple(KINDS)
 HOLDS = "(Holm)"

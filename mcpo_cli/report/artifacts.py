@@ -16,27 +16,27 @@ ALL = "all"
 @cache
 def declared() -> Found[Artifact]:
     """The `ARTIFACT` of each module, and of plug-ins, by name. Raises ConfigError when two share a name."""
-    found = plugins.objects("artifacts", (), "ARTIFACT", Artifact)
-    for name, artifact in list(found.items()):
+    usable = plugins.objects("artifacts", (), "ARTIFACT", Artifact)
+    for name, artifact in list(usable.items()):
         if unknown := set(artifact.needs) - plan.suites().keys():
             plugins.warn(
                 f"artifact '{name}' needs suites that do not exist: {', '.join(sorted(unknown))}; it is left out"
             )
-            del found[name]
-            found.plugins.pop(name, None)
-    return found
+            del usable[name]
+            usable.plugins.pop(name, None)
+    return usable
 
 
 @cache
 def registry() -> Found[Artifact]:
     """All artifacts by name. Raises ConfigError when two share a name."""
-    found = Found[Artifact]()
+    ordered = Found[Artifact]()
     # A declared table replaces the usual one of its suite.
     known = {**user_artifacts.artifacts(), **declared()}
     sections = in_report_order(artifact.section for artifact in (*declared().values(), *known.values()))
-    found.update(sorted(known.items(), key=partial(_place_in_report, sections)))
-    found.plugins.update(declared().plugins)
-    return found
+    ordered.update(sorted(known.items(), key=partial(_place_in_report, sections)))
+    ordered.plugins.update(declared().plugins)
+    return ordered
 
 
 def _place_in_report(sections: Sequence[str], item: tuple[str, Artifact]) -> tuple[int, bool, str]:

@@ -83,8 +83,8 @@ def plans(names: Sequence[str], overrides: Sequence[str], command: str) -> dict[
 
 def merged(plans: Mapping[str, Plan]) -> Plan:
     """All runs of several plans as one plan to show; shared runs appear once."""
-    cells = {cell.spec.run_id: cell for one in reversed(list(plans.values())) for cell in one.cells}
-    command = next((one.command for one in plans.values()), "")
+    cells = {cell.spec.run_id: cell for planned in reversed(list(plans.values())) for cell in planned.cells}
+    command = next((planned.command for planned in plans.values()), "")
     return Plan(" + ".join(plans), command, tuple(cells.values()))
 
 
@@ -93,7 +93,7 @@ def builder(plans: Mapping[str, Plan], overrides: Sequence[str]) -> ArtifactBuil
 
     The scale is that of the runs if all have the same, else the one that `overrides` choose.
     """
-    scales = {cell.spec.scale for one in plans.values() for cell in one.cells}
+    scales = {cell.spec.scale for planned in plans.values() for cell in planned.cells}
     scale = scales.pop() if len(scales) == 1 else load.chosen("scale", overrides)
     return ArtifactBuilder(plans, home() / "reports", scale, overrides)
 
@@ -112,7 +112,8 @@ def build(made: ArtifactBuilder, names: Sequence[str], *, suites: Sequence[Mappi
     if not report:
         built = {name: made.build(name) for name in names}
         _publish(made.plans, built)
-        return Build(built, {"suites": suites, "artifacts": {name: one.to_json() for name, one in built.items()}})
+        documents = {name: artifact.to_json() for name, artifact in built.items()}
+        return Build(built, {"suites": suites, "artifacts": documents})
     talk(f"building {len(names)} tables and figures")
     content = report_files.gather(made, names)
     files = report_files.write(content, made.folder)
@@ -127,9 +128,9 @@ def build(made: ArtifactBuilder, names: Sequence[str], *, suites: Sequence[Mappi
 
 def _publish(plans: Mapping[str, Plan], built: Mapping[str, BuiltArtifact], report: Sequence[Path] = ()) -> None:
     by_suite: dict[str, list[BuiltArtifact]] = {}
-    for name, one in built.items():
+    for name, artifact in built.items():
         for suite in artifacts.get(name).needs:
-            by_suite.setdefault(suite, []).append(one)
+            by_suite.setdefault(suite, []).append(artifact)
     publish_artifacts([(plans[suite], of_suite) for suite, of_suite in by_suite.items()], report)
 
 
@@ -143,9 +144,9 @@ def publish_artifacts(built: Sequence[tuple[Plan, Sequence[BuiltArtifact]]], rep
         from mcpo_cli.trackers.results import log_artifacts
 
         for whole, of_plan in built:
-            files = [path for one in of_plan for path in (*one.paths, one.folder / f"{one.name}.json")]
-            headlines = {name: value for one in of_plan for name, value in _headlines(one).items()}
-            table = next((one for one in of_plan if one.name == presets.stem(whole.suite) and one.grids), None)
+            files = [path for made in of_plan for path in (*made.paths, made.folder / f"{made.name}.json")]
+            headlines = {name: value for made in of_plan for name, value in _headlines(made).items()}
+            table = next((made for made in of_plan if made.name == presets.stem(whole.suite) and made.grids), None)
             grid = f"{markup.escaped(table.page.sentence)}\n\n{markup.pipes(table.grids[0])}" if table else ""
             results = (table.page.sentence, grid) if table else ()
             log_artifacts(store, whole, [*report, *files], headlines, *results)

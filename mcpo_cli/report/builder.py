@@ -155,8 +155,8 @@ class ArtifactBuilder:
 
     def make(self, artifact: Artifact, command: str) -> BuiltArtifact:
         """Like `build`, for an artifact without a name on the command line. command: rebuilds it."""
-        found = self._compute(artifact, command)
-        return found if isinstance(found, BuiltArtifact) else found()
+        made = self._compute(artifact, command)
+        return made if isinstance(made, BuiltArtifact) else made()
 
     def build_all(self, names: Sequence[str]) -> list[BuiltArtifact | McpoError]:
         """Several artifacts in the order given; an artifact that cannot be built is replaced by its error.
@@ -165,11 +165,11 @@ class ArtifactBuilder:
         """
         with _helpers() as pool:
             begun = [_outcome(partial(self._begin, name, pool)) for name in names]
-            return [_outcome(one.result) if isinstance(one, Future) else one for one in begun]
+            return [_outcome(outcome.result) if isinstance(outcome, Future) else outcome for outcome in begun]
 
     def _begin(self, name: str, pool: Executor) -> BuiltArtifact | Future[BuiltArtifact]:
-        found = self._compute(artifacts.get(name), self.command(name))
-        return found if isinstance(found, BuiltArtifact) else pool.submit(found)
+        made = self._compute(artifacts.get(name), self.command(name))
+        return made if isinstance(made, BuiltArtifact) else pool.submit(made)
 
     def _compute(self, artifact: Artifact, command: str) -> BuiltArtifact | Callable[[], BuiltArtifact]:
         """The artifact from disk if it is up to date; else, after computing its data, a function that writes it."""
@@ -179,8 +179,8 @@ class ArtifactBuilder:
         if (record := _fresh(self.folder / f"{artifact.name}.json", inputs)) is not None:
             return BuiltArtifact(artifact.name, self.folder, record, fresh=True)
         product = artifact.build(runs)
-        marks = dict.fromkeys(mark for one in runs.values() for mark in one.marks())
-        suites = ", ".join(f"{one.plan.suite} {one.plan.plan_id}" for one in runs.values())
+        marks = dict.fromkeys(mark for suite_runs in runs.values() for mark in suite_runs.marks())
+        suites = ", ".join(f"{suite_runs.plan.suite} {suite_runs.plan.plan_id}" for suite_runs in runs.values())
         made = f"Built by: {command}" + (f" (runs of {suites})" if suites else "")
         record = {
             "name": artifact.name,
@@ -190,7 +190,7 @@ class ArtifactBuilder:
             "sentence": product.sentence,
             "notes": [*product.notes, *marks, made],
             "brief": product.brief,
-            "marks": list(dict.fromkeys(mark for one in runs.values() for mark in one.not_finite())),
+            "marks": list(dict.fromkeys(mark for suite_runs in runs.values() for mark in suite_runs.not_finite())),
             "grids": [asdict(grid) for grid in product.grids],
             "command": command,
             "runs": list(_runs(runs)),
@@ -210,10 +210,10 @@ class ArtifactBuilder:
             MissingCells: a run is not done.
         """
         load_runs = partial(Runs, self.plans[suite], self._cache, failed_too=failed_too)
-        found = self._cache.once(("runs", suite, failed_too), partial(_outcome, load_runs))
-        if isinstance(found, McpoError):
-            raise found
-        return found
+        loaded = self._cache.once(("runs", suite, failed_too), partial(_outcome, load_runs))
+        if isinstance(loaded, McpoError):
+            raise loaded
+        return loaded
 
     def missing(self, suite: str, *, failed_too: bool = False) -> MissingCells | None:
         """The error if runs of a suite are not done, else None. failed_too: see `Runs`."""
@@ -228,11 +228,13 @@ class ArtifactBuilder:
             suite: [[cell.arm, cell.spec.run_id, self._digest(cell.spec.run_id)] for cell in self.plans[suite].cells]
             for suite in artifact.needs
         }
-        own = artifacts.declared().sources.get(artifact.name, [])
+        declared = artifacts.declared().sources.get(artifact.name, [])
         # Measures of studies are the numbers of studies' artifacts alone.
-        measured = {path for files in measures.registry().sources.values() for path in files} if own else set()
+        measured = {path for files in measures.registry().sources.values() for path in files} if declared else set()
         sources = [
-            path for path in (*own, *sorted(measured), artifact.source, *artifact.committed) if path and path.is_file()
+            path
+            for path in (*declared, *sorted(measured), artifact.source, *artifact.committed)
+            if path and path.is_file()
         ]
         hashes = [_sha256(path.read_bytes()) for path in sources]
         return _sha256(json.dumps([command, [*_code(), *hashes], journals], sort_keys=True))
@@ -279,12 +281,12 @@ def _files(name: str, product: Product, notes: Sequence[str]) -> Iterator[tuple[
 
 
 def _runs(runs: Mapping[str, Runs]) -> Iterator[dict[str, Any]]:
-    found: dict[str, tuple[Runs, PlannedRun]] = {}
-    for one in runs.values():
-        for cell in one.cells:
-            found.setdefault(cell.spec.run_id, (one, cell))
-    for run_id, (one, cell) in found.items():
-        yield {"run_id": run_id, "arm": cell.arm, **cell.spec.about, "tree": one.trees()[run_id]}
+    by_id: dict[str, tuple[Runs, PlannedRun]] = {}
+    for suite_runs in runs.values():
+        for cell in suite_runs.cells:
+            by_id.setdefault(cell.spec.run_id, (suite_runs, cell))
+    for run_id, (suite_runs, cell) in by_id.items():
+        yield {"run_id": run_id, "arm": cell.arm, **cell.spec.about, "tree": suite_runs.trees()[run_id]}
 
 
 def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:

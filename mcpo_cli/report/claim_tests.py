@@ -16,9 +16,10 @@ import numpy as np
 from mcpo_cli.config.claims import Claim
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.report.numbers import of_run
-from mcpo_cli.statistics import clusters, stats, words
+from mcpo_cli.statistics import clusters, difference_tests, stats, words
+from mcpo_cli.statistics.difference_tests import PValues
 from mcpo_cli.statistics.stats import Interval, Student
-from mcpo_cli.statistics.words import ClaimWord, PValues, Word
+from mcpo_cli.statistics.words import ClaimWord, Word
 
 UNKNOWN = Interval(math.nan, math.nan, 0)
 
@@ -55,10 +56,10 @@ class ClaimTest:
         return self._word(self.adjusted if self.claim.decide == "holm" else self.p_values)
 
     def _word(self, tests: PValues) -> Word:
-        direction = words.word(self.direction, PValues(tests.p))
+        direction = difference_tests.word(self.direction, PValues(tests.p))
         if self.claim.relation != "within" and direction != "undecided":
             return direction  # The claim is about the direction: that a difference is small does not take it back.
-        return words.word(self.direction, tests)
+        return difference_tests.word(self.direction, tests)
 
     @property
     def verdict(self) -> ClaimWord:
@@ -83,7 +84,7 @@ def of_claims(claims: Sequence[Claim], data: Mapping[str, Runs]) -> list[ClaimTe
 
 def as_family(tests: Sequence[ClaimTest]) -> list[ClaimTest]:
     """The tests with p-values adjusted over the family. A test without p is not in the family."""
-    adjusted = words.adjusted([test.p_values for test in tests])
+    adjusted = difference_tests.adjusted([test.p_values for test in tests])
     return [replace(test, adjusted=p_values) for test, p_values in zip(tests, adjusted, strict=True)]
 
 

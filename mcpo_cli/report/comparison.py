@@ -36,7 +36,7 @@ class Beside:
     notes: list[str] = field(default_factory=list)
 
 
-def nothing(found: Comparison) -> Beside:
+def nothing(compared: Comparison) -> Beside:
     """Nothing beside the measured numbers."""
     return Beside()
 
@@ -65,42 +65,42 @@ def comparison(
 
 
 def _product(title: str, runs: Runs, question: Question, beside: Callable[[Comparison], Beside]) -> Product:
-    found = of_runs(runs, question)
-    more, whole = beside(found), page.page(found)
-    data = pd.DataFrame([*_rows(found, found.trained), *more.rows], columns=COLUMNS)
-    spec = found.trained.spec
+    compared = of_runs(runs, question)
+    more, whole = beside(compared), page.page(compared)
+    data = pd.DataFrame([*_rows(compared, compared.trained), *more.rows], columns=COLUMNS)
+    spec = compared.trained.spec
     return Product(
         title=f"{title} (scale {spec.scale}, regime {spec.regime})",
         sentence=whole.sentence,
         data=data,
         grids=[*whole.grids, *more.grids],
         notes=[*whole.notes, *more.notes],
-        figure=figures.curves(found),
-        brief=page.remarks(found),
+        figure=figures.curves(compared),
+        brief=page.remarks(compared),
     )
 
 
-def _rows(found: Comparison, training: Training) -> Iterator[Row]:
+def _rows(compared: Comparison, training: Training) -> Iterator[Row]:
     """All rows of the CSV file."""
-    for row in records(found.arms):
+    for row in records(compared.arms):
         yield {"block": "measured", **_named(row), **_runs(training, row, row["arm"])}
     for row in records(training.before):
-        yield {"block": BEFORE, **_named(row), "at": found.axes[0], "cost": 0.0}
-    whole = found.arms.loc[found.arms["benchmark"] == AVERAGE, "problems"]
-    problems = int((whole if len(whole) else found.arms["problems"]).iloc[0])
+        yield {"block": BEFORE, **_named(row), "at": compared.axes[0], "cost": 0.0}
+    whole = compared.arms.loc[compared.arms["benchmark"] == AVERAGE, "problems"]
+    problems = int((whole if len(whole) else compared.arms["problems"]).iloc[0])
     for row in records(training.gains):
         outcomes = [run["outcome"] for run in records(training.runs, model=row["model"], arm=row["arm"])]
         ended = {name: outcomes.count(name) for name in ("collapsed", "failed")}
         about = {"block": "gain", "tier": AVERAGE, "baseline": BEFORE, **ended}
         yield {**row, **about, "problems": problems, **_runs(training, row, row["arm"])}
-    for row in records(found.differences):
-        about = {"block": "difference", "baseline": found.baseline, "seeds_above": row["above"]}
-        yield {**_named(row), "mean": row["difference"], **about, **_runs(training, row, row["arm"], found.baseline)}
-    for row in records(found.aggregates):
-        yield from _over_tiers(found, row)
-    about = {"tier": AVERAGE, "metric": found.metric}
-    for row in records(found.sources):
-        numbers = {"block": f"sd {row['source']}", "mean": row["sd"], "at": "steps", "baseline": found.baseline}
+    for row in records(compared.differences):
+        about = {"block": "difference", "baseline": compared.baseline, "seeds_above": row["above"]}
+        yield {**_named(row), "mean": row["difference"], **about, **_runs(training, row, row["arm"], compared.baseline)}
+    for row in records(compared.aggregates):
+        yield from _over_tiers(compared, row)
+    about = {"tier": AVERAGE, "metric": compared.metric}
+    for row in records(compared.sources):
+        numbers = {"block": f"sd {row['source']}", "mean": row["sd"], "at": "steps", "baseline": compared.baseline}
         yield {**numbers, "model": row["model"], "arm": row["arm"], **about}
     curves = training.curves.groupby(["at", "model", "arm", "x"], sort=False)["value"].mean().reset_index()
     for row in records(curves):
@@ -123,12 +123,13 @@ def _runs(training: Training, row: Row, *arms: str) -> Row:
     }
 
 
-def _over_tiers(found: Comparison, one: Row) -> Iterator[Row]:
-    row: dict[str, Any] = {"model": ", ".join(found.models), "tier": AVERAGE}
-    row |= {key: one[key] for key in ("arm", "metric", "at")}
+def _over_tiers(compared: Comparison, aggregate: Row) -> Iterator[Row]:
+    row: dict[str, Any] = {"model": ", ".join(compared.models), "tier": AVERAGE}
+    row |= {key: aggregate[key] for key in ("arm", "metric", "at")}
     for block in ("mean", "iqm", "better"):
-        if not pd.isna(one[block]):
-            yield {"block": block, **row, "mean": one[block], "low": one[f"{block}_low"], "high": one[f"{block}_high"]}
-    if not pd.isna(one["difference_mean"]):
-        effect = {key: one[f"difference_{key}"] for key in ("mean", "low", "high", "sd", "p", "seeds")}
-        yield {"block": "mean difference", **row, **effect, "baseline": found.baseline}
+        if not pd.isna(aggregate[block]):
+            ends = {key: aggregate[f"{block}_{key}"] for key in ("low", "high")}
+            yield {"block": block, **row, "mean": aggregate[block], **ends}
+    if not pd.isna(aggregate["difference_mean"]):
+        effect = {key: aggregate[f"difference_{key}"] for key in ("mean", "low", "high", "sd", "p", "seeds")}
+        yield {"block": "mean difference", **row, **effect, "baseline": compared.baseline}

@@ -32,13 +32,13 @@ def rows(findings: Mapping[str, tuple[str, Finding]]) -> pd.DataFrame:
 
     Columns: run_id, arm, kind, step, compared (prompts or problems), difference, and low, high or changed.
     """
-    found = [
+    differences = [
         {"run_id": run_id, "arm": arm, "kind": kind, "compared": row[size], **row}
         for run_id, (arm, finding) in findings.items()
         for kind, table, size in (("training", "steps", "prompts"), ("held_out", "evaluations", "problems"))
         for row in finding.tables[table]
     ]
-    return pd.DataFrame(found, columns=list(COLUMNS))
+    return pd.DataFrame(differences, columns=list(COLUMNS))
 
 
 def artifact(name: str, parent: str, step: int, path: Path) -> Artifact:
@@ -49,7 +49,7 @@ def artifact(name: str, parent: str, step: int, path: Path) -> Artifact:
 
 def product(title: str, data: pd.DataFrame) -> Product:
     """Table, figure and tidy data of the forks."""
-    shown = [_row(str(arm), str(run_id), own) for (arm, run_id), own in data.groupby(["arm", "run_id"], sort=False)]
+    shown = [_row(str(arm), str(run_id), fork) for (arm, run_id), fork in data.groupby(["arm", "run_id"], sort=False)]
     columns: Columns = {
         "arm": "arm",
         "run": "run_id",
@@ -64,8 +64,8 @@ def product(title: str, data: pd.DataFrame) -> Product:
     return Product(title, sentence, data, [grid], list(NOTES), _figure(data))
 
 
-def _row(arm: str, run_id: str, own: pd.DataFrame) -> dict[str, Any]:
-    training, last = own[own["kind"] == "training"], own[own["kind"] == "held_out"].iloc[-1]
+def _row(arm: str, run_id: str, fork: pd.DataFrame) -> dict[str, Any]:
+    training, last = fork[fork["kind"] == "training"], fork[fork["kind"] == "held_out"].iloc[-1]
     held_out = {"held_out": float(last["difference"]), "low": float(last["low"]), "high": float(last["high"])}
     difference, changed = (
         float(np.average(training[name], weights=training["compared"])) for name in ("difference", "changed")
@@ -80,11 +80,11 @@ def _figure(data: pd.DataFrame) -> Figure:
         figure, axes = base.canvas(1, 2, width=base.PAGE, height=2.4, sharex=True)
         for panel, kind in zip(axes, ("training", "held_out"), strict=True):
             panel.axhline(0, color=base.GREY, linewidth=0.5)
-            for (arm, _), own in data[data["kind"] == kind].groupby(["arm", "run_id"], sort=False):
+            for (arm, _), fork in data[data["kind"] == kind].groupby(["arm", "run_id"], sort=False):
                 style = look[str(arm)]
-                error = (own["high"] - own["low"]).to_numpy() / 2 if kind == "held_out" else None
+                error = (fork["high"] - fork["low"]).to_numpy() / 2 if kind == "held_out" else None
                 panel.errorbar(
-                    own["step"], own["difference"], yerr=error, color=style.color, marker=style.marker,
+                    fork["step"], fork["difference"], yerr=error, color=style.color, marker=style.marker,
                     elinewidth=0.6, label=str(arm),
                 )  # fmt: skip
             base.integer_ticks(panel)

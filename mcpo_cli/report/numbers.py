@@ -31,7 +31,7 @@ def meaning(name: str) -> str:
     known = measures.registry()
     if measure in known and (text := known[measure].meaning(value)):
         return text
-    values = [f"{one.name}.{value.removesuffix(', *')}" for one in known.values() for value in one.values]
+    values = [f"{each.name}.{value.removesuffix(', *')}" for each in known.values() for value in each.values]
     choices = dict.fromkeys([*values, *EQUAL])
     raise ConfigError(f"unknown statistic '{name}': {nearest(name, choices)}", fix=mend("statistic: {}", name, choices))
 
@@ -70,7 +70,7 @@ def per_run(runs: Runs, names: Mapping[str, str], arms: Collection[str] = ()) ->
     names: the name of each column's number. A number of parts (tiers, thirds) has a column for each, `COLUMN, PART`.
     arms: by default all.
     """
-    found = []
+    rows = []
     for cell in runs.cells:
         if arms and cell.arm not in arms:
             continue
@@ -80,5 +80,5 @@ def per_run(runs: Runs, names: Mapping[str, str], arms: Collection[str] = ()) ->
         for column, name in names.items():
             parts = of_run(runs, cell, name)
             row |= {column if part == WHOLE else f"{column}, {part}": value for part, value in parts.items()}
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows

@@ -139,9 +139,9 @@ def gather(builder: ArtifactBuilder, names: Sequence[str]) -> ReportContent:
         marks=[*frames.code_marks(runs), *_marks(pieces)],
         summary=[piece for piece in pieces if piece.artifact.section == SUMMARY],
         sections={
-            heading: here
+            heading: of_section
             for heading in in_report_order(piece.artifact.section for piece in pieces)
-            if heading != SUMMARY and (here := [piece for piece in pieces if piece.artifact.section == heading])
+            if heading != SUMMARY and (of_section := [piece for piece in pieces if piece.artifact.section == heading])
         },
         software=software,
         provenance=[_runs(runs), _pieces(pieces), _versions(software)],
@@ -219,13 +219,13 @@ def _pieces(pieces: Sequence[Piece]) -> Grid:
 def _software(runs: Sequence[PlannedRun]) -> dict[str, str]:
     records = [record for cell in runs for record in frames.provenance(cell)]
     packages = [record.get("packages", {}) for record in records]
-    found = {
+    by_name = {
         "mcpo": [record.get("mcpo") for record in records],
         "Python": [record.get("python") for record in records],
-        **{name: [one.get(name) for one in packages] for name in PACKAGES},
+        **{name: [package.get(name) for package in packages] for name in PACKAGES},
         "machine": [_machine(record.get("machine")) for record in records],
     }
-    return {name: ", ".join(dict.fromkeys(filter(None, values))) for name, values in found.items()}
+    return {name: ", ".join(dict.fromkeys(filter(None, values))) for name, values in by_name.items()}
 
 
 def _versions(software: Mapping[str, str]) -> Grid:
@@ -285,8 +285,8 @@ def _rendered(template: str, content: ReportContent, date: str) -> str:
     environment.filters["base64"] = lambda path: base64.b64encode(path.read_bytes()).decode()
     environment.filters["slug"] = lambda heading: re.sub(r"[^a-z]+", "-", heading.lower())  # the anchor of a section
     environment.filters |= {"escaped": markup.escaped, "pipes": markup.pipes, "code": markup.code}
-    found = environment.get_template(template)
-    return found.render(content=content, date=date)
+    page = environment.get_template(template)
+    return page.render(content=content, date=date)
 
 
 def _pixels(path: Path) -> tuple[int, int]:

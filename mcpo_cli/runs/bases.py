@@ -20,16 +20,12 @@ def shipped_base(spec: RunSpec) -> Path | None:
     return folder if spec.compute.shipped_base and (folder / MANIFEST).exists() else None
 
 
-def has_base(home: Path, spec: RunSpec) -> bool:
-    """True if a run of `spec` below `home` does not need a warm-up."""
-    return (cached_base(home, spec) / MANIFEST).exists() or shipped_base(spec) is not None
-
-
 def makes_base(home: Path, spec: RunSpec, counted: set[str]) -> bool:
-    """True if a run of `spec` must first make its base policy; only the first run that asks for a policy makes it.
+    """True if a run of `spec` below `home` needs a warm-up; only the first run that asks for a policy makes it.
 
     counted: ids of the base policies asked for so far; that of `spec` is added.
     """
-    first = spec.base_id not in counted
+    if spec.base_id in counted:
+        return False
     counted.add(spec.base_id)
-    return first and not has_base(home, spec)
+    return not (cached_base(home, spec) / MANIFEST).exists() and not shipped_base(spec)

@@ -30,16 +30,18 @@ TAG = re.compile(r"\w[\w.-]*")
 class Run:
     """One run on disk; its settings are read when they are asked for.
 
+    What has been read about a run stays as it was; only `state` follows a run that is not done.
+
     Args:
         origin: suite, arm and command that first started it.
-        listed: what a listing of the home read about it; while it holds, nothing is read again.
+        summary: what a listing of the home has read about it.
     """
 
     def __init__(
-        self, folder: Path, settings: RunSpec | None, origin: dict[str, Any], listed: Summary | None = None
+        self, folder: Path, settings: RunSpec | None, origin: dict[str, Any], summary: Summary | None = None
     ) -> None:
         self.folder, self.origin = folder, origin
-        self._settings, self._listed = settings, listed
+        self._settings, self._summary = settings, summary
 
     @property
     def spec(self) -> RunSpec:
@@ -50,26 +52,26 @@ class Run:
 
     @property
     def summary(self) -> Summary:
-        """What lists say about it, as its files are now."""
-        held = self._held()
-        return held if held else index.summarise(self.folder, self.spec, self.origin)
+        """What lists say about it."""
+        if self._summary is None:
+            self._summary = index.summarise(self.folder, self.spec, self.origin)
+        return self._summary
 
     @property
     def state(self) -> State:
-        held = self._held()
-        return attempts.state_of(self.folder, held.state) if held else attempts.state(self.folder, self.spec)
+        if self._summary and self._summary.state == "done":
+            return attempts.state_of(self.folder, "done")
+        return attempts.state(self.folder, self.spec)
 
     @property
     def score(self) -> float | None:
         """Mean pass@1 over the held-out problems of the last evaluation; None before the first, or if it is damaged."""
-        held = self._held()
-        return held.score if held else index.score(Journal(self.folder))
+        return self._summary.score if self._summary else index.score(Journal(self.folder))
 
     @property
     def date(self) -> str:
         """Time of its last update, as `2026-11-25 09:28` in local time; "" before its first attempt."""
-        held = self._held()
-        return when(held.updated if held else index.updated(Journal(self.folder)))
+        return when(self._summary.updated if self._summary else index.updated(Journal(self.folder)))
 
     @property
     def tags(self) -> list[str]:
@@ -79,16 +81,13 @@ class Run:
     @property
     def facts(self) -> dict[str, Any]:
         """Criteria to choose and sort runs by: settings that decide the result, suite and name; see also LOOKED_UP."""
-        settings = self._listed.facts if self._listed else index.facts(self.spec)
+        settings = self._summary.facts if self._summary else index.facts(self.spec)
         return {
             **settings,
             **{key: settings[name] for key, name in ABOUT.items()},
             "suite": self.origin.get("suite", "train"),
             "name": self.folder.name,
         }
-
-    def _held(self) -> Summary | None:
-        return self._listed if self._listed and self._listed.holds(self.folder) else None
 
     def __repr__(self) -> str:
         return f"Run({self.folder.name}, {self.state})"
@@ -127,7 +126,6 @@ def runs(home: Path, note: Callable[[str, str], None] = lambda name, why: None) 
             note(folder.name, one_line(str(error)))
             continue
         if kept:
-            run = Run(folder, run.spec, run.origin, run.summary)
             kept.add(folder, run.summary)
         yield run
     if kept:

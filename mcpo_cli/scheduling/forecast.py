@@ -3,6 +3,8 @@
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from mcpo_cli import machine
 from mcpo_cli.config import cost
 from mcpo_cli.config.cost import LOADING_SECONDS, START_SECONDS, Estimate, GpuCost
 from mcpo_cli.config.plan import Plan, PlannedRun
-from mcpo_cli.config.schema import Train
+from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.home import location
 from mcpo_cli.records import State
 from mcpo_cli.runs import attempts
@@ -43,19 +45,23 @@ class Expected:
     """Seconds of the evaluation after the last global step."""
 
     @property
+    def spec(self) -> RunSpec:
+        """The settings of the run."""
+        return self.cell.spec
+
+    @property
     def step_seconds(self) -> float:
         """Seconds of one global step, with its share of the evaluations between the first and the last."""
         steps = self.seconds_left - self.start_seconds - self.end_seconds
-        return max(0.0, steps) / max(1, self.cell.spec.train.steps - self.step)
+        return max(0.0, steps) / max(1, self.spec.train.steps - self.step)
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--dry-run --json` prints for the run."""
-        spec = self.cell.spec
-        about: dict[str, Any] = {"run_id": spec.run_id, "arm": self.cell.arm, **spec.about}
+        about: dict[str, Any] = {"run_id": self.spec.run_id, "arm": self.cell.arm, **self.spec.about}
         about |= {"state": self.state, "seconds_left": round(self.seconds_left, 1)}
         if self.estimate.existing:
             about |= {"memory_bytes": round(self.estimate.memory), "disk_bytes": round(self.estimate.disk)}
-        about["spec"] = spec.to_dict()
+        about["spec"] = self.spec.to_dict()
         if self.gpus:
             about["cost"] = self.gpus.to_json()
         return about
@@ -69,14 +75,11 @@ class Forecast:
     home: Path
     runs: dict[str, Expected]
     """By run id, in the order in which the scheduler starts them, which decides how long the last worker is alone."""
+    in_table: list[Expected]
+    """The same in the order of the plan's table."""
     parallel: int
     """Number of runs at a time."""
     speeds: Speeds
-
-    @property
-    def in_table(self) -> list[Expected]:
-        """The runs in the order of the plan's table."""
-        return [self.runs[cell.spec.run_id] for cell in self.plan.cells]
 
     @property
     def cautions(self) -> Iterator[str]:
@@ -90,7 +93,7 @@ class Forecast:
                 f"destroys a policy; the default is {Train.lr:g}"
             )
 
-    @property
+    @cached_property
     def unfinished(self) -> list[Estimate]:
         """The runs that are not done, in the order of the plan's table.
 
@@ -98,7 +101,7 @@ class Forecast:
         """
         return [run.estimate for run in self.in_table if run.state != "done"]
 
-    @property
+    @cached_property
     def seconds(self) -> float:
         """Seconds until the last run ends."""
         return self.loading + makespan([run.seconds_left for run in self.runs.values()], self.parallel)
@@ -108,7 +111,7 @@ class Forecast:
         """Seconds until the first worker of this machine has loaded its libraries; 0 if none is to be started."""
         return LOADING_SECONDS if any(run.spec.cluster.launcher == "local" for run in self.unfinished) else 0.0
 
-    @property
+    @cached_property
     def basis(self) -> str:
         """The source of the estimated seconds."""
         return self.speeds.basis(cell.spec for cell in self.plan.cells)
@@ -118,8 +121,15 @@ def forecast(plan: Plan) -> Forecast:
     """What the runs of `plan` will take here."""
     home, bases = location(), set[str]()
     speeds = Speeds(home)
-    runs = {cell.spec.run_id: _expected(cell, home, speeds, bases) for group in plan.groups for cell in group}
-    return Forecast(plan, home, runs, _slots(plan), speeds)
+    # All arms of one seed come before the next seed, so that a plan that is cut off has whole comparisons.
+    compared: dict[tuple[str, str, int, int], list[PlannedRun]] = {}
+    for cell in plan.cells:
+        key = (cell.spec.model.name, cell.spec.regime, cell.spec.seed_of_base, cell.spec.seed)
+        compared.setdefault(key, []).append(cell)
+    cells = chain.from_iterable(compared.values())
+    runs = {cell.spec.run_id: _expected(cell, home, speeds, bases) for cell in cells}
+    in_table = [runs[cell.spec.run_id] for cell in plan.cells]
+    return Forecast(plan, home, runs, in_table, _slots(plan.cells[0].spec, len(plan.cells)), speeds)
 
 
 def _expected(cell: PlannedRun, home: Path, speeds: Speeds, bases: set[str]) -> Expected:
@@ -130,21 +140,20 @@ def _expected(cell: PlannedRun, home: Path, speeds: Speeds, bases: set[str]) -> 
     if state == "done":
         return Expected(cell, folder, state, 0, estimate, gpus, 0.0, 0.0, 0.0)
     step, evaluation = Tracker(folder).read().step, factor * estimate.evaluation
-    start = START_SECONDS + (estimate.warmup if makes_base(home, spec, bases) else 0.0)
+    start = START_SECONDS + (estimate.warmup if estimate.warmup and makes_base(home, spec, bases) else 0.0)
     left = start + factor * estimate.training * (1 - step / spec.train.steps)
     return Expected(cell, folder, state, step, estimate, gpus, left, start + (0.0 if step else evaluation), evaluation)
 
 
-def _slots(plan: Plan) -> int:
-    """Number of parallel runs: `compute.parallel`, or as many as fill the available cores.
+def _slots(spec: RunSpec, runs: int) -> int:
+    """Number of parallel runs like `spec`: `compute.parallel`, or as many as fill the available cores.
 
     By default a verl run has the machine to itself, and all SLURM jobs are submitted at once.
     """
-    spec = plan.cells[0].spec
     if spec.compute.parallel:
         return spec.compute.parallel
     if spec.cluster.launcher == "slurm":
-        return len(plan.cells)
+        return runs
     return 1 if spec.backend == "verl" else max(1, machine.cores() // spec.compute.threads)
 
 

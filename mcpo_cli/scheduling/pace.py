@@ -67,11 +67,11 @@ class Pace:
 
     def _factor(self, run: Expected) -> float:
         """Elapsed over promised seconds."""
-        spec, clocks = run.cell.spec, self._clocks.values()
+        clocks, spec = self._clocks.values(), run.spec
         kind = [
             clock
             for clock in clocks
-            if (clock.run.cell.spec.scale, clock.run.cell.spec.model.name) == (spec.scale, spec.model.name)
+            if (clock.run.spec.scale, clock.run.spec.model.name) == (spec.scale, spec.model.name)
         ]
         counted = kind if any(clock.step is not None for clock in kind) else clocks
         promised = sum(clock.promised for clock in counted)

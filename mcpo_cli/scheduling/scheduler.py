@@ -59,7 +59,7 @@ class _Job:
 
     @property
     def spec(self) -> RunSpec:
-        return self.run.cell.spec
+        return self.run.spec
 
     @property
     def waits(self) -> bool:
@@ -117,7 +117,6 @@ class _Scheduler:
         self.stops = 0
         self.servers: dict[tuple[str, ...], ForkServer] = {}
         self.began = time.monotonic()
-        # All arms of one seed come before the next seed, so that a plan that is cut off has whole comparisons.
         self.queue = [_Job(run, Tracker(run.folder), run.state) for run in expected.runs.values()]
         jobs = {job.spec.run_id: job for job in self.queue}
         self.jobs = [jobs[cell.spec.run_id] for cell in expected.plan.cells]

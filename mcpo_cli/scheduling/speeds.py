@@ -15,8 +15,6 @@ from mcpo_cli.runs.journal import STEPS, Journal, last_row, lines_from
 
 Kind = tuple[str, str]
 """Scale and model: estimates for runs of one kind have similar errors."""
-
-
 NEWEST = 24
 """Runs of a kind whose steps are read: the newest ones tell how fast the machine is now."""
 
@@ -46,20 +44,20 @@ class Speeds:
                 steps += last["step"] - first["step"]
         if steps:
             modelled = steps / spec.train.steps * cost.estimate(spec).training
-            self._measured[_kind(spec)][spec.run_id] = taken, modelled
+            self._measured[spec.scale, spec.model.name][spec.run_id] = taken, modelled
 
     def factor(self, spec: RunSpec) -> float | None:
         """Measured over modelled seconds: of the run's own steps, or else of runs of its kind; None without any."""
-        if spec.run_id not in self._measured[_kind(spec)]:
+        alike = self._measured[spec.scale, spec.model.name]
+        if spec.run_id not in alike:
             self._learn(self._home / "runs" / spec.run_id, spec)
-        kind = self._measured[_kind(spec)]
-        measured = [kind[spec.run_id]] if spec.run_id in kind else kind.values()
+        measured = [alike[spec.run_id]] if spec.run_id in alike else alike.values()
         modelled = sum(seconds for _, seconds in measured)
         return sum(seconds for seconds, _ in measured) / modelled if modelled else None
 
     def basis(self, specs: Iterable[RunSpec]) -> str:
         """The source of the estimated seconds of `specs`, in words."""
-        kinds = {_kind(spec) for spec in specs} & self._measured.keys()
+        kinds = {(spec.scale, spec.model.name) for spec in specs} & self._measured.keys()
         runs = sum(len(self._measured[kind]) for kind in kinds)
         return f"from the cost model and the steps that {runs} run(s) have done here" if runs else "from the cost model"
 
@@ -72,7 +70,3 @@ def _timed(run_dir: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
             first, last = next((row for row, _ in lines_from(path, 0)), None), last_row(path)
             if first and last and first != last:
                 yield first, last
-
-
-def _kind(spec: RunSpec) -> Kind:
-    return spec.scale, spec.model.name

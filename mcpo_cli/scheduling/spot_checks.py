@@ -6,7 +6,7 @@ and is stopped after the last step that is compared.
 
 import random
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -151,75 +151,56 @@ def recorded_seconds(run: Run, chosen: Sequence[Stretch]) -> float:
     return sum(row["metrics"].get("perf/seconds", 0.0) for row in rows if row["step"] in wanted)
 
 
-def check(run: Run, stretch: Stretch, home: Path, advance: Callable[[], None]) -> StretchResult:
-    """Train a stretch again, below a temporary folder of `home`, and compare each step; ends at one that differs.
+def check(run: Run, chosen: Sequence[Stretch], home: Path, advance: Callable[[], None]) -> Iterator[StretchResult]:
+    """Train stretches again, below a temporary folder of `home`, and compare each step.
 
     advance: called after each step.
 
     Raises:
         ConfigError: see `feasible.check`. RunFailed: training failed.
     """
-    backend = backends.get(run.spec.backend)
     feasible.check([cost.estimate(run.spec)], to_start=True)
-    exactly, why = how(run, stretch)
-    with tempfile.TemporaryDirectory(dir=home, prefix=".verify-") as temporary:
-        folder = Path(temporary) / run.spec.run_id
-        if stretch.start:
-            begin.copy(run.folder, stretch.start, Attempt(folder, run.spec, 0))
-        attempt = Attempt(folder, run.spec, stretch.start)
-        watch = _Watch(run, folder, stretch, exactly, advance)
-        try:
-            backend.run(_keeping(run.spec), attempt, watch)
-        except Interrupted:
-            assert watch.is_over, "nothing else stops it"
-        finally:
-            attempt.end("interrupted")
-        watch()
-        watch.compare_states()
-        return StretchResult(stretch, exactly, why, watch.compared)
+    for stretch in chosen:
+        exactly, why = how(run, stretch)
+        with tempfile.TemporaryDirectory(dir=home, prefix=".verify-") as temporary:
+            folder = Path(temporary) / run.spec.run_id
+            yield StretchResult(stretch, exactly, why, _repeat(run, folder, stretch, advance, exactly=exactly))
 
 
-def _keeping(spec: RunSpec) -> RunSpec:
-    """The settings of the run such that the state after its last step is kept, and few before it."""
-    compute = replace(spec.compute, checkpoint_every=spec.train.steps, checkpoints_after=1)
-    return replace(spec, compute=compute)
+def _repeat(
+    run: Run, folder: Path, stretch: Stretch, advance: Callable[[], None], *, exactly: bool
+) -> Sequence[Compared]:
+    """Train a stretch in `folder` and compare its steps, and the state after the last; ends at one that differs."""
+    if stretch.start:
+        begin.copy(run.folder, stretch.start, Attempt(folder, run.spec, 0))
+    attempt, recorded, repeated = Attempt(folder, run.spec, stretch.start), Journal(run.folder), Journal(folder)
+    # Step 0 is the base policy's evaluation.
+    first, last, compared = stretch.start + 1 if stretch.start else 0, stretch.asked[-1], list[Compared]()
 
-
-class _Watch:
-    """Compares the steps since its last call; returns True, which stops the training, after the stretch's last step.
-
-    It does so before, once a step differs. Training that is stopped saves its state.
-    """
-
-    def __init__(self, run: Run, folder: Path, stretch: Stretch, exactly: bool, advance: Callable[[], None]) -> None:
-        self.run, self.folder, self.stretch, self.exactly, self.advance = run, folder, stretch, exactly, advance
-        self.compared = list[Compared]()
-        # Step 0 is the base policy's evaluation.
-        self._next = stretch.start + 1 if stretch.start else 0
-
-    @property
-    def differs(self) -> bool:
-        return any(compared.differing for compared in self.compared)
-
-    @property
-    def is_over(self) -> bool:
-        return self.differs or self._next > self.stretch.asked[-1]
-
-    def __call__(self) -> bool:
-        recorded, repeated = Journal(self.run.folder), Journal(self.folder)
+    def stop() -> bool:
+        """Compare the steps since the last call; true after the last one, or after one that differs."""
         done = max((row["step"] for row in repeated.steps()), default=0)
-        while self._next <= done and not self.differs:
-            self.compared.append(differences.of_step(recorded, repeated, self._next, exactly=self.exactly))
-            if self._next:
-                self.advance()
-            self._next += 1
-        return self.is_over
+        for step in range(first + len(compared), min(done, last) + 1):
+            if any(part.differing for part in compared):
+                break
+            compared.append(differences.of_step(recorded, repeated, step, exactly=exactly))
+            if step:
+                advance()
+        return first + len(compared) > last or any(part.differing for part in compared)
 
-    def compare_states(self) -> None:
-        """Compare the states after the last step, if the run has kept its own: no step before it has one."""
-        step, both = self.stretch.asked[-1], (self.run.folder, self.folder)
-        if not self.differs and all(step in begin.kept(folder) for folder in both):
-            self.compared.append(differences.of_states(*both, step, exactly=self.exactly))
+    # The state after the last step is kept, and few before it; training that is stopped saves its state.
+    compute = replace(run.spec.compute, checkpoint_every=run.spec.train.steps, checkpoints_after=1)
+    try:
+        backends.get(run.spec.backend).run(replace(run.spec, compute=compute), attempt, stop)
+    except Interrupted:
+        assert stop(), "nothing else stops it"
+    finally:
+        attempt.end("interrupted")
+    stop()
+    both = (run.folder, folder)
+    if not any(part.differing for part in compared) and all(last in begin.kept(place) for place in both):
+        compared.append(differences.of_states(*both, last, exactly=exactly))
+    return compared
 
 
 def how(run: Run, stretch: Stretch) -> tuple[bool, str]:

@@ -306,29 +306,29 @@ def _satterthwaite(parts: Sequence[Part], least: float) -> tuple[float, float]:
     return variance, max(df, least)
 
 
-def sources(found: Estimate, noise: Sequence[Floats], samples: float) -> "Sources":
+def sources(estimate: Estimate, noise: Sequence[Floats], samples: float) -> "Sources":
     """Contribution of each term to the variance of an estimate; a term below 0, by chance, counts as 0.
 
     Args:
-        found: a mean, or a difference, over both or over problems; of several benchmarks, `problems` counts all.
+        estimate: of a mean, or a difference, over both or over problems; of several benchmarks, `problems` counts all.
         noise: of each side whose scores the estimate holds (one for a mean, two for a difference), the variance of a
             single sample in each cell: c (n - c) / (n (n - 1)) for c correct ones of n; NaN for one sample.
         samples: harmonic mean of the numbers of samples of a cell.
     """
     sample = sum(float(np.nanmean(side)) if np.isfinite(side).any() else math.nan for side in noise)
     known = 0.0 if math.isnan(sample) else sample / samples
-    problem = sum(part.value for part in found.parts if part.name == "problem")
-    seed_parts, cell_parts = ([part for part in found.parts if part.name == name] for name in ("seed", "cell"))
+    problem = sum(part.value for part in estimate.parts if part.name == "problem")
+    seed_parts, cell_parts = ([part for part in estimate.parts if part.name == name] for name in ("seed", "cell"))
     if not seed_parts:
-        spread = problem * found.problems - known / found.seeds[0]
+        spread = problem * estimate.problems - known / estimate.seeds[0]
         return Sources(max(0.0, spread), math.nan, math.nan, sample)
-    pairs = list(zip(seed_parts, cell_parts, found.seeds, strict=True))
+    pairs = list(zip(seed_parts, cell_parts, estimate.seeds, strict=True))
     return Sources(
-        problem=max(0.0, problem - sum(cell.value for cell in cell_parts)) * found.problems,
+        problem=max(0.0, problem - sum(cell.value for cell in cell_parts)) * estimate.problems,
         seed=sum(max(0.0, seed.value - cell.value) * seeds for seed, cell, seeds in pairs),
-        cell=max(0.0, sum(cell.value * found.problems * seeds for _, cell, seeds in pairs) - known),
+        cell=max(0.0, sum(cell.value * estimate.problems * seeds for _, cell, seeds in pairs) - known),
         sample=sample,
-        sides=len(found.seeds),
+        sides=len(estimate.seeds),
     )
 
 

@@ -252,10 +252,10 @@ def paired_t(diff_S: Sequence[float] | Floats) -> Effect:
     diff = np.asarray(diff_S, dtype=np.float64)
     if np.isnan(diff).any():
         raise ValueError("differences must not be NaN")
-    found = student(diff)
-    sd = found.error * math.sqrt(found.n)
-    half_width = math.nan if found.error <= ROUNDING else found.interval().half_width
-    return Effect(found.mean, half_width, found.n, sd, 2 * min(found.p_above(), found.p_below()))
+    test = student(diff)
+    sd = test.error * math.sqrt(test.n)
+    half_width = math.nan if test.error <= ROUNDING else test.interval().half_width
+    return Effect(test.mean, half_width, test.n, sd, 2 * min(test.p_above(), test.p_below()))
 
 
 def holm(p_values: Sequence[float] | Floats) -> Floats:

@@ -15,7 +15,6 @@ from safetensors.torch import load_file, save_file
 from scipy.stats import chisquare
 from transformers import AutoModelForCausalLM
 
-from mcpo_cli import model_facts
 from mcpo_cli.evaluation.engines import Sample, SampleRequest, Sampling, open_engine
 from mcpo_cli.model_facts import ModelFacts, resolve
 from tests.errors import refused
@@ -49,7 +48,7 @@ def stock(facts: ModelFacts) -> torch.nn.Module:
 def test_greedy_is_what_transformers_generates(facts: ModelFacts) -> None:
     ours = generate(facts, sampling(facts, 0.0), *(request(facts, text, 0, 1) for text in PROMPTS))
     assert list(ours) == list(PROMPTS)
-    model, words = stock(facts), model_facts.tokenizer(facts)
+    model, words = stock(facts), facts.tokenizer
     for text in PROMPTS:
         ids = torch.tensor([encoded(facts, text)])
         theirs = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=20, do_sample=False)
@@ -91,7 +90,7 @@ def test_the_first_token_follows_the_models_distribution(facts: ModelFacts, top_
     with torch.no_grad():
         logits = stock(facts)(torch.tensor([encoded(facts, text)])).logits[0, -1]
     expected = nucleus((logits.double() / 0.7).softmax(-1).numpy(), top_p)
-    words = model_facts.tokenizer(facts)
+    words = facts.tokenizer
     names = [
         ("", "stop") if i in facts.stop_ids else (words.decode([i], skip_special_tokens=False), "length")
         for i in range(len(expected))
@@ -127,7 +126,7 @@ def test_what_is_cut_says_so(facts: ModelFacts) -> None:
 def test_only_the_given_stop_ids_end_a_response(facts: ModelFacts) -> None:
     text = PROMPTS[0]
     (free,) = generate(facts, Sampling(1.0, 1.0, 30, (10**6,)), request(facts, text, 5))[text]
-    words = model_facts.tokenizer(facts)
+    words = facts.tokenizer
     fourth = free.text.split()[3]
     early = Sampling(1.0, 1.0, 30, (10**6, words.convert_tokens_to_ids(fourth)))
     (ended,) = generate(facts, early, request(facts, text, 5))[text]

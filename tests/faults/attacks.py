@@ -265,6 +265,14 @@ DATA: dict[str, Attack] = {
         for name, line in LINES.items()
         for verb in ("components check data", "grade")
     },
+    "a pointer of Git LFS": Attack(
+        {"d.jsonl": "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n"},
+        ("components", "check", "data", "d.jsonl"),
+    ),
+    "half of a surrogate pair in a list of golds": Attack(
+        {"d.jsonl": lines({"problem": "x", "answer": json.dumps(["\ud800", "1"])})},
+        ("components", "check", "data", "d.jsonl"),
+    ),
     "odd problems": Attack(
         {"d.jsonl": lines(*({"problem": text, "answer": "1"} for text in ODD.values()))},
         ("components", "check", "data", "d.jsonl"),

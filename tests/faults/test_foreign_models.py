@@ -168,6 +168,13 @@ ATTACKS: dict[str, tuple[Change, str]] = {
     "code of a tokenizer": (tokens(auto_map={"AutoTokenizer": ["own.Own", None]}), ""),
     "weights by another name": (config(transformers_weights="x.safetensors"), "transformers_weights"),
     "a tokenizer by another name": (tokens(fast_tokenizer_files=["tokenizer.5.json"]), "fast_tokenizer_files"),
+    # A fact in two places: releases of transformers take different ones.
+    "two formats": (config(dtype="float32", torch_dtype="bfloat16"), "two values of dtype"),
+    "two end tokens": (file("special_tokens_map.json", '{"eos_token": {"content": "7"}}'), "two values of eos_token"),
+    "two numbers of a token": (
+        tokens(added_tokens_decoder={"3": {"content": "<eos>"}}),
+        "two values of the number of '<eos>', 0 and 3",
+    ),
     # Weights in several files.
     "an index beside the weights": (file(INDEX, '{"weight_map": {"a": "b.safetensors"}}'), "b.safetensors"),
     "weights of an older save": (lambda at: sharded(at, beside=True), "model.safetensors is beside"),

@@ -139,6 +139,13 @@ def test_golds_that_the_grader_cannot_judge(tmp_path: Path) -> None:
     assert document["golds"] == {"integer": 499, "text": 1}
 
 
+def test_a_list_of_golds_is_told_and_each_is_graded(tmp_path: Path) -> None:
+    document = audited("math500", [*problems(499), {"problem": "p", "answer": ["1/2", "broken"]}], tmp_path)
+    assert found(document) == {"not parsable": True, "several golds": False}
+    assert document["not_parsable"] == [{"row": 500, "gold": "broken", "status": "unparsable"}]
+    assert document["golds"] == {"integer": 499, "any of several": 1}
+
+
 @pytest.mark.parametrize(
     ("audited_as", "other", "serious"),
     [("aime24", "dapo_math_17k", True), ("dapo_math_17k", "aime24", True), ("aime24", "aime25", False)],

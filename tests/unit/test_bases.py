@@ -97,4 +97,4 @@ def test_a_warm_up_here_gives_the_one_that_comes(mcpo_home: Path, monkeypatch: p
 def test_no_seed_of_scale_smoke_has_a_warm_up(words: str, base: int, mcpo_home: Path) -> None:
     (spec,) = load(["scale=smoke", *words.split(",")])
     assert spec.seed_of_base == base
-    assert bases.has_base(mcpo_home, spec)
+    assert not bases.makes_base(mcpo_home, spec, set())

@@ -9,7 +9,7 @@ import torch
 
 from mcpo_cli import chat_template
 from mcpo_cli.backends.local.tokenizer import Stops
-from mcpo_cli.chat_template import DATE, Renderer, TemplateError, rendered
+from mcpo_cli.chat_template import Renderer, TemplateError, rendered
 from mcpo_cli.tokenization import TEXT, load, prompt_ids
 from tests.errors import refused
 from tests.models import TEMPLATE, words
@@ -54,12 +54,18 @@ def test_the_text_is_that_of_transformers(template: str, given: dict[str, bool],
 
 def test_the_clock_stands_still(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the day, the time zone and the language of the machine."""
-    template = "{{ strftime_now('%A %d %B %Y %H:%M %Z') }}{{ messages[0].content }}"
+    template = "{{ strftime_now('%A %d %B %Y %H:%M %Z %s ') }}{{ messages[0].content }}"
     context = {"messages": TURNS[:1]}
-    assert rendered("m", template, context) == "Friday 26 July 2024 00:00 UTCAdd."
+    text = "Friday 26 July 2024 00:00 UTC 1721952000 Add."
+    assert rendered("m", template, context) == text
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
-    assert Renderer().render(template, context) == f"{DATE:%A %d %B %Y} 00:00 UTCAdd."
+    assert Renderer().render(template, context) == text
+
+
+def test_an_address_that_a_problem_has_is_no_address_of_the_template() -> None:
+    turns = [{"role": "user", "content": "What is <object at 0x7f0123456789>?"}]
+    assert rendered("m", "{{ messages[0].content }}", {"messages": turns}) == turns[0]["content"]
 
 
 REFUSED = {
@@ -74,8 +80,9 @@ REFUSED = {
     "an unknown name": ("{{ messages[0].content.nope.nope }}", "nope"),
     "chance": ("{{ messages | random }}", "random"),
     "chance in words": ("{{ lipsum(n=1) }}", "lipsum"),
-    "an address of memory": ("{{ cycler }}", "changes between processes"),
-    "a method": ("{% macro m() %}{% endmacro %}{{ m }}", "changes between processes"),
+    "an address of memory": ("{{ joiner() }}", "changes between processes"),
+    "an address in a text": ("{{ joiner() ~ '' }}", "changes between processes"),
+    "a method": ("{{ messages[0].items | string }}", "changes between processes"),
     "memory": ("{{ 'x' * 10**10 }}", "memory"),
     "memory by a filter": ("{{ 'x'.ljust(10**10) }}", "memory"),
     "a long text": ("{{ 'x'.ljust(10**7) }}", "writes more than"),

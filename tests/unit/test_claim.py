@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcpo_cli.compare.published_pairs import read
-from mcpo_cli.compare.support import Support, support
+from mcpo_cli.compare.published_support import Support, support
 from tests.errors import refused
 
 

@@ -13,8 +13,8 @@ from mcpo_cli.compare.scores import Arm, Metric, Scores, Slice
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.render.product import Row
-from mcpo_cli.statistics import stats, words
-from mcpo_cli.statistics.words import PValues
+from mcpo_cli.statistics import difference_tests, stats
+from mcpo_cli.statistics.difference_tests import PValues
 from tests import fakes
 from tests.errors import refused
 from tests.scored import Point, evaluated
@@ -166,7 +166,7 @@ def test_runs_that_share_base_policies_also_get_the_interval_for_new_ones(
 def test_the_first_rule_that_applies_gives_the_word(
     difference: float, p_values: PValues, level: float, word: str
 ) -> None:
-    assert words.word(difference, p_values, level) == word
+    assert difference_tests.word(difference, p_values, level) == word
 
 
 # Families: a difference that repeats another counts once.

@@ -113,6 +113,29 @@ def test_publishers_columns(tmp_path: Path) -> None:
     assert data.load("math500", math).problems == (Problem("d?", "\\frac{1}{2}"),)
 
 
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        (["3", "5"], '["3", "5"]'),
+        (["3", "3"], "3"),
+        ([3, 2.5], '["3", "2.5"]'),
+        ([["3", "5"], "8"], '["3, 5", "8"]'),
+        ('["34"]', "34"),
+        (["1 + 2 #### 3", "#### 3.5"], '["3", "3.5"]'),
+        ("[3, 5]", "[3, 5]"),
+        ("3, 5", "3, 5"),
+    ],
+)
+@pytest.mark.parametrize("shape", [dict, verl], ids=["plain", "verl"])
+def test_each_answer_of_a_list_is_correct(
+    tmp_path: Path, shape: Callable[[Any], Any], answer: object, gold: str
+) -> None:
+    """As in lm-eval, inspect and Skywork-OR1 (its lists are texts); one without quotes is an interval or a vector."""
+    loaded = data.load(data.unnamed("x"), write(tmp_path, [shape({"problem": "a?", "answer": answer})]))
+    assert loaded.problems == (Problem("a?", gold),)
+    assert loaded.notes == (("1 problem has a list of golds, of which each is correct",) if '", "' in gold else ())
+
+
 # files
 
 
@@ -186,7 +209,7 @@ def test_another_spelling_of_an_integer_is_no_contradiction(tmp_path: Path) -> N
         ([{"problem": " ", "answer": "2"}], "row 1"),
         ([*ROWS, {"problem": "p", "answer": None}], "row 4: empty gold"),
         ([*ROWS, {"problem": "p", "answer": "1.5"}], "row 4: non-integer gold"),
-        ([{"problem": "p"}], "'answer' or 'final_answer' or 'ground_truth' or 'target' or 'gold' or 'solution'"),
+        ([{"problem": "p"}], "'answer' or 'final_answer' or 'expected_answer' or 'ground_truth'"),
         ([{"text": "p", "answer": "1"}], "'problem' or 'question' or 'prompt'"),
         ([*ROWS, {"problem": "p"}], "row 4: no column 'answer'"),
         ([{"problem": {"a": 1}, "answer": "1"}], 'row 1: {"a": 1}'),

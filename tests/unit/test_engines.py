@@ -9,7 +9,7 @@ from mcpo_cli.evaluation.engines import Sampling, open_engine
 from mcpo_cli.model_facts import ModelFacts
 from tests.errors import refused
 
-FACTS = ModelFacts("toy", Path("toy"), "0" * 12, None, 1, "float32", 128, (0,), ("<eos>",), False)
+FACTS = ModelFacts("toy", Path("toy"), None, 1, 128, (0,), False, "float32", {})
 GREEDY = Sampling(0.0, 1.0, 20, (0,))
 
 

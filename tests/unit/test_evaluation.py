@@ -2,7 +2,7 @@
 
 import gzip
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -17,23 +17,31 @@ from mcpo_cli.evaluation import asking, engines, gradings, metrics, protocol, sc
 from mcpo_cli.evaluation.asking import Benchmark
 from mcpo_cli.evaluation.engines import Sample
 from mcpo_cli.evaluation.gradings import Samples
-from mcpo_cli.model_facts import ModelFacts, resolve, tokenizer
+from mcpo_cli.model_facts import ModelFacts, resolve
 from mcpo_cli.records import GradeRow
 from mcpo_cli.tasks import Task
 from tests.errors import refused
 from tests.models import wordy
 
-MODEL = ModelFacts(
+
+@dataclass(frozen=True)
+class Known(ModelFacts):
+    """Facts of a model without files."""
+
+    digest: str = "0123456789ab"
+    stop_tokens: tuple[str, ...] = ("<a>", "<b>")
+
+
+MODEL = Known(
     name="some/model",
     folder=Path(),
-    digest="0123456789ab",
     revision=None,
-    parameters=1,
-    dtype="float32",
+    tokens=3,
     window=32768,
     stop_ids=(1, 2),
-    stop_tokens=("<a>", "<b>"),
     chat_template=True,
+    dtype="float32",
+    weights={},
 )
 
 
@@ -175,7 +183,7 @@ def test_many_greedy_samples_are_refused() -> None:
 
 def test_identity_is_what_changes_a_sample() -> None:
     base = made().eval_id
-    for same in (made("data.path=x", "compute.threads=2"), made(name="some/model", parameters=2)):
+    for same in (made("data.path=x", "compute.threads=2"), made(name="some/model", tokens=2)):
         assert same.eval_id == base
     for other in (made("n=4"), made("seed=1"), made("prompt=boxed"), made("engine=vllm"), made("chat=off")):
         assert other.eval_id != base
@@ -197,7 +205,7 @@ def test_gradings_are_numbered_past_one_that_was_cut_short(tmp_path: Path) -> No
     [
         ('{"response": "1"}', "'gold'"),
         ('{"gold": "1"}', "'response'"),
-        ('{"gold": ["1"], "response": "1"}', "gold is list"),
+        ('{"gold": {"a": 1}, "response": "1"}', "gold is dict"),
         ('{"gold": "1", "response": null}', "response is NoneType"),
         ("[1]", "list"),
         ("{", "JSON"),
@@ -213,8 +221,13 @@ def test_what_cannot_be_graded_is_named_with_its_line(tmp_path: Path, line: str,
 
 def test_answers_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
-    path.write_text('{"id": "a", "gold": 27, "response": "27"}\n\n{"gold": "x", "prediction": "y"}\n')
-    assert regrade.read(path).to_numpy().tolist() == [["a", "27", "27", False], ["line 3", "x", "y", True]]
+    lines = ('{"id": "a", "gold": 27, "response": "27"}', "", '{"gold": "x", "prediction": "y"}')
+    path.write_text("\n".join([*lines, '{"gold": [1, 2], "response": "2"}']))
+    assert regrade.read(path).to_numpy().tolist() == [
+        ["a", "27", "27", False],
+        ["line 3", "x", "y", True],
+        ["line 4", '["1", "2"]', "2", False],
+    ]
 
 
 def test_benchmarks_are_named_once_and_training_sets_are_none() -> None:
@@ -236,6 +249,8 @@ def test_a_limit_is_a_part_of_the_benchmark_and_says_so(tmp_path: Path) -> None:
     chosen = settings(Evaluation, [f"data.path={tmp_path}"])
     (whole,) = scope.benchmarks(["aime24"], scope.EvaluatedModel(MODEL), chosen)
     (part,) = scope.benchmarks(["aime24"], scope.EvaluatedModel(MODEL), chosen, 4)
+    (bare,) = scope.benchmarks([str(path)], scope.EvaluatedModel(MODEL), Evaluation())
+    assert (bare.name, bare.digest) == ("aime24", whole.digest)
     assert part.problems == whole.problems[:4]
     assert part.digest != whole.digest
     assert "4 of 30 problems" in part.notes
@@ -309,7 +324,7 @@ def test_prompts_as_they_stand_as_turns_or_as_a_task_asks(tmp_path: Path) -> Non
     problem, sums = Problem("3 + 4", "7"), tasks.get("sums", style="auto", examples=0)
 
     def prompt(facts: ModelFacts, way: asking.Asking) -> str:
-        return str(tokenizer(facts).decode(asking.encoded(way, problem, facts)))
+        return str(facts.tokenizer.decode(asking.encoded(way, problem, facts)))
 
     for facts, turn in ((bare, "{}"), (chat, "<user>{}\n<assistant>")):
         boxed = asking.by_settings(settings(Evaluation, ["prompt=plain"]), facts)
@@ -334,7 +349,7 @@ def test_prompts_as_they_stand_as_turns_or_as_a_task_asks(tmp_path: Path) -> Non
 def test_a_response_ends_before_its_first_stop_string(
     tmp_path: Path, stops: tuple[str, ...], text: str, tokens: int, finish: Literal["stop", "length"]
 ) -> None:
-    words = tokenizer(resolve(str(wordy(tmp_path))))
+    words = resolve(str(wordy(tmp_path))).tokenizer
     ids, request = words("so 7\n8 is")["input_ids"], engines.SampleRequest("x", (1,), (5,), stops)
     assert engines.finish(words, request, ids, (0,), 5) == Sample(text, tokens, finish, 5)
     if finish == "stop":

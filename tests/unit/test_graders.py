@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from math_verify import ExprExtractionConfig, LatexExtractionConfig
 
-from mcpo_cli import grading
+from mcpo_cli import golds, grading
 from mcpo_cli.grading import math_verify, reading
 from mcpo_cli.grading.base import STATUSES, Verdict
 from mcpo_cli.grading.simple import TRACE
@@ -108,3 +108,21 @@ def test_answers_that_verifiers_refuse() -> None:
     refused = [name for name, (right, status) in verdicts.items() if right and status not in ("correct", "unevaluated")]
     assert told <= {"hardverify/52/wrong"}  # the gold's values, in braces
     assert len(refused) <= 64
+
+
+@pytest.mark.parametrize(
+    ("cell", "gold", "answers"),
+    [
+        (["1/2", "0.5"], '["1/2", "0.5"]', ["1/2", "0.5"]),
+        (["1/2"], "1/2", ["1/2"]),
+        ("[1, 2]", "[1, 2]", ["[1, 2]"]),
+        (7, "7", ["7"]),
+        ("['1', 2]", "['1', 2]", ["['1', 2]"]),
+        ('["1"' + "[" * 10**5, '["1"' + "[" * 10**5, ['["1"' + "[" * 10**5]),
+        (None, None, []),
+    ],
+    ids=range(7),
+)
+def test_golds_in_cells(cell: object, gold: str | None, answers: list[str]) -> None:
+    assert golds.of_cell(cell, str) == gold
+    assert gold is None or golds.alternatives(gold) == answers

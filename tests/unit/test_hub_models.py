@@ -96,9 +96,9 @@ def test_a_model_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("model", "revision", "message", "fix"),
     [
-        ("a/toy", "v9", "a/toy@v9: the model has no such revision", ""),
+        ("a/toy", "v9", "a/toy@v9: it has no such revision", ""),
         ("a/gated", None, "accept its licence", "hf auth login"),
-        ("a/gone", None, "a/gone: the Hugging Face Hub has no such model, or you have no access to it", ""),
+        ("a/gone", None, "a/gone: the Hugging Face Hub has no a/gone, or you have no access to it", ""),
         ("a/broken", None, "a/broken: not in the cache, and not available from http://127.0.0.1", ""),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from mcpo_cli.model_facts import resolve, tokenizer
+from mcpo_cli.model_facts import resolve
 from tests.models import untrained
 
 
@@ -64,7 +64,7 @@ def test_stop_ids_are_the_tokenizers_and_the_generation_configs(
     edit(folder / "generation_config.json", eos_token_id=named)
     facts = resolve(str(folder))
     assert facts.stop_ids == stop_ids
-    assert facts.stop_tokens == tuple(tokenizer(facts).convert_ids_to_tokens(list(stop_ids)))
+    assert facts.stop_tokens == tuple(facts.tokenizer.convert_ids_to_tokens(list(stop_ids)))
 
 
 @pytest.mark.parametrize(

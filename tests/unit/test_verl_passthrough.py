@@ -37,7 +37,7 @@ def run(*own: str) -> RunSpec:
 
 
 def words(spec: RunSpec) -> list[str]:
-    return overrides.overrides(spec, overrides.planned(spec, HOME))
+    return overrides.overrides(spec, overrides.table(spec, overrides.planned(spec, HOME)))
 
 
 def complaint(*own: str) -> ConfigError:

@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 from mcpo_cli.backends.verl import checks, overrides
 from mcpo_cli.config.load import load
 from mcpo_cli.config.reading import read_yaml
+from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.settings import flat
 
@@ -26,13 +27,17 @@ def composed(words: list[str]) -> Any:
         return compose("ppo_trainer", overrides=words)
 
 
+def words(spec: RunSpec) -> list[str]:
+    return overrides.overrides(spec, overrides.table(spec, overrides.planned(spec, HOME)))
+
+
 @pytest.mark.parametrize("method", ["dapo", "grpo", "mcpo"])
 @pytest.mark.parametrize("scale", SCALES)
 def test_verl_has_every_key_and_takes_every_value_as_it_was_meant(scale: str, method: str) -> None:
     (spec,) = load([f"scale={scale}", f"method={method}"])
-    paths = overrides.planned(spec, HOME)
-    config = composed(overrides.overrides(spec, paths))
-    rows = {key.lstrip("+"): value for key, value in overrides.table(spec, paths).items() if "hydra." not in key}
+    config = composed(words(spec))
+    table = overrides.table(spec, overrides.planned(spec, HOME))
+    rows = {key.lstrip("+"): value for key, value in table.items() if "hydra." not in key}
     assert {key: OmegaConf.select(config, key) for key in rows} == rows
     OmegaConf.resolve(config)
 
@@ -44,7 +49,7 @@ def test_verl_finds_no_contradiction(scale: str, more: tuple[str, ...]) -> None:
     from verl.utils.config import omega_conf_to_dataclass, validate_config
 
     (spec,) = load([f"scale={scale}", *more])
-    config = composed(overrides.overrides(spec, overrides.planned(spec, HOME)))
+    config = composed(words(spec))
     assert not need_critic(config)
     assert not need_reference_policy(config)
     validate_config(config, use_reference_policy=False, use_critic=False)
@@ -60,7 +65,7 @@ def test_verl_finds_no_contradiction(scale: str, more: tuple[str, ...]) -> None:
 
 def test_a_cluster_that_is_there_is_joined() -> None:
     (spec,) = load(["scale=paper", "cluster.ray_address=10.0.0.1:6379"])
-    ray = composed(overrides.overrides(spec, overrides.planned(spec, HOME))).ray_kwargs.ray_init
+    ray = composed(words(spec)).ray_kwargs.ray_init
     assert (ray.address, ray.num_cpus) == ("10.0.0.1:6379", None)
     assert "num_gpus" not in ray
 
@@ -74,7 +79,7 @@ def test_verl_takes_settings_of_its_own_and_we_know_its_keys() -> None:
     own = "actor_rollout_ref.rollout.max_num_seqs=512"
     added = "+actor_rollout_ref.rollout.engine_kwargs.vllm.max_logprobs=3"
     (spec,) = load(["scale=paper", f"cluster.verl=['{own}','{added}']"])
-    rollout = composed(overrides.overrides(spec, overrides.planned(spec, HOME))).actor_rollout_ref.rollout
+    rollout = composed(words(spec)).actor_rollout_ref.rollout
     assert (rollout.max_num_seqs, rollout.engine_kwargs.vllm.max_logprobs) == (512, 3)
     (typo,) = load(["scale=paper", "cluster.verl=['actor_rollout_ref.rollout.max_nun_seqs=512']"])
     with pytest.raises(ConfigError) as caught:

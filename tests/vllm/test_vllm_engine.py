@@ -139,11 +139,11 @@ def test_responses_end_where_those_of_transformers_do(
 
 def test_only_data_goes_to_stdout(random_model: ModelFacts) -> None:
     code = (
-        "import sys; from mcpo_cli.model_facts import resolve, tokenizer\n"
+        "import sys; from mcpo_cli.model_facts import resolve\n"
         "from mcpo_cli.evaluation.engines import SampleRequest, Sampling, open_engine\n"
         "facts = resolve(sys.argv[1])\n"
         "engine = open_engine('vllm', facts, Sampling(0.7, 1.0, 5, facts.stop_ids), device='cpu')\n"
-        "prompt = tuple(tokenizer(facts)('1 + 1 =')['input_ids'])\n"
+        "prompt = tuple(facts.tokenizer('1 + 1 =')['input_ids'])\n"
         "answers = dict(engine.generate([SampleRequest('sum', prompt, (1, 2))]))\n"
         "print(engine.version, len(answers['sum']))"
     )

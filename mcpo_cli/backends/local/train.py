@@ -39,6 +39,33 @@ from mcpo_cli.runs.journal import Journal, write_atomic
 from mcpo_cli.seeds import stream
 
 
+def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
+    """Train `spec` to the end, from the checkpoint that the attempt starts after, or from the base policy.
+
+    Raises:
+        Interrupted: `stop` returned True. RunFailed: the run cannot continue.
+    """
+    trainer, steps, every = begin(spec, attempt, stop), spec.train.steps, spec.compute.checkpoint_every
+    with product_precision(trainer.policy):
+        trainer.train(stop, {*range(every, steps, every), steps})
+    with folders.atomic_folder(attempt.folder / "policy", {"step": trainer.step}) as part:
+        trainer.policy.save(part, trainer.tokenizer)
+    folders.prune(attempt.folder.parent, spec.compute.checkpoints_after)
+
+
+def begin(spec: RunSpec, attempt: Attempt, stop: Stop) -> "Trainer":
+    """The trainer of `spec` in the state that the attempt starts from. Raises as `start_policy`."""
+    torch.set_num_threads(spec.compute.threads)
+    trainer = Trainer(spec, attempt, *start_policy(spec, attempt, stop))
+    if sources := trainer.problems.sources():
+        write_atomic(attempt.folder.parent / SOURCES, json.dumps(sources, indent=2))
+    if spec.model.path:
+        prompts.check_run(attempt.folder.parent, spec, trainer.problems, trainer.language.prompt)
+    if start := attempt.status["start_step"]:
+        trainer.restore(folders.checkpoint_of(attempt.folder.parent, start))
+    return trainer
+
+
 @dataclass
 class Clock:
     """Seconds by phase of one global step."""
@@ -193,12 +220,12 @@ class Trainer:
             self.costs.add_untrained(rollouts=len(problems), sampled_tokens=tokens)
             step = dataclasses.replace(step, greedy_reward_P=reward_P)
         with checks.at(f"step {self.step}"):
-            found, state = masking.signals(method, step, self.method_state, used_PG)
+            signals, state = masking.signals(method, step, self.method_state, used_PG)
         index_P = torch.arange(len(chosen), device=chosen.device)
         if train.sampler_rounding:
             extra = corrections.columns(train, sampled.batch.logp_PGT, sampler_PGT, sampled.batch.mask_PGT)
-            found = dataclasses.replace(found, columns={**found.columns, **extra})
-        return GradedBatch(sampled.batch, sampled.correct_PG[chosen], found, index_P, used_PG), state
+            signals = dataclasses.replace(signals, columns={**signals.columns, **extra})
+        return GradedBatch(sampled.batch, sampled.correct_PG[chosen], signals, index_P, used_PG), state
 
     def sample_groups(
         self, problems: Sequence[Problem], seed: int, counts: Sequence[int] = ()
@@ -231,7 +258,9 @@ class Trainer:
         due = self.resampler.due(self.step, graded)
         n_P, c_P = list[int](), list[int]()
         if due:
-            _, judged = self.sample_groups([one.problem for one in due], stream(self.spec.seed, "reroll", self.step))
+            _, judged = self.sample_groups(
+                [prompt.problem for prompt in due], stream(self.spec.seed, "reroll", self.step)
+            )
             n_P, c_P = judged.graded_PG.sum(-1).tolist(), judged.correct_PG.sum(-1).tolist()
         rows, metrics = self.resampler.record(self.step, due, n_P, c_P)
         if rows:
@@ -247,15 +276,15 @@ class Trainer:
         mixed = batch.mixed_P.nonzero()[: probe.gradient_prompts]
         mastered = sampled.graded.mastered_P.nonzero()[: probe.gradient_prompts]
         texts = [problem.text for problem in sampled.problems]
-        found = [
+        directions = [
             gradients.update_direction(self.updater, texts[sampled.batch_index[index]], batch.select(index))
             for index in mixed
         ]
-        found += [
+        directions += [
             gradients.likelihood_direction(self.policy, texts[index], sampled.rollouts.select(index))
             for index in mastered
         ]
-        rows = gradients.rows(self.step, found)
+        rows = gradients.rows(self.step, directions)
         if rows:
             self.attempt.journal.rows("gradients", self.step, rows)
         return measure.gradients(rows, int(batch.mixed_P.sum()) * train.mini_batch / train.prompts)
@@ -314,30 +343,3 @@ class Trainer:
         journal, panel = Journal(self.attempt.folder.parent), self.spec.probe.panel
         self.resampler = Resampler(self.spec, journal, self.step, self.problems.training(self.spec.seed, 0, panel))
         self.costs = CostTotals(self.spec, journal, self.step)
-
-
-def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
-    """Train `spec` to the end, from the checkpoint that the attempt starts after, or from the base policy.
-
-    Raises:
-        Interrupted: `stop` returned True. RunFailed: the run cannot continue.
-    """
-    trainer, steps, every = begin(spec, attempt, stop), spec.train.steps, spec.compute.checkpoint_every
-    with product_precision(trainer.policy):
-        trainer.train(stop, {*range(every, steps, every), steps})
-    with folders.atomic_folder(attempt.folder / "policy", {"step": trainer.step}) as part:
-        trainer.policy.save(part, trainer.tokenizer)
-    folders.prune(attempt.folder.parent, spec.compute.checkpoints_after)
-
-
-def begin(spec: RunSpec, attempt: Attempt, stop: Stop) -> Trainer:
-    """The trainer of `spec` in the state that the attempt starts from. Raises as `start_policy`."""
-    torch.set_num_threads(spec.compute.threads)
-    trainer = Trainer(spec, attempt, *start_policy(spec, attempt, stop))
-    if sources := trainer.problems.sources():
-        write_atomic(attempt.folder.parent / SOURCES, json.dumps(sources, indent=2))
-    if spec.model.path:
-        prompts.check_run(attempt.folder.parent, spec, trainer.problems, trainer.language.prompt)
-    if start := attempt.status["start_step"]:
-        trainer.restore(folders.checkpoint_of(attempt.folder.parent, start))
-    return trainer

@@ -107,9 +107,9 @@ class Updater:
         rounds = step == 1 and self.policy.dtype != self.policy.weights_dtype
         rounding, rounded = Rounding(self.policy, batch.rollouts) if rounds else None, dict[str, float]()
         for index_M in torch.arange(self.train.prompts, device=self.policy.device).split(self.train.mini_batch):
-            own = self.mini_batch(batch.select(index_M), step, len(rows))
-            rows.append(measure.mini_batch_row(step, len(rows) + 1, own))
-            sums.merge(own)
+            measured = self.mini_batch(batch.select(index_M), step, len(rows))
+            rows.append(measure.mini_batch_row(step, len(rows) + 1, measured))
+            sums.merge(measured)
             if rounding and not rounded:
                 rounded = rounding.over_step()
         return {**sums.means(), **rounded, "train/lr": rate}, rows

@@ -95,7 +95,7 @@ def own_settings(spec: RunSpec) -> None:
 
 
 def _own_settings(spec: RunSpec) -> Iterator[Problem]:
-    table = overrides.table(spec, overrides.planned(spec, home.location()))
+    table = overrides.table(spec, overrides.planned(spec, home.location())) if spec.cluster.verl else {}
     ours, seen = {key.lstrip("+"): value for key, value in table.items()}, set[str]()
     for text in spec.cluster.verl:
         match = OVERRIDE.fullmatch(text)
@@ -340,7 +340,7 @@ def _model(spec: RunSpec) -> Iterator[Problem]:
     if not model.path:
         return
     config = pretrained.configuration(model)
-    pretrained.check_sizes(replace(model, vocabulary=cost.vocabulary(spec)), architecture.stated(config))
+    pretrained.check_sizes(replace(model, vocabulary=cost.weights(spec).rows), architecture.stated(config))
     window = config.get("max_position_embeddings")
     if window is not None and longest > window:
         yield (

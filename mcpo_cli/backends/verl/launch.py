@@ -20,7 +20,7 @@ from typing import Any
 from mcpo_cli import pretrained
 from mcpo_cli.backends import Stop
 from mcpo_cli.backends.verl import checkpoint, data
-from mcpo_cli.backends.verl.overrides import Paths, command, environment
+from mcpo_cli.backends.verl.overrides import Paths, command, environment, overrides, table
 from mcpo_cli.backends.verl.processes import MARK, end
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import RunSpec
@@ -114,7 +114,7 @@ def _follow(spec: RunSpec, paths: Paths, attempt: Attempt, stop: Stop, variables
     channel, last = Channel(attempt.folder), None
     with (attempt.folder / LOG).open("ab") as log:
         process = subprocess.Popen(
-            command(spec, paths),
+            command(paths, overrides(spec, table(spec, paths))),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -76,9 +77,12 @@ def planned(spec: RunSpec, home: Path) -> Paths:
     return Paths(run, run / "attempt_1", model)
 
 
-def command(spec: RunSpec, paths: Paths) -> list[str]:
-    """The command line of the training process. -P: files in the current folder must not shadow modules."""
-    return [sys.executable, "-P", "-m", MAIN, str(paths.attempt), *overrides(spec, paths)]
+def command(paths: Paths, settings: Sequence[str]) -> list[str]:
+    """The command line of the training process with its `overrides`.
+
+    -P: files in the current folder must not shadow modules.
+    """
+    return [sys.executable, "-P", "-m", MAIN, str(paths.attempt), *settings]
 
 
 def preview(spec: RunSpec, home: Path) -> dict[str, Any]:
@@ -86,10 +90,11 @@ def preview(spec: RunSpec, home: Path) -> dict[str, Any]:
     paths = planned(spec, home)
     own = {key: value for key, _, value in (text.partition("=") for text in spec.cluster.verl)}
     settings: dict[str, Any] = {}
-    for key, value in {**table(spec, paths), **own}.items():
+    rows = table(spec, paths)
+    for key, value in {**rows, **own}.items():
         *groups, name = key.lstrip("+").split(".")
         functools.reduce(lambda tree, group: tree.setdefault(group, {}), groups, settings)[name] = value
-    return {"command": command(spec, paths), "environment": environment(spec), "config": settings}
+    return {"command": command(paths, overrides(spec, rows)), "environment": environment(spec), "config": settings}
 
 
 def environment(spec: RunSpec) -> dict[str, str]:
@@ -100,9 +105,9 @@ def environment(spec: RunSpec) -> dict[str, str]:
     return {"HYDRA_FULL_ERROR": "1", "RAY_USAGE_STATS_ENABLED": "0", **address, **_workers(spec)}
 
 
-def overrides(spec: RunSpec, paths: Paths) -> list[str]:
+def overrides(spec: RunSpec, rows: Table) -> list[str]:
     """Every row of `table` in Hydra's grammar, then the user's own (`checks.own_settings` checks those)."""
-    return [*(f"{key}={written(value)}" for key, value in table(spec, paths).items()), *spec.cluster.verl]
+    return [*(f"{key}={written(value)}" for key, value in rows.items()), *spec.cluster.verl]
 
 
 def written(value: Value) -> str:

@@ -17,7 +17,7 @@ from mcpo_cli.backends.local.start import load
 from mcpo_cli.backends.local.tokenizer import Stops
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.evaluation.engines import Sample, SampleRequest, Sampling, finish, room
-from mcpo_cli.model_facts import ModelFacts, tokenizer
+from mcpo_cli.model_facts import ModelFacts
 
 
 class Seeded:
@@ -83,7 +83,7 @@ class Transformers:
     def __init__(self, model: ModelFacts, sampling: Sampling, device: str, threads: int) -> None:
         self.facts, self.sampling, self.device = model, sampling, available(device)
         torch.set_num_threads(threads)
-        self.tokenizer = tokenizer(model)
+        self.tokenizer = model.tokenizer
         self.model = load(model.folder, model.name, model.dtype).to(self.device).eval()
         # Otherwise the model's own defaults (top-k, penalties, ...) would fill omitted settings.
         self.model.generation_config = GenerationConfig()

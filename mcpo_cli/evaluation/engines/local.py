@@ -13,7 +13,7 @@ import transformers
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from mcpo_cli import architecture, model_facts
+from mcpo_cli import architecture
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.generate import at_quantile, drawn_by
 from mcpo_cli.backends.local.policy import Policy
@@ -41,7 +41,7 @@ class Local:
         self.sliding_window = _check(model)
         torch.set_num_threads(threads)
         self.facts, self.sampling = model, sampling
-        self.tokenizer = model_facts.tokenizer(model)
+        self.tokenizer = model.tokenizer
         dtype = torch.bfloat16 if where.type == "cuda" else None
         self.policy = Policy(load(model.folder, model.name, "float32").eval(), where, dtype=dtype)
 
@@ -134,8 +134,7 @@ def _check(model: ModelFacts) -> int:
         ConfigError: the engine does not compute this architecture.
     """
     try:
-        found = architecture.read(model.name, model_facts.configuration(str(model.folder)))
-        architecture.check(model.name, found)
+        architecture.check(model.name, model.architecture)
     except ConfigError as error:
         raise ConfigError(error.message, fix="engine=hf", code=error.code) from error
-    return found.sliding_window
+    return model.architecture.sliding_window

@@ -14,7 +14,7 @@ from typing import Any
 from mcpo_cli import extras
 from mcpo_cli.errors import ConfigError, RunFailed, first_line
 from mcpo_cli.evaluation.engines import Sample, SampleRequest, Sampling, finish, room
-from mcpo_cli.model_facts import ModelFacts, tokenizer
+from mcpo_cli.model_facts import ModelFacts
 
 SETTINGS = {
     # One process: scheduling does not depend on timing, and no process survives a kill.
@@ -77,7 +77,7 @@ class Vllm:
             _stop(engine)
 
     def _collect(self, engine: Any, requests: Sequence[SampleRequest]) -> Iterator[tuple[str, list[Sample]]]:
-        words, stop_ids = tokenizer(self.facts), self.sampling.stop_ids
+        words, stop_ids = self.facts.tokenizer, self.sampling.stop_ids
         samples: list[dict[int, Sample]] = [{} for _ in requests]
         while engine.has_unfinished_requests():
             for output in engine.step():

@@ -91,8 +91,8 @@ def looks(arms: Sequence[str]) -> dict[str, Look]:
         for index, look in enumerate(OTHERS)
     )
     spare = (look for look in turned if look not in taken)
-    found = {arm: LOOKS.get(arm) or next(spare) for arm in arms}
-    return {arm: found[arm] for arm in wanted}
+    chosen = {arm: LOOKS.get(arm) or next(spare) for arm in arms}
+    return {arm: chosen[arm] for arm in wanted}
 
 
 @contextmanager
@@ -172,9 +172,9 @@ def grid(
     """
     models, arms = (data[name].unique().tolist() for name in ("model", "arm"))
     split: dict[Any, list[list[str]]] = {}
-    for value, here in data.groupby(column, sort=False):
-        own = here["arm"].unique().tolist()
-        split[value] = [own] if together else batches(own)
+    for value, rows in data.groupby(column, sort=False):
+        names = rows["arm"].unique().tolist()
+        split[value] = [names] if together else batches(names)
     values = [(value, shown, part) for value, parts in split.items() for part, shown in enumerate(parts)]
     most = max(map(len, split.values()))
     # The parts of a panel are side by side, with one y-axis.
@@ -191,9 +191,9 @@ def grid(
             if value is None:
                 panel.remove()
                 continue
-            here = data[(data["model"] == model) & (data[column] == value) & data["arm"].isin(shown)]
-            if len(here):
-                draw(panel, here)
+            rows = data[(data["model"] == model) & (data[column] == value) & data["arm"].isin(shown)]
+            if len(rows):
+                draw(panel, rows)
             else:
                 remark(panel, "not recorded")
             title = (value if len(models) == 1 else f"{value}, {model}") + _part(part, len(split[value]))
@@ -258,23 +258,23 @@ def curves(
     if band and all(table.empty for table in tables.values()):
         remark(axes, "no point that all runs of an arm share")
     for (arm, look), hatch in zip(looks(data["arm"].unique().tolist()).items(), cycle(HATCHES), strict=False):
-        here = tables[arm]
-        if here.empty:
+        curve = tables[arm]
+        if curve.empty:
             continue
-        every: Any = 1 if points else math.ceil(len(here) / MARKERS)
+        every: Any = 1 if points else math.ceil(len(curve) / MARKERS)
         if "measured" in data:
             whole = data[data["arm"] == arm].groupby(x)["measured"].all()
-            every = [index for index, at in enumerate(here.index) if whole[at]]
+            every = [index for index, at in enumerate(curve.index) if whole[at]]
         drawn = {"color": look.color, "linestyle": look.linestyle, "marker": look.marker, "label": arm, **style}
-        axes.plot(here.index, here.mean(axis=1), markersize=3, markevery=every, **drawn)
-        if band and here.shape[1] > 1:
-            low, high = here.min(axis=1), here.max(axis=1)
+        axes.plot(curve.index, curve.mean(axis=1), markersize=3, markevery=every, **drawn)
+        if band and curve.shape[1] > 1:
+            low, high = curve.min(axis=1), curve.max(axis=1)
             ink: Any = {"facecolor": (look.color, 0.07), "edgecolor": (look.color, 0.45)}
-            axes.fill_between(here.index, low, high, hatch=hatch, lw=0.5, **ink)
+            axes.fill_between(curve.index, low, high, hatch=hatch, lw=0.5, **ink)
             named(axes, BAND)
-        if "measured" in data and len(here) - 1 not in every:
+        if "measured" in data and len(curve) - 1 not in every:
             open_end: Any = {"marker": look.marker, "markerfacecolor": "white", "linestyle": ""}
-            axes.plot(here.index[-1:], here.mean(axis=1)[-1:], color=look.color, markersize=4, zorder=3, **open_end)
+            axes.plot(curve.index[-1:], curve.mean(axis=1)[-1:], color=look.color, markersize=4, zorder=3, **open_end)
             axes.plot([], [], color=GREY, label=INTERPOLATED, **open_end)
 
 
@@ -319,7 +319,7 @@ def save(figure: Figure) -> dict[str, bytes]:
 
 def _take_literally(figure: Figure) -> None:
     """Keep dollar signs in names from beginning formulas; only the numbers of logarithmic axes are formulas."""
-    axes = [axis for one in figure.axes for axis in (one.xaxis, one.yaxis)]
+    axes = [axis for panel in figure.axes for axis in (panel.xaxis, panel.yaxis)]
     powers = [axis for axis in axes if isinstance(axis.get_major_formatter(), LogFormatter)]
     formulas = {label for axis in powers for label in axis.get_ticklabels(which="both")}
     for text in figure.findobj(Text):

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pandas as pd
 
-from mcpo_cli import grading
+from mcpo_cli import golds, grading
 from mcpo_cli.compare.comparison import Comparison, Question
 from mcpo_cli.compare.log import Log, Side, plain_rows
 from mcpo_cli.compare.logs import of_logs
@@ -40,7 +40,9 @@ def read(path: Path) -> pd.DataFrame:
         ConfigError: the file cannot be read, is empty, or a line has another form.
     """
     samples = []
-    for number, row in tables.rows(path):
+    for number, cells in tables.rows(path):
+        gold = cells.get("gold")
+        row = {**cells, "gold": golds.of_cell(gold, str)} if isinstance(gold, list) else cells
         texts = "" if {"response", "prediction"} & set(row) else "'response' or 'prediction'"
         if missing := texts if "gold" in row else "'gold'":
             raise bad_data(f"{path}, line {number}: no {missing}; it has {', '.join(row) or 'nothing'}", fix=FORM)

@@ -14,6 +14,7 @@ from mcpo_cli.compare.readers import lm_eval
 from mcpo_cli.compare.readers.base import Options
 from tests.errors import refused
 
+read = lm_eval.READER.read
 DATE = "2026-11-24T11-56-16.205499"
 
 
@@ -48,7 +49,7 @@ def test_a_folder_is_read_task_by_task_and_filter_by_filter(tmp_path: Path) -> N
     written(tmp_path / "out" / "model", [row(i, i % 2, name) for name in ("strict", "flexible") for i in range(3)])
     written(tmp_path / "out" / "model", [row(i, 1.0) for i in range(2)], task="other_task")
     assert lm_eval.READER.recognises(tmp_path / "out")
-    (log,) = lm_eval.read(tmp_path / "out", Options())
+    (log,) = read(tmp_path / "out", Options())
     counts = log.samples.groupby("benchmark", observed=True)["correct"].agg(["size", "sum"])
     assert {str(name): tuple(values) for name, *values in counts.itertuples()} == {
         "sums (strict)": (3, 1),
@@ -66,9 +67,7 @@ def test_prompts_are_compared_over_the_problems_that_both_have(tmp_path: Path) -
     """A log of fewer problems has other prompts only if one of those differs."""
     rows = [row(i, i % 2) for i in range(4)]
     logs = {"a": rows, "b": rows[:3], "c": [*rows[:2], row(2, 1.0, prompt_hash="f" * 64)]}
-    sides = {
-        name: Side(name, tuple(lm_eval.read(written(tmp_path / name, of), Options()))) for name, of in logs.items()
-    }
+    sides = {name: Side(name, tuple(read(written(tmp_path / name, of), Options()))) for name, of in logs.items()}
     found = {name: of_logs([sides["a"], sides[name]], Question()).warnings for name in "bc"}
     assert not [warning for warning in found["b"] if "prompts" in warning]
     assert "sums: prompts differ on 1 of the 3 problems that both have" in found["c"]
@@ -78,22 +77,22 @@ def test_a_column_that_the_user_names_takes_the_place_of_the_readers(tmp_path: P
     """Document numbers and hashes shift between revisions of a set; its questions stay."""
     old = written(tmp_path / "old", [row(i, i % 2) for i in range(4)])
     new = written(tmp_path / "new", [row(i, i % 3 == 0, doc_id=i + 7, doc_hash="ab" * 32) for i in range(4)])
-    sides = [Side(path.name, tuple(lm_eval.read(path, Options({"problem": ["q"]})))) for path in (old, new)]
+    sides = [Side(path.name, tuple(read(path, Options({"problem": ["q"]})))) for path in (old, new)]
     assert sides[0].scores("sums").problems == sides[1].scores("sums").problems == tuple(f"{i} + 2 =" for i in range(4))
     with refused("bad_data", "'question'", " q,"):
-        lm_eval.read(old, Options({"problem": ["question"]}))
+        read(old, Options({"problem": ["question"]}))
 
 
 def test_a_task_without_a_known_metric_leaves_the_others(tmp_path: Path) -> None:
     written(tmp_path, [row(i, 1.0) for i in range(3)])
     written(tmp_path, [row(i, 0, metrics=["bleu"], bleu=3.5) for i in range(3)], task="translate")
-    (log,) = lm_eval.read(tmp_path, Options())
+    (log,) = read(tmp_path, Options())
     assert log.samples["benchmark"].unique().tolist() == ["sums"]
     assert [note for note in log.notes if "samples_translate" in note and "bleu" in note]
-    assert lm_eval.read(tmp_path, Options(benchmark="sums"))[0].notes == ()
+    assert read(tmp_path, Options(benchmark="sums"))[0].notes == ()
     with refused("bad_data", "bleu"):
-        lm_eval.read(tmp_path, Options(benchmark="translate"))
-    (translated,) = lm_eval.read(tmp_path, Options({"correct": ["bleu"]}, "translate"))
+        read(tmp_path, Options(benchmark="translate"))
+    (translated,) = read(tmp_path, Options({"correct": ["bleu"]}, "translate"))
     assert translated.samples["correct"].tolist() == [3.5] * 3
 
 
@@ -102,10 +101,10 @@ def test_settings_are_of_the_same_date_and_the_older_log_is_named(tmp_path: Path
     written(tmp_path, [row(i, 1.0) for i in range(3)])
     newer = json.loads((tmp_path / f"results_{DATE}.json").read_text())
     (tmp_path / f"results_{DATE}.json").write_text(json.dumps({**newer, "n-shot": {"sums": 0}}))
-    (log,) = lm_eval.read(tmp_path, Options())
+    (log,) = read(tmp_path, Options())
     assert log.facts["sums"]["examples"] == "0"
     assert [note for note in log.notes if "2026-11-23" in note and "left out" in note]
-    (older,) = lm_eval.read(tmp_path / "samples_sums_2026-11-23T10-00-00.000001.jsonl", Options())
+    (older,) = read(tmp_path / "samples_sums_2026-11-23T10-00-00.000001.jsonl", Options())
     assert older.facts["sums"]["examples"] == "5"
 
 
@@ -119,21 +118,21 @@ def test_folders_of_one_model_are_its_tasks_or_its_seeds_and_two_models_in_a_fol
 
     of_model(tmp_path / "tasks" / "sums", "m", "sums")
     of_model(tmp_path / "tasks" / "other", "m", "other")
-    (log,) = lm_eval.read(tmp_path / "tasks", Options())
+    (log,) = read(tmp_path / "tasks", Options())
     assert (log.path, log.model, set(log.samples["benchmark"])) == (tmp_path / "tasks", "m", {"sums", "other"})
     for seed in ("s0", "s1"):
         of_model(tmp_path / "seeds" / seed, "m", "sums")
-    assert [log.path.name for log in lm_eval.read(tmp_path / "seeds", Options())] == ["s0", "s1"]
+    assert [log.path.name for log in read(tmp_path / "seeds", Options())] == ["s0", "s1"]
     of_model(tmp_path / "both", "m", "sums", "2026-11-23T10-00-00.000001")
     of_model(tmp_path / "both", "n", "sums")
-    assert [(log.model, log.notes) for log in lm_eval.read(tmp_path / "both", Options())] == [("m", ()), ("n", ())]
+    assert [(log.model, log.notes) for log in read(tmp_path / "both", Options())] == [("m", ()), ("n", ())]
 
 
 def test_the_newest_file_of_a_task_counts_and_each_model_is_a_log(tmp_path: Path) -> None:
     written(tmp_path / "a", [row(0, 0.0), row(1, 0.0)], date="2026-11-23T10-00-00.000001")
     written(tmp_path / "a", [row(0, 1.0), row(1, 1.0)])
     written(tmp_path / "b", [row(0, 0.0), row(1, 1.0)])
-    found = {log.path.name: log.samples["correct"].tolist() for log in lm_eval.read(tmp_path, Options())}
+    found = {log.path.name: log.samples["correct"].tolist() for log in read(tmp_path, Options())}
     assert found == {"a": [1.0, 1.0], "b": [0.0, 1.0]}
 
 
@@ -149,4 +148,4 @@ def test_a_name_that_is_not_there_is_refused_with_the_nearest(
     tmp_path: Path, rows: list[dict[str, Any]], options: Options, words: str
 ) -> None:
     with refused("bad_data", words):
-        lm_eval.read(written(tmp_path, rows), options)
+        read(written(tmp_path, rows), options)

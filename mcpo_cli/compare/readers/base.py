@@ -5,32 +5,19 @@ rest is here: a column that a user names takes the place of the reader's, a scor
 that is not asked for is not looked into.
 """
 
-import hashlib
-import json
-import math
 import re
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from mcpo_cli.compare.log import Log, checked
+from mcpo_cli.compare.readers.cells import Field, Row, cell, clean, stated
 from mcpo_cli.data import tables
 from mcpo_cli.errors import ConfigError, bad_data, nearest, similar
 
-Row = Mapping[str, Any]
-Field = str | Callable[[Row], Any]
-"""Where a row has a column: a path such as `doc.question`, or a function of the row."""
-WORDS = {
-    "true": 1.0, "yes": 1.0, "pass": 1.0, "passed": 1.0, "correct": 1.0, "right": 1.0, "c": 1.0, "p": 0.5,
-    "false": 0.0, "no": 0.0, "fail": 0.0, "failed": 0.0, "incorrect": 0.0, "wrong": 0.0, "i": 0.0, "n": 0.0,
-}  # fmt: skip
-"""Scores that are words, in any case; single letters are those of inspect_ai."""
 MODEL_NAMES = ("model_name", "model_name_sanitized")
 
 
@@ -106,8 +93,12 @@ def log(path: Path, parts: Sequence[LogPart], model: str = "", notes: Sequence[s
         {part.benchmark: part.facts for part in parts},
         model,
         {part.benchmark: part.task for part in parts if part.task},
-        [*notes, *(note for part in parts for note in part.notes)],
+        list(dict.fromkeys([*notes, *(note for part in parts for note in part.notes)])),
     )
+
+
+class UnknownScore(ConfigError):
+    """A file has no score that is known to say whether a response is correct."""
 
 
 def damaged(path: Path, why: object) -> ConfigError:
@@ -127,11 +118,6 @@ def refuse_lacking(path: Path, known: Collection[str], options: Options) -> None
             raise bad_data(
                 f"{path}: it has no column {asked!r}: {nearest(asked, known)}", fix=options.among(name, asked, known)
             )
-
-
-def digest(text: Any) -> str:
-    """A short name for a problem that a log does not name: a hash of its text."""
-    return hashlib.sha256(str(text).encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
 def files_named(path: Path, pattern: str, name: re.Pattern[str], cells: Collection[str] = ()) -> list[Path]:
@@ -155,6 +141,13 @@ class TaskFile:
     """The folder that a model, or a run of it, has for itself."""
     model: str
     """The model, if settings beside the file name it; else the name of the folder."""
+
+
+Files = Callable[[Path], list[Path]]
+"""The files of a tool at a path."""
+ReadParts = Callable[[TaskFile, Options], Sequence[LogPart]]
+"""Reads the samples of one file, by benchmark."""
+ReadLogs = Callable[[Path, Sequence[Path], Options], list[Log]]
 
 
 def logs_of(files: Iterable[TaskFile]) -> Iterator[tuple[Path, str, list[TaskFile], list[str]]]:
@@ -184,19 +177,53 @@ def logs_of(files: Iterable[TaskFile]) -> Iterator[tuple[Path, str, list[TaskFil
             yield path, model, of_path, notes
 
 
-def of_tasks(files: Iterable[TaskFile], part: Callable[[TaskFile, Options], LogPart], options: Options) -> list[Log]:
-    """The logs that files are of (`logs_of`), a benchmark for each task. part: reads the samples of one file.
+def of_tasks(
+    path: Path, files: Sequence[Path], options: Options, task: Callable[[Path], TaskFile], read_parts: ReadParts
+) -> list[Log]:
+    """The logs that files at a path are of (`logs_of`). A task without a known score is left out, if others have one.
 
     Raises:
         ConfigError: no file of a log has the task that was asked for.
     """
     logs = []
-    for path, model, of_model, notes in logs_of(files):
-        parts = [part(file, options) for file in of_model if options.benchmark in ("", file.task)]
-        if not parts:
-            raise no_task(path, options, [file.task for file in of_model])
-        logs.append(log(path, parts, model, notes))
+    for place, model, of_model, notes in logs_of(map(task, files)):
+        parts: list[LogPart] = []
+        unknown: list[UnknownScore] = []
+        for file in of_model:
+            if options.benchmark in ("", file.task) or not file.task or options.benchmark.startswith(f"{file.task} ("):
+                try:
+                    parts += read_parts(file, options)
+                except UnknownScore as error:
+                    unknown.append(error)
+        asked = [part for part in parts if options.benchmark in ("", part.benchmark, part.task)]
+        if unknown and not parts:
+            raise unknown[0]
+        if not asked:
+            raise no_task(place, options, [*(part.benchmark for part in parts), *(file.task for file in of_model)])
+        logs.append(log(place, asked, model, [*notes, *(f"left out: {error.message}" for error in unknown)]))
     return logs
+
+
+def of_last_steps(path: Path, files: Sequence[Path], options: Options, task: str, parts: ReadParts) -> list[Log]:
+    """The logs of folders with a file for each step: the last step of each, or the file that `path` names.
+
+    task: the benchmark, if the user names none. A file's name ends in its step.
+    """
+    last: dict[Path, Path] = {}
+    for file in sorted(files, key=lambda file: int(re.findall(r"\d+", file.stem)[-1])):
+        last[file.parent] = file
+    return [
+        log(
+            folder if path.is_dir() else file,
+            parts(TaskFile(file, options.benchmark or task, "", folder, ""), options),
+        )
+        for folder, file in sorted(last.items())
+    ]
+
+
+def of_files(name: str, about: str, files: Files, logs: ReadLogs) -> Reader:
+    """A reader of what has files of its tool. logs: `of_tasks` or `of_last_steps`, with their last arguments."""
+    return Reader(name, about, lambda path: bool(files(path)), lambda path, options: logs(path, files(path), options))
 
 
 def _parent(folders: Sequence[Path]) -> Path:
@@ -210,17 +237,6 @@ def settings_file(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError, OSError):
         return {}
     return document if isinstance(document, dict) else {}
-
-
-def last_of_folders(path: Path, files: Iterable[Path], step: Callable[[Path], int]) -> list[tuple[Path, Path]]:
-    """The file of the last step of each folder, and its location, for messages and the name of the seed.
-
-    The location is the folder, or the file if `path` names it.
-    """
-    folders: dict[Path, Path] = {}
-    for file in files:
-        folders[file.parent] = max(folders.get(file.parent, file), file, key=step)
-    return [(file, folder if path.is_dir() else file) for folder, file in folders.items()]
 
 
 def no_task(path: Path, options: Options, tasks: Iterable[str]) -> ConfigError:
@@ -262,17 +278,6 @@ def beginning(path: Path) -> bytes:
         return b""
 
 
-def cell(row: Row, path: str) -> Any:
-    """The cell of a row at a path such as `doc.question`; of lm-eval also `question` alone. None if there is none."""
-    if path in row:
-        return row[path]
-    found: Any = row
-    for name in path.split("."):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    inside = row.get("doc")
-    return inside.get(path) if found is None and isinstance(inside, Mapping) else found
-
-
 def samples(path: Path, rows: Sequence[Row], fields: Mapping[str, Field], options: Options) -> pd.DataFrame:
     """The columns of samples: each from its field, or from the column that the user names.
 
@@ -307,21 +312,70 @@ def score_name(path: Path, known: Sequence[str], options: Options, preferred: It
     known: names of the scores that are numbers. preferred: if the user names no score, the first of these in `known`.
 
     Raises:
-        ConfigError: there is no such score, or several and none is preferred.
+        UnknownScore: there is no such score, or several and none is preferred.
     """
     if wanted := options.lacking("correct", known):
-        raise bad_data(
+        raise UnknownScore(
             f"{path}: it has no score {wanted!r}: {nearest(wanted, known)}" if known else f"{path}: it has no scores",
             fix=options.among("correct", wanted, known) if known else None,
+            code="bad_data",
         )
     asked = [options.column("correct", known)] if "correct" in options.columns else []
     for name in (*asked, *preferred):
         if name in known:
             return name
-    raise bad_data(
+    raise UnknownScore(
         f"{path}: none of its scores is known to say whether a response is correct: {', '.join(known) or 'no scores'}",
         fix="name the one to compare: --columns correct=NAME; or another task: --benchmark NAME",
+        code="bad_data",
     )
+
+
+def parts(
+    file: TaskFile,
+    rows: Sequence[Row],
+    known: Sequence[str],
+    options: Options,
+    *,
+    fields: Mapping[str, Field],
+    facts: Mapping[str, Any],
+    preferred: Iterable[str] = (),
+    value: Callable[[Row, str], Any] = cell,
+    unscored: str = "",
+    filters: str = "",
+) -> list[LogPart]:
+    """The samples of the rows of a file, by a score of `known` that `score_name` chooses.
+
+    Args:
+        fields: of each column but the score.
+        facts: the settings of the samples.
+        value: the score of a row by its name.
+        unscored: says of rows without a score that they are left out (`have no score`); empty to refuse them.
+        filters: the cell that says which filter of the task a row is of; each has a part.
+
+    Raises:
+        ConfigError: see `score_name` and `samples`; or no row has a score.
+    """
+    score = score_name(file.path, known, options, preferred)
+    scored = [row for row in rows if not unscored or str(value(row, score)) not in ("None", "nan")]
+    if not scored:
+        raise bad_data(f"{file.path}: none of its {len(rows)} samples has a score")
+    names = list(dict.fromkeys(str(row[filters]) for row in scored)) if filters else [""]
+    return [
+        LogPart(
+            f"{file.task} ({name})" if len(names) > 1 else file.task,
+            samples(
+                file.path,
+                [row for row in scored if not filters or str(row[filters]) == name],
+                {**fields, "correct": lambda row: value(row, score)},
+                options,
+            ),
+            stated({"metric": score, **facts}),
+            file.task if filters else "",
+            left_out(file.path, len(rows) - len(scored), len(rows), unscored),
+        )
+        for name in names
+    ]
 
 
 def only(path: Path, samples: pd.DataFrame, benchmark: str) -> pd.DataFrame:
@@ -334,65 +388,3 @@ def only(path: Path, samples: pd.DataFrame, benchmark: str) -> pd.DataFrame:
     if benchmark not in set(names):
         raise bad_data(f"{path}: it has no benchmark {benchmark!r}: {nearest(benchmark, names.unique())}")
     return samples[names == benchmark]
-
-
-def clean(value: Any) -> Any:
-    """A text without halves of surrogate pairs: JSON may hold them where a response was cut, tables may not."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) and not value.isascii() else value
-
-
-def name(value: Any) -> str:
-    """A name as text: 1 and 1.0 are one name, `1` and `01` are two. What has parts is named by a hash of them."""
-    try:
-        return str(value) if isinstance(value, bool) else tables.text(value)
-    except ValueError:
-        return digest(text(value)) if isinstance(value, Mapping | list) else clean(str(value))
-
-
-def numbers(cells: Sequence[Any]) -> Any:
-    """Scores as an array of numbers, also those that are words of WORDS, or shares such as `63.4%`.
-
-    If a cell is none of these, the array holds objects, and this cell as it is.
-    """
-    try:
-        known = pd.to_numeric(pd.Series(list(cells), dtype=object), errors="coerce")
-    except OverflowError:  # an integer too large for a float, which is no score
-        return numbers(
-            [math.inf if isinstance(cell, int) and abs(cell) > sys.float_info.max else cell for cell in cells]
-        )
-    if not known.isna().any():
-        return known.to_numpy(np.float64)
-    words = {word: _word(word) for word in set(map(str, cells))}
-    mixed = [words[str(cell)] if pd.isna(number) else float(number) for cell, number in zip(cells, known, strict=True)]
-    return np.array(mixed, dtype=np.float64 if all(isinstance(each, float) for each in mixed) else object)
-
-
-def _word(word: str) -> float | str:
-    plain = word.strip().lower()
-    with suppress(ValueError):
-        return float(plain.removesuffix("%")) / 100 if plain.endswith("%") else WORDS.get(plain, word)
-    return word
-
-
-def text(value: Any) -> str:
-    """A prompt or response as text; chat turns are joined by line breaks."""
-    if isinstance(value, Mapping):
-        return text(value.get("content", value.get("text", "")))
-    if isinstance(value, list | tuple):
-        return "\n".join(map(text, value))
-    return str(value)
-
-
-def first_text(nested: Any) -> str:
-    """The first text in nested lists; an option's log-probability stays as it is written."""
-    while isinstance(nested, list | tuple) and nested:
-        nested = nested[0]
-    return str(nested)
-
-
-def stated(facts: Mapping[str, Any]) -> dict[str, str]:
-    """The facts that a log states, as text."""
-    texts = {
-        name: value if isinstance(value, str) else json.dumps(value, sort_keys=True) for name, value in facts.items()
-    }
-    return {name: value for name, value in texts.items() if value not in ("", "null", "{}", "[]")}

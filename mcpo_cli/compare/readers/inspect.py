@@ -1,18 +1,17 @@
 """inspect_ai's logs, .eval and .json, through its own reader, which needs the extra `inspect`."""
 
 import json
-import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from mcpo_cli import extras, golds
-from mcpo_cli.compare.log import Log, check_headings
-from mcpo_cli.compare.readers import base
-from mcpo_cli.compare.readers.base import Field, LogPart, Options, Reader, TaskFile
+from mcpo_cli.compare.log import Log
+from mcpo_cli.compare.readers import base, cells
+from mcpo_cli.compare.readers.base import LogPart, Options, TaskFile
 from mcpo_cli.errors import bad_data, first_line
 
 FILE = re.compile(r".+\.(eval|json)")
@@ -22,23 +21,18 @@ LEFT_OUT = {"messages", "events", "store", "attachments"}
 """Parts of samples that are not read, because they are most of a log."""
 
 
-def read(path: Path, options: Options) -> list[Log]:
-    """One log per model, with the newest log of each task and its arguments.
-
-    Epochs are samples of a problem. Samples without a score are left out, and counted in a note.
-
-    Raises:
-        ConfigError: inspect_ai is not installed, or a log is damaged, unfinished, or lacks the score.
-    """
-    specs = {file: _opened(file, header_only=True).eval for file in _files(path)}
-    check_headings(path, "model", [spec.model for spec in specs.values()])
+def _logs(path: Path, files: Sequence[Path], options: Options) -> list[Log]:
+    """One log per model, with the newest log of each task and its arguments. Epochs are samples of a problem."""
+    specs = {file: _opened(file, header_only=True).eval for file in files}
     variants = {(spec.model, spec.task, _arguments(spec)) for spec in specs.values()}
     several = Counter((model, task) for model, task, _ in variants)
-    files = []
-    for file, spec in specs.items():
+
+    def task(file: Path) -> TaskFile:
+        spec = specs[file]
         arguments = f" {_arguments(spec)}" if several[spec.model, spec.task] > 1 else ""
-        files.append(TaskFile(file, spec.task + arguments, str(spec.created), path, spec.model))
-    return base.of_tasks(files, _part, options)
+        return TaskFile(file, spec.task + arguments, str(spec.created), path, spec.model)
+
+    return base.of_tasks(path, files, options, task, _parts)
 
 
 def _arguments(spec: Any) -> str:
@@ -60,7 +54,7 @@ def _opened(file: Path, *, header_only: bool = False) -> Any:
         raise base.damaged(file, first_line(error)) from error
 
 
-def _part(file: TaskFile, options: Options) -> LogPart:
+def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     log = _opened(file.path)
     if log.status != "success":
         why = f"{file.path}: this evaluation is not complete: its status is {log.status!r}"
@@ -68,13 +62,11 @@ def _part(file: TaskFile, options: Options) -> LogPart:
     samples = log.samples or []
     known = list(dict.fromkeys(name for sample in samples for name, _, _ in _scores(sample)))
     score = base.score_name(file.path, known, options, known if len(known) == 1 else ())
-    rows = [row for sample in samples if (row := _row(sample, score)) is not None]
-    if not rows:
-        raise bad_data(f"{file.path}: none of its {len(samples)} samples has a score")
-    facts = base.stated({"metric": score, **_settings(log)})
-    notes = base.left_out(file.path, len(samples) - len(rows), len(samples), "have no score")
-    columns: dict[str, Field] = {name: name for name in rows[0] if name != "doc"}
-    return LogPart(file.task, base.samples(file.path, rows, columns, options), facts, notes=notes)
+    rows = [_row(sample, score) for sample in samples]
+    return base.parts(
+        file, rows, [score], options, fields={name: name for name in rows[0] if name not in ("correct", "doc")},
+        preferred=[score], value=lambda row, _: row["correct"], unscored="have no score", facts=_settings(log),
+    )  # fmt: skip
 
 
 def _scores(sample: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -86,18 +78,16 @@ def _scores(sample: Any) -> Iterator[tuple[str, Any, Any]]:
             yield name, score.value, score.answer
 
 
-def _row(sample: Any, score: str) -> dict[str, Any] | None:
-    """One sample; None without a score, which inspect_ai omits or writes as NaN."""
+def _row(sample: Any, score: str) -> dict[str, Any]:
+    """One sample; `correct` is None without a score, which inspect_ai omits or writes as NaN."""
     value, answer = next(((value, answer) for name, value, answer in _scores(sample) if name == score), (None, None))
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
     return {
         "problem": str(sample.id),
         "sample": sample.epoch,
-        "correct": base.WORDS.get(value.lower(), value) if isinstance(value, str) else value,
+        "correct": cells.WORDS.get(value.lower(), value) if isinstance(value, str) else value,
         "response": sample.output.completion,
         "answer": "" if answer is None else answer,
-        "gold": golds.of_cell(sample.target, base.text),
+        "gold": golds.of_cell(sample.target, cells.text),
         "prompt": sample.input if isinstance(sample.input, str) else "\n".join(turn.text for turn in sample.input),
         "tokens": sample.output.usage.output_tokens if sample.output.usage else None,
         "doc": sample.metadata or {},
@@ -113,15 +103,15 @@ def _settings(log: Any) -> dict[str, Any]:
         "inspect_ai": spec.packages.get("inspect_ai"),
         "task version": spec.task_version,
         "task arguments": _arguments(spec),
-        "solver": f"{', '.join(step.solver for step in plan.steps)} {base.digest(steps)[:8]}",
+        "solver": f"{', '.join(step.solver for step in plan.steps)} {cells.digest(steps)[:8]}",
         "scorer": ", ".join(scorer.name for scorer in spec.scorers or []),
         "generation": asked[0] | asked[1],
     }
 
 
-READER = Reader(
+READER = base.of_files(
     name="inspect",
     about="inspect_ai: .eval and .json logs, or a folder of them (needs the extra `inspect`)",
-    recognises=lambda path: bool(_files(path)),
-    read=read,
+    files=_files,
+    logs=_logs,
 )

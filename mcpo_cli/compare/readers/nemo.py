@@ -1,13 +1,14 @@
 """NeMo Evaluator's results: results.jsonl of `nel eval`, a sample a line, next to the bundle eval-*.json."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mcpo_cli import golds
-from mcpo_cli.compare.log import Log
-from mcpo_cli.compare.readers import base
-from mcpo_cli.compare.readers.base import Field, LogPart, Options, Reader, Row, TaskFile
+from mcpo_cli.compare.readers import base, cells
+from mcpo_cli.compare.readers.base import LogPart, Options, TaskFile
+from mcpo_cli.compare.readers.cells import Field, Row
 
 FILE = re.compile(r"results\.jsonl")
 NEEDED = ("problem_idx", "reward")
@@ -16,24 +17,11 @@ NO_SCORES = ("problem_idx", "repeat", "tokens", "latency_ms")
 FIELDS: dict[str, Field] = {
     "problem": "problem_idx",
     "sample": lambda row: row.get("repeat", 0),
-    "response": lambda row: base.text(row.get("model_response") or ""),
-    "answer": lambda row: None if row.get("extracted_answer") is None else base.text(row["extracted_answer"]),
-    "gold": lambda row: golds.of_cell(row.get("expected_answer"), base.text),
+    "response": lambda row: cells.text(row.get("model_response") or ""),
+    "answer": lambda row: None if row.get("extracted_answer") is None else cells.text(row["extracted_answer"]),
+    "gold": lambda row: golds.of_cell(row.get("expected_answer"), cells.text),
 }
 SETTINGS = ("temperature", "top_p", "max_tokens", "seed", "system_prompt", "repeats", "shuffle_seed", "max_problems")
-
-
-def read(path: Path, options: Options) -> list[Log]:
-    """The logs of a folder: of each model, or of each of its runs, with a benchmark for each bundle.
-
-    Raises:
-        ConfigError: a file is damaged, or lacks the score or the benchmark that was asked for.
-    """
-    return base.of_tasks(map(_task_file, _files(path)), _part, options)
-
-
-def _files(path: Path) -> list[Path]:
-    return base.files_named(path, "results.jsonl", FILE, NEEDED)
 
 
 def _bundle(path: Path) -> dict[str, Any]:
@@ -44,33 +32,30 @@ def _bundle(path: Path) -> dict[str, Any]:
 
 def _task_file(path: Path) -> TaskFile:
     bundle = _bundle(path)
-    name = base.cell(bundle, "benchmark.name") or path.parent.name
-    model = base.cell(bundle, "config.model") or path.parent.name
+    name = cells.cell(bundle, "benchmark.name") or path.parent.name
+    model = cells.cell(bundle, "config.model") or path.parent.name
     return TaskFile(path, str(name), str(bundle.get("timestamp")), path.parent, str(model))
 
 
-def _part(file: TaskFile, options: Options) -> LogPart:
+def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     rows = base.rows_of(file.path, NEEDED)
-    numbers = [name for name, value in rows[0].items() if isinstance(value, int | float) and name not in NO_SCORES]
-    score = base.score_name(file.path, numbers, options, SCORES)
-    fields: dict[str, Field] = {**FIELDS, "correct": score}
-    fields |= {name: name for name in ("prompt", "tokens") if rows[0].get(name) is not None}
+    fields = FIELDS | {name: name for name in ("prompt", "tokens") if rows[0].get(name) is not None}
     if any(_category(row) for row in rows):
         fields["category"] = _category
-    bundle = _bundle(file.path)
-    asked = {name: base.cell(bundle, f"config.{name}") for name in SETTINGS}
-    facts = base.stated({"metric": score, "nemo-evaluator": bundle.get("sdk_version"), **asked})
-    return LogPart(file.task, base.samples(file.path, rows, fields, options), facts)
+    bundle, known = _bundle(file.path), cells.numbers_in(rows[0], without=NO_SCORES)
+    asked = {name: cells.cell(bundle, f"config.{name}") for name in SETTINGS}
+    facts = {"nemo-evaluator": bundle.get("sdk_version"), **asked}
+    return base.parts(file, rows, known, options, fields=fields, preferred=SCORES, facts=facts)
 
 
 def _category(row: Row) -> str | None:
-    found = base.cell(row, "metadata.category") or base.cell(row, "scoring_details.category")
-    return None if found is None else base.name(found)
+    found = cells.cell(row, "metadata.category") or cells.cell(row, "scoring_details.category")
+    return None if found is None else cells.name(found)
 
 
-READER = Reader(
+READER = base.of_files(
     name="nemo",
     about="NeMo Evaluator: a folder of `nel eval` with eval-*.json and results.jsonl, or its results.jsonl",
-    recognises=lambda path: bool(_files(path)),
-    read=read,
+    files=partial(base.files_named, pattern="results.jsonl", name=FILE, cells=NEEDED),
+    logs=partial(base.of_tasks, task=_task_file, read_parts=_parts),
 )

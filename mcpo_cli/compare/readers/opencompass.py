@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.compare.log import Log
-from mcpo_cli.compare.readers import base
-from mcpo_cli.compare.readers.base import Field, LogPart, Options, Reader, Row, TaskFile
+from mcpo_cli.compare.readers import base, cells
+from mcpo_cli.compare.readers.base import LogPart, Options, TaskFile
+from mcpo_cli.compare.readers.cells import Field, Row
 
 FILE = re.compile(r".+\.json")
 DETAILS = re.compile(rb'"details"\s*:\s*[\[{]')
@@ -16,15 +17,6 @@ SCORES = ("correct", "is_correct", "cascade_correct")
 """Scores of a detail; the first that it has counts, as in OpenCompass."""
 TEXTS = {"response": ("origin_prediction",), "answer": ("pred", "predictions"), "gold": ("answer", "references")}
 FIELDS: dict[str, Field] = {name: name for name in ("problem", "sample", "prompt", *TEXTS)}
-
-
-def read(path: Path, options: Options) -> list[Log]:
-    """One log per model, with the newest file of each data set.
-
-    Raises:
-        ConfigError: a file is damaged, or its details do not say what is correct.
-    """
-    return base.of_tasks(map(_task_file, _files(path)), _part, options)
 
 
 def _files(path: Path) -> list[Path]:
@@ -41,16 +33,15 @@ def _task_file(path: Path) -> TaskFile:
     return TaskFile(path, path.stem, dated.name if is_dated else "", folder, model.name)
 
 
-def _part(file: TaskFile, options: Options) -> LogPart:
+def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     details = base.settings_file(file.path).get("details")
     named = details.items() if isinstance(details, dict) else enumerate(details or ())
     rows = [row for at, detail in named if isinstance(detail, dict) for row in _samples(str(at), detail)]
     if not rows:
         raise base.damaged(file.path, "its details hold no answers")
-    score = base.score_name(file.path, [name for name in SCORES if name in rows[0]], options, SCORES)
+    known = [name for name in SCORES if name in rows[0]]
     fields = {name: field for name, field in FIELDS.items() if any(row.get(name) is not None for row in rows)}
-    samples = base.samples(file.path, rows, {**fields, "correct": score}, options)
-    return LogPart(file.task, samples, base.stated({"metric": score}))
+    return base.parts(file, rows, known, options, fields=fields, preferred=SCORES, facts={})
 
 
 def _samples(at: str, detail: Row) -> Iterator[dict[str, Any]]:
@@ -59,16 +50,16 @@ def _samples(at: str, detail: Row) -> Iterator[dict[str, Any]]:
     number = max((len(value) for value in scores.values() if isinstance(value, list)), default=1)
     for sample in range(number):
         texts = {name: next((detail[key] for key in keys if key in detail), None) for name, keys in TEXTS.items()}
-        cells = {**scores, **texts, "prompt": detail.get("prompt")}
+        of_all = {**scores, **texts, "prompt": detail.get("prompt")}
         row = {name: value[sample] if isinstance(value, list) and len(value) == number else value
-               for name, value in cells.items()}  # fmt: skip
-        shown = {name: None if row[name] is None else base.text(row[name]) for name in (*TEXTS, "prompt")}
-        yield {**row, **shown, "problem": base.name(detail.get("example_abbr", at)), "sample": sample, "doc": detail}
+               for name, value in of_all.items()}  # fmt: skip
+        shown = {name: None if row[name] is None else cells.text(row[name]) for name in (*TEXTS, "prompt")}
+        yield {**row, **shown, "problem": cells.name(detail.get("example_abbr", at)), "sample": sample, "doc": detail}
 
 
-READER = Reader(
+READER = base.of_files(
     name="opencompass",
     about="OpenCompass: a folder with results/MODEL/DATASET.json of --dump-eval-details, or one of these files",
-    recognises=lambda path: bool(_files(path)),
-    read=read,
+    files=_files,
+    logs=partial(base.of_tasks, task=_task_file, read_parts=_parts),
 )

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from importlib import import_module
 from pathlib import Path
-from statistics import fmean
 
 import pandas as pd
 
@@ -20,12 +19,11 @@ from mcpo_cli import extras
 from mcpo_cli.compare.log import WHOLE, Log, checked
 from mcpo_cli.compare.readers import base
 from mcpo_cli.compare.readers.base import Options, Reader
+from mcpo_cli.compare.readers.cells import numbers_in
 from mcpo_cli.errors import bad_data, nearest
 
-Curve = list[tuple[float, float]]
-"""Steps and values of one scalar of one run."""
-Runs = dict[str, dict[str, Curve]]
-"""By run and scalar."""
+Rows = Iterator[tuple[str, str, float, float]]
+"""Run, scalar, step and value."""
 CHOICE = re.compile(r"(?P<name>.+?)(@(?P<how>last|max|min|mean\d+))?")
 
 
@@ -35,49 +33,40 @@ def read(path: Path, options: Options) -> list[Log]:
     Raises:
         ConfigError: no scalar was named, no run has it, or a file is damaged.
     """
-    runs = _runs(path)
-    known = sorted({name for curves in runs.values() for name in curves})
+    found = [row for source in (_wandb, _tensorboard, _mlflow_files, _databases) for row in source(path)]
+    rows = pd.DataFrame(found, columns=["run", "scalar", "step", "value"])
+    known = sorted({*rows["scalar"]})
     asked = CHOICE.fullmatch(next(iter(options.columns.get("correct", ("",))), ""))
     if not asked or asked["name"] not in known:
         named = f"none is named {asked['name']!r}: {nearest(asked['name'], known)}" if asked else ", ".join(known)
         fix = "name the scalar to compare: --columns correct=NAME, or NAME@mean20, NAME@max"
-        raise bad_data(f"{path}: it has the scalars of {len(runs)} runs; {named}", fix=fix)
+        raise bad_data(f"{path}: it has the scalars of {rows['run'].nunique()} runs; {named}", fix=fix)
     name, how = asked["name"], asked["how"] or "last"
-    chosen = {run: value for run, curves in runs.items() if math.isfinite(value := _value(curves.get(name, []), how))}
-    left = sorted(runs.keys() - chosen.keys())
-    notes = [f"{name}: the {how} value of each run"] + [
-        f"{run} was left out: it has no value of {name}" for run in left
-    ]
+    curves = rows[rows["scalar"] == name].sort_values("step", kind="stable").groupby("run")["value"]
+    values = {str(run): _value(curve, how) for run, curve in curves}
+    chosen = {run: value for run, value in values.items() if math.isfinite(value)}
     if not chosen:
         raise bad_data(f"{path}: no run has a finite value of {name!r}")
+    left = sorted({*rows["run"]} - {*chosen})
+    notes = [
+        f"{name}: the {how} value of each run",
+        *(f"{run} was left out: it has no value of {name}" for run in left),
+    ]
     about = {"benchmark": options.benchmark or name, "problem": WHOLE}
     return [checked(path / run, pd.DataFrame({**about, "correct": [chosen[run]]}), notes=notes) for run in chosen]
 
 
-def _value(curve: Curve, how: str) -> float:
-    values = [value for _, value in sorted(curve)]
-    if not values or how in ("max", "min"):
-        return math.nan if not values else max(values) if how == "max" else min(values)
-    return fmean(values[-1:] if how == "last" else values[-int(how.removeprefix("mean")) :])
-
-
-def _runs(path: Path) -> Runs:
-    found: Runs = {}
-    for source in (_wandb, _tensorboard, _mlflow_files, _databases):
-        for run, name, step, value in source(path):
-            found.setdefault(run, {}).setdefault(name, []).append((step, value))
-    return found
-
-
-Rows = Iterator[tuple[str, str, float, float]]
+def _value(curve: pd.Series, how: str) -> float:
+    if how in ("max", "min"):
+        return float(curve.agg(how))
+    return float(curve.tail(1 if how == "last" else int(how.removeprefix("mean"))).mean(skipna=False))
 
 
 def _wandb(path: Path) -> Rows:
     for file in sorted(path.rglob("wandb-summary.json")):
         run = str(file.parent.parent.relative_to(path))
-        for name, value in base.settings_file(file).items():
-            if isinstance(value, int | float) and not name.startswith("_"):
-                yield run, name, 0.0, float(value)
+        summary = base.settings_file(file)
+        yield from ((run, name, 0, summary[name]) for name in numbers_in(summary) if not name.startswith("_"))
 
 
 def _tensorboard(path: Path) -> Rows:
@@ -87,7 +76,9 @@ def _tensorboard(path: Path) -> Rows:
         events = module.EventAccumulator(str(folder), {"scalars": 0})
         events.Reload()
         for name in events.Tags()["scalars"]:
-            yield from ((str(folder.relative_to(path)), name, one.step, one.value) for one in events.Scalars(name))
+            yield from (
+                (str(folder.relative_to(path)), name, point.step, point.value) for point in events.Scalars(name)
+            )
 
 
 def _mlflow_files(path: Path) -> Rows:
@@ -107,10 +98,8 @@ def _databases(path: Path) -> Rows:
                 yield from database.execute("SELECT run_uuid, key, step, value FROM metrics WHERE NOT is_nan")
             elif {"run_name", "step", "metrics"} <= columns:
                 for run, step, text in database.execute("SELECT run_name, step, metrics FROM metrics"):
-                    numbers = {
-                        name: value for name, value in json.loads(text).items() if isinstance(value, int | float)
-                    }
-                    yield from ((run, name, step, float(value)) for name, value in numbers.items())
+                    metrics = json.loads(text)
+                    yield from ((run, name, step, metrics[name]) for name in numbers_in(metrics))
 
 
 def _recognises(path: Path) -> bool:

@@ -9,7 +9,7 @@ import pandas as pd
 from pandas.api.types import union_categoricals
 
 from mcpo_cli.compare.log import GROUPS, NAMES, NEEDED, OPTIONAL, TEXTS, Log, check_headings, checked
-from mcpo_cli.compare.readers import base, values
+from mcpo_cli.compare.readers import base, cells, values
 from mcpo_cli.compare.readers.base import Options, Reader, only
 from mcpo_cli.data import tables
 from mcpo_cli.errors import bad_data
@@ -31,7 +31,7 @@ def read(path: Path, options: Options) -> list[Log]:
         return values.read(path, known, options)
     samples = _samples(path, _columns(path, known, options))
     if "benchmark" not in samples:
-        samples["benchmark"] = options.benchmark or "results"
+        samples["benchmark"] = pd.Categorical([options.benchmark or "results"]).repeat(len(samples))
     elif options.benchmark:
         samples = only(path, samples, options.benchmark)
     if "model" not in samples:
@@ -65,9 +65,9 @@ def _samples(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
     """The columns by our names; names are categories, because a table may have millions of rows."""
     parts: dict[str, list[Any]] = {name: [] for name in columns}
     for batch in tables.batches(path, dict.fromkeys(columns.values())):
-        cells = {column: list(of_column) for column, of_column in batch.items()}
+        values_of = {column: list(values) for column, values in batch.items()}
         for name, column in columns.items():
-            parts[name].append(_converted(name, cells[column]))
+            parts[name].append(_converted(name, values_of[column]))
     found: dict[str, Any] = {}
     for name, chunks in parts.items():
         if name in FEW:
@@ -77,19 +77,23 @@ def _samples(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def _converted(name: str, cells: Sequence[Any]) -> Any:
+def _converted(name: str, column: Sequence[Any]) -> Any:
     if name in FEW:
-        return _categories(cells)
+        return _categories(column)
     if name in TEXTS:
-        return np.array([None if value is None else base.clean(base.text(value)) for value in cells], dtype=object)
-    return base.numbers(cells)
+        return np.array([None if value is None else cells.clean(cells.text(value)) for value in column], dtype=object)
+    return cells.numbers(column)
 
 
-def _categories(cells: Sequence[Any]) -> Any:
+def _categories(column: Sequence[Any]) -> Any:
     """Names as texts: a name is never a number, so `1` and `01` are two, and 1 and 1.0 one."""
-    plain = [base.clean(value) if value is None or isinstance(value, str) else base.name(value) for value in cells]
-    codes, names = pd.factorize(np.array([None if value == "" else value for value in plain], dtype=object))
-    return pd.Categorical.from_codes(codes, pd.Index([*map(str, names)], dtype=object))
+    # Cells of one type are equal where their names are, so that each distinct one is named once.
+    of_one_type = {type(value) for value in column} - {type(None)} in ({str}, {int})
+    plain = column if of_one_type else [None if value is None else cells.name(value) for value in column]
+    code_N, distinct = pd.factorize(np.array(plain, dtype=object))
+    names = [None if value == "" else cells.name(value) for value in distinct]
+    code_D, known = pd.factorize(np.array(names, dtype=object))
+    return pd.Categorical.from_codes(np.append(code_D, -1)[code_N], pd.Index([*map(str, known)], dtype=object))
 
 
 READER = Reader(

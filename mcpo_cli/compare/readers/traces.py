@@ -1,34 +1,29 @@
-"""Episodes of verifiers 0.4 and prime-rl: traces.jsonl, an episode a line, each with the traces of its agents."""
+"""Episodes of verifiers 0.4 and prime-rl: traces.jsonl, an episode a line, each with the traces of its agents.
+
+Of a run of prime-rl the last evaluation counts, or without one the last step. Agents that are not trained (judges,
+simulated users) are left out. A rollout that was not scored is left out, too, and counted in the notes.
+"""
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mcpo_cli import golds
-from mcpo_cli.compare.log import Log
-from mcpo_cli.compare.readers import base
-from mcpo_cli.compare.readers.base import Field, LogPart, Options, Reader, Row, TaskFile
+from mcpo_cli.compare.readers import base, cells
+from mcpo_cli.compare.readers.base import LogPart, Options, TaskFile
+from mcpo_cli.compare.readers.cells import Field, Row
 
 FILE = re.compile(r"traces\.jsonl")
 NEEDED = ("env", "task", "traces")
 STEP = re.compile(r"(?P<run>.*)/rollouts/step_(?P<step>\d+)/(?P<kind>train|eval)/(?P<subset>all|effective)/[^/]+")
 """A file that prime-rl writes while it trains."""
+FIELDS: dict[str, Field] = {name: name for name in ("problem", "response", "prompt", "gold", "tokens")}
 FACTS = {"verifiers": "verifiers.version", "sampling": "agent.config.sampling"}
 REWARD = "reward"
 """The name of the score: the sum of all rewards with their weights, as verifiers computes it."""
-
-
-def read(path: Path, options: Options) -> list[Log]:
-    """The logs of a folder: of each model, or of each of its folders, with a benchmark for each environment.
-
-    Of a run of prime-rl the last evaluation counts, or without one the last step. Agents that are not trained (judges,
-    simulated users) are left out. A rollout that was not scored is left out, too, and counted in the notes.
-
-    Raises:
-        ConfigError: a file is damaged, or lacks the score or the environment that was asked for.
-    """
-    return [_log(*of_model, options) for of_model in base.logs_of(map(_task_file, _files(path)))]
 
 
 def _files(path: Path) -> list[Path]:
@@ -49,29 +44,29 @@ def _task_file(path: Path) -> TaskFile:
     return TaskFile(path, task, "", folder, _model(_traces(first)[0]) or folder.name)
 
 
-def _log(path: Path, model: str, files: Sequence[TaskFile], notes: Sequence[str], options: Options) -> Log:
+def _parts(file: TaskFile, options: Options) -> list[LogPart]:
+    rows = [_row(episode, trace) for episode in base.rows_of(file.path, NEEDED) for trace in _traces(episode)]
     scored: dict[str, list[Row]] = {}
-    left: list[str] = []
-    for file in files:
-        rows = [_row(episode, trace) for episode in base.rows_of(file.path, NEEDED) for trace in _traces(episode)]
-        good = [row for row in rows if row["scores"]]
-        left += base.left_out(file.path, len(rows) - len(good), len(rows), "were not scored")
-        for row in good:
+    for row in rows:
+        if row["scores"]:
             scored.setdefault(row["benchmark"], []).append(row)
     if not scored:
-        raise base.damaged(path, "none of its rollouts was scored")
-    parts = [_part(path, name, rows, options) for name, rows in scored.items() if options.benchmark in ("", name)]
-    if not parts:
-        raise base.no_task(path, options, scored)
-    return base.log(path, parts, model, [*notes, *left])
+        raise base.damaged(file.path, "none of its rollouts was scored")
+    left = base.left_out(file.path, sum(not row["scores"] for row in rows), len(rows), "were not scored")
+    return [
+        replace(part, notes=left)
+        for name, of_name in scored.items()
+        if options.benchmark in (name, "") or options.benchmark not in scored
+        for part in base.parts(
+            replace(file, task=name), of_name, _shared(of_name), options, fields=FIELDS, preferred=(REWARD,),
+            value=lambda row, score: row["scores"][score], facts=of_name[0]["facts"],
+        )
+    ]  # fmt: skip
 
 
-def _part(path: Path, environment: str, rows: Sequence[Row], options: Options) -> LogPart:
-    known = [name for name in rows[0]["scores"] if all(name in row["scores"] for row in rows)]
-    score = base.score_name(path, known, options, (REWARD,))
-    fields: dict[str, Field] = {name: name for name in ("problem", "response", "prompt", "gold", "tokens")}
-    samples = base.samples(path, rows, {**fields, "correct": lambda row: row["scores"][score]}, options)
-    return LogPart(environment, samples, base.stated({"metric": score, **rows[0]["facts"]}))
+def _shared(rows: Sequence[Row]) -> list[str]:
+    """The names of the scores that all rollouts have."""
+    return [name for name in rows[0]["scores"] if all(name in row["scores"] for row in rows)]
 
 
 def _environment(episode: Row) -> str:
@@ -85,26 +80,27 @@ def _traces(episode: Row) -> list[Row]:
 
 def _model(trace: Row) -> str:
     models = [call.get("model") for call in trace.get("calls", ())]
-    return str(next(filter(None, [*models, base.cell(trace, "agent.config.model")]), ""))
+    return str(next(filter(None, [*models, cells.cell(trace, "agent.config.model")]), ""))
 
 
 def _row(episode: Row, trace: Row) -> dict[str, Any]:
     """One rollout; `scores` is empty if it was not scored."""
     task, nodes = episode["task"], trace.get("nodes", [])
-    sampled = [base.text(node["message"]) for node in nodes if node["sampled"]]
+    sampled = [cells.text(node["message"]) for node in nodes if node["sampled"]]
     asked = [node["message"] for node in nodes if not node["sampled"] and node["message"]["role"] in ("system", "user")]
     used = [(call.get("usage") or {}).get("completion_tokens", 0) for call in trace.get("calls", ())]
-    gold = task["data"].get("answer")
     return {
         "benchmark": _environment(episode),
-        "problem": base.name(task.get("key") or task.get("hash") or base.digest(base.text(task["data"].get("prompt")))),
-        "prompt": base.text(asked),
+        "problem": cells.name(
+            task.get("key") or task.get("hash") or cells.digest(cells.text(task["data"].get("prompt")))
+        ),
+        "prompt": cells.text(asked),
         "response": sampled[-1] if sampled else "",
-        "gold": golds.of_cell(gold, base.text),
+        "gold": golds.of_cell(task["data"].get("answer"), cells.text),
         "tokens": sum(used),
         "scores": _scores(trace),
         "doc": task["data"],
-        "facts": {name: base.cell(trace, of) for name, of in FACTS.items()},
+        "facts": {name: cells.cell(trace, of) for name, of in FACTS.items()},
     }
 
 
@@ -116,9 +112,9 @@ def _scores(trace: Row) -> dict[str, float]:
     return {**metrics, **{name: reward["score"] for name, reward in rewards.items()}, REWARD: total} if rewards else {}
 
 
-READER = Reader(
+READER = base.of_files(
     name="traces",
     about="verifiers 0.4 and prime-rl: a folder of episodes, or one of its traces.jsonl",
-    recognises=lambda path: bool(_files(path)),
-    read=read,
+    files=_files,
+    logs=partial(base.of_tasks, task=_task_file, read_parts=_parts),
 )

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from mcpo_cli.compare.log import WHOLE, Log, check_headings, checked
-from mcpo_cli.compare.readers import base
+from mcpo_cli.compare.readers import base, cells
 from mcpo_cli.compare.readers.base import Options
 from mcpo_cli.data import tables
 from mcpo_cli.errors import bad_data, nearest
@@ -39,9 +39,9 @@ def read(path: Path, known: Sequence[str], options: Options) -> list[Log]:
     roles = {name: column for name in ROLES if (column := options.column(name, known)) in known}
     base.refuse_lacking(path, known, options)
     value = next((column for name in VALUES if (column := options.column(name, known)) in known), "")
-    cells = tables.columns(path, [value, *roles.values()] if value else known)
-    numbers = {value: base.numbers(cells[value])} if value else _benchmarks(cells, roles)
-    names = {name: list(map(base.name, cells[column])) for name, column in roles.items()}
+    columns = tables.columns(path, [value, *roles.values()] if value else known)
+    numbers = {value: cells.numbers(columns[value])} if value else _benchmarks(columns, roles)
+    names = {name: list(map(cells.name, columns[column])) for name, column in roles.items()}
     if not known:
         raise bad_data(f"{path}: there are no rows in it")
     if not numbers:
@@ -59,9 +59,9 @@ def read(path: Path, known: Sequence[str], options: Options) -> list[Log]:
     return list(_logs(path, frame.reset_index(drop=True), notes))
 
 
-def _benchmarks(cells: Mapping[str, Sequence[Any]], roles: Mapping[str, str]) -> dict[str, Sequence[Any]]:
+def _benchmarks(columns: Mapping[str, Sequence[Any]], roles: Mapping[str, str]) -> dict[str, Sequence[Any]]:
     """The columns of a wide table that hold numbers alone."""
-    others = {name: base.numbers(values) for name, values in cells.items() if name not in roles.values()}
+    others = {name: cells.numbers(values) for name, values in columns.items() if name not in roles.values()}
     return {
         name: values
         for name, values in others.items()

@@ -57,7 +57,8 @@ def execute(plan: "Plan", *, dry: bool, verbose: bool) -> Reply:
 
     if dry:
         return dry_run.show_plan(plan, verbose=verbose)
-    document = outcome.document(plan, start.train(plan))
+    outcomes = start.train(plan)
+    document = outcome.document(plan, outcomes)
     after = {"records:": str(location() / "runs"), **next_steps(plan)}
     return Reply(document, [runs_table(document, plan), partial(console.talk_pairs, after)])
 

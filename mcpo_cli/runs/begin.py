@@ -53,7 +53,7 @@ def origin(spec: RunSpec) -> catalog.Run:
     """
     run_id, step = forking.parse(spec.fork)
     parent = catalog.find(location(), run_id)
-    forking.check(parent.spec, spec)
+    forking.check_continues(parent.spec, spec)
     steps, others = parent.spec.train.steps, spec.train.steps
     # Both have steps after the fork.
     usable = [one for one in kept(parent.folder) if 0 < one < min(steps, others)]

@@ -1,7 +1,7 @@
 """The architecture of a causal language model from its config.json, in terms of the settings `model.*`."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,8 +25,9 @@ KEYS = {
 """Sizes that config.json must name; the others have defaults."""
 ROPE_THETA, NORM_EPS, MISTRAL_WINDOW = 10_000.0, 1e-6, 4096
 """Defaults of transformers for values that config.json lacks."""
-MOST_LAYERS, LARGEST = 10_000, 10**8
-"""Most layers, and the largest of all other sizes."""
+MOST = {"num_hidden_layers": 10_000, "max_position_embeddings": 10**12}
+LARGEST = 10**8
+"""The largest values of sizes; `check` says how long a window the local engine computes."""
 LONGEST = 2**22
 """Largest window in tokens: the engine keeps the rotations of all positions."""
 ROPE_NUMBERS = {
@@ -174,38 +175,37 @@ def tensors(found: Architecture) -> dict[str, tuple[int, ...]]:
     return shapes if found.tied else shapes | {"lm_head.weight": (found.vocabulary, hidden)}
 
 
-def _count(name: str, config: Mapping[str, Any], key: str, default: int | None = None) -> int:
+def _value(
+    name: str, config: Mapping[str, Any], key: str, default: Any, wanted: str, holds: Callable[[Any], bool]
+) -> Any:
+    """The value of `key`, or the default if there is none. Raises ConfigError unless it `holds`, as `wanted` says."""
     value = config.get(key)
-    if value is None:
-        if default is None:
-            raise bad_model(
-                f"{name}: config.json has no {key}, so this is not a model of the Llama family",
-                fix=f"a model whose model_type is one of {', '.join(MODEL_TYPES)}",
-            )
-        return default
-    most = MOST_LAYERS if key == "num_hidden_layers" else LARGEST
-    if type(value) is not int or value < (1 if key in KEYS.values() else 0):
-        raise bad_model(f"{name}: config.json has {key}={value!r:.60}, which must be a positive integer")
-    if value > most and key != "max_position_embeddings":
-        raise bad_model(f"{name}: config.json has {key}={value}, which must be at most {most}")
-    return value
+    if value is not None and not holds(value):
+        raise bad_model(f"{name}: config.json has {key}={value!r:.60}, which must be {wanted}")
+    return default if value is None else value
+
+
+def _count(name: str, config: Mapping[str, Any], key: str, default: int | None = None) -> int:
+    if default is None and config.get(key) is None:
+        raise bad_model(
+            f"{name}: config.json has no {key}, so this is not a model of the Llama family",
+            fix=f"a model whose model_type is one of {', '.join(MODEL_TYPES)}",
+        )
+    least, most = int(key in KEYS.values()), MOST.get(key, LARGEST)
+    wanted = f"a positive integer, at most {most}"
+    return int(_value(name, config, key, default, wanted, lambda it: type(it) is int and least <= it <= most))
 
 
 def _number(name: str, config: Mapping[str, Any], key: str, default: float) -> float:
-    """A finite number above 0."""
-    value = config.get(key)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise bad_model(f"{name}: config.json has {key}={value!r:.60}, which must be a finite number above 0")
-    return float(value)
+    return float(_value(name, config, key, default, "a finite number above 0", _is_above_0))
+
+
+def _is_above_0(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value < math.inf
 
 
 def _switch(name: str, config: Mapping[str, Any], key: str) -> bool:
-    value = config.get(key)
-    if value not in (None, True, False) or isinstance(value, float):
-        raise bad_model(f"{name}: config.json has {key}={value!r:.60}, which must be true or false")
-    return bool(value)
+    return bool(_value(name, config, key, False, "true or false", lambda it: type(it) in (bool, int) and it in (0, 1)))
 
 
 def _rope(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,7 +244,5 @@ def _sliding_window(name: str, config: Mapping[str, Any], kind: str, layers: int
 
 
 def _quantized(name: str, config: Mapping[str, Any]) -> str:
-    about = config.get("quantization_config")
-    if about is not None and not isinstance(about, Mapping):
-        raise bad_model(f"{name}: config.json has quantization_config={about!r:.60}, which must be an object")
-    return str(about.get("quant_method", "an unknown method")) if about is not None else ""
+    about = _value(name, config, "quantization_config", None, "an object", lambda it: isinstance(it, Mapping))
+    return "" if about is None else str(about.get("quant_method", "an unknown method"))

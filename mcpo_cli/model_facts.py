@@ -23,7 +23,7 @@ NO_LIMIT = 10**9
 """Lengths from here on mean no limit: tokenizers without one report 10^30."""
 FILES_ELSEWHERE = ("transformers_weights", "fast_tokenizer_files")
 """Keys of configurations that name other files to read."""
-OUTPUT = "lm_head.weight"
+OUTPUT, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 BUFFERS = (".rotary_emb.inv_freq",)
 """Ends of the names of tensors in older files that follow from config.json."""
 MOST_GROWTH = 64.0
@@ -131,32 +131,18 @@ def _check_weights(name: str, found: Architecture, weights: Mapping[str, Tensor]
         return
     if found.layers > len(weights):
         raise bad_model(f"{name}: its config.json describes {found.layers} layers, its files have fewer tensors")
-    wanted = architecture.tensors(found)
-    absent = [tensor for tensor in wanted if tensor not in weights]
-    if absent:
+    described = architecture.tensors(found)
+    shapes = {key: tensor.shape for key, tensor in weights.items() if not key.endswith(BUFFERS)}
+    if found.tied and OUTPUT in shapes and weight_files.are_equal(weights, OUTPUT, EMBEDDING):
+        del shapes[OUTPUT]
+    every = [*described, *sorted(shapes.keys() - described.keys())]
+    if differing := [key for key in every if described.get(key) != shapes.get(key)]:
+        is_tied = differing == [OUTPUT] and found.tied
+        by_config, by_files = (" x ".join(map(str, of.get(differing[0], ["none"]))) for of in (described, shapes))
         raise bad_model(
-            f"{name}: {len(absent)} of {len(wanted)} tensors that its config.json asks for are not in its weight "
-            f"files, {absent[0]} first",
-            fix="a folder with all weights, as save_pretrained writes it",
-        )
-    for tensor, shape in wanted.items():
-        if weights[tensor].shape != shape:
-            stored = " x ".join(map(str, weights[tensor].shape))
-            raise bad_model(
-                f"{name}: {tensor} is stored with shape {stored}, but config.json describes "
-                f"{' x '.join(map(str, shape))}",
-                fix="a config.json and weights of the same model",
-            )
-    others = sorted(key for key in weights.keys() - wanted.keys() if not key.endswith(BUFFERS))
-    if others == [OUTPUT] and not weight_files.are_equal(weights, OUTPUT, "model.embed_tokens.weight"):
-        raise bad_model(
-            f"{name}: its config.json ties the output layer to the embedding, but {OUTPUT} has other weights",
-            fix='"tie_word_embeddings": false in config.json',
-        )
-    if others and others != [OUTPUT]:
-        raise bad_model(
-            f"{name}: its files have {len(others)} tensors that its config.json does not describe, {others[0]} first",
-            fix="a config.json and weights of the same model",
+            f"{name}: {len(differing)} tensors of its weight files differ from its config.json, {differing[0]} first: "
+            f"its shape is {by_config} by config.json, {by_files} by the files",
+            fix='"tie_word_embeddings": false in config.json' if is_tied else "config.json and all weights of one save",
         )
 
 

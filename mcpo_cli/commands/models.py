@@ -37,7 +37,7 @@ Settings = Annotated[
 Benchmarks = Annotated[
     str,
     typer.Option(
-        metavar="NAME|NAME=FILE,...",
+        metavar="NAME|FILE|NAME=FILE,...",
         help="Benchmarks (mcpo components list data), files of yours, or tasks that generate problems: held-out tiers.",
         autocompletion=completing("benchmark", commas=True),
     ),

@@ -44,6 +44,7 @@ def tested(each: Pair, metric: Metric, question: "Question", over: Over) -> Row:
         "mean": mean,
         "baseline_mean": baseline_mean,
         "problems": found.problems,
+        "clusters": len(np.unique(each.cluster_P)),
         "seeds": min(found.seeds),
         "samples": each.samples,
         "over": found.over,

@@ -248,10 +248,12 @@ def _paired(row: Mapping[Any, Any]) -> str:
     by = "by problem and by training seed" if row["paired_by_seed"] and many else "by problem"
     if row["over"] == "seeds":
         return f"paired {by}; intervals are about other seeds of these arms, for these problems and base policies"
+    is_clustered = row["clusters"] < row["problems"]
+    others = f"other clusters of problems ({row['clusters']} here)" if is_clustered else "other problems"
     if row["over"] == "both":
-        return f"paired {by}; intervals are about other problems and other seeds"
+        return f"paired {by}; intervals are about {others} and other seeds"
     few = "two seeds say" if many else "one seed says"
-    return f"paired {by}; intervals are about other problems, for these models: {few} nothing about others"
+    return f"paired {by}; intervals are about {others}, for these models: {few} nothing about others"
 
 
 def _listed(names: Sequence[str], *, few: bool = False) -> str:

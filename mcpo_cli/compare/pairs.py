@@ -189,4 +189,4 @@ def joined(scores: Mapping[str, Scores]) -> Scores:
 
 
 def _some(names: Sequence[str]) -> str:
-    return ", ".join([*map(repr, names[:2]), *(["..."] if len(names) > 2 else [])])
+    return ", ".join([*(f"{name!r:.60}" for name in names[:2]), *(["..."] if len(names) > 2 else [])])

@@ -17,8 +17,8 @@ from mcpo_cli.statistics.stats import LEAST, ROUNDING
 P_VALUES = tuple(field.name for field in fields(PValues))
 DIFFERENCE = (
     "at", "model", "benchmark", "metric", "k", "arm", "difference", "low", "high", *P_VALUES, "why",
-    "identical", "gained", "lost", "mean", "baseline_mean", "problems", "seeds", "samples", "over", "paired_by_seed",
-    "by_seed", "sd", "above", "effect", "detectable", "family", "part_of", "share", "student",
+    "identical", "gained", "lost", "mean", "baseline_mean", "problems", "clusters", "seeds", "samples", "over",
+    "paired_by_seed", "by_seed", "sd", "above", "effect", "detectable", "family", "part_of", "share", "student",
 )  # fmt: skip
 """The columns of a frame of differences."""
 

@@ -9,6 +9,7 @@ from mcpo_cli.config.evaluation import Evaluation
 from mcpo_cli.config.load import from_dict, preset_model
 from mcpo_cli.config.presets import groups
 from mcpo_cli.config.schema import Eval, RunSpec
+from mcpo_cli.data import files
 from mcpo_cli.data.base import Loaded, digest
 from mcpo_cli.errors import ConfigError, nearest
 from mcpo_cli.evaluation import asking
@@ -107,14 +108,17 @@ def benchmarks(
     A task's tiers have the options of the task that the model was trained on, or else the defaults.
 
     Args:
-        names: `NAME=FILE` reads a benchmark, declared or not, from a file.
+        names: `NAME=FILE` reads a benchmark, declared or not, from a file; FILE alone is called as the file is.
 
     Raises:
         ConfigError: an unknown name, a name given twice, a training set, data that cannot be read, or a task that
             cannot be asked of this model.
     """
     generated, loaded = _generated(), list[Benchmark]()
-    for name, _, file in (given.partition("=") for given in names):
+    for given in names:
+        name, _, file = given.partition("=")
+        if files.is_name(name) and not file:
+            name, file = files.stem(paths.named(name).name), name
         if name in generated and not file:
             own = model.task if isinstance(model.task, generated[name]) else None
             longest = settings.task_max_tokens or (model.max_response if own else asking.TASK_TOKENS)
@@ -140,7 +144,7 @@ def _published(name: str, file: str, path: str) -> Loaded:
     is_taken = name in data.names() or name in tasks.registry()
     if not declared and (is_taken or not (file and re.fullmatch(r"\w[\w.-]*", name))):
         why = "is a training set" if data.is_dataset(name, "train") else "is not a benchmark"
-        fix = "mcpo components list data, or --benchmarks NAME=FILE for one of your own"
+        fix = "mcpo components list data, or --benchmarks FILE for one of your own"
         raise ConfigError(f"'{name}' {why}: {nearest(name, evaluable())}", fix=fix)
     source = paths.named(file or path) if file or path else None
     whole = data.load(name if declared else data.unnamed(name), source)

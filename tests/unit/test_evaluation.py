@@ -205,7 +205,7 @@ def test_gradings_are_numbered_past_one_that_was_cut_short(tmp_path: Path) -> No
     [
         ('{"response": "1"}', "'gold'"),
         ('{"gold": "1"}', "'response'"),
-        ('{"gold": ["1"], "response": "1"}', "gold is list"),
+        ('{"gold": {"a": 1}, "response": "1"}', "gold is dict"),
         ('{"gold": "1", "response": null}', "response is NoneType"),
         ("[1]", "list"),
         ("{", "JSON"),
@@ -221,8 +221,13 @@ def test_what_cannot_be_graded_is_named_with_its_line(tmp_path: Path, line: str,
 
 def test_answers_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
-    path.write_text('{"id": "a", "gold": 27, "response": "27"}\n\n{"gold": "x", "prediction": "y"}\n')
-    assert regrade.read(path).to_numpy().tolist() == [["a", "27", "27", False], ["line 3", "x", "y", True]]
+    lines = ('{"id": "a", "gold": 27, "response": "27"}', "", '{"gold": "x", "prediction": "y"}')
+    path.write_text("\n".join([*lines, '{"gold": [1, 2], "response": "2"}']))
+    assert regrade.read(path).to_numpy().tolist() == [
+        ["a", "27", "27", False],
+        ["line 3", "x", "y", True],
+        ["line 4", '["1", "2"]', "2", False],
+    ]
 
 
 def test_benchmarks_are_named_once_and_training_sets_are_none() -> None:
@@ -244,6 +249,8 @@ def test_a_limit_is_a_part_of_the_benchmark_and_says_so(tmp_path: Path) -> None:
     chosen = settings(Evaluation, [f"data.path={tmp_path}"])
     (whole,) = scope.benchmarks(["aime24"], scope.EvaluatedModel(MODEL), chosen)
     (part,) = scope.benchmarks(["aime24"], scope.EvaluatedModel(MODEL), chosen, 4)
+    (bare,) = scope.benchmarks([str(path)], scope.EvaluatedModel(MODEL), Evaluation())
+    assert (bare.name, bare.digest) == ("aime24", whole.digest)
     assert part.problems == whole.problems[:4]
     assert part.digest != whole.digest
     assert "4 of 30 problems" in part.notes

@@ -143,19 +143,19 @@ def test_more_rows_than_tokens_are_padding_and_fewer_are_an_error(tmp_path: Path
         ({"quantization_config": {"quant_method": "fp8"}}, "weights quantised by fp8"),
         ({"num_hidden_layers": "two"}, "num_hidden_layers='two'"),
         ({"intermediate_size": ...}, "no intermediate_size"),
-        ({"num_hidden_layers": 3}, "9 of 30 tensors"),
-        ({"intermediate_size": 60}, "is stored with shape 64 x 32"),
+        ({"num_hidden_layers": 3}, "9 tensors of its weight files differ"),
+        ({"intermediate_size": 60}, "its shape is 60 x 32 by config.json, 64 x 32 by the files"),
         ({"max_position_embeddings": 32}, "a context of 32 tokens"),
         ({"max_position_embeddings": 10**8}, "a window of 100000000 tokens"),
         ({"num_hidden_layers": 5_000_000}, "num_hidden_layers=5000000"),
         ({"num_hidden_layers": 9_000}, "9000 layers"),
-        ({"num_hidden_layers": 1}, "9 tensors that its config.json does not describe"),
+        ({"num_hidden_layers": 1}, "9 tensors of its weight files differ from its config.json"),
         ({"num_key_value_heads": 3}, "no multiple of its 3"),
         ({"rms_norm_eps": "1e-6"}, "rms_norm_eps='1e-6'"),
         ({"rms_norm_eps": float("nan")}, "rms_norm_eps=nan"),
         ({"rms_norm_eps": 0}, "rms_norm_eps=0"),
         ({"tie_word_embeddings": "false"}, "tie_word_embeddings='false'"),
-        ({"tie_word_embeddings": True}, "lm_head.weight has other weights"),
+        ({"tie_word_embeddings": True}, "lm_head.weight first: its shape is none by config.json"),
         ({"attention_bias": "no"}, "attention_bias='no'"),
         ({"layer_types": 2}, "layer_types"),
         ({"layer_types": ["full_attention"]}, "for each of 2 layers"),
@@ -186,7 +186,9 @@ def test_a_stored_copy_of_a_tied_output_layer_is_no_contradiction(tmp_path: Path
     pretrained._facts.cache_clear()
     tensors["lm_head.weight"] *= 2
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    assert "lm_head.weight has other weights" in complaint(of(folder).model)
+    assert "1 tensors of its weight files differ from its config.json, lm_head.weight first" in complaint(
+        of(folder).model
+    )
 
 
 @pytest.mark.parametrize("layout", ["rope_theta", "rope_parameters", "both"])

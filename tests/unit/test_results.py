@@ -313,6 +313,14 @@ def test_prompts_that_several_problems_share_are_named() -> None:
     ]
 
 
+def test_a_page_says_that_intervals_are_about_clusters() -> None:
+    samples = pd.DataFrame({"problem": [f"q{i}" for i in range(12)], "correct": [0.0, 1.0] * 6, "benchmark": "b"})
+    table = samples.assign(cluster=[f"c{i // 3}" for i in range(12)])
+    sides = [Side(name, (checked(Path(name), table),)) for name in ("base", "new")]
+    (line,) = page.pairing(of_logs(sides, Question()))
+    assert "intervals are about other clusters of problems (4 here)" in line
+
+
 def test_names_that_several_prompts_share_are_named() -> None:
     samples = pd.DataFrame({"benchmark": "b", "problem": ["1", "2", "2", "3"], "correct": [0.0, 1.0, 0.0, 1.0]})
     sides = [Side(name, (checked(Path(name), samples.assign(prompt=list("wxyz"))),)) for name in ("base", "new")]

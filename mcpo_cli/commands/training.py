@@ -57,15 +57,16 @@ def execute(plan: "Plan", *, dry: bool, verbose: bool) -> Reply:
 
     if dry:
         return dry_run.show_plan(plan, verbose=verbose)
-    document = outcome.document(plan, start.train(plan))
+    outcomes = start.train(plan)
+    document = outcome.document(plan, outcomes)
     after = {"records:": str(location() / "runs"), **next_steps(plan)}
     return Reply(document, [runs_table(document, plan), partial(console.talk_pairs, after)])
 
 
 def runs_table(document: Mapping[str, Any], plan: "Plan") -> "Grid":
     """The outcomes of `outcome.document`; with a reward of the user's, also its mean."""
-    own = any(cell.spec.train.reward != "verdict" for cell in plan.cells)
-    columns = {"train accuracy": "train/accuracy", **({"train reward": "train/reward"} if own else {})}
+    with_reward = any(cell.spec.train.reward != "verdict" for cell in plan.cells)
+    columns = {"train accuracy": "train/accuracy", **({"train reward": "train/reward"} if with_reward else {})}
     rows = []
     for run in document["runs"]:
         metrics = run["metrics"]

@@ -20,7 +20,7 @@ from mcpo_cli.compare.log import Log, Side, plain_rows
 from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.data import tables
 from mcpo_cli.errors import ConfigError, bad_data
-from mcpo_cli.grading import Pool, Verdict
+from mcpo_cli.grading import Grade, Pool
 from mcpo_cli.render.markup import signed
 
 FORM = 'one JSON object per line: {"gold": "42", "response": "... \\\\boxed{42}"} or {"gold": "42", "prediction": "42"}'
@@ -28,7 +28,7 @@ NO_RESPONSE, NO_GOLD, FAILED = "no response", "no gold", "infra_error"
 LEFT_OUT = (NO_RESPONSE, NO_GOLD, FAILED)
 """Reasons why a sample was not graded again."""
 KEYS = ["benchmark", "metric", "arm"]
-VERDICT = [field.name for field in fields(Verdict)]
+VERDICT = [field.name for field in fields(Grade)]
 
 
 def read(path: Path) -> pd.DataFrame:
@@ -80,7 +80,7 @@ def judged(samples: pd.DataFrame, pool: Pool, advance: Callable[[], None] = lamb
 def check(samples: pd.DataFrame) -> None:
     """Raise RunFailed if the grader failed on too many of the `judged` samples."""
     grading.check(
-        [Verdict(status, detail=detail) for status, detail in zip(samples["status"], samples["detail"], strict=True)]
+        [Grade(status, detail=detail) for status, detail in zip(samples["status"], samples["detail"], strict=True)]
     )
 
 

@@ -47,11 +47,11 @@ def plan(parent: RunSpec, step: int, overrides: Sequence[str], command: str) -> 
     shared = f"{parent.run_id}@{step}"
     forks = [load.validate(replace(spec, fork=shared)) for spec in load.changed(parent, overrides)]
     for fork in forks:
-        check(parent, fork)
+        check_continues(parent, fork)
     return plans.of_specs("fork", forks, command)
 
 
-def check(parent: RunSpec, fork: RunSpec) -> None:
+def check_continues(parent: RunSpec, fork: RunSpec) -> None:
     """Raise ConfigError if `fork` cannot continue `parent` from its step."""
     run_id, step = parse(fork.fork)
     if fork.backend != "local":

@@ -16,7 +16,7 @@ from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import ConfigError, RunFailed, nearest
 from mcpo_cli.evaluation import metrics
 from mcpo_cli.evaluation.engines import Sample
-from mcpo_cli.grading import Pool, Verdict
+from mcpo_cli.grading import Grade, Pool
 from mcpo_cli.home import is_plain, location
 from mcpo_cli.records import GradeRow, Results
 from mcpo_cli.runs.journal import dumps, read_json, read_lines, write_atomic
@@ -109,7 +109,7 @@ class Graders:
         pool = self.pool(grader)
         pending = [[pool.submit(one.problem.gold, sample.text) for sample in one.samples] for one in drawn]
         rows: list[GradeRow] = []
-        every: list[Verdict] = []
+        every: list[Grade] = []
         for one, futures in zip(drawn, pending, strict=True):
             verdicts = [future.result() for future in futures]
             rows.append(_row(one, verdicts))
@@ -213,7 +213,7 @@ def writable(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def _row(one: Drawn, verdicts: Sequence[Verdict]) -> GradeRow:
+def _row(one: Drawn, verdicts: Sequence[Grade]) -> GradeRow:
     statuses = [verdict.status for verdict in verdicts]
     long = [sample.text for sample in one.samples if sample.tokens >= metrics.ALIKE_TOKENS]
     return GradeRow(

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from functools import cache
 
 from mcpo_cli.grading import functions
-from mcpo_cli.grading.base import STATUSES, Grader, Status, Verdict, check
+from mcpo_cli.grading.base import STATUSES, Grade, Grader, Status, check
 from mcpo_cli.grading.functions import load
 from mcpo_cli.grading.pool import Pool, check_name, registry
 
-__all__ = ["STATUSES", "Grader", "Pool", "Status", "Verdict", "check", "check_name", "loaded", "registry", "verdicts"]
+__all__ = ["STATUSES", "Grade", "Grader", "Pool", "Status", "check", "check_name", "grades", "loaded", "registry"]
 
 
 @cache
@@ -17,8 +17,8 @@ def loaded(name: str) -> Grader:
     return load(registry()[name])
 
 
-def verdicts(name: str, pairs: Sequence[tuple[str, str]], *, apart: bool) -> list[Verdict]:
-    """The verdicts of the grader `name` on (gold, response) pairs, in order, as rewards of training.
+def grades(name: str, pairs: Sequence[tuple[str, str]], *, apart: bool) -> list[Grade]:
+    """The grades of the grader `name` for (gold, response) pairs, in order, as rewards of training.
 
     apart: grade in a separate process, with a pool's limits, rather than in this one (see `loaded`). A user's function
     always runs apart; the gold of its pairs is a `functions.question`.

@@ -1,4 +1,4 @@
-"""Verdicts on answers, the interface of a grader, and how many gradings may fail."""
+"""Grades of answers, the interface of a grader, and how many gradings may fail."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Grade:
     """The outcome of grading one response."""
 
     status: Status
@@ -39,7 +39,7 @@ class Verdict:
         return float(self.status == "correct") if self.score is None else self.score
 
 
-NO_ANSWER = Verdict("unparsable", detail="no answer is marked")
+NO_ANSWER = Grade("unparsable", detail="no answer is marked")
 
 
 def different(answers: tuple[str, ...]) -> str:
@@ -47,9 +47,9 @@ def different(answers: tuple[str, ...]) -> str:
     return "different answers: " + " | ".join(answers[-4:])
 
 
-def hedged(answer: str, said: str) -> Verdict:
-    """The verdict on an answer with more than one guess; said: the guesses."""
-    return Verdict("wrong", answer, f"hedged: {said}"[:200])
+def hedged(answer: str, said: str) -> Grade:
+    """The grade of an answer with more than one guess; said: the guesses."""
+    return Grade("wrong", answer, f"hedged: {said}"[:200])
 
 
 class Grader(Protocol):
@@ -60,16 +60,16 @@ class Grader(Protocol):
     """
 
     def version(self) -> str:
-        """Identifies the libraries and rules that its verdicts depend on."""
+        """Identifies the libraries and rules that its grades depend on."""
         ...
 
-    def grade(self, gold: str, response: str, extracted: bool) -> Verdict:
-        """The verdict; extracted: whether `response` is already the bare answer."""
+    def grade(self, gold: str, response: str, extracted: bool) -> Grade:
+        """The grade; extracted: whether `response` is already the bare answer."""
         ...
 
 
 PREFERRED: tuple[Status, ...] = ("correct", "unevaluated", "infra_error", "timeout", "wrong", "unparsable")
-"""Of the verdicts on one answer by several golds, the first in this order counts."""
+"""Of the grades of one answer by several golds, the first in this order counts."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,12 @@ class AnyGold:
         """See `Grader`."""
         return self.one.version()
 
-    def grade(self, gold: str, response: str, extracted: bool) -> Verdict:
+    def grade(self, gold: str, response: str, extracted: bool) -> Grade:
         """See `Grader`."""
         texts = golds.alternatives(gold)
         every = [*texts, ", ".join(texts)] if len(texts) > 1 else texts
-        verdicts = [self.one.grade(text, response, extracted) for text in every]
-        return min(verdicts, key=lambda verdict: PREFERRED.index(verdict.status))
+        grades = [self.one.grade(text, response, extracted) for text in every]
+        return min(grades, key=lambda grade: PREFERRED.index(grade.status))
 
     def evaluates(self, gold: str) -> bool:
         """See `Grader`."""
@@ -99,8 +99,8 @@ INFRA_SHARE, INFRA_LEAST = 0.01, 3
 """Too many gradings failed if they exceed both this share of all and this number."""
 
 
-def check(verdicts: Sequence[Verdict], data: Mapping[str, Any] | None = None, *, function: bool = False) -> None:
-    """Check that few enough gradings failed for a score, which leaves out and reports `infra_error` verdicts.
+def check(grades: Sequence[Grade], data: Mapping[str, Any] | None = None, *, function: bool = False) -> None:
+    """Check that few enough gradings failed for a score, which leaves out and reports the grades `infra_error`.
 
     Args:
         data: partial results to attach to the error.
@@ -109,7 +109,7 @@ def check(verdicts: Sequence[Verdict], data: Mapping[str, Any] | None = None, *,
     Raises:
         RunFailed: too many gradings failed for reasons other than the answers.
     """
-    failures = [verdict.detail for verdict in verdicts if verdict.status == "infra_error"]
+    failures = [grade.detail for grade in grades if grade.status == "infra_error"]
     if failures and function:
         raise RunFailed(
             f"a function failed: {failures[0]}",
@@ -117,10 +117,9 @@ def check(verdicts: Sequence[Verdict], data: Mapping[str, Any] | None = None, *,
             data=data,
             code="bad_function",
         )
-    if len(failures) > max(INFRA_LEAST, INFRA_SHARE * len(verdicts)):
+    if len(failures) > max(INFRA_LEAST, INFRA_SHARE * len(grades)):
         raise RunFailed(
-            f"{len(failures)} of {len(verdicts)} answers could not be graded, too many for a valid score "
-            f"({failures[0]})",
+            f"{len(failures)} of {len(grades)} answers could not be graded, too many for a valid score ({failures[0]})",
             fix="fix that, then rerun the same command: all samples and training so far are kept",
             data=data,
             code="ungraded",

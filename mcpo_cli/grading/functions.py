@@ -22,7 +22,7 @@ from typing import cast
 
 from mcpo_cli import paths
 from mcpo_cli.errors import ConfigError, first_line, nearest
-from mcpo_cli.grading.base import AnyGold, Grader, Verdict
+from mcpo_cli.grading.base import AnyGold, Grade, Grader
 
 REFERENCE = re.compile(r"(.+\.py):([A-Za-z_]\w*)")
 CALLED = "function(problem, response, gold)"
@@ -43,7 +43,7 @@ class Function:
         """The file's name and the function's; the hash of the file is in the run's settings."""
         return Path(self.reference).name
 
-    def grade(self, gold: str, response: str, extracted: bool) -> Verdict:
+    def grade(self, gold: str, response: str, extracted: bool) -> Grade:
         """The verdict with the returned number as its score; gold: as `question` returns it."""
         problem, answer = json.loads(gold)
         try:
@@ -53,8 +53,8 @@ class Function:
             raise
         except (Exception, SystemExit) as error:
             shown = response if len(response) <= SHOWN else f"{response[:SHOWN]}..."
-            return Verdict("infra_error", detail=f"{_blamed(self.reference, error)}; the response was {shown!r}")
-        return Verdict("correct" if score >= 1 else "wrong", score=score)
+            return Grade("infra_error", detail=f"{_blamed(self.reference, error)}; the response was {shown!r}")
+        return Grade("correct" if score >= 1 else "wrong", score=score)
 
 
 def _number(returned: object) -> float:

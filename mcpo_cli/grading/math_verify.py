@@ -43,7 +43,7 @@ from typing import Any
 from sympy import Expr, Rational
 
 from mcpo_cli import thinking
-from mcpo_cli.grading.base import NO_ANSWER, Status, Verdict, different, hedged
+from mcpo_cli.grading.base import NO_ANSWER, Grade, Status, different, hedged
 from mcpo_cli.grading.extract import CHOICE, Marked, bare, labelled, marked
 from mcpo_cli.grading.reading import (
     PERCENT,
@@ -311,10 +311,10 @@ def compared(gold: str, answer: str) -> Status:
     return "wrong" if is_expression(read(answer)) or not is_expression(read(gold)) else "unparsable"
 
 
-def grade(gold: str, response: str, extracted: bool) -> Verdict:
+def grade(gold: str, response: str, extracted: bool) -> Grade:
     """The verdict on the answer of `response` against `gold`, by the rules in the module docstring."""
     if (wanted := gold_of(gold)) is None:
-        return Verdict("infra_error", detail="the gold answer cannot be parsed")
+        return Grade("infra_error", detail="the gold answer cannot be parsed")
     found = marked(response)
     if found and _OPTION_GOLD.fullmatch(plain(wanted)) and not extracted:
         found = options_of(response, found)
@@ -328,25 +328,25 @@ def grade(gold: str, response: str, extracted: bool) -> Verdict:
     return judged(wanted, answer)
 
 
-def judged(gold: str, answer: str) -> Verdict:
+def judged(gold: str, answer: str) -> Grade:
     """The verdict on one marked answer."""
     text = spelled(answer)
     if not same_text(gold, text) and (rule := hedge(gold, text)):
         return hedged(answer, f"{rule}: {answer}")
-    return Verdict(compared(gold, text), answer)
+    return Grade(compared(gold, text), answer)
 
 
-def prediction(gold: str, text: str) -> Verdict:
+def prediction(gold: str, text: str) -> Grade:
     """The verdict on a text that as a whole is the answer."""
     answer = bare(text)
     sentence = bool(_WORDS.search(TEXT.sub("", spelled(answer))))
     if sentence:
         answer = _DENIED.sub("", answer)
     if sentence and len(answer) > LONGEST_ANSWER:
-        verdict = Verdict(compared(gold, spelled(answer)), answer)
+        verdict = Grade(compared(gold, spelled(answer)), answer)
     else:
         verdict = judged(gold, answer)
     if verdict.status == "unparsable" or (sentence and verdict.status == "wrong" and not verdict.detail):
         is_equal = equal(list(read(gold)), search(text))
-        return Verdict("correct", answer) if is_equal else verdict
+        return Grade("correct", answer) if is_equal else verdict
     return verdict

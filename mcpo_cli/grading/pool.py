@@ -31,7 +31,7 @@ import mcpo_cli
 from mcpo_cli import machine, plugins
 from mcpo_cli.errors import ConfigError, RunFailed, mend, nearest
 from mcpo_cli.grading import functions
-from mcpo_cli.grading.base import Verdict
+from mcpo_cli.grading.base import Grade
 from mcpo_cli.plugins import Candidate, Found
 
 START_SECONDS = 120.0
@@ -86,7 +86,7 @@ class _Item:
     gold: str
     response: str
     extracted: bool
-    future: Future[Verdict] = field(default_factory=Future)
+    future: Future[Grade] = field(default_factory=Future)
 
 
 class _Worker:
@@ -144,17 +144,17 @@ class _Worker:
             code="grader_failed",
         )
 
-    def grade(self, item: _Item) -> Verdict:
+    def grade(self, item: _Item) -> Grade:
         """The verdict; if the process dies, the item is retried once on a fresh one."""
         for _ in range(2):
             if self._finishing:
-                return Verdict("infra_error", detail="the pool was closed")
+                return Grade("infra_error", detail="the pool was closed")
             self.ready()
             with suppress(_Died):
                 return self._ask(item)
-        return Verdict("infra_error", detail="the grading process died twice")
+        return Grade("infra_error", detail="the grading process died twice")
 
-    def _ask(self, item: _Item) -> Verdict:
+    def _ask(self, item: _Item) -> Grade:
         self._count += 1
         request = {"id": self._count, "gold": item.gold, "response": item.response, "extracted": item.extracted}
         deadline, child = time.monotonic() + self.timeout, self._pid
@@ -165,10 +165,10 @@ class _Worker:
             if message["id"] == self._count:
                 if message["leaving"]:
                     self._pid = None
-                return Verdict(message["status"], message["answer"], message["detail"], message["score"])
+                return Grade(message["status"], message["answer"], message["detail"], message["score"])
         self._kill()
         self._pid = None
-        return Verdict("timeout", detail=f"no verdict within {self.timeout:g} s")
+        return Grade("timeout", detail=f"no verdict within {self.timeout:g} s")
 
     def _send(self, data: bytes, deadline: float) -> None:
         """Write `data`, or as much of it as the child accepts before the deadline."""
@@ -261,7 +261,7 @@ class Pool:
         memory_mib: int = 1024,
         refuse_unevaluated: bool = False,
     ) -> None:
-        self._failed: Verdict | None = None
+        self._failed: Grade | None = None
         """The first error of a user's function, which ends the run, so later items are not graded."""
         self._function = grader if functions.is_function(grader) else ""
         if not self._function:
@@ -283,7 +283,7 @@ class Pool:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, gold: str, response: str, *, extracted: bool = False) -> Future[Verdict]:
+    def submit(self, gold: str, response: str, *, extracted: bool = False) -> Future[Grade]:
         """Grade `response` against `gold`; extracted: whether `response` is already the bare answer."""
         item = _Item(gold, response, extracted)
         with self._closing:
@@ -292,7 +292,7 @@ class Pool:
             self._items.put(item)
         return item.future
 
-    def grade(self, pairs: Iterable[tuple[str, str]], *, extracted: bool = False) -> list[Verdict]:
+    def grade(self, pairs: Iterable[tuple[str, str]], *, extracted: bool = False) -> list[Grade]:
         """The verdicts on (gold, response) pairs, in order."""
         futures = [self.submit(gold, response, extracted=extracted) for gold, response in pairs]
         return [future.result() for future in futures]
@@ -310,14 +310,14 @@ class Pool:
                     item.future.set_exception(error)
         worker.stop()
 
-    def _counted(self, verdict: Verdict) -> Verdict:
+    def _counted(self, verdict: Grade) -> Grade:
         name = Path(self._function).name
         if self._function and verdict.status in ("timeout", "infra_error") and not verdict.detail.startswith(name):
             # A long answer may exceed the time of a grader; a user's function that exceeds it, or ends it, is faulty.
-            return Verdict("infra_error", detail=f"{name}: {verdict.detail}")
+            return Grade("infra_error", detail=f"{name}: {verdict.detail}")
         if verdict.status != "unevaluated" or self._refuse:
             return verdict
-        return Verdict("correct", verdict.answer, "unevaluated")
+        return Grade("correct", verdict.answer, "unevaluated")
 
     def close(self) -> None:
         """Cancel waiting items and end the processes; items being graded become infra_error. Idempotent."""

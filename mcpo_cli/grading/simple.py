@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from mcpo_cli.grading.base import NO_ANSWER, Verdict, different, hedged
+from mcpo_cli.grading.base import NO_ANSWER, Grade, different, hedged
 from mcpo_cli.grading.extract import given
 
 MARKER = "####"
@@ -78,7 +78,7 @@ class Simple:
     """A grader (see `base.Grader`) that is a function."""
 
     name: str
-    function: Callable[[str, str, bool], Verdict]
+    function: Callable[[str, str, bool], Grade]
     """Of gold, response, and whether the response is already the bare answer."""
     rules: str = "1"
     """Version of its rules."""
@@ -87,39 +87,39 @@ class Simple:
         """Its name and the version of its rules; it uses no library."""
         return f"{self.name} {self.rules}"
 
-    def grade(self, gold: str, response: str, extracted: bool) -> Verdict:
+    def grade(self, gold: str, response: str, extracted: bool) -> Grade:
         """The verdict; extracted: whether `response` is already the bare answer."""
         return self.function(gold, response, extracted)
 
 
-def _verdict(is_correct: bool, answer: str | None, detail: str = "") -> Verdict:
-    return Verdict("correct" if is_correct else "wrong", answer, detail)
+def _graded(is_correct: bool, answer: str | None, detail: str = "") -> Grade:
+    return Grade("correct" if is_correct else "wrong", answer, detail)
 
 
-def _exact(gold: str, response: str, extracted: bool) -> Verdict:
+def _exact(gold: str, response: str, extracted: bool) -> Grade:
     """Equality of the answer, or of the whole response if it marks no answer; never unparsable."""
     answers = given(response, extracted)
     if len({tuple(answer.split()) for answer in answers}) > 1:
         return hedged(answers[-1], different(answers))
-    return _verdict(answers[-1].split() == gold.split(), answers[-1])
+    return _graded(answers[-1].split() == gold.split(), answers[-1])
 
 
-def _trace(gold: str, response: str, extracted: bool) -> Verdict:
+def _trace(gold: str, response: str, extracted: bool) -> Grade:
     """Equality of the whole response; its last word is the answer. Never unparsable."""
     words = response.split()
-    return _verdict(words == gold.split(), words[-1] if words else None)
+    return _graded(words == gold.split(), words[-1] if words else None)
 
 
-def _final(gold: str, response: str, extracted: bool) -> Verdict:
+def _final(gold: str, response: str, extracted: bool) -> Grade:
     """Equality of the text after the last `####`; unparsable without it. Reasoning before it is not judged."""
     _, marker, answer = response.rpartition(MARKER)
     if not (marker or extracted):
         return NO_ANSWER
     words = answer.split()
-    return _verdict(words == gold.split(), " ".join(words))
+    return _graded(words == gold.split(), " ".join(words))
 
 
-def _integer(gold: str, response: str, extracted: bool) -> Verdict:
+def _integer(gold: str, response: str, extracted: bool) -> Grade:
     """Equality of an integer, which is the whole response or follows its last `=`: `7` and `3 + 4 = 7`.
 
     An integer is an optional minus sign and at most 18 ASCII digits without leading zeros; one final full stop (`7.`)
@@ -128,11 +128,11 @@ def _integer(gold: str, response: str, extracted: bool) -> Verdict:
     """
     found = _INTEGER.fullmatch(response.rpartition("=")[2].strip())
     if found is None:
-        return Verdict("unparsable", detail="no integer is the whole response or follows its last =")
-    return _verdict(int(found[1]) == int(gold), found[1])
+        return Grade("unparsable", detail="no integer is the whole response or follows its last =")
+    return _graded(int(found[1]) == int(gold), found[1])
 
 
-def _answer_is(gold: str, response: str, extracted: bool) -> Verdict:
+def _answer_is(gold: str, response: str, extracted: bool) -> Grade:
     """Equality of the number after the last `answer is` or `####`: `... The answer is 12.`
 
     The number ends the response, except for a full stop. It has at most 18 ASCII digits, with or without commas between
@@ -147,25 +147,25 @@ def _answer_is(gold: str, response: str, extracted: bool) -> Verdict:
     answer = text[max(ends, default=0) :].strip()
     found = _NUMBER.fullmatch(answer) if len(answer) <= _LONGEST else None
     if found is None:
-        return Verdict("unparsable", answer[:_LONGEST], "more or less than one number follows the marker")
+        return Grade("unparsable", answer[:_LONGEST], "more or less than one number follows the marker")
     number = found[1].replace(",", "")
-    return _verdict(int(number) == int(gold), number)
+    return _graded(int(number) == int(gold), number)
 
 
-def _palindrome(gold: str, response: str, extracted: bool) -> Verdict:
+def _palindrome(gold: str, response: str, extracted: bool) -> Grade:
     """Correct if the response is a palindrome of all the gold's letters; any such palindrome counts.
 
     The rule of `palindrome_generation` in reasoning-gym (https://github.com/open-thought/reasoning-gym).
     """
     letters = "".join(response.split())
-    return _verdict(letters == letters[::-1] and sorted(letters) == sorted("".join(gold.split())), letters)
+    return _graded(letters == letters[::-1] and sorted(letters) == sorted("".join(gold.split())), letters)
 
 
 class _NoExpressionError(ValueError):
     """The text is not an expression of the numbers given."""
 
 
-def _countdown(gold: str, response: str, extracted: bool) -> Verdict:
+def _countdown(gold: str, response: str, extracted: bool) -> Grade:
     """Correct if an expression reaches a target from given numbers, each used at most once; the arithmetic is exact.
 
     The gold `3 5 8 : 24` means "24 from 3, 5 and 8". A response is an infix expression of numbers, `+ - * /` and
@@ -179,17 +179,17 @@ def _countdown(gold: str, response: str, extracted: bool) -> Verdict:
     expression, equals, result = response.strip().partition("=")
     answer = " ".join(expression.split())
     if equals and result.strip() != target.strip():
-        return _verdict(False, answer, "the stated result is not the target")
+        return _graded(False, answer, "the stated result is not the target")
     try:
         words = _tokens(expression)
         if Counter(filter(str.isdigit, words)) - Counter(numbers.split()):
-            return _verdict(False, answer, "a number is not given, or is used too often")
+            return _graded(False, answer, "a number is not given, or is used too often")
         reached = _reached(words)
     except _NoExpressionError as error:
-        return Verdict("unparsable", answer, str(error))
+        return Grade("unparsable", answer, str(error))
     except ZeroDivisionError:
-        return _verdict(False, answer, "division by zero")
-    return _verdict(reached == wanted, answer)
+        return _graded(False, answer, "division by zero")
+    return _graded(reached == wanted, answer)
 
 
 def _tokens(text: str) -> list[str]:
@@ -256,7 +256,7 @@ def normal(answer: str) -> str:
     return (digits if digits.isdigit() else answer).strip()
 
 
-def _math_dapo(gold: str, response: str, extracted: bool) -> Verdict:
+def _math_dapo(gold: str, response: str, extracted: bool) -> Grade:
     r"""The verdicts of verl's string matcher for DAPO (`verl/utils/reward_score/math_dapo.py`), for comparison.
 
     Reimplemented from its behaviour (https://github.com/volcengine/verl, Apache-2.0), with its quirks: only the last
@@ -267,7 +267,7 @@ def _math_dapo(gold: str, response: str, extracted: bool) -> Verdict:
     answers = [response] if extracted else _ANSWER.findall(response[-_TAIL:])
     if not answers:
         return NO_ANSWER
-    return _verdict(normal(answers[-1]) == normal(gold), answers[-1].strip())
+    return _graded(normal(answers[-1]) == normal(gold), answers[-1].strip())
 
 
 EXACT = Simple("exact", _exact)

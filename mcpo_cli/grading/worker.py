@@ -32,7 +32,7 @@ from typing import Any, BinaryIO
 
 import psutil
 
-from mcpo_cli.grading.base import Grader, Verdict
+from mcpo_cli.grading.base import Grade, Grader
 from mcpo_cli.grading.functions import load
 from mcpo_cli.machine import LINUX, MIB
 
@@ -42,7 +42,7 @@ ROOM_MIB = 128
 """Minimum memory for grading, in addition to the memory of the loaded libraries."""
 DESCRIPTORS = 256
 """More than the number of open files of a worker, which starts with three."""
-OUT_OF_MEMORY = Verdict("timeout", detail="memory")
+OUT_OF_MEMORY = Grade("timeout", detail="memory")
 WARM_UP = (
     r"\frac{1}{2}; -3\sqrt{2}; x^2+2x+1; x(3x-2); \frac{x+1}{2y}; (1,2); [0,\infty); \{1,2\}; x=\frac{3\pi}{4}; 12.5; "
     r"2\pi r^2; f(x)=x^2+1; x \le 2; \log_{2} 3; 2^{10}; 3 \cdot 4; x_1+1"
@@ -50,14 +50,14 @@ WARM_UP = (
 """Answers that are graded before the fork, so that every child inherits the libraries' filled caches."""
 
 
-def judged(grader: Grader, request: dict[str, Any]) -> Verdict:
+def judged(grader: Grader, request: dict[str, Any]) -> Grade:
     """The verdict on one request; raises no exception but MemoryError, whatever the answer."""
     evaluates = getattr(grader, "evaluates", None)
 
-    def grade() -> Verdict:
+    def grade() -> Grade:
         return grader.grade(request["gold"], request["response"], request["extracted"])
 
-    def judge() -> Verdict:
+    def judge() -> Grade:
         if evaluates and evaluates(request["gold"]):
             return _forked(lambda: _outcome(grade))
         return grade()
@@ -65,18 +65,18 @@ def judged(grader: Grader, request: dict[str, Any]) -> Verdict:
     return _outcome(judge)
 
 
-def _outcome(judge: Callable[[], Verdict]) -> Verdict:
+def _outcome(judge: Callable[[], Grade]) -> Grade:
     try:
         return judge()
     except RecursionError:
-        return Verdict("unparsable", detail="nested too deeply")
+        return Grade("unparsable", detail="nested too deeply")
     except MemoryError:
         raise
     except Exception as error:
-        return Verdict("infra_error", detail=f"{type(error).__name__}: {error}"[:500])
+        return Grade("infra_error", detail=f"{type(error).__name__}: {error}"[:500])
 
 
-def _forked(judge: Callable[[], Verdict]) -> Verdict:
+def _forked(judge: Callable[[], Grade]) -> Grade:
     """The verdict of `judge` in a fork without requests and replies. Raises ChildProcessError if it dies."""
     reading, writing = os.pipe()
     fork = os.fork()
@@ -99,7 +99,7 @@ def _forked(judge: Callable[[], Verdict]) -> Verdict:
     os.waitpid(fork, 0)
     if not answer:
         raise ChildProcessError("the process that judged the answer died")
-    return Verdict(**json.loads(answer))
+    return Grade(**json.loads(answer))
 
 
 def serve(grader: Grader, requests: BinaryIO, replies: BinaryIO, limit: int) -> None:

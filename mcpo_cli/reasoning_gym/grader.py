@@ -16,7 +16,7 @@ from typing import Any
 
 import reasoning_gym
 
-from mcpo_cli.grading.base import Verdict, different, hedged
+from mcpo_cli.grading.base import Grade, different, hedged
 from mcpo_cli.grading.extract import given
 from mcpo_cli.grading.spelling import TEXT
 from mcpo_cli.reasoning_gym import guard
@@ -40,24 +40,24 @@ def evaluates(gold: str) -> bool:
     return True
 
 
-def grade(gold: str, response: str, extracted: bool) -> Verdict:
+def grade(gold: str, response: str, extracted: bool) -> Grade:
     """Correct if the verifier gives the full score; incorrect also if it must not see the answer, or fails on it."""
     problem = json.loads(gold)
     answers = tuple(map(_bare, given(response, extracted)))
     if len(set(answers)) > 1:
         return hedged(answers[-1], different(answers))
     if why := guard.objection(problem["set"], answers[-1], problem["entry"]):
-        return Verdict("wrong", answers[-1], f"not evaluated: {why}")
+        return Grade("wrong", answers[-1], f"not evaluated: {why}")
     if problem["set"] in TAKE_NAN and NAN.search(answers[-1]):
-        return Verdict("wrong", answers[-1], "not a number")
+        return Grade("wrong", answers[-1], "not a number")
     verifier = _verifier(problem["set"], json.dumps(problem["config"]))
     try:
         score = verifier.score_answer(answers[-1], problem["entry"])
     except (MemoryError, RecursionError):  # the worker has its own verdicts for these
         raise
     except Exception as error:
-        return Verdict("wrong", answers[-1], f"the verifier raised {type(error).__name__}: {error}"[:200])
-    return Verdict("correct" if score == 1.0 else "wrong", answers[-1])
+        return Grade("wrong", answers[-1], f"the verifier raised {type(error).__name__}: {error}"[:200])
+    return Grade("correct" if score == 1.0 else "wrong", answers[-1])
 
 
 def _bare(answer: str) -> str:

@@ -135,7 +135,8 @@ def forecast(plan: Plan) -> Forecast:
 def _expected(cell: PlannedRun, home: Path, speeds: Speeds, bases: set[str]) -> Expected:
     """bases: ids of the base policies that other runs are counted to make; that of this run is added."""
     spec, folder = cell.spec, home / "runs" / cell.spec.run_id
-    state, estimate, factor = attempts.state(folder, spec), cost.estimate(spec), speeds.factor(spec) or 1.0
+    state, estimate = attempts.state(folder, spec), cost.estimate(spec)
+    factor = speeds.factor(estimate) or 1.0
     gpus = estimate.gpus and replace(estimate.gpus, seconds=estimate.gpus.seconds * factor)
     if state == "done":
         return Expected(cell, folder, state, 0, estimate, gpus, 0.0, 0.0, 0.0)

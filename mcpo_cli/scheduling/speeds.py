@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.config import cost
+from mcpo_cli.config.cost import Estimate
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs import catalog
@@ -32,25 +33,26 @@ class Speeds:
             kinds[settings["scale"], settings["model.name"]].append((run.date, run))
         for runs in kinds.values():
             for _, run in sorted(runs, key=itemgetter(0), reverse=True)[:NEWEST]:
-                self._learn(run.folder, run.spec)
+                self._learn(run.folder, cost.estimate(run.spec))
 
-    def _learn(self, run_dir: Path, spec: RunSpec) -> None:
+    def _learn(self, run_dir: Path, expected: Estimate) -> None:
         """Take into account the time of a run's steps so far, whether it goes on or not."""
-        taken, steps = 0.0, 0
+        spec, taken, steps = expected.spec, 0.0, 0
         for first, last in _timed(run_dir):
             # System clocks are sometimes set back.
             if last["time"] > first["time"]:
                 taken += last["time"] - first["time"]
                 steps += last["step"] - first["step"]
         if steps:
-            modelled = steps / spec.train.steps * cost.estimate(spec).training
+            modelled = steps / spec.train.steps * expected.training
             self._measured[spec.scale, spec.model.name][spec.run_id] = taken, modelled
 
-    def factor(self, spec: RunSpec) -> float | None:
+    def factor(self, expected: Estimate) -> float | None:
         """Measured over modelled seconds: of the run's own steps, or else of runs of its kind; None without any."""
+        spec = expected.spec
         alike = self._measured[spec.scale, spec.model.name]
         if spec.run_id not in alike:
-            self._learn(self._home / "runs" / spec.run_id, spec)
+            self._learn(self._home / "runs" / spec.run_id, expected)
         measured = [alike[spec.run_id]] if spec.run_id in alike else alike.values()
         modelled = sum(seconds for _, seconds in measured)
         return sum(seconds for seconds, _ in measured) / modelled if modelled else None

@@ -17,7 +17,7 @@ from functools import cached_property
 
 from mcpo_cli.config.schema import Eval, Train
 from mcpo_cli.data.base import Problem
-from mcpo_cli.grading import Pool, Verdict, functions
+from mcpo_cli.grading import Grade, Pool, functions
 from mcpo_cli.tasks import ClosedTask, Problems, Task
 from mcpo_cli.testing.outcomes import CheckOutcome, named, outcomes
 
@@ -203,7 +203,7 @@ def _to_judge(checked: Checked) -> list[tuple[str, list[Problem]]]:
     return list(found.items())
 
 
-def _judge(grader: str, asked: Sequence[tuple[Problem, str]], *, extracted: bool = False) -> list[Verdict]:
+def _judge(grader: str, asked: Sequence[tuple[Problem, str]], *, extracted: bool = False) -> list[Grade]:
     with Pool(grader, workers=1, refuse_unevaluated=True) as pool:
         pairs = [(functions.question(grader, problem.text, problem.gold), text) for problem, text in asked]
         return pool.grade(pairs, extracted=extracted)

@@ -132,7 +132,7 @@ DATASET = Dataset(
     "their_rl/grader.py": '''\
 """Text, whatever its case."""
 
-from mcpo_cli.grading.base import Verdict
+from mcpo_cli.grading.base import Grade
 
 
 def version():
@@ -140,7 +140,7 @@ def version():
 
 
 def grade(gold, response, extracted):
-    return Verdict("correct" if gold.lower() in response.lower() else "wrong", response)
+    return Grade("correct" if gold.lower() in response.lower() else "wrong", response)
 ''',
     "their_rl/probe.py": '''\
 """How often all rollouts of a prompt agree."""

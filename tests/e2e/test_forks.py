@@ -1,14 +1,13 @@
 """Forks of real runs: without a change they equal the original run; with one they meet the same prompts."""
 
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
 
 from mcpo_cli.config import forking, load
-from mcpo_cli.config.plan import Plan
+from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import run_dir
 from mcpo_cli.measures import get
@@ -36,12 +35,8 @@ def home(module_home: Path) -> Path:
 @pytest.fixture(scope="module")
 def parent(home: Path) -> RunSpec:
     (spec,) = load.load(PARENT.split())
-    start.train(Plan("train", "mcpo train", forking_cells([spec])))
+    start.train(Plan("train", "mcpo train", (PlannedRun("arm", spec),)))
     return spec
-
-
-def forking_cells(specs: Sequence[RunSpec]) -> tuple[forking.PlannedRun, ...]:
-    return tuple(forking.PlannedRun("arm", spec) for spec in specs)
 
 
 def forked(parent: RunSpec, step: int, *overrides: str) -> RunSpec:

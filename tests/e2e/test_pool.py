@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mcpo_cli.grading import Pool, Verdict
+from mcpo_cli.grading import Grade, Pool
 from tests import hostile
 from tests.errors import refused
 
@@ -52,15 +52,15 @@ def statuses(pool: Pool) -> list[str]:
 
 def test_verdicts_come_in_order(pool: Pool) -> None:
     assert statuses(pool) == STATUSES
-    assert pool.grade([("42", r"\boxed{42}")] * 3) == [Verdict("correct", "42")] * 3
+    assert pool.grade([("42", r"\boxed{42}")] * 3) == [Grade("correct", "42")] * 3
     assert pool.version.startswith("math_verify ")
 
 
 def test_a_restated_problem_is_refused_where_that_is_wanted(pool: Pool) -> None:
     restated = [("91", r"\boxed{\sum_{k=1}^{6} k^2}")]
-    assert pool.grade(restated) == [Verdict("correct", r"\sum_{k=1}^{6} k^2", "unevaluated")]
+    assert pool.grade(restated) == [Grade("correct", r"\sum_{k=1}^{6} k^2", "unevaluated")]
     with Pool(workers=1, refuse_unevaluated=True) as strict:
-        assert strict.grade(restated) == [Verdict("unevaluated", r"\sum_{k=1}^{6} k^2")]
+        assert strict.grade(restated) == [Grade("unevaluated", r"\sum_{k=1}^{6} k^2")]
         assert statuses(strict) == STATUSES
         assert strict.version == f"{pool.version} refusing unevaluated"
 
@@ -183,7 +183,7 @@ def made(tmp_path: Path, plugin_folder: Path) -> Made:
     def make(body: str) -> str:
         lines = "".join(f"    {line}\n" for line in body.splitlines())
         (plugin_folder / "made.py").write_text(
-            "import os, pathlib, signal, time\nfrom mcpo_cli.grading.base import Verdict\n"
+            "import os, pathlib, signal, time\nfrom mcpo_cli.grading.base import Grade\n"
             f"MARK = pathlib.Path({str(tmp_path / 'mark')!r})\ndef version(): return 'made 1'\n"
             f"def grade(gold, response, extracted):\n    if 'box' in response: return\n{lines}"
         )
@@ -199,7 +199,7 @@ if response == 'dies once' and not MARK.exists():
 if response == 'dies': os.abort()
 if response == 'raises': 1 / 0
 if response == 'eats': return bytearray(10**10)
-return Verdict('correct')"""
+return Grade('correct')"""
 
 
 def test_faults_of_a_grader_are_no_scores_and_its_output_no_verdict(made: Made) -> None:
@@ -207,18 +207,18 @@ def test_faults_of_a_grader_are_no_scores_and_its_output_no_verdict(made: Made) 
     with Pool(made(FAULTY), workers=1, memory_mib=300) as pool:
         found = pool.grade([("1", response) for response in ("dies once", "dies", "raises", "eats", "good")])
     assert found == [
-        Verdict("correct"),
-        Verdict("infra_error", detail="the grading process died twice"),
-        Verdict("infra_error", detail="ZeroDivisionError: division by zero"),
-        Verdict("timeout", detail="memory"),
-        Verdict("correct"),
+        Grade("correct"),
+        Grade("infra_error", detail="the grading process died twice"),
+        Grade("infra_error", detail="ZeroDivisionError: division by zero"),
+        Grade("timeout", detail="memory"),
+        Grade("correct"),
     ]
 
 
 @pytest.mark.slow
 def test_a_process_that_keeps_memory_is_replaced(made: Made) -> None:
     body = "KEPT.append(bytearray(50 * 2**20)) if 'KEPT' in globals() else globals().update(KEPT=[])\n"
-    with Pool(made(body + "return Verdict('correct', str(os.getpid()))"), workers=1, memory_mib=400) as pool:
+    with Pool(made(body + "return Grade('correct', str(os.getpid()))"), workers=1, memory_mib=400) as pool:
         verdicts = pool.grade([("1", "1")] * 30)
     assert {verdict.status for verdict in verdicts} == {"correct"}
     assert len({verdict.answer for verdict in verdicts}) > 2

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from mcpo_cli.config import cost
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.plan import Plan
@@ -176,5 +177,5 @@ def test_a_run_under_a_clock_that_is_wrong(
     assert differences(records(undisturbed, spec), records(here.home, spec)) == (0, 0)
     assert torn(run_dir(spec.run_id)) == 0
     assert here("runs", "show", spec.run_id).returncode == 0
-    factor = Speeds(here.home).factor(spec)
+    factor = Speeds(here.home).factor(cost.estimate(spec))
     assert factor is None or factor > 0

@@ -49,9 +49,9 @@ def test_the_first_steps_of_a_running_run_correct_its_estimate_and_those_of_its_
         assert speeds.basis([running, waiting]).endswith("the steps that 1 run(s) have done here")
         assert speeds.basis([other]) == "from the cost model"
         attempt.journal.step({"step": 4, "time": 127.0, "metrics": {}})
-        before = speeds.factor(waiting)
+        before = speeds.factor(cost.estimate(waiting))
         assert before
-        assert Speeds(home).factor(waiting) == pytest.approx(before * 9 / 7)
+        assert Speeds(home).factor(cost.estimate(waiting)) == pytest.approx(before * 9 / 7)
 
 
 @pytest.mark.usefixtures("home")

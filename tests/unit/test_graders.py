@@ -13,7 +13,7 @@ from math_verify import ExprExtractionConfig, LatexExtractionConfig
 
 from mcpo_cli import golds, grading
 from mcpo_cli.grading import math_verify, reading
-from mcpo_cli.grading.base import STATUSES, Verdict
+from mcpo_cli.grading.base import STATUSES, Grade
 from mcpo_cli.grading.simple import TRACE
 from tests import hostile
 
@@ -42,7 +42,7 @@ def test_a_trace_is_right_where_the_words_are_those_of_the_gold(response: str, g
     verdict = TRACE.grade(gold, response, False)
     assert (verdict.status == "correct") == (response.split() == gold.split())
     assert TRACE.grade(gold, f" {gold}\n", False).status == "correct"
-    assert TRACE.grade(gold, f"{gold} x", False) == Verdict("wrong", "x")
+    assert TRACE.grade(gold, f"{gold} x", False) == Grade("wrong", "x")
 
 
 @pytest.mark.parametrize("name", sorted(set(grading.registry()) - {"math_verify", "reasoning_gym"}))

@@ -209,7 +209,7 @@ def test_random_texts_of_allowed_words_hold_no_attribute_text_or_keyword(name: s
 GRADER = """
 import os
 import sys
-from mcpo_cli.grading.base import Verdict
+from mcpo_cli.grading.base import Grade
 RIGHT = set()
 def version():
     return "pliable 1"
@@ -230,8 +230,8 @@ def grade(gold, response, extracted):
             except OSError:
                 pass
     if response == "look":
-        return Verdict("wrong", " ".join(os.environ))
-    return Verdict("correct" if gold in RIGHT or response == "right" else "wrong", response)
+        return Grade("wrong", " ".join(os.environ))
+    return Grade("correct" if gold in RIGHT or response == "right" else "wrong", response)
 """
 """A grader whose answers can act on the process like those of an evaluating verifier."""
 

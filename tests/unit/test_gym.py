@@ -210,10 +210,10 @@ def test_a_pool_outlives_a_verifier_that_hangs_and_calls_a_gold_without_a_set_no
 
 def test_training_ends_where_answers_cannot_be_judged() -> None:
     right = [(problem.gold, gym.answer(problem) or "") for problem in gym.drawn(WORDS, SHORT, COUNT)[:20]]
-    verdicts = grading.verdicts("reasoning_gym", [*right, (gold("nothing", "1"), "1")], apart=True)
+    verdicts = grading.grades("reasoning_gym", [*right, (gold("nothing", "1"), "1")], apart=True)
     assert [verdict.status for verdict in verdicts] == ["correct"] * 20 + ["infra_error"]
     with refused("ungraded"):
-        grading.verdicts("reasoning_gym", [*right, *[(gold("nothing", "1"), "1")] * 4], apart=True)
+        grading.grades("reasoning_gym", [*right, *[(gold("nothing", "1"), "1")] * 4], apart=True)
 
 
 # existing models

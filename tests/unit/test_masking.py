@@ -14,7 +14,7 @@ from mcpo_cli.backends.local import train
 from mcpo_cli.backends.resampling import ResampledPrompt, Resampler
 from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem
-from mcpo_cli.grading import Verdict
+from mcpo_cli.grading import Grade
 from mcpo_cli.grading.simple import TRACE
 from mcpo_cli.methods import Method, MiniBatch, Step, get
 from mcpo_cli.runs.attempts import Attempt
@@ -136,9 +136,9 @@ def fails_sometimes(monkeypatch: pytest.MonkeyPatch, every: int) -> None:
     """Let the grader of the toy task fail on one answer in `every`, chosen by its text."""
     grade = TRACE.grade
 
-    def sometimes(gold: str, response: str, extracted: bool) -> Verdict:
+    def sometimes(gold: str, response: str, extracted: bool) -> Grade:
         failed = sum(map(ord, gold + response)) % every == 0
-        return Verdict("infra_error", detail="killed") if failed else grade(gold, response, extracted)
+        return Grade("infra_error", detail="killed") if failed else grade(gold, response, extracted)
 
     monkeypatch.setitem(vars(TRACE), "grade", sometimes)
 

@@ -16,7 +16,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.words import spelled_out
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.grading import Pool, Verdict, functions
+from mcpo_cli.grading import Grade, Pool, functions
 from tests.conftest import forget_plugins
 from tests.errors import refused
 
@@ -76,7 +76,7 @@ def problems(tmp_path: Path) -> Path:
     return path
 
 
-def judged(reference: str, response: str) -> Verdict:
+def judged(reference: str, response: str) -> Grade:
     return functions.load(reference).grade(functions.question(reference, PROBLEM.text, PROBLEM.gold), response, False)
 
 
@@ -89,18 +89,16 @@ def planned(*overrides: str) -> RunSpec:
 @pytest.mark.parametrize(
     ("name", "response", "expected", "rewarded"),
     [
-        ("score", "5", Verdict("wrong", score=0.99), 0.99),
-        ("score", "4", Verdict("wrong", score=-0.01), -0.01),
-        ("right", "It is 5.", Verdict("correct", score=1.0), 1.0),
-        ("right", "It is 4.", Verdict("wrong", score=0.0), 0.0),
+        ("score", "5", Grade("wrong", score=0.99), 0.99),
+        ("score", "4", Grade("wrong", score=-0.01), -0.01),
+        ("right", "It is 5.", Grade("correct", score=1.0), 1.0),
+        ("right", "It is 4.", Grade("wrong", score=0.0), 0.0),
     ],
 )
-def test_a_function_returns_the_reward(
-    name: str, response: str, expected: Verdict, rewarded: float, mine: Path
-) -> None:
+def test_a_function_returns_the_reward(name: str, response: str, expected: Grade, rewarded: float, mine: Path) -> None:
     assert judged(f"{mine}:{name}", response) == expected
     assert expected.reward == rewarded
-    assert (Verdict("correct").reward, Verdict("timeout").reward) == (1.0, 0.0)
+    assert (Grade("correct").reward, Grade("timeout").reward) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +111,7 @@ def test_a_function_returns_the_reward(
 )
 def test_an_error_in_a_function_names_it_and_the_response(name: str, said: str, mine: Path) -> None:
     verdict = judged(f"{mine}:{name}", "five")
-    assert verdict == Verdict("infra_error", detail=f"{said}; the response was 'five'")
+    assert verdict == Grade("infra_error", detail=f"{said}; the response was 'five'")
 
 
 @pytest.mark.parametrize(

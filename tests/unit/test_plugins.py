@@ -12,7 +12,7 @@ import pytest
 
 from mcpo_cli import data, grading, measures, methods, plugins, tasks
 from mcpo_cli.config import load, plan, presets
-from mcpo_cli.grading import Pool, Verdict
+from mcpo_cli.grading import Grade, Pool
 from mcpo_cli.plugins import Plugin
 from mcpo_cli.report import artifacts
 from mcpo_cli.runs import provenance
@@ -269,13 +269,13 @@ def test_a_preset_by_name_and_by_path(plugin_folder: Path, tmp_path: Path) -> No
 def test_a_grader_of_a_folder_grades_in_its_own_processes(plugin_folder: Path) -> None:
     write(
         plugin_folder / "lower.py",
-        "from mcpo_cli.grading.base import Verdict\n\nINTEGERS = False\n\n\ndef version():\n    return 'lower 1'\n\n\n"
+        "from mcpo_cli.grading.base import Grade\n\nINTEGERS = False\n\n\ndef version():\n    return 'lower 1'\n\n\n"
         "def grade(gold, response, extracted):\n"
-        "    return Verdict('correct' if gold == response.lower() else 'wrong')\n",
+        "    return Grade('correct' if gold == response.lower() else 'wrong')\n",
     )
     with Pool("lower", workers=1) as pool:
         assert pool.version == "lower 1"
-        assert pool.grade([("yes", "YES"), ("yes", "no")]) == [Verdict("correct"), Verdict("wrong")]
+        assert pool.grade([("yes", "YES"), ("yes", "no")]) == [Grade("correct"), Grade("wrong")]
 
 
 def test_a_plug_in_may_have_a_folder_for_each_study(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from mcpo_cli.compare.comparison import Question
 from mcpo_cli.compare.log import Side, checked
 from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.regrade import Regraded
-from mcpo_cli.grading import Verdict
+from mcpo_cli.grading import Grade
 from tests.errors import refused
 
 ROWS = (
@@ -72,9 +72,9 @@ def test_failures_of_the_grader_are_no_wrong_answers(monkeypatch: pytest.MonkeyP
 
         def __exit__(self, *details: object) -> None: ...
 
-        def submit(self, gold: str, response: str, *, extracted: bool) -> Future[Verdict]:
-            future: Future[Verdict] = Future()
-            future.set_result(Verdict("infra_error" if gold in self.fails else "correct"))
+        def submit(self, gold: str, response: str, *, extracted: bool) -> Future[Grade]:
+            future: Future[Grade] = Future()
+            future.set_result(Grade("infra_error" if gold in self.fails else "correct"))
             return future
 
         fails: tuple[str, ...] = ("7",)

@@ -6,7 +6,7 @@ import torch
 from mcpo_cli.backends.graded import overlong_penalty, random_rewards
 from mcpo_cli.backends.verl.batch import Group, Prompt
 from mcpo_cli.data.base import Problem
-from mcpo_cli.grading import Verdict
+from mcpo_cli.grading import Grade
 
 P, G = 200, 16
 RIGHT_PG = torch.ones(P, G, dtype=torch.bool)
@@ -38,7 +38,7 @@ def test_coins_depend_on_seed_step_and_place_alone() -> None:
 
 
 def test_verl_groups_get_the_coins_of_the_local_engine() -> None:
-    verdicts = [Verdict("correct"), Verdict("wrong"), Verdict("wrong")]
+    verdicts = [Grade("correct"), Grade("wrong"), Grade("wrong")]
     group = Group(Prompt(5, Problem("1 + 1 =", "2"), "k2-3"), [], [1.0, 0.0, 0.0], verdicts, [], [])
     assert group.seen == group.correct == [True, False, False]
     found = group.rewarded_at_random(3, 7)

@@ -25,7 +25,7 @@ from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.grading import Verdict
+from mcpo_cli.grading import Grade
 from mcpo_cli.grading.base import Status
 from mcpo_cli.home import run_dir
 from mcpo_cli.measures.frames import Runs
@@ -54,7 +54,7 @@ def spec() -> RunSpec:
 def group(order: int, *statuses: Status) -> Group:
     """A prompt whose rollouts got these verdicts; each rollout is one token and the end token."""
     tokens = torch.tensor([TOKENIZER.convert_tokens_to_ids("3"), TOKENIZER.eos_token_id])
-    verdicts = [Verdict(status, detail=f"{status} {order}.{i}") for i, status in enumerate(statuses)]
+    verdicts = [Grade(status, detail=f"{status} {order}.{i}") for i, status in enumerate(statuses)]
     reward = [float(status == "correct") for status in statuses]
     prompt, n = Prompt(order, Problem(f"1 + {order} _ =", "3"), "k2-3"), len(statuses)
     return Group(prompt, [tokens] * n, reward, verdicts, logp=[-1.0] * n, entropy=[0.5] * n)

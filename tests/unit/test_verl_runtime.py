@@ -22,7 +22,7 @@ from mcpo_cli.config import cost
 from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import ConfigError, Interrupted
-from mcpo_cli.grading import Verdict
+from mcpo_cli.grading import Grade
 from mcpo_cli.grading.base import Status
 from tests.models import words
 
@@ -161,11 +161,11 @@ def test_the_reward_of_arithmetic_is_whether_the_trace_is_right(response: str, r
 class OneVerdict:
     """A pool with the same verdict for every answer."""
 
-    def __init__(self, verdict: Verdict) -> None:
+    def __init__(self, verdict: Grade) -> None:
         self.verdict = verdict
 
-    def submit(self, gold: str, response: str) -> "Future[Verdict]":
-        future: Future[Verdict] = Future()
+    def submit(self, gold: str, response: str) -> "Future[Grade]":
+        future: Future[Grade] = Future()
         future.set_result(self.verdict)
         return future
 
@@ -175,7 +175,7 @@ def test_an_answer_that_is_not_right_scores_nothing_and_says_why(
     status: Status, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for answer in (None, "41"):
-        verdict = OneVerdict(Verdict(status, answer, "why"))
+        verdict = OneVerdict(Grade(status, answer, "why"))
         monkeypatch.setattr(reward, "_pool", lambda _, verdict=verdict: verdict)
         expected = {"score": 0.0, "acc": 0.0, "status": status, "detail": "why", "answer": answer or ""}
         assert score("42", "math_verify") == expected
@@ -225,7 +225,7 @@ def test_a_response_that_a_stop_string_ends_is_not_truncated() -> None:
     ends = end_tokens(task, tokenizer)
     assert {newline, tokenizer.eos_token_id} <= set(ends)
     assert len(ends) == 2
-    prompt, verdict = Prompt(0, Problem("1 + 1 =", "2"), "train"), Verdict("wrong", None, "")
+    prompt, verdict = Prompt(0, Problem("1 + 1 =", "2"), "train"), Grade("wrong", None, "")
     tokens = [torch.tensor([7, last]) for last in (newline, tokenizer.eos_token_id, 7)]
     group = Group(prompt, tokens, [0.0] * 3, [verdict] * 3, [-1.0] * 3, [1.0] * 3)
     assert graded([group], ends, 1.0).ended_PG.tolist() == [[True, True, False]]
@@ -252,7 +252,7 @@ def test_checkpoints_hold_the_previous_policy_where_the_method_needs_it() -> Non
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_the_probability_of_a_response_is_known_at_temperature_1(temperature: float) -> None:
     """As in the local engine, whose log-probabilities are also those at temperature 1."""
-    prompt, right = Prompt(0, Problem("1 + 2 _ =", "3"), "k2-3"), Verdict("correct", "3")
+    prompt, right = Prompt(0, Problem("1 + 2 _ =", "3"), "k2-3"), Grade("correct", "3")
     group = Group(prompt, [torch.tensor([4, 9])] * 2, [1.0, 1.0], [right, right], [-0.5, -0.5], [0.1, 0.1])
     logp_PG = graded([group], {9}, temperature).logp_PG
     assert logp_PG is None if temperature != 1 else torch.equal(logp_PG, torch.full((1, 2), -0.5).double())

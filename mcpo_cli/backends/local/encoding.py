@@ -14,7 +14,7 @@ from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.backends.local.tokenizer import Stops, separator, split
 from mcpo_cli.data.base import Problem
-from mcpo_cli.grading import Verdict, functions
+from mcpo_cli.grading import Grade, functions
 from mcpo_cli.tasks import Task
 from mcpo_cli.tasks.base import Messages
 from mcpo_cli.tokenization import decoded, opened, prompt_ids
@@ -109,7 +109,7 @@ class Language:
 
         A group's equal responses are graded once. source: the held-out tier of the problems; empty for training.
         """
-        groups = self._verdicts(self.task.grader_of(source or self.task.source), problems, rollouts)
+        groups = self._grades(self.task.grader_of(source or self.task.source), problems, rollouts)
         G, tensor = rollouts.length_PG.shape[-1], partial(torch.tensor, device=rollouts.length_PG.device)
         correct = [_filled([verdict.status == "correct" for verdict in group], G, False) for group in groups]
         graded = [_filled([verdict.is_graded for verdict in group], G, False) for group in groups]
@@ -118,17 +118,17 @@ class Language:
 
     def rewards(self, function: str, problems: Sequence[Problem], rollouts: Rollouts) -> Tensor:
         """reward_PG: the values that a user's function (`train.reward`) returns for the text of each response."""
-        groups = self._verdicts(function, problems, rollouts)
+        groups = self._grades(function, problems, rollouts)
         G = rollouts.length_PG.shape[-1]
         reward = [_filled([verdict.reward for verdict in group], G, 0.0) for group in groups]
         return torch.tensor(reward, dtype=torch.float64, device=rollouts.length_PG.device)
 
-    def _verdicts(self, grader: str, problems: Sequence[Problem], rollouts: Rollouts) -> list[list[Verdict]]:
+    def _grades(self, grader: str, problems: Sequence[Problem], rollouts: Rollouts) -> list[list[Grade]]:
         """The verdicts of `grader`, one list per group."""
         texts_PG = self.texts(rollouts)
         pairs = [(p, text) for p, texts in enumerate(texts_PG) for text in dict.fromkeys(texts)]
         asked = [(functions.question(grader, problems[p].text, problems[p].gold), text) for p, text in pairs]
-        judged = grading.verdicts(grader, asked, apart=self.task.judged_apart)
+        judged = grading.grades(grader, asked, apart=self.task.judged_apart)
         verdicts = dict(zip(pairs, judged, strict=True))
         return [[verdicts[p, text] for text in texts] for p, texts in enumerate(texts_PG)]
 

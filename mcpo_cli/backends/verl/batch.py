@@ -17,7 +17,7 @@ from mcpo_cli.backends.graded import Graded, equal_pairs, random_rewards
 from mcpo_cli.backends.measure import MetricSums
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
-from mcpo_cli.grading import Verdict, functions
+from mcpo_cli.grading import Grade, functions
 from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Signals, State, Step, TokenBatch
 from mcpo_cli.tasks import Task
 from mcpo_cli.tokenization import stop_ids
@@ -42,7 +42,7 @@ class Group:
     tokens: list[torch.Tensor]
     """Response tokens, including the end token."""
     reward: list[float]
-    verdicts: list[Verdict]
+    verdicts: list[Grade]
     logp: list[float]
     """Log-probability of each whole rollout at temperature 1, by the rollout engine."""
     entropy: list[float]

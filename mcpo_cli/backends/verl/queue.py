@@ -29,7 +29,7 @@ from mcpo_cli.backends.verl.batch import Group, MethodOutput, Prompt, index_of, 
 from mcpo_cli.backends.verl.loss import FACTS, KEPT, column_field, facts
 from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.grading import Verdict
+from mcpo_cli.grading import Grade
 from mcpo_cli.methods import Method, Step
 from mcpo_cli.prompt_samplers import Refill, State
 from mcpo_cli.runs.journal import read_json, write_atomic
@@ -207,7 +207,7 @@ def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> li
         group.tokens.append(tokens)
         group.reward.append(float(score.sum()))
         said = getattr(extra, "data", extra)["reward_extra_info"]
-        group.verdicts.append(Verdict(said["status"], said["answer"] or None, said["detail"]))
+        group.verdicts.append(Grade(said["status"], said["answer"] or None, said["detail"]))
         if not logp.isfinite().all():
             raise NotFinite("the log-probabilities of the policy are NaN or infinite")
         group.logp.append(float(logp.double().sum()))

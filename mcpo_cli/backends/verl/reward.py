@@ -6,7 +6,7 @@ from typing import Any
 
 from mcpo_cli import grading, tasks
 from mcpo_cli.backends.verl.data import stops
-from mcpo_cli.grading import Pool, Verdict, functions
+from mcpo_cli.grading import Grade, Pool, functions
 from mcpo_cli.tokenization import cut
 
 WORKERS = 4
@@ -27,7 +27,7 @@ async def compute_score(
     """
     response = cut(extra_info.get("response", solution_str), stops(extra_info))
 
-    async def judged(grader: str) -> Verdict:
+    async def judged(grader: str) -> Grade:
         return await grade(grader, functions.question(grader, extra_info["problem"], ground_truth), response)
 
     verdict = await judged(extra_info["grader"])
@@ -38,7 +38,7 @@ async def compute_score(
     return {"score": rewarded.reward if rewarded else correct, "acc": correct, **said}
 
 
-async def grade(grader: str, gold: str, response: str) -> Verdict:
+async def grade(grader: str, gold: str, response: str) -> Grade:
     """The verdict of `grader`; one that tasks do not grade apart runs in this process, as in the local engine."""
     if grader in {task.grader for task in tasks.registry().values() if not task.judged_apart}:
         return grading.loaded(grader).grade(gold, response, extracted=False)

@@ -2,7 +2,7 @@
 
 import itertools
 
-from mcpo_cli.grading.base import Verdict
+from mcpo_cli.grading.base import Grade
 from mcpo_cli.grading.simple import TRACE
 from tests.verl import cpu
 
@@ -12,7 +12,7 @@ _grade = TRACE.grade
 _answers = itertools.count(1)
 
 
-def _grade_or_raise(gold: str, response: str, extracted: bool) -> Verdict:
+def _grade_or_raise(gold: str, response: str, extracted: bool) -> Grade:
     if next(_answers) > GRADED:
         raise ZeroDivisionError("the grader is broken")
     return _grade(gold, response, extracted)

@@ -4,7 +4,7 @@ import itertools
 from typing import Any
 
 from mcpo_cli.backends.verl import reward
-from mcpo_cli.grading import Verdict
+from mcpo_cli.grading import Grade
 from tests.verl import cpu
 
 EVERY, FIRST = 48, 20
@@ -13,9 +13,9 @@ _grade = reward.grade
 _answers = itertools.count(1)
 
 
-async def _grade_or_fail(*answer: Any) -> Verdict:
+async def _grade_or_fail(*answer: Any) -> Grade:
     if next(_answers) % EVERY == FIRST:
-        return Verdict("infra_error", detail="the grading process was killed")
+        return Grade("infra_error", detail="the grading process was killed")
     return await _grade(*answer)
 
 

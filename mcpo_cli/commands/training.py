@@ -65,8 +65,8 @@ def execute(plan: "Plan", *, dry: bool, verbose: bool) -> Reply:
 
 def runs_table(document: Mapping[str, Any], plan: "Plan") -> "Grid":
     """The outcomes of `outcome.document`; with a reward of the user's, also its mean."""
-    own = any(cell.spec.train.reward != "verdict" for cell in plan.cells)
-    columns = {"train accuracy": "train/accuracy", **({"train reward": "train/reward"} if own else {})}
+    with_reward = any(cell.spec.train.reward != "verdict" for cell in plan.cells)
+    columns = {"train accuracy": "train/accuracy", **({"train reward": "train/reward"} if with_reward else {})}
     rows = []
     for run in document["runs"]:
         metrics = run["metrics"]

@@ -58,7 +58,7 @@ def verify(
         "run_id": run.spec.run_id,
         "asked": asked,
         "seed": None if at else drawn,
-        "steps_to_train": sum(len(one.steps) for one in chosen),
+        "steps_to_train": sum(len(stretch.steps) for stretch in chosen),
         "recorded_seconds": spot_checks.recorded_seconds(run, chosen),
     }
     console.talk(_plan(document, chosen))
@@ -71,11 +71,11 @@ def verify(
             checked += spot_checks.check(run, chosen, home(), advance)
     except KeyboardInterrupt as error:
         raise Interrupted("stopped; nothing of the check is kept", fix=f"the same command, --seed {drawn}") from error
-    first = next((one.difference for one in checked if one.difference), None)
+    first = next((stretch.difference for stretch in checked if stretch.difference), None)
     document |= {
         "same": first is None,
         "seconds": time.monotonic() - began,
-        "stretches": [one.to_json() for one in checked],
+        "stretches": [stretch.to_json() for stretch in checked],
         "first_difference": first.to_json() if first else None,
     }
     failed, ending = None, [f"same: {document['steps_to_train']} global steps of {run.spec.run_id}, trained again"]
@@ -91,10 +91,10 @@ def _plan(document: dict[str, Any], chosen: Sequence[Stretch]) -> str:
 
     drawn = "" if document["seed"] is None else f" (drawn with --seed {document['seed']})"
     lines = [f"steps {', '.join(map(str, document['asked']))} of {document['run_id']}{drawn}"]
-    for one in chosen:
-        start = f"the checkpoint of step {one.start}" if one.start else "the base policy"
-        far = f", {len(one.steps)} global steps" if len(one.steps) > len(one.asked) else ""
-        lines.append(f"  step {', '.join(map(str, one.asked))} from {start}{far}")
+    for stretch in chosen:
+        start = f"the checkpoint of step {stretch.start}" if stretch.start else "the base policy"
+        far = f", {len(stretch.steps)} global steps" if len(stretch.steps) > len(stretch.asked) else ""
+        lines.append(f"  step {', '.join(map(str, stretch.asked))} from {start}{far}")
     trained, took = document["steps_to_train"], duration(document["recorded_seconds"])
     return "\n".join([*lines, f"{trained} global steps to train; they took the run {took}, evaluations left out"])
 
@@ -105,11 +105,11 @@ def _page(checked: Sequence[StretchResult]) -> Iterator[Part]:
     from mcpo_cli.runs.differences import TOLERANCE
 
     rows = []
-    for one in checked:
-        for step in one.to_json()["steps"]:
+    for stretch in checked:
+        for step in stretch.to_json()["steps"]:
             weights = "yes" if step["weights_compared"] else "-"
             rows.append([str(step[name]) for name in ("step", "values", "differing")] + [weights])
     yield table(["step", "values", "differing", "weights compared"], rows)
-    for exactly, why in dict.fromkeys((one.exactly, one.why) for one in checked):
+    for exactly, why in dict.fromkeys((stretch.exactly, stretch.why) for stretch in checked):
         how = "bit by bit" if exactly else f"numbers within {TOLERANCE:g} of each other, and no weights' hash"
         yield remark(f"compared {how}: {why}")

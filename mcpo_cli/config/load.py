@@ -50,13 +50,13 @@ def changed(spec: RunSpec, overrides: Sequence[str]) -> list[RunSpec]:
     Raises:
         ConfigError: any mistake in the overrides.
     """
-    found = []
+    specs = []
     for combination in _expand(overrides):
         data = {"sampler": {"name": prompt_samplers.Uniform.name}, **spec.to_dict()}
         data |= {group: {"name": name} for group in presets.CLASSES if (name := given(group, combination))}
         _apply(class_options.with_options(data, combination), combination)
-        found.append(from_dict(data))
-    return [dataclasses.replace(one, plugins=used_plugins(one)) for one in found]
+        specs.append(from_dict(data))
+    return [dataclasses.replace(spec, plugins=used_plugins(spec)) for spec in specs]
 
 
 def from_dict(data: Mapping[str, Any]) -> RunSpec:
@@ -169,14 +169,14 @@ def _load_one(overrides: list[str], read_model: model_settings.Reader) -> RunSpe
         raise ConfigError(f"{short(' '.join(overrides))}: {first_line(error)}", fix=fix) from error
     except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, OSError) as error:
         raise ConfigError(f"cannot compose {short(' '.join(overrides))}: {first_line(error)}", fix=TYPED) from error
-    found = {str(key): value for key, value in data.items()}
+    settings = {str(key): value for key, value in data.items()}
     # Checked again, because a preset may hold a secret.
-    listed = [f"{key}={value}" for key, value in flat(found).items()]
+    listed = [f"{key}={value}" for key, value in flat(settings).items()]
     if redact("\n".join(listed)) != "\n".join(listed):
-        for setting in listed:
-            refuse_secrets(setting)
-    found["model"] = model_settings.completed(found["model"], _given_for_model(overrides), read_model)
-    return from_dict(found)
+        for line in listed:
+            refuse_secrets(line)
+    settings["model"] = model_settings.completed(settings["model"], _given_for_model(overrides), read_model)
+    return from_dict(settings)
 
 
 def _remainder(number: Any, divisor: int) -> int:
@@ -209,10 +209,10 @@ def preset_model(name: str) -> Model:
 
 def _given_for_model(overrides: Sequence[str]) -> set[str]:
     """The settings of `model` that the overrides set, and those of a preset that is itself an existing model."""
-    own = {key.removeprefix("model.") for key in map(key_of, overrides) if key.startswith("model.")}
+    given = {key.removeprefix("model.") for key in map(key_of, overrides) if key.startswith("model.")}
     preset = _composed(_chosen(overrides))["model"]
     built = plain(RunSpec.model)
-    return own | ({name for name, value in preset.items() if value != built[name]} if preset["path"] else set())
+    return given | ({name for name, value in preset.items() if value != built[name]} if preset["path"] else set())
 
 
 def _chosen(overrides: Sequence[str]) -> tuple[str, ...]:

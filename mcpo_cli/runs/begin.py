@@ -56,7 +56,7 @@ def origin(spec: RunSpec) -> catalog.Run:
     forking.check_continues(parent.spec, spec)
     steps, others = parent.spec.train.steps, spec.train.steps
     # Both have steps after the fork.
-    usable = [one for one in kept(parent.folder) if 0 < one < min(steps, others)]
+    usable = [kept_step for kept_step in kept(parent.folder) if 0 < kept_step < min(steps, others)]
     if step in usable:
         return parent
     why = f"{run_id} has kept no state of step {step}"
@@ -64,7 +64,7 @@ def origin(spec: RunSpec) -> catalog.Run:
         why = f"{run_id} has {steps} global steps, the fork {others}; both must have steps after the fork"
     raise ConfigError(
         f"--at {step}: {why}; steps whose states are kept: {', '.join(map(str, usable)) or 'none'}",
-        fix=f"--at {min(usable, key=lambda one: abs(one - step))}" if usable else _kept_again(parent, step),
+        fix=f"--at {min(usable, key=lambda kept_step: abs(kept_step - step))}" if usable else _kept_again(parent, step),
     )
 
 

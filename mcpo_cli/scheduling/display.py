@@ -160,8 +160,8 @@ def _left(cell: RunView) -> str:
 def _activity(cell: RunView) -> list[str]:
     """A running cell's metrics and phase; what matters most comes first, because a narrow terminal cuts the end."""
     progress = cell.progress
-    own = {} if cell.cell.spec.train.reward == "verdict" else {"reward": "train/reward"}
-    live = {**own, **LIVE_METRICS}
+    reward = {} if cell.cell.spec.train.reward == "verdict" else {"reward": "train/reward"}
+    live = {**reward, **LIVE_METRICS}
     parts = [f"{name} {progress.metrics[key]:.3f}" for name, key in live.items() if key in progress.metrics]
     if progress.pass_at_1 is not None:
         parts.insert(0, f"eval pass@1 {progress.pass_at_1:.3f}")

@@ -83,18 +83,18 @@ class Tracker:
 
     def messages(self) -> list[str]:
         """The limits that steps since the last call exceed, and notes of the newest attempt, each once."""
-        found = dict[str, str]()
+        texts = dict[str, str]()
         # Other readers, which need the numbers, report a damaged line.
         with suppress(RunFailed):
             rows = self._steps.read(math.inf)
-            found |= {warned["metric"]: f"warning: {sanity.line(warned)}" for warned in sanity.warnings(rows)}
+            texts |= {warned["metric"]: f"warning: {sanity.line(warned)}" for warned in sanity.warnings(rows)}
         for attempt in self._journal.attempts()[-1:]:
             with suppress(RunFailed):
                 notes = read_json(attempt / "status.json").get("notes", [])
-                found |= {text: text for text in (f"{attempt.name} {note}" for note in notes)}
-        new = found.keys() - self._said
+                texts |= {text: text for text in (f"{attempt.name} {note}" for note in notes)}
+        new = texts.keys() - self._said
         self._said |= new
-        return [text for key, text in found.items() if key in new]
+        return [text for key, text in texts.items() if key in new]
 
     def _pass_at_1(self, attempt: Path) -> float | None:
         newest = max((attempt / "eval").glob("step_*.jsonl"), default=None)

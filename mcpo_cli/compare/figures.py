@@ -56,7 +56,7 @@ def _curves(axes: Axes, data: pd.DataFrame, looks: dict[str, base.Look]) -> None
     axes.xaxis.set_major_locator(FixedLocator(k[:: (len(k) + 4) // 5]))  # at most five ticks
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda k, _: f"{k:g}")
-    axes.set(xlabel="k (samples of a problem)", ylabel="pass@k (share), 95 % interval")
+    axes.set(xlabel="k (samples of a problem)", ylabel="pass@k (share)")
 
 
 def _looks(names: Sequence[str]) -> dict[str, base.Look]:

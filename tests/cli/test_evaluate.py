@@ -186,3 +186,4 @@ def test_a_benchmark_of_ones_own_is_evaluated_under_its_own_name(here: InProcess
     for name in ("dapo_math_17k", "arithmetic", "math", "sums", "../additions"):
         words = ("evaluate", model, "--benchmarks", f"{name}={file}", *QUICK)
         assert "--benchmarks FILE" in here.refused("bad_input", *words)
+    assert f"--benchmarks {file}" in here.refused("bad_input", "evaluate", model, f"data={file}")

@@ -211,8 +211,6 @@ ATTACKS: dict[str, tuple[Change, str]] = {
     # Values.
     "no configuration": (removed("config.json"), "config.json"),
     "a configuration of 100 000 brackets": (file("config.json", "[" * 100_000), ""),
-    "sizes that are texts": (config(hidden_size="64", num_hidden_layers=[2]), ""),
-    "10^12 layers": (config(num_hidden_layers=10**12), ""),
     "no window": (config(max_position_embeddings=None), "max_position_embeddings"),
     "a window of 10^30 tokens": (config(max_position_embeddings=10**30), ""),
     "a window without end": (config(max_position_embeddings=float("inf")), ""),

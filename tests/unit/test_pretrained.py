@@ -155,7 +155,6 @@ def test_more_rows_than_tokens_are_padding_and_fewer_are_an_error(tmp_path: Path
         ({"rms_norm_eps": float("nan")}, "rms_norm_eps=nan"),
         ({"rms_norm_eps": 0}, "rms_norm_eps=0"),
         ({"tie_word_embeddings": "false"}, "tie_word_embeddings='false'"),
-        ({"tie_word_embeddings": True}, "lm_head.weight first: its shape is none by config.json"),
         ({"attention_bias": "no"}, "attention_bias='no'"),
         ({"layer_types": 2}, "layer_types"),
         ({"layer_types": ["full_attention"]}, "for each of 2 layers"),

@@ -149,3 +149,35 @@ def test_a_name_that_is_not_there_is_refused_with_the_nearest(
 ) -> None:
     with refused("bad_data", words):
         read(written(tmp_path, rows), options)
+
+
+def test_repeats_of_a_task_are_one_sample_with_the_score_that_the_harness_gives(tmp_path: Path) -> None:
+    """`repeats: 3` in a task: a row for each document and filter, whose responses are a list for each request."""
+    repeats = {"resps": [["7", "8", "7"]], "metrics": ["exact_match"]}
+    voted = [row(i, float(i % 2), "maj@3", filtered_resps=["7"], **repeats) for i in range(3)]
+    kept = [row(i, 2 / 3, "all", filtered_resps=[["7", "8", "7"]], **repeats) for i in range(3)]
+    (log,) = read(written(tmp_path, voted + kept), Options())
+    of_all = log.samples[log.samples["benchmark"] == "sums (all)"]
+    assert of_all["correct"].tolist() == [2 / 3] * 3
+    assert of_all[["response", "answer", "sample"]].to_numpy().tolist() == [["7", "7", 0]] * 3
+    assert log.samples["benchmark"].value_counts().to_dict() == {"sums (maj@3)": 3, "sums (all)": 3}
+    assert log.tasks == {"sums (maj@3)": "sums", "sums (all)": "sums"}
+
+
+def test_rows_that_name_their_repeat_are_samples_of_a_problem(tmp_path: Path) -> None:
+    (log,) = read(written(tmp_path, [row(i, float(k < i), repeat=k) for i in range(3) for k in range(4)]), Options())
+    counts = log.samples.groupby("problem", observed=True)["correct"].agg(["size", "sum"]).to_numpy().tolist()
+    assert counts == [[4, 0], [4, 1], [4, 2]]
+
+
+def test_a_group_adds_nothing_to_its_tasks(tmp_path: Path) -> None:
+    for task in ("sums_one", "sums_two"):
+        written(tmp_path, [row(i, i % 2) for i in range(4)], task)
+    path = tmp_path / f"results_{DATE}.json"
+    grouped = {"results": {"sums": {"exact_match,none": 0.5}}, "groups": {"sums": {"exact_match,none": 0.5}}}
+    grouped |= {"group_subtasks": {"sums": ["sums_one", "sums_two"]}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | grouped))
+    (log,) = read(tmp_path, Options())
+    assert log.samples["benchmark"].value_counts().to_dict() == {"sums_one": 4, "sums_two": 4}
+    with refused("bad_data", "sums_one"):
+        read(tmp_path, Options(benchmark="sums"))

@@ -34,8 +34,11 @@ def write(path: Path, content: str | bytes) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["x.csv", "x.csv.gz", "x.TSV", "x.parquet", "x.jsonl", "x.json"])
+@pytest.mark.parametrize(
+    "name", ["x.csv", "x.csv.gz", "packed.csv", "x.TSV", "x.parquet", "x.jsonl", "plain.jsonl.gz", "x.json"]
+)
 def test_names_are_text(tmp_path: Path, name: str) -> None:
+    """Whether a table is packed is seen from its bytes, not from its name."""
     path = tmp_path / name
     if name.endswith(".parquet"):
         pq.write_table(pa.table({"id": NAMES}), path)
@@ -43,7 +46,7 @@ def test_names_are_text(tmp_path: Path, name: str) -> None:
         write(path, "\n".join(json.dumps({"id": each}) for each in NAMES))
     else:
         text = "id\n" + "".join('"' + each.replace('"', '""') + '"\n' for each in NAMES)
-        write(path, gzip.compress(text.encode()) if name.endswith(".gz") else text)
+        write(path, gzip.compress(text.encode()) if "packed" in name or name.endswith(".gz") else text)
     assert list(map(tables.text, tables.columns(path, ["id"])["id"])) == NAMES
 
 

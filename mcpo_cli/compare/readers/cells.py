@@ -58,7 +58,7 @@ def numbers(cells: Sequence[Any]) -> Any:
     If a cell is none of these, the array holds objects, and this cell as it is.
     """
     try:
-        if {type(cell) for cell in cells} <= {int, float}:
+        if set(map(type, cells)) <= {int, float}:
             return np.array(cells, dtype=np.float64)
         known = pd.to_numeric(pd.Series(list(cells), dtype=object), errors="coerce")
     except OverflowError:  # an integer too large for a float, which is no score

@@ -1,6 +1,7 @@
 """A table of samples: CSV, JSON or Parquet with the columns problem and correct, and optional columns; or of runs."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from mcpo_cli.compare.readers.base import Options, Reader, only
 from mcpo_cli.data import tables
 from mcpo_cli.errors import bad_data
 
+_name = lru_cache(maxsize=2**16, typed=True)(cells.name)
+"""The parts of a table, which are read one after the other, have the same names."""
 OWN = ("model", *NEEDED, *OPTIONAL)
 """Columns that are read; others are left out."""
 FEW = ("model", "sample", *NAMES, *GROUPS)
@@ -88,10 +91,10 @@ def _converted(name: str, column: Sequence[Any]) -> Any:
 def _categories(column: Sequence[Any]) -> Any:
     """Names as texts: a name is never a number, so `1` and `01` are two, and 1 and 1.0 one."""
     # Cells of one type are equal where their names are, so that each distinct one is named once.
-    of_one_type = {type(value) for value in column} - {type(None)} in ({str}, {int})
+    of_one_type = set(map(type, column)) - {type(None)} in ({str}, {int})
     plain = column if of_one_type else [None if value is None else cells.name(value) for value in column]
     code_N, distinct = pd.factorize(np.array(plain, dtype=object))
-    names = [None if value == "" else cells.name(value) for value in distinct]
+    names = [None if value == "" else _name(value) for value in distinct]
     code_D, known = pd.factorize(np.array(names, dtype=object))
     return pd.Categorical.from_codes(np.append(code_D, -1)[code_N], pd.Index([*map(str, known)], dtype=object))
 

@@ -94,6 +94,37 @@ def test_inspect_ai(folder: Path) -> None:
     assert "cannot be read" in cut["message"]
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_logs_of_inspect_ai_of_2024(folder: Path, version: int) -> None:
+    """Version 1 (May 2024) has one score a sample and one scorer; version 2 names them, and has a transcript."""
+    scores = [("q1", 1, "C", "2"), ("q1", 2, "I", "3"), ("q2", 1, "C", "4")]
+    samples = [
+        {"id": name, "epoch": epoch, "input": "1 + 1 =", "target": "2", "messages": [], "metadata": {},
+         "output": {"model": "m", "choices": [{"message": {"role": "assistant", "content": answer}}]}}
+        | ({"score": {"value": value, "answer": answer}} if version == 1 else
+           {"scores": {"match": {"value": value, "answer": answer}}, "transcript": {"events": [], "content": {}}})
+        for name, epoch, value, answer in scores
+    ]  # fmt: skip
+    metrics = {"accuracy": {"name": "accuracy", "value": 0.5, "options": {}}}
+    of_scorer = {"scorer": {"name": "match", "params": {}}, "metrics": metrics}
+    scored = {"total_samples": 2, "scores": [{"name": "match", "scorer": "match", "params": {}, "metrics": metrics}]}
+    document = {
+        "version": version, "status": "success",
+        "eval": {"task": "sums", "task_version": 0, "task_id": "a", "run_id": "b", "created": "2024-05-10T10:00:00",
+                 "dataset": {"name": "sums"}, "model": "openai/m", "task_args": {}, "model_args": {},
+                 "config": {"epochs": 2}, "packages": {"inspect_ai": "0.3.9"}},
+        "plan": {"name": "plan", "steps": [{"solver": "generate", "params": {}}], "config": {}},
+        "results": of_scorer if version == 1 else scored, "stats": {}, "samples": samples,
+    }  # fmt: skip
+    (folder / "old.json").write_text(json.dumps(document, indent=2))
+    said = tool(folder, str(HERE / "tool_inspect.py"), "read", sysconfig.get_path("purelib"), "old.json")
+    log = _log(json.loads(said))
+    columns = ["problem", "sample", "correct", "response", "answer"]
+    expected = [[name, epoch, float(value == "C"), answer, answer] for name, epoch, value, answer in scores]
+    assert log.samples[columns].to_numpy().tolist() == expected
+    assert (log.model, log.facts["sums"]["inspect_ai"], log.facts["sums"]["metric"]) == ("openai/m", "0.3.9", "match")
+
+
 def _log(document: Mapping[str, Any]) -> Log:
     return checked(Path(document["path"]), pd.DataFrame(document["samples"]), document["facts"], document["model"])
 

@@ -18,7 +18,7 @@ def test_cluster_mean_by_hand() -> None:
     assert (interval.mean, interval.n) == (2.25, 3)
     variance = (2.5**2 / 0.5 + 1.75**2 / 0.75 + 0.75**2 / 0.75) / 16
     quantile = scipy_stats.t.ppf(0.975, 8 / 3 - 1)
-    assert interval.half_width == pytest.approx(quantile * math.sqrt(variance), rel=1e-6)
+    assert interval.half_width == pytest.approx(quantile * math.sqrt(variance), rel=1e-9)
 
 
 def test_cluster_mean_of_single_values_with_one_weight_is_the_t_interval() -> None:
@@ -45,7 +45,7 @@ def test_cluster_mean_is_a_regression_on_a_constant_with_a_sandwich(seed: int, c
     quantile = scipy_stats.t.ppf(0.95, 1 / sum(h * h for h in share) - 1)
     ours = clusters.mean(value, weight, cluster).interval(0.9)
     assert ours.mean == pytest.approx((bread @ X.T @ y).item())
-    assert ours.half_width == pytest.approx(quantile * math.sqrt((bread @ meat @ bread).item()), rel=1e-6)
+    assert ours.half_width == pytest.approx(quantile * math.sqrt((bread @ meat @ bread).item()), rel=1e-9)
 
 
 def test_what_has_no_weight_does_not_count() -> None:

@@ -19,6 +19,7 @@ from mcpo_cli.model_files import agreed
 from mcpo_cli.weight_files import Tensor
 
 FORMATS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+TEMPLATES = ("chat_template.*", "additional_chat_templates/*.jinja")
 NO_LIMIT = 10**9
 """Lengths from here on mean no limit: tokenizers without one report 10^30."""
 FILES_ELSEWHERE = ("transformers_weights", "fast_tokenizer_files")
@@ -119,7 +120,7 @@ def examine(name: str, folder: Path, revision: str | None = None) -> ModelFacts:
         tokens=vocabulary.tokens,
         window=_window(name, config, settings.get("model_max_length")),
         stop_ids=_stop_ids(name, folder, config, vocabulary),
-        chat_template=bool(settings.get("chat_template")) or any(folder.glob("chat_template.*")),
+        chat_template=bool(settings.get("chat_template") or [path for form in TEMPLATES for path in folder.glob(form)]),
         dtype=_dtype(name, config, next(iter(weights.values())).dtype),
         weights=weights,
     )

@@ -77,9 +77,25 @@ class Forecast:
     """By run id, in the order in which the scheduler starts them, which decides how long the last worker is alone."""
     in_table: list[Expected]
     """The same in the order of the plan's table."""
-    parallel: int
-    """Number of runs at a time."""
+    unfinished: list[Estimate]
+    """The runs of the table that are not done.
+
+    Only these are checked, so that tables of a cluster's runs can be built on any machine.
+    """
     speeds: Speeds
+
+    @cached_property
+    def parallel(self) -> int:
+        """Number of runs at a time: `compute.parallel`, or as many as fill the available cores.
+
+        By default a verl run has the machine to itself, and all SLURM jobs are submitted at once.
+        """
+        spec = self.plan.cells[0].spec
+        if spec.compute.parallel:
+            return spec.compute.parallel
+        if spec.cluster.launcher == "slurm":
+            return len(self.plan.cells)
+        return 1 if spec.backend == "verl" else max(1, machine.cores() // spec.compute.threads)
 
     @property
     def cautions(self) -> Iterator[str]:
@@ -92,14 +108,6 @@ class Forecast:
                 f"train.lr={max(wild):g}: AdamW changes every weight by about that much in a gradient step, which "
                 f"destroys a policy; the default is {Train.lr:g}"
             )
-
-    @cached_property
-    def unfinished(self) -> list[Estimate]:
-        """The runs that are not done, in the order of the plan's table.
-
-        Only these are checked, so that tables of a cluster's runs can be built on any machine.
-        """
-        return [run.estimate for run in self.in_table if run.state != "done"]
 
     @cached_property
     def seconds(self) -> float:
@@ -129,7 +137,7 @@ def forecast(plan: Plan) -> Forecast:
     cells = chain.from_iterable(compared.values())
     runs = {cell.spec.run_id: _expected(cell, home, speeds, bases) for cell in cells}
     in_table = [runs[cell.spec.run_id] for cell in plan.cells]
-    return Forecast(plan, home, runs, in_table, _slots(plan.cells[0].spec, len(plan.cells)), speeds)
+    return Forecast(plan, home, runs, in_table, [run.estimate for run in in_table if run.state != "done"], speeds)
 
 
 def _expected(cell: PlannedRun, home: Path, speeds: Speeds, bases: set[str]) -> Expected:
@@ -144,18 +152,6 @@ def _expected(cell: PlannedRun, home: Path, speeds: Speeds, bases: set[str]) -> 
     start = START_SECONDS + (estimate.warmup if estimate.warmup and makes_base(home, spec, bases) else 0.0)
     left = start + factor * estimate.training * (1 - step / spec.train.steps)
     return Expected(cell, folder, state, step, estimate, gpus, left, start + (0.0 if step else evaluation), evaluation)
-
-
-def _slots(spec: RunSpec, runs: int) -> int:
-    """Number of parallel runs like `spec`: `compute.parallel`, or as many as fill the available cores.
-
-    By default a verl run has the machine to itself, and all SLURM jobs are submitted at once.
-    """
-    if spec.compute.parallel:
-        return spec.compute.parallel
-    if spec.cluster.launcher == "slurm":
-        return runs
-    return 1 if spec.backend == "verl" else max(1, machine.cores() // spec.compute.threads)
 
 
 def makespan(seconds: Sequence[float], parallel: int) -> float:

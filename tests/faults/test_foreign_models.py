@@ -297,4 +297,5 @@ def test_named_templates_change_the_digest(folder: Path) -> None:
     (folder / "additional_chat_templates").mkdir()
     (folder / "additional_chat_templates" / "default.jinja").write_text("{{ messages[0].content }}")
     after = resolve(str(folder)).digest, fingerprint(folder)
+    assert resolve(str(folder)).chat_template
     assert not {*before} & {*after}

@@ -125,14 +125,14 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
 
 def test_what_cannot_fit_is_refused(small: Any) -> None:
     with refused("bad_input", "memory", "3.0 GiB") as caught:
-        local.check_room(cost.estimate(laptop()))
+        local.BACKEND.check_machine(cost.estimate(laptop()))
     assert caught.value.fix is not None
     assert "compute.micro_batch_tokens=512" in caught.value.fix
     small.memory = 8 * GIB
     with refused("cannot_write", "3.8 GB", "disk", "3.2 GB are free"):
-        local.check_room(cost.estimate(laptop()))
+        local.BACKEND.check_machine(cost.estimate(laptop()))
     small.disk = 8 * GIB
-    local.check_room(cost.estimate(laptop()))
+    local.BACKEND.check_machine(cost.estimate(laptop()))
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,8 @@ def of_tasks(
         if unknown and not parts:
             raise unknown[0]
         if not asked:
-            raise no_task(place, options, [*(part.benchmark for part in parts), *(file.task for file in of_model)])
+            known = [*(part.benchmark for part in parts), *(file.task for file in of_model if file.task)]
+            raise no_task(place, options, dict.fromkeys(known))
         logs.append(log(place, asked, model, [*notes, *(f"left out: {error.message}" for error in unknown)]))
     return logs
 

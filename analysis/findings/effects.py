@@ -20,6 +20,7 @@ from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, nearest
 from mcpo_cli.statistics import clusters
+from mcpo_cli.statistics.difference_tests import p_values
 from mcpo_cli.statistics.stats import ROUNDING, holm
 
 from .. import EXPERIMENTS
@@ -179,27 +180,28 @@ def estimate(effect: Effect) -> Estimate:
 def adjusted(family: str, among: Mapping[str, Effect]) -> dict[str, float]:
     """The p of each hypothesis of a family after Holm's correction: `p_within` of those with a margin, else `p`."""
     estimates = {name: estimate(effect) for name, effect in among.items() if effect.family == family}
-    p_values = [one.p_within if among[name].margin else one.p for name, one in estimates.items()]
-    return dict(zip(estimates, map(float, holm(p_values)), strict=True))
+    decisive = [one.p_within if among[name].margin else one.p for name, one in estimates.items()]
+    return dict(zip(estimates, map(float, holm(decisive)), strict=True))
 
 
 def of_pairs(pairs: pd.DataFrame, margin: float = 0.0) -> Estimate:
     """The effect from a table of `values`."""
     unit = units(pairs)
     test = clusters.mean(pairs["difference"], np.ones(len(pairs)), unit)
+    tests = p_values(test, margin or None)
     plain = clusters.mean(pairs["difference"], np.ones(len(pairs)), np.arange(len(pairs)))
     by_unit = pairs["difference"].groupby(unit).mean()
     return Estimate(
         value=test.mean,
         half_width=test.interval().half_width,
-        p=2 * min(test.p_above(), test.p_below()),
+        p=tests.p,
         units=test.n,
         below=int((by_unit < 0).sum()),
         pairs=len(pairs),
         control=float(pairs["control"].mean()),
         pairs_half_width=plain.interval().half_width,
         flip_p=_sign_flip(by_unit.to_numpy()),
-        p_within=max(test.p_above(-margin), test.p_below(margin)) if margin else math.nan,
+        p_within=tests.p_equivalent,
     )
 
 

@@ -1,6 +1,7 @@
 """The verbs about models: `mcpo evaluate`, `grade` and `export`."""
 
 import re
+import shlex
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -65,7 +66,8 @@ def evaluate(
     from mcpo_cli.evaluation import asking, protocol, publish, run, scope
 
     if file := next((word[5:] for word in settings or [] if re.match("data=[^{]", word)), ""):
-        raise ConfigError(f"data={file}: an evaluation reads a file as a benchmark", fix=f"--benchmarks {file}")
+        command = shlex.join(["mcpo", "evaluate", model, "--benchmarks", file])
+        raise ConfigError(f"data={file}: an evaluation reads a file as a benchmark", fix=command)
     chosen = load.settings(Evaluation, settings or [])
     subject = scope.subject(model, chosen.revision)
     protocol.check(protocol.Protocol(chosen, subject.facts, limit))

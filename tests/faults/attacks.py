@@ -222,7 +222,6 @@ SUITES: dict[str, Content] = {
     "a bomb of aliases": "a: &a [x,x]\nb: &b [*a,*a]\narms: {a: *b}",
 }
 ARM = "arms: {a: [seed=0], b: [seed=1]}\n"
-ROWS = "rows: [{a: 50, b: 40}]\n"
 
 
 def suite(content: Content, code: int = 2) -> Attack:
@@ -245,11 +244,11 @@ YAML: dict[str, Attack] = {
     "2 000 arms": suite("arms:\n" + "".join(f"  a{i}: [seed={i}]\n" for i in range(2000))),
     "100 MB of arms": suite(lambda path: path.write_text("arms:\n" + "  a: [seed=0]\n" * 7_000_000)),
     "a pipe": suite(os.mkfifo),
-    "a claim of infinity": claim("names: [A, B]\nproblems: 30\nrows: [{a: .inf, b: 1}]\n"),
-    "a claim of 10^30 problems": claim(f"names: [A, B]\nproblems: {10**30}\n{ROWS}"),
-    "a claim with 10^9 samples": claim(f"names: [A, B]\nproblems: 30\nsamples: 1000000000\n{ROWS}", 0),
+    "a claim of infinity": claim("rows: {AIME: 'inf vs 40, n=30'}\n"),
+    "a claim of 10^30 problems": claim(f"rows: {{AIME: '50 vs 40, n={10**30}'}}\n"),
+    "a claim with 10^9 samples": claim("rows: {AIME: '50 vs 40, n=30, 1000000000 samples'}\n", 0),
     "a claim with odd names": claim(
-        f"names: [{json.dumps(SCRIPT)}, {json.dumps(ODD['TeX'])}]\nproblems: 30\n{ROWS}", 0
+        f"rows: {{{json.dumps(SCRIPT)}: '50 vs 40, n=30', {json.dumps(ODD['TeX'])}: '50 vs 40, n=30'}}\n", 0
     ),
 }
 

@@ -18,7 +18,7 @@ from verl.workers.utils.padding import response_from_nested
 
 from mcpo_cli.backends.verl.engine import log_prob_pass, update_pass
 from mcpo_cli.backends.verl.loss import FACTS, loss
-from mcpo_cli.backends.verl.overrides import Paths, overrides
+from mcpo_cli.backends.verl.overrides import Paths, overrides, table
 from mcpo_cli.config.schema import RunSpec
 
 
@@ -28,7 +28,9 @@ def engine(spec: RunSpec, model: Path, *more: str) -> Any:
     more: in Hydra's grammar, under verl's own names.
     """
     with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose("ppo_trainer", [*overrides(spec, Paths(model.parent, model.parent, str(model))), *more])
+        config = compose(
+            "ppo_trainer", [*overrides(spec, table(spec, Paths(model.parent, model.parent, str(model)))), *more]
+        )
     actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
     built = EngineRegistry.new(
         model_type="language_model",

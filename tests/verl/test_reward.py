@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 
 from mcpo_cli.backends.graded import overlong_penalty
 from mcpo_cli.backends.local import tokenizer as tokenizers
-from mcpo_cli.backends.verl.overrides import Paths, overrides
+from mcpo_cli.backends.verl.overrides import Paths, overrides, table
 from mcpo_cli.backends.verl.reward import compute_score
 from mcpo_cli.config.load import load
 from mcpo_cli.tasks.chains import Arithmetic
@@ -46,7 +46,7 @@ def test_overlong_shaping_is_the_local_backends(cache: int, tmp_path: Path) -> N
 
     (spec,) = load(["scale=verl-cpu", f"train.overlong_cache={cache}", "train.overlong_penalty=0.7"])
     with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose("ppo_trainer", overrides(spec, Paths(tmp_path, tmp_path, "model")))
+        config = compose("ppo_trainer", overrides(spec, table(spec, Paths(tmp_path, tmp_path, "model"))))
     for length in range(1, spec.train.max_response + 1):
         penalty = overlong_penalty(torch.tensor(length), spec.train.max_response, cache, 0.7)
         wrong = " ".join(["4"] * (length - 1) + ["<eos>"])
@@ -63,7 +63,7 @@ def test_the_graders_get_what_was_sampled(tmp_path: Path) -> None:
 
     (spec,) = load(["scale=verl-cpu"])
     with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose("ppo_trainer", overrides(spec, Paths(tmp_path, tmp_path, "model")))
+        config = compose("ppo_trainer", overrides(spec, table(spec, Paths(tmp_path, tmp_path, "model"))))
     words = AutoTokenizer.from_pretrained(wordy(tmp_path / "words"))
     words.add_special_tokens({"additional_special_tokens": ["<answer>"]})
     prompt, response = words("Why?<think>\n")["input_ids"], words("so<answer>7<end>")["input_ids"]

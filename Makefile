@@ -14,11 +14,13 @@ UV := $(BIN)/uv
 # Files must have the hashes that PyPI listed when `make hashes` was run, except torch's (each index has its own builds of it: CPU,
 # CUDA, with other requirements) and the setuptools that pip fetches to build packages without a wheel. Hashed packages come first,
 # so that torch's requirements are there. uv installs them in a fraction of pip's time; pip does where there is no uv, and where only
-# pip's own configuration says from where. UNMET: what the check at the end may find.
+# pip's own configuration says from where. UNMET: what the check at the end may find. A wheel that was built here leaves
+# an .egg-info, whose entry points, of the code of that day, would win over the installed ones.
 define install
 @$(UV) --quiet pip install --python $(1) --no-deps --require-hashes --compile-bytecode --requirement .ci/hashes/$(2) 2>/dev/null || \
 	$(1)/bin/python $(PIP) --quiet install --no-deps --require-hashes --requirement .ci/hashes/$(2) --constraint $(2)
 @$(1)/bin/python $(PIP) --quiet install --constraint $(2) $(shell grep '^torch==' $(2))
+@rm -rf mcpo_cli.egg-info
 @$(1)/bin/python $(PIP) --quiet install --no-deps --no-build-isolation --editable .
 @! $(1)/bin/python $(PIP) check | grep -v -e '$(3)'
 endef

@@ -60,8 +60,8 @@ class Effect:
     """True if the contrast was registered before its runs."""
     family: str = ""
     """Registered hypotheses of one name are corrected together, by Holm's method."""
-    margin: float = 0.0
-    """The hypothesis: the contrast lies within ± margin (two one-sided tests); 0: it is not 0 (two-sided)."""
+    margin: float | None = None
+    """The hypothesis: the contrast lies within ± margin (two one-sided tests); by default that it is not 0."""
 
 
 @dataclass(frozen=True)
@@ -184,11 +184,11 @@ def adjusted(family: str, among: Mapping[str, Effect]) -> dict[str, float]:
     return dict(zip(estimates, map(float, holm(decisive)), strict=True))
 
 
-def of_pairs(pairs: pd.DataFrame, margin: float = 0.0) -> Estimate:
+def of_pairs(pairs: pd.DataFrame, margin: float | None = None) -> Estimate:
     """The effect from a table of `values`."""
     unit = units(pairs)
     test = clusters.mean(pairs["difference"], np.ones(len(pairs)), unit)
-    tests = p_values(test, margin or None)
+    tests = p_values(test, margin)
     plain = clusters.mean(pairs["difference"], np.ones(len(pairs)), np.arange(len(pairs)))
     by_unit = pairs["difference"].groupby(unit).mean()
     return Estimate(

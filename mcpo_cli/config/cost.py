@@ -154,7 +154,11 @@ class Estimate:
     @property
     def existing(self) -> bool:
         """Whether the local engine trains an existing model, whose `memory` and `disk` matter."""
-        return bool(self.spec.model.path) and self.spec.backend == "local"
+        return _existing_on_local(self.spec)
+
+
+def _existing_on_local(spec: RunSpec) -> bool:
+    return bool(spec.model.path) and spec.backend == "local"
 
 
 def estimate(spec: RunSpec) -> Estimate:
@@ -170,7 +174,7 @@ def estimate(spec: RunSpec) -> Estimate:
         gpus = spec.cluster.nodes * spec.cluster.gpus
         cost = GpuCost(seconds, sampled, trained, policy.checkpoint)
         return Estimate(spec, seconds / gpus, evaluated * response * a_sample / gpus, gpus=cost)
-    existing = bool(spec.model.path) and spec.backend == "local"
+    existing = _existing_on_local(spec)
     a_token = SECONDS_PER_TOKEN + SECONDS_PER_TOKEN_AND_PARAMETER * policy.count
     if existing:
         a_token = 2.0 * policy.count / (OPERATIONS_PER_CORE * spec.compute.threads)

@@ -35,7 +35,7 @@ def test_a_family_is_corrected_by_holm_and_a_margin_is_tested_from_both_sides() 
     rows = pd.read_csv(EXPERIMENTS / "paper-claims" / "results" / "open-claims.csv", low_memory=False)
     runs = rows[(rows["block"] == "run") & (rows["suite"] == "open-claims")]
     weights = {HINGE: 0.5, NONE: -0.5, MCPO: 0.5, REWEIGHT: -0.5}
-    columns, margins, p_values, among = ("next-step gap", "pass@1"), (0.0, 0.01), [], {}
+    columns, margins, p_values, among = ("next-step gap", "pass@1"), (None, 0.01), [], {}
     for column, margin in zip(columns, margins, strict=True):
         table = runs.pivot(index=["base_seed", "seed"], columns="arm", values=column)
         mean_U = sum(weight * table[arm] for arm, weight in weights.items()).groupby("base_seed").mean()

@@ -110,7 +110,7 @@ class Careless(Sound):
 class InPlace(Sound):
     def after(self, finished: Finished, state: State) -> State:
         if state:
-            state["steps"].append(finished.step)  # type: ignore[attr-defined]
+            state["steps"].append(finished.step)
         return {"steps": list(state.get("steps", []))}
 
 

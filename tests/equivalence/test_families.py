@@ -20,8 +20,8 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from mcpo_cli.backends.local import generate, prediction, products
 from mcpo_cli.backends.local import policy as policies
-from mcpo_cli.backends.local import prediction
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.generate import Rollouts, sample
 from mcpo_cli.backends.local.lora import Lora
@@ -190,6 +190,46 @@ def test_what_saves_memory_changes_nothing(family: str, how: str, monkeypatch: p
     for mine, theirs in zip(found, expected, strict=True):
         assert torch.allclose(mine, theirs, atol=1e-5)
     assert relative(gradients(found[0], parameters), wanted) < 1e-5
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_large_matrices_give_the_products_of_fused_ones(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = Policy(stock(family), CPU)
+    rollouts = rollouts_of(policy)
+    tensors = rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT
+    logp_PGT = policy.log_probs(*tensors)
+    wanted = gradients(logp_PGT, policy.parameters())
+    monkeypatch.setattr(products, "FUSED", 0)
+    assert torch.equal(rollouts_of(policy).token_PGT, rollouts.token_PGT)
+    assert torch.allclose(rollouts_of(policy).logp_PGT, rollouts.logp_PGT, atol=1e-5)
+    assert torch.allclose(policy.log_probs(*tensors), logp_PGT, atol=1e-5)
+    assert relative(gradients(policy.log_probs(*tensors), policy.parameters()), wanted) < 1e-5
+
+
+@pytest.mark.parametrize("family", ["llama grouped", "qwen2"])
+def test_long_rollouts_that_share_little_go_on_in_sequences_of_their_own(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, shapes = Policy(stock(family), CPU), list[tuple[int, ...]]()
+    together = sample(policy, prompts(), G, 40, 1.0, EOS, seed=3)
+
+    def seen(q: Tensor, *others: Tensor) -> Tensor:
+        shapes.append(tuple(q.shape[:2]))
+        return attention(q, *others)
+
+    attention = generate.attention
+    monkeypatch.setattr(generate, "attention", seen)
+    monkeypatch.setattr(generate, "LONG", 30)
+    apart = sample(policy, prompts(), G, 40, 1.0, EOS, seed=3)
+    sequences, rows = zip(*shapes, strict=True)
+    assert sequences[0] == len(prompts())
+    assert rows[0] > 1
+    assert max(sequences) > 2 * len(prompts())
+    assert rows[-1] == 1
+    assert torch.equal(apart.token_PGT, together.token_PGT)
+    assert torch.allclose(apart.logp_PGT, together.logp_PGT, atol=1e-5)
+    stock_PGT = stock_log_probs(policy.model, apart)
+    assert torch.allclose(apart.logp_PGT[apart.mask_PGT], stock_PGT[apart.mask_PGT], atol=1e-4)
 
 
 @pytest.mark.parametrize(("kept", "layers_again"), [(1.0, 0), (0.7, 1), (0.4, 2), (0.1, 3)])

@@ -22,6 +22,8 @@ from mcpo_cli.config.cost import CACHE_BYTES
 
 CHUNK = 128
 """Maximum prompts sampled at a time per thread: enough rows for matrix products, few enough for the CPU's cache."""
+LONG = 64
+"""Tokens from a prompt's first to a row's from which attention takes much of the time."""
 BLOCK = 128
 """Tokens of the vocabulary whose probabilities are summed sequentially."""
 Draw = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
@@ -246,6 +248,7 @@ class Growth:
 
     def extend(self, parent_N: Tensor, token_N: Tensor) -> None:
         """The next level: a row for each token of `token_N`, after the row `parent_N` of the level before."""
+        self._separate()
         position_N = self.position_N[parent_N]
         sequence_N = self._drop_ended(self.sequence_N[parent_N])
         B = len(self.filled_B)
@@ -268,6 +271,20 @@ class Growth:
             return attention(q_BWHD, k_BLHD[:, :L], v_BLHD[:, :L], unseen_BWL)[sequence_N, rank_N]
 
         self.x_NE = self.policy.forward(self.layers, token_N, position_N, attend)
+
+    def _separate(self) -> None:
+        """Each row gets a sequence of its own, with a copy of what it sees, once the rows of a group share little.
+
+        Attention costs every row of a sequence all slots of it, also those that the row does not see.
+        """
+        N, B, longest = len(self.sequence_N), len(self.filled_B), int(self.position_N.max())
+        if longest < LONG or N == B or 2 * N * longest > 3 * B * int(self.filled_B.max()):
+            return
+        slot_NL = self.seen_NL.int().argsort(dim=1, descending=True, stable=True)[:, :longest]
+        for layer, (k_BLHD, v_BLHD) in enumerate(self.cache):
+            self.cache[layer] = k_BLHD[self.sequence_N[:, None], slot_NL], v_BLHD[self.sequence_N[:, None], slot_NL]
+        self.sequence_N, self.filled_B = torch.arange(N, device=slot_NL.device), self.position_N
+        self.seen_NL = torch.arange(longest, device=slot_NL.device) < self.position_N[:, None]
 
     def _drop_ended(self, sequence_N: Tensor) -> Tensor:
         """`sequence_N` numbered without the groups that have no row in it, once these are a quarter of all.

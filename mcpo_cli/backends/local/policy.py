@@ -28,6 +28,7 @@ from transformers import PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 from mcpo_cli.backends.local import prediction
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.lora import Lora
+from mcpo_cli.backends.local.products import FUSED, Matrices, Matrix, fused, last_apart, product, products
 from mcpo_cli.backends.local.tree import Tree
 from mcpo_cli.config.cost import PIECES_KEPT, VOCABULARY_NUMBERS
 from mcpo_cli.config.schema import Model
@@ -43,16 +44,11 @@ Measure = Callable[[Tensor], Tensor]
 KeysValues = list[tuple[Tensor, Tensor]]
 """Keys and values BLHD, one pair per layer."""
 
-Matrices = Sequence[tuple[Tensor, Tensor | None]]
-"""Weight and bias of linear layers that multiply the same input; their outputs are concatenated."""
-
 ROW_COST = 200
 """Pairs of rows in an attention that cost as much as the other work for a row (toy-s: 180); more in wider layers."""
 PAIR_COST = 9
 """Weights of a layer that cost as much as one number of a head in a pair of rows: attention is much slower than
 matrix products."""
-FUSED = 2**18
-"""Maximum number of weights that are copied into one matrix, which saves calls; larger products gain no time."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +58,10 @@ class Layer:
     input_norm: Tensor
     qkv: Matrices
     qk_norm_HD: Tensor | None
-    out: Matrices
+    out: Matrix
     mlp_norm: Tensor
     gate_up: Matrices
-    down: Matrices
+    down: Matrix
 
 
 def device(wanted: str) -> torch.device:
@@ -127,6 +123,7 @@ class Policy:
         self.head_dim: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         self.eps: float = config.rms_norm_eps
         self.vocabulary: int = config.vocab_size
+        self.mlp: int = config.intermediate_size
         self.weights_dtype = model.model.embed_tokens.weight.dtype
         self.dtype = dtype or self.weights_dtype
         self.attention_dtype = self.dtype if on.type == "cuda" else self.weights_dtype
@@ -261,7 +258,7 @@ class Policy:
     def _layer(self, name: str, layer: Any) -> Layer:
         attention, mlp = layer.self_attn, layer.mlp
 
-        def matrix(module: Any, inner: str, heads: int = 0) -> tuple[Tensor, Tensor | None]:
+        def matrix(module: Any, inner: str, heads: int = 0) -> Matrix:
             weight = self.lora.merged(f"{name}{inner}.weight", module.weight) if self.lora else module.weight
 
             def prepared(one: Tensor) -> Tensor:
@@ -285,10 +282,10 @@ class Policy:
                 matrix(attention.v_proj, "self_attn.v_proj"),
             ),
             qk_norm_HD=torch.cat(norms) if norms else None,
-            out=[matrix(attention.o_proj, "self_attn.o_proj")],
+            out=matrix(attention.o_proj, "self_attn.o_proj"),
             mlp_norm=layer.post_attention_layernorm.weight,
             gate_up=fused(matrix(mlp.gate_proj, "mlp.gate_proj"), matrix(mlp.up_proj, "mlp.up_proj")),
-            down=[matrix(mlp.down_proj, "mlp.down_proj")],
+            down=matrix(mlp.down_proj, "mlp.down_proj"),
         )
 
     def forward(
@@ -316,17 +313,17 @@ class Policy:
 
     def _block(self, index: int, layer: Layer, hidden_NE: Tensor, turn: Tensor, attend: Attend, silent: int) -> Tensor:
         """One decoder layer; returns hidden_NE of the rows after the first `silent`."""
-        heads = self.heads + self.kv_heads
-        qkv = project(self._norm(hidden_NE) * layer.input_norm, layer.qkv).unflatten(-1, (-1, self.head_dim))
-        qk_NHD, v_NHD = qkv[:, :heads].to(self.weights_dtype), qkv[:, heads:].to(self.attention_dtype)
+        qkv = products(self._norm(hidden_NE) * layer.input_norm, layer.qkv)
+        qk, v = (x.unflatten(-1, (-1, self.head_dim)) for x in last_apart(qkv, self.kv_heads * self.head_dim))
+        qk_NHD, v_NHD = qk.to(self.weights_dtype), v.to(self.attention_dtype)
         if layer.qk_norm_HD is not None:
             qk_NHD = self._norm(qk_NHD) * layer.qk_norm_HD
         q_NHD, k_NHD = rotate(qk_NHD, turn).to(self.attention_dtype).split([self.heads, self.kv_heads], dim=1)
         q_NHD, hidden_NE = q_NHD[silent:], hidden_NE[silent:]
         out_NHD = attend(index, q_NHD, k_NHD, v_NHD)
-        hidden_NE = hidden_NE + project(out_NHD.flatten(1), layer.out)
-        gate, up = project(self._norm(hidden_NE) * layer.mlp_norm, layer.gate_up).chunk(2, dim=-1)
-        return hidden_NE + project(functional.silu(gate) * up, layer.down)
+        hidden_NE = hidden_NE + product(out_NHD.flatten(1), layer.out)
+        gate, up = last_apart(products(self._norm(hidden_NE) * layer.mlp_norm, layer.gate_up), self.mlp)
+        return hidden_NE + product(functional.silu(gate) * up, layer.down)
 
     @staticmethod
     def _paired(weight: Tensor, heads: int = 1) -> Tensor:
@@ -354,21 +351,6 @@ def _entropies(logp_NV: Tensor) -> Tensor:
 
 def _collisions(logp_NV: Tensor) -> Tensor:
     return (2 * logp_NV).exp().sum(-1)
-
-
-def fused(*matrices: tuple[Tensor, Tensor | None]) -> Matrices:
-    """The matrices as one where they are small; large ones as they are, since a copy of them costs more than a call."""
-    weights, biases = zip(*matrices, strict=True)
-    if sum(weight.numel() for weight in weights) > FUSED:
-        return matrices
-    return [(torch.cat(weights), None if biases[0] is None else torch.cat(biases))]
-
-
-def project(x_NE: Tensor, matrices: Matrices) -> Tensor:
-    """The products of `x_NE` and the matrices, in their number format, concatenated."""
-    x_NE = x_NE.to(matrices[0][0].dtype)
-    found = [functional.linear(x_NE, weight, bias) for weight, bias in matrices]
-    return found[0] if len(found) == 1 else torch.cat(found, dim=-1)
 
 
 def attention(q_BWHD: Tensor, k_BLHD: Tensor, v_BLHD: Tensor, unseen_BWL: Tensor) -> Tensor:

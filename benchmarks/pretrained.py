@@ -4,7 +4,8 @@ All three do the same work: 16 prompts of 23 to 26 tokens x 8 rollouts of 4 toke
 graded by coin flips, and two gradient steps with AdamW. They take turns in one process. SmolLM2 samples the rollouts
 at temperature 1, so short ones of a prompt often share a prefix, as in a run; the local engine computes it once.
 
-`python -m benchmarks.pretrained` measures only this; `--growth` measures the growth of the local engine's time;
+`python -m benchmarks.pretrained` measures only this; `--growth` measures how time and memory of the local engine grow,
+with the overrides that follow or with those of GROWTH;
 `--formats TOKENS PROMPTS STEPS` appends rows of steps in float32 and in bfloat16, which take turns, and of products
 alone; `--formats` only the latter.
 """
@@ -16,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
@@ -168,8 +169,8 @@ GROWTH = (
 """Overrides of one step each: 16 prompts x 8 rollouts of 16 tokens, with one of these numbers changed."""
 
 
-def growth(words: str) -> dict[str, Any]:
-    """Seconds and peak memory (MiB, of the process) of the local engine's step with the overrides `words`."""
+def growth(words: str) -> dict[str, float]:
+    """Seconds, share of peak FLOP/s and peak memory (MiB, of the process) of a step with the overrides `words`."""
     given = shlex.split(words)
     length = [] if any(word.startswith("train.max_response=") for word in given) else ["train.max_response=16"]
     settings = spec(*length, *given)
@@ -177,14 +178,15 @@ def growth(words: str) -> dict[str, Any]:
     times = [one.seconds() for _ in range(1 if settings.train.max_response > 64 else 2)]
     # Kilobytes on Linux, bytes on macOS.
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if LINUX else MIB)
-    return {"words": words, "seconds": times[-1], "share": one.needed / times[-1] / flops.peak(), "mib": memory}
+    return {"seconds": times[-1], "flops_share": one.needed / times[-1] / flops.peak(), "peak_mib": memory}
 
 
-def in_turn() -> Iterator[dict[str, Any]]:
-    """`growth` of each of GROWTH, in a separate process, so that its peak memory is its own."""
-    for words in GROWTH:
+def in_turn(cases: Sequence[str]) -> Iterator[Measurement]:
+    """`growth` of each case, in a separate process, so that its peak memory is its own."""
+    for words in cases:
         command = [sys.executable, "-m", "benchmarks.pretrained", "--one", words]
-        yield json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        numbers = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        yield "step as it grows", {"model": "smollm2-135m", "words": words, "threads": workload.THREADS}, numbers
 
 
 SHAPES = {"layers": (3584, 576, 1536), "decoding": (32, 576, 1536), "logits": (512, 576, 49152)}
@@ -203,16 +205,17 @@ def formats(length: int, prompts: int, steps: int) -> Iterator[Measurement]:
         compute = replace(settings.compute, dtype=dtype)
         engines[dtype] = engine.LocalEngine(replace(settings, train=work, compute=compute), engine.coin_flips)
         engines[dtype].step = 1
-    times: dict[str, list[tuple[float, float]]] = {dtype: [] for dtype in engines}
+    times: dict[str, list[tuple[float, ...]]] = {dtype: [] for dtype in engines}
     for _ in range(steps):
         for dtype, one in engines.items():
-            before = time.process_time()
-            one.seconds()
-            times[dtype].append((time.process_time() - before, one.sampling_cpu_seconds))
+            peak, before = flops.peak(), time.process_time()
+            seconds = one.seconds()
+            share = one.needed / seconds / peak
+            times[dtype].append((seconds, time.process_time() - before, one.sampling_cpu_seconds, share))
     case = {"model": "smollm2-135m", "prompts": prompts, "rollouts": work.rollouts, "tokens": length, "steps": steps}
     for dtype, found in times.items():
-        whole, sampling = (statistics.median(part) for part in zip(*found, strict=True))
-        numbers = {"cpu_seconds": whole, "sampling_cpu_seconds": sampling}
+        names = "seconds", "cpu_seconds", "sampling_cpu_seconds", "flops_share"
+        numbers = dict(zip(names, map(statistics.median, zip(*found, strict=True)), strict=True))
         yield "step", {**case, "dtype": dtype, "threads": workload.THREADS}, numbers
 
 
@@ -239,9 +242,9 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["--one", words]:
             print(json.dumps(growth(words)))
-        case ["--growth"]:
-            for row in in_turn():
-                print(json.dumps(row), flush=True)
+        case ["--growth", *cases]:
+            for measurement in in_turn(cases or GROWTH):
+                print(record(*measurement), flush=True)
         case ["--formats", *numbers]:
             for measurement in (*products(), *(formats(*map(int, numbers)) if numbers else ())):
                 print(record(*measurement), flush=True)

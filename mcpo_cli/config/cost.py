@@ -211,8 +211,8 @@ def _memory(spec: RunSpec, policy: Weights) -> float:
     pieces = PIECES_IN_USE * VOCABULARY_NUMBERS + min(PIECES_KEPT * VOCABULARY_NUMBERS, kept * policy.rows)
     updating = weights + kept * a_row + FLOAT * pieces
     a_slot = 2 * FLOAT * model.layers * key
-    # The buffer of keys and values doubles when it is too small.
-    sampling = 2 * min(CACHE_BYTES, train.prompts * (prompt + train.rollouts * train.max_response) * a_slot)
+    # The buffer of keys and values grows by a quarter when it is too small.
+    sampling = 1.25 * min(CACHE_BYTES, train.prompts * (prompt + train.rollouts * train.max_response) * a_slot)
     return OVERHEAD_BYTES + state + max(updating, sampling)
 
 

@@ -300,8 +300,8 @@ class Growth:
 
 
 def widen(x: Tensor, length: int) -> Tensor:
-    """With room for `length` entries on axis 1, zeros at first; twice the room or more, so that copies are rare."""
+    """With room for `length` entries on axis 1, zeros at first; a quarter more or beyond, so that copies are rare."""
     room = x.shape[1]
     if room >= length:
         return x
-    return torch.cat([x, x.new_zeros(len(x), max(room, length - room), *x.shape[2:])], dim=1)
+    return torch.cat([x, x.new_zeros(len(x), max(room // 4, length - room), *x.shape[2:])], dim=1)

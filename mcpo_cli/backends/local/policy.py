@@ -229,7 +229,7 @@ class Policy:
 
     def logits(self, x_NE: Tensor) -> Tensor:
         """logits_NV of hidden states after the last norm."""
-        return functional.linear(x_NE, self.model.lm_head.weight)
+        return product(x_NE, (self.model.lm_head.weight, None))
 
     def hidden_states(self, tree: Tree, layers: Sequence[Layer], cache: KeysValues | None = None) -> Tensor:
         """x_NE of the rows of `tree` that predict, under the weights `layers`; `cache` takes keys and values."""

@@ -230,7 +230,8 @@ def at_quantile(probability_NV: Tensor, uniform_M: Tensor, row_M: Tensor) -> Ten
 class Growth:
     """Trees that grow by one level of rows at a time, with the keys and values that later rows read.
 
-    A group is a sequence. Its rows have slots in the order in which they are added, after those of its prompt.
+    A group is a sequence, until its rows share little. Its rows have slots in the order in which they are added, after
+    those of its prompt.
     """
 
     def __init__(self, policy: Policy, prompt_PS: Tensor) -> None:
@@ -287,7 +288,7 @@ class Growth:
         self.seen_NL = torch.arange(longest, device=slot_NL.device) < self.position_N[:, None]
 
     def _drop_ended(self, sequence_N: Tensor) -> Tensor:
-        """`sequence_N` numbered without the groups that have no row in it, once these are a quarter of all.
+        """`sequence_N` numbered without the sequences that have no row in it, once these are a quarter of all.
 
         They would cost attention; to drop them costs a copy of the keys and values.
         """

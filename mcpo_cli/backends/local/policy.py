@@ -1,7 +1,7 @@
 """The policy: a stock causal LM whose forward pass computes each distinct beginning of a group's rollouts once.
 
 `tree.py` explains beginnings with a drawing of a group's tree. `Policy.log_probs` runs a whole tree at once, for
-training; `sampler.Growth` adds one level of rows at a time. In both, linear layers see the rows of all groups as
+training; `generate.Growth` adds one level of rows at a time. In both, linear layers see the rows of all groups as
 one matrix without padding, attention sees one sequence per group, and a mask lets each row see only its ancestors.
 
 The stock class of transformers holds the weights (Llama, Mistral, Qwen2 or Qwen3: the same blocks, with or without

@@ -141,10 +141,10 @@ def compare(
     )
     named = {name: [column] for name, column in (columns or {}).items()}
     subject = Subject([*map(str, words)], arms or {}, history, named, benchmark, reader)
-    found = subjects.judged(subject, question, gate)
-    if len(found) > 1:
-        raise ConfigError(f"the runs have {len(found)} regimes, which are compared one by one", fix="regime=NAME")
-    return found[0].found
+    answers = subjects.judged(subject, question, gate)
+    if len(answers) > 1:
+        raise ConfigError(f"the runs have {len(answers)} regimes, which are compared one by one", fix="regime=NAME")
+    return answers[0].comparison
 
 
 def probe(name: str, *words: str) -> pd.DataFrame:

@@ -46,56 +46,56 @@ def reply(subject: Subject, question: Question, where: Destination, *, gate: str
     Raises:
         ConfigError, MissingCells: see `subjects.judged`; or the folder cannot be one.
     """
-    found = judged(subject, question, gate)
+    answers = judged(subject, question, gate)
     asked = (subject, question, gate) if gate else (subject, question)
-    errors = [one.found.gate.error for one in found if one.found.gate]
+    errors = [answer.comparison.gate.error for answer in answers if answer.comparison.gate]
     worst = min(filter(None, errors), key=lambda error: error.exit_code, default=None)
-    return replace(shown(found, asked, where, full=full), error=worst)
+    return replace(shown(answers, asked, where, full=full), error=worst)
 
 
-def shown(found: Sequence[Answer], asked: object, where: Destination, *, full: bool) -> Reply:
+def shown(answers: Sequence[Answer], asked: object, where: Destination, *, full: bool) -> Reply:
     """Write the files of comparisons, log them to MLflow, and say both. asked: equal for equal questions."""
     key = hashlib.sha256(repr((Path.cwd(), asked)).encode()).hexdigest()[:6]
     documents, pages = [], []
-    for index, one in enumerate(found):
-        name = f"{_slug(one.title)}-{key}{f'-{index}' if index else ''}"
+    for index, answer in enumerate(answers):
+        name = f"{_slug(answer.title)}-{key}{f'-{index}' if index else ''}"
         folder = where.folder or home() / "reports" / "compare" / name
-        files = output.write(one, folder, shlex.join(["mcpo", *sys.argv[1:]]))
-        document = {**output.document(one), "files": list(map(str, files))}
-        if one.regraded:
-            document["regraded"] = one.regraded.to_json(one.question, one.found)
-        if where.mlflow or one.suite:
-            publish_comparison(one, key, files)
+        files = output.write(answer, folder, shlex.join(["mcpo", *sys.argv[1:]]))
+        document = {**output.document(answer), "files": list(map(str, files))}
+        if answer.regraded:
+            document["regraded"] = answer.regraded.to_json(answer.question, answer.comparison)
+        if where.mlflow or answer.suite:
+            publish_comparison(answer, key, files)
         documents.append(document)
-        pages.append(_page(one, files, full=full))
+        pages.append(_page(answer, files, full=full))
     return Reply({"comparisons": documents}, chain.from_iterable(pages))
 
 
-def _page(one: Answer, files: Sequence[Path], *, full: bool) -> Iterator[Part]:
+def _page(answer: Answer, files: Sequence[Path], *, full: bool) -> Iterator[Part]:
     """The verdict and its table; with `full`, also the tables of details and the largest flips."""
-    found = one.found
-    main = page.main_grid(found)
-    yield from [console.paragraph(found.gate.sentence)] if found.gate else []
-    yield from map(console.paragraph, page.sentences(found))
+    comparison = answer.comparison
+    main = page.main_grid(comparison)
+    yield from [console.paragraph(comparison.gate.sentence)] if comparison.gate else []
+    yield from map(console.paragraph, page.sentences(comparison))
     yield from (main, "")
-    if found.gate:
-        yield console.remark(found.gate.noise.sentence if found.gate.noise else NO_FLOOR)
-    warnings = found.warnings if full else found.warnings[:MOST_LINES]
+    if comparison.gate:
+        yield console.remark(comparison.gate.noise.sentence if comparison.gate.noise else NO_FLOOR)
+    warnings = comparison.warnings if full else comparison.warnings[:MOST_LINES]
     yield from map(console.remark, (f"warning: {warning}" for warning in warnings))
-    if left := len(found.warnings) - len(warnings):
+    if left := len(comparison.warnings) - len(warnings):
         yield console.remark(f"and {left} more warnings: --full")
-    yield from map(console.remark, one.regraded.sentences(one.question, found) if one.regraded else ())
-    yield from map(console.remark, page.remarks(found, most=None if full else MOST_LINES))
-    for grid in (*page.detail_grids(found), page.flips_grid(found, MOST_FLIPS)) if full else ():
+    yield from map(console.remark, answer.regraded.sentences(answer.question, comparison) if answer.regraded else ())
+    yield from map(console.remark, page.remarks(comparison, most=None if full else MOST_LINES))
+    for grid in (*page.detail_grids(comparison), page.flips_grid(comparison, MOST_FLIPS)) if full else ():
         if grid.rows:
             yield from ("", console.paragraph(grid.title), "", grid)
-    yield from map(console.remark, page.details(found) if full else ())
-    yield partial(_talk, one, files, full=full)
+    yield from map(console.remark, page.details(comparison) if full else ())
+    yield partial(_talk, answer, files, full=full)
 
 
-def _talk(one: Answer, files: Sequence[Path], *, full: bool) -> None:
+def _talk(answer: Answer, files: Sequence[Path], *, full: bool) -> None:
     """Print the files that were written, and the next commands to type."""
-    for side in one.sides:
+    for side in answer.sides:
         if len(side.logs) > 1:
             seeds = ", ".join(map(str, side.samples["seed"].cat.categories[:8]))
             console.talk(f"{side.name}: {len(side.logs)} logs, taken as training seeds: {seeds}")
@@ -103,9 +103,9 @@ def _talk(one: Answer, files: Sequence[Path], *, full: bool) -> None:
     console.talk(f"written: {page_file}, and {len(files) - 1} files beside it: CSV, Markdown, LaTeX, pictures")
     if not full:
         console.talk("next: --full shows what the doubt comes from and which problems changed")
-    tables = [scores for arm in one.found.slices[0].arms for scores in arm.scores.values()]
+    tables = [scores for arm in answer.comparison.slices[0].arms for scores in arm.scores.values()]
     most = min(scores.most for scores in tables)
-    if most > 1 and set(one.found.differences["metric"]) == {"pass@1"}:
+    if most > 1 and set(answer.comparison.differences["metric"]) == {"pass@1"}:
         console.talk(f"next: --metric pass@{most} compares pass@{most}")
 
 

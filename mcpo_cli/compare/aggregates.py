@@ -23,15 +23,15 @@ def over_benchmarks(slices: Sequence[Slice], metrics: Sequence[Metric], baseline
     benchmark of logs, and for scores with gaps or outside 0..1.
     """
     for at in dict.fromkeys(part.at for part in slices):
-        here = [part for part in slices if part.at == at]
+        parts = [part for part in slices if part.at == at]
         for metric in metrics if at == slices[0].at else metrics[:1]:
             tables: dict[str, dict[str, pd.DataFrame]] = {}
-            for part in here:
+            for part in parts:
                 for arm in part.arms:
                     tables.setdefault(arm.name, {})[part.model] = _by_seed(arm, metric)
             whole = [table for by_model in tables.values() for table in by_model.values()]
             several = sum(table.shape[1] for table in tables[baseline].values()) > 1
-            shares = all(scores.share for part in here for arm in part.arms for scores in arm.scores.values())
+            shares = all(scores.share for part in parts for arm in part.arms for scores in arm.scores.values())
             if (several or at) and shares and not _gaps(whole):
                 yield from (_row(at, metric, name, tables[name], tables[baseline]) for name in tables)
 
@@ -51,17 +51,17 @@ def _row(
     at: str, metric: Metric, arm: str, mine: Mapping[str, pd.DataFrame], theirs: Mapping[str, pd.DataFrame]
 ) -> Row:
     matrices = [table.to_numpy() for table in mine.values()]
-    found = {"mean": effects.mean(matrices), "iqm": effects.interquartile_mean(matrices), "better": UNKNOWN}
+    estimates = {"mean": effects.mean(matrices), "iqm": effects.interquartile_mean(matrices), "better": UNKNOWN}
     effect = stats.Effect(math.nan, math.nan, 0, math.nan, math.nan)
     if mine is not theirs:
-        found["better"] = effects.probability_of_improvement(matrices, [theirs[model].to_numpy() for model in mine])
+        estimates["better"] = effects.probability_of_improvement(matrices, [theirs[model].to_numpy() for model in mine])
         diff = [mine[model].mean(axis=1) - theirs[model].mean(axis=1) for model in mine]
         # A seed of several models is one value, as the models may share what the seed decides.
         diff_S = pd.concat(diff, axis=1).mean(axis=1, skipna=False).dropna().to_numpy()
         effect = stats.paired_t(diff_S) if diff_S.size else effect
     row: Row = {"at": at, "metric": str(metric), "arm": arm}
-    for name, one in found.items():
-        row |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+    for name, estimate in estimates.items():
+        row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
     columns = {
         "mean": effect.mean, "low": effect.low, "high": effect.high, "half_width": effect.half_width,
         "sd": effect.sd, "p": effect.p, "seeds": effect.n if effect.n else math.nan,

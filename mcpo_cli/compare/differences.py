@@ -25,7 +25,7 @@ def difference(each: Pair, metric: Metric, question: "Question", over: Over) -> 
 
 def tested(each: Pair, metric: Metric, question: "Question", over: Over) -> Row:
     """The means, the difference with its test, and the design."""
-    found = each.estimate(metric, over)
+    estimate = each.estimate(metric, over)
     mean, baseline_mean = each.means(metric)
     by_seed = np.array(each.by_seed(metric))
     change_P = each.change_P(metric)
@@ -37,51 +37,51 @@ def tested(each: Pair, metric: Metric, question: "Question", over: Over) -> Row:
         "k": metric.k,
         "arm": each.arm,
         **verdicts.judged(
-            found, question.margin, question.level, lower=question.lower, share=each.share, differing=differing
+            estimate, question.margin, question.level, lower=question.lower, share=each.share, differing=differing
         ),
         "gained": int((better_P > ROUNDING).sum()),
         "lost": int((better_P < -ROUNDING).sum()),
         "mean": mean,
         "baseline_mean": baseline_mean,
-        "problems": found.problems,
+        "problems": estimate.problems,
         "clusters": len(np.unique(each.cluster_P)),
-        "seeds": min(found.seeds),
+        "seeds": min(estimate.seeds),
         "samples": each.samples,
-        "over": found.over,
+        "over": estimate.over,
         "paired_by_seed": each.same_seeds,
         "by_seed": tuple(by_seed.tolist()),
         "sd": float(by_seed.std(ddof=1)) if by_seed.size > 1 else math.nan,
         "above": int((by_seed > ROUNDING).sum()),
-        "detectable": _detectable(found),
+        "detectable": _detectable(estimate),
         "share": each.share,
     }
 
 
 def needed(each: Pair, metric: Metric, question: "Question", over: Over) -> Row:
     """The effect that should be found, and the numbers of problems, seeds or samples that find it."""
-    found = each.estimate(metric, over)
-    effect = question.margin or question.smallest or abs(found.test.mean)
+    estimate = each.estimate(metric, over)
+    effect = question.margin or question.smallest or abs(estimate.test.mean)
     row: Row = {"effect": effect}
     # For other metrics the variance of a sample is not that of a response, so no needed numbers are given for them.
-    if metric == MEAN and found.test.error > ROUNDING:
+    if metric == MEAN and estimate.test.error > ROUNDING:
         sources = each.sources(each.estimate(metric, "both" if each.has_problems else "seeds"))
-        if found.over in ("problems", "both") or (found.over == "seeds" and not math.isnan(sources.seed)):
-            numbers = sources.needed(effect, found.problems, min(found.seeds), each.samples, found.over)
+        if estimate.over in ("problems", "both") or (estimate.over == "seeds" and not math.isnan(sources.seed)):
+            numbers = sources.needed(effect, estimate.problems, min(estimate.seeds), each.samples, estimate.over)
             row |= {f"needed_{name}": math.nan if value is None else value for name, value in numbers.items()}
     return row
 
 
-def _detectable(found: Estimate) -> float:
+def _detectable(estimate: Estimate) -> float:
     """The smallest difference that the design finds with probability .8; NaN without a test."""
-    if found.test.n < LEAST or not found.test.error > ROUNDING:
+    if estimate.test.n < LEAST or not estimate.test.error > ROUNDING:
         return math.nan
-    return found.test.error * noncentrality(found.test.df)
+    return estimate.test.error * noncentrality(estimate.test.df)
 
 
 def source_rows(each: Pair) -> Iterator[Row]:
     """Sources of the variance of the difference of mean scores."""
-    found = each.estimate(MEAN, "both")
-    sources, problems, seeds = each.sources(found), found.problems, min(found.seeds)
+    estimate = each.estimate(MEAN, "both")
+    sources, problems, seeds = each.sources(estimate), estimate.problems, min(estimate.seeds)
     parts = {
         "problems": (sources.problem, problems),
         "seeds": (sources.seed, seeds),

@@ -74,15 +74,15 @@ def places(scores: pd.DataFrame, column: str) -> Iterator[tuple[str, float, dict
     for model, rows in scores.groupby("model", sort=False):
         runs = [(key, run) for key, run in _rising(rows, ["arm", *PAIR], column)]
         cost = min(float(run[column].max()) for _, run in runs)
-        found: dict[str, dict[Pair, Place]] = {}
+        reached: dict[str, dict[Pair, Place]] = {}
         for (arm, base_seed, seed), run in runs:
             cost_E, step_E = run[column].to_numpy(), run["step"].to_numpy()
             at = int(np.searchsorted(cost_E, cost, side="right")) - 1
             after = min(at + 1, len(cost_E) - 1)
             share = (cost - cost_E[at]) / (cost_E[after] - cost_E[at]) if cost > cost_E[at] else 0.0
             place = Place(str(run["run_id"].iloc[0]), int(step_E[at]), int(step_E[after]), float(share))
-            found.setdefault(str(arm), {})[int(base_seed), int(seed)] = place
-        yield str(model), cost, found
+            reached.setdefault(str(arm), {})[int(base_seed), int(seed)] = place
+        yield str(model), cost, reached
 
 
 def last(data: Runs) -> pd.DataFrame:
@@ -118,10 +118,10 @@ def curves(at: str, scores: pd.DataFrame, metric: str) -> pd.DataFrame:
         runs = [(key, run[column].tolist(), run[metric].tolist()) for key, run in _rising(rows, keys, column)]
         end = min(max(costs) for _, costs, _ in runs)
         shared = {*(cost for cost in runs[0][1] if cost < end), end}
-        own = {arm: {cost for cost in here[column] if cost < end} for arm, here in rows.groupby("arm")}
+        costs_of = {arm: {cost for cost in part[column] if cost < end} for arm, part in rows.groupby("arm")}
         for key, costs, reached in runs:
             about = dict(zip(keys, key, strict=True))
-            grid = sorted(shared | own[about["arm"]])
+            grid = sorted(shared | costs_of[about["arm"]])
             points = {
                 "x": grid,
                 "value": [at_cost(costs, reached, where) for where in grid],
@@ -193,8 +193,8 @@ def check_pairs(last: pd.DataFrame, plan: Plan) -> None:
             raise _unpaired(plan, model, seeds)
     for of, rows in last.groupby("model", sort=False):
         asked: dict[frozenset[tuple[str, str]], set[str]] = {}
-        for (arm, *_), here in rows.groupby(["arm", *PAIR], sort=False):
-            asked.setdefault(frozenset(zip(here["tier"], here["problem"], strict=True)), set()).add(str(arm))
+        for (arm, *_), part in rows.groupby(["arm", *PAIR], sort=False):
+            asked.setdefault(frozenset(zip(part["tier"], part["problem"], strict=True)), set()).add(str(arm))
         if len(asked) > 1:
             raise ConfigError(
                 f"{plan.suite}: the runs on {of} were evaluated on different problems, which do not pair: "
@@ -211,7 +211,7 @@ def _unpaired(plan: Plan, model: str, seeds: Mapping[str, set[Pair]]) -> ConfigE
         f"{arm}: {', '.join(str(seed) if base == seed else f'{base}/{seed}' for base, seed in sorted(held))}"
         for arm, held in seeds.items()
     )
-    kept = [one.spec.run_id for one in plan.cells if (one.spec.seed_of_base, one.spec.seed) in common]
+    kept = [cell.spec.run_id for cell in plan.cells if (cell.spec.seed_of_base, cell.spec.seed) in common]
     fix = f"mcpo compare {' '.join(kept)}" if kept else "train the seeds of one arm with the settings of the others"
     return ConfigError(f"the arms on {model} have different seeds, {listed}", fix=fix, code="nothing_pairs")
 
@@ -221,7 +221,9 @@ def check_failed(data: Runs, baseline: str) -> None:
     scored = _pairs(data.cells)
     for model, arm in _pairs(data.plan.cells) if data.failed else ():
         if not scored.get((model, arm), set()) & scored.get((model, baseline), set()):
-            errors = "; ".join(f"{one.cell.arm}, {one.cell.spec.run_id}: {one.error}" for one in data.failed)
+            errors = "; ".join(
+                f"{failure.cell.arm}, {failure.cell.spec.run_id}: {failure.error}" for failure in data.failed
+            )
             raise McpoError(
                 f"{data.plan.suite}: no seed has a completed run of both {arm} and {baseline} on {model}, as runs "
                 f"failed: {errors}",

@@ -33,11 +33,11 @@ def write(folder: Path, results: Results) -> Path:
     """
     target = folder / "gradings" / str(results["grading"])
     rows = {name: gradings.rows(folder, results["grading"], name) for name in results["benchmarks"]}
-    found = grid(results, rows)
-    write_atomic(target / "report.md", f"# {results['eval_id']}\n\n{results['label']}\n\n{markup.pipes(found)}\n")
+    table = grid(results, rows)
+    write_atomic(target / "report.md", f"# {results['eval_id']}\n\n{results['label']}\n\n{markup.pipes(table)}\n")
     page = pages.templates(Path(__file__).parent, html=True).get_template("evaluation.html.jinja").render(
         results=results,
-        grid=found,
+        grid=table,
         filters=FILTERS,
         benchmarks={name: list(_problems(folder, name, graded)) for name, graded in rows.items()},
         total={name: len(graded) for name, graded in rows.items()},
@@ -55,9 +55,9 @@ def grid(results: Results, rows: Mapping[str, Sequence[GradeRow]]) -> Grid:
     """
     shots = "in the prompt" if results["protocol"].get("tasks") else "0"
     lines = []
-    for name, one in results["benchmarks"].items():
-        version = f"{one['digest']}, graded by {one['grader']}"
-        for metric, value in one["metrics"].items():
+    for name, benchmark in results["benchmarks"].items():
+        version = f"{benchmark['digest']}, graded by {benchmark['grader']}"
+        for metric, value in benchmark["metrics"].items():
             if metric.endswith(("_low", "_high")) or math.isnan(value):
                 continue
             error = f"{standard_error(rows[name]):.4f}" if metric == "pass_at_1" else "-"

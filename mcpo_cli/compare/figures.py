@@ -32,11 +32,11 @@ def _errors(value: Any, low: Any, high: Any) -> Floats:
     return np.asarray(np.maximum(np.array([value, high]) - np.array([low, value]), 0.0))
 
 
-def curves(found: Comparison) -> Figure:
+def curves(comparison: Comparison) -> Figure:
     """pass@k against k with 95 % intervals, one panel per benchmark; of runs, learning curves and profiles."""
-    if found.training:
-        return _learning(found, found.training)
-    rows = found.curves
+    if comparison.training:
+        return _learning(comparison, comparison.training)
+    rows = comparison.curves
     data = rows[rows["benchmark"].isin(rows["benchmark"].unique()[:MOST_BENCHMARKS])].assign(model="")
     looks = _looks(list(rows["arm"].unique()))
     return base.grid(data, "benchmark", lambda axes, here: _curves(axes, here, looks), sharey=False)
@@ -94,18 +94,18 @@ def _of(rows: pd.DataFrame, model: str, arms: Sequence[str]) -> pd.DataFrame:
 
 
 def _along(axes: Axes, metric: str, training: Training, at: str, model: str, arms: Sequence[str]) -> None:
-    here = _of(training.paths, model, arms)
-    base.curves(axes, here[here["at"] == at], "value", "x", points=True)
+    rows = _of(training.paths, model, arms)
+    base.curves(axes, rows[rows["at"] == at], "value", "x", points=True)
     for score in records(training.before, model=model, benchmark=AVERAGE, metric=metric):
         base.reference(axes, score["mean"], score["arm"])
     base.integer_ticks(axes)
     axes.set(xlabel=UNITS[at], ylabel=f"held-out {metric} (share)")
 
 
-def _profile(axes: Axes, here: pd.DataFrame, metric: str) -> None:
+def _profile(axes: Axes, rows: pd.DataFrame, metric: str) -> None:
     """The share of an arm's runs and tiers that score more than each level (Agarwal et al. 2021, Figure 3)."""
-    for arm, look in base.looks(here["arm"].unique().tolist()).items():
-        score_K = here.loc[here["arm"] == arm, "value"].to_numpy()
+    for arm, look in base.looks(rows["arm"].unique().tolist()).items():
+        score_K = rows.loc[rows["arm"] == arm, "value"].to_numpy()
         level_L = np.unique([0, *score_K, 1])
         above_L = (score_K[None] > level_L[:, None]).mean(axis=1)
         axes.step(level_L, above_L, where="post", color=look.color, linestyle=look.linestyle, label=arm)

@@ -15,10 +15,10 @@ def flips_of(model: str, each: Pair) -> pd.DataFrame:
     """The flips of a pair, one row per problem. model: their base model."""
     one_P, other_P = (np.nanmean(scores.score_SP, axis=0) for scores in (each.one, each.other))
     values = (model, each.benchmark, each.arm, each.one.problems, one_P, other_P)
-    found = pd.DataFrame(dict(zip(FLIP, values, strict=True)))
+    flips = pd.DataFrame(dict(zip(FLIP, values, strict=True)))
     distance_P = np.abs(one_P - other_P)
     order_P = np.argsort(-distance_P, kind="stable")
-    return found.take(order_P[distance_P[order_P] > 0]).reset_index(drop=True)
+    return flips.take(order_P[distance_P[order_P] > 0]).reset_index(drop=True)
 
 
 def largest_flips(flips: pd.DataFrame) -> pd.DataFrame:

@@ -15,9 +15,9 @@ LONGEST_LABEL = 48
 """Most characters of the name of a difference."""
 
 
-def layout(found: Comparison, rows: Sequence[Row]) -> dict[str, Any]:
+def layout(comparison: Comparison, rows: Sequence[Row]) -> dict[str, Any]:
     """What `forest.svg.jinja` draws: a line per difference with its interval and verdict, and a band for the margin."""
-    margin = found.margin or 0.0
+    margin = comparison.margin or 0.0
     ends: list[float] = [
         row[name] for row in rows for name in ("low", "difference", "high") if math.isfinite(row[name])
     ]
@@ -43,14 +43,16 @@ def layout(found: Comparison, rows: Sequence[Row]) -> dict[str, Any]:
         "zero": place(0),
         "band": (place(-margin), place(margin)) if margin else None,
         "ticks": [(place(at * step), signed(at * step) if at else "0") for at in range(first, last + 1)],
-        "caption": caption(found),
+        "caption": caption(comparison),
     }
 
 
-def caption(found: Comparison) -> str:
+def caption(comparison: Comparison) -> str:
     """The meaning of the picture."""
-    about = f"; grey: the margin of {found.margin:g}" if found.margin else ""
-    return f"Change from {found.baseline}; bars: {100 * (1 - found.level):.3g} % intervals, not adjusted{about}"
+    about = f"; grey: the margin of {comparison.margin:g}" if comparison.margin else ""
+    return (
+        f"Change from {comparison.baseline}; bars: {100 * (1 - comparison.level):.3g} % intervals, not adjusted{about}"
+    )
 
 
 def _step(span: float) -> float:

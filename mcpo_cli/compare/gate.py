@@ -46,8 +46,8 @@ class GateLine:
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
         names = ("arm", "mean", "baseline_mean", "difference", "low", "high", "metric", "model", "at")
-        own = {name: getattr(self, name) for name in ("benchmark", "required", "outcome", "p_holds", "p_broken")}
-        return {**own, "rule": str(self.rule), **{name: self.row[name] for name in names}}
+        values = {name: getattr(self, name) for name in ("benchmark", "required", "outcome", "p_holds", "p_broken")}
+        return {**values, "rule": str(self.rule), **{name: self.row[name] for name in names}}
 
 
 @dataclass(frozen=True)
@@ -137,23 +137,25 @@ class Gate:
         return "\n\n".join([*blocks, *([self.noise.sentence] if self.noise else [])]) + "\n"
 
 
-def judge(found: Comparison, policy: GatePolicy) -> Gate:
+def judge(comparison: Comparison, policy: GatePolicy) -> Gate:
     """Judge the rules of a policy on the differences in the headline's metric, of runs at the first cost.
 
     Raises:
         ConfigError: no difference is about the benchmark of a required rule.
     """
     rows = records(
-        found.differences.assign(student=pd.Series(found.students, dtype=object)),
-        metric=found.metric,
-        at=found.axes[0],
+        comparison.differences.assign(student=pd.Series(comparison.students, dtype=object)),
+        metric=comparison.metric,
+        at=comparison.axes[0],
         part_of="",
     )
     required = list(_lines(rows, policy.required, required=True))
     known = [where for where in policy.advisory if _chosen(rows, where)]
     advisory = list(_lines(rows, {where: policy.advisory[where] for where in known}, required=False))
     missing = [where for where in policy.advisory if where not in known]
-    return Gate(found.baseline, [*_decided(required, found.level), *_decided(advisory, found.level)], missing)
+    return Gate(
+        comparison.baseline, [*_decided(required, comparison.level), *_decided(advisory, comparison.level)], missing
+    )
 
 
 def _chosen(rows: Sequence[Row], where: str) -> list[Row]:

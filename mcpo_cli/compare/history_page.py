@@ -24,9 +24,9 @@ def expected(row: Row) -> str:
     return f"[{share(row['mean'] - row['high'])}, {share(row['mean'] - row['low'])}]"
 
 
-def sentences(found: Comparison, rows: Sequence[Row]) -> list[str]:
+def sentences(comparison: Comparison, rows: Sequence[Row]) -> list[str]:
     """`new is below what 8 earlier runs do on gsm8k (.381, expected [.402, .455]); within it on their mean (...).`"""
-    said = []
+    lines = []
     for arm in dict.fromkeys(row["arm"] for row in rows):
         mine = [row for row in rows if row["arm"] == arm]
         parts: list[str] = []
@@ -38,8 +38,8 @@ def sentences(found: Comparison, rows: Sequence[Row]) -> list[str]:
                 if place(row) == word
             ]
             parts.append(f"{word} {'' if parts else _runs(mine[0])}on {', '.join(where)}")
-        said.append(f"{arm} is {'; '.join(parts)}.")
-    return said
+        lines.append(f"{arm} is {'; '.join(parts)}.")
+    return lines
 
 
 def _runs(row: Row) -> str:
@@ -64,10 +64,10 @@ def grid(rows: Sequence[Row]) -> Grid:
     return Grid.of("New runs and the history", rows, columns, labels=2 + several)
 
 
-def remarks(found: Comparison, rows: Sequence[Row]) -> list[str]:
+def remarks(comparison: Comparison, rows: Sequence[Row]) -> list[str]:
     """The meaning of the columns, and the reasons why a row has no test."""
     reasons = dict.fromkeys(row["why"] for row in rows if row["why"])
-    level, runs = f"{100 * (1 - found.level):.3g} %", rows[0]["seeds"]
+    level, runs = f"{100 * (1 - comparison.level):.3g} %", rows[0]["seeds"]
     return [
         *reasons,
         f"expected: where {level} of further runs like the {runs} earlier ones are, on these problems (Student's "

@@ -102,18 +102,18 @@ class Side:
         return {name: self._counted(name) for name in self.benchmarks}
 
     def _counted(self, benchmark: str) -> Scores:
-        own = self.samples[self.samples["benchmark"] == benchmark]
-        seed_N, problem_N = (own[name].cat.remove_unused_categories().cat for name in ("seed", "problem"))
+        rows = self.samples[self.samples["benchmark"] == benchmark]
+        seed_N, problem_N = (rows[name].cat.remove_unused_categories().cat for name in ("seed", "problem"))
         shape = (len(seed_N.categories), len(problem_N.categories))
         place_N = seed_N.codes.to_numpy(np.int64) * shape[1] + problem_N.codes.to_numpy()
-        correct_N = own["correct"].to_numpy(np.float64)
+        correct_N = rows["correct"].to_numpy(np.float64)
         count_SP = np.bincount(place_N, minlength=shape[0] * shape[1]).reshape(shape)
         sum_SP, square_SP = (
             np.bincount(place_N, weights, shape[0] * shape[1]).reshape(shape).astype(np.float64)
             for weights in (correct_N, correct_N**2)
         )
-        seeds, problems = (tuple(map(str, one.categories)) for one in (seed_N, problem_N))
-        groups = {name: _of_problems(own, name, problems) for name in GROUPS}
+        seeds, problems = (tuple(map(str, codes.categories)) for codes in (seed_N, problem_N))
+        groups = {name: _of_problems(rows, name, problems) for name in GROUPS}
         return Scores(
             seeds, problems, count_SP.astype(np.int64), sum_SP, square_SP,
             clusters=groups["cluster"], categories=groups["category"],
@@ -123,10 +123,10 @@ class Side:
     def tasks(self) -> dict[str, list[str]]:
         """By task: its benchmarks, which are the filters that read it, or the task alone."""
         named = {name: task for log in self.logs for name, task in log.tasks.items()}
-        found: dict[str, list[str]] = {}
+        names: dict[str, list[str]] = {}
         for name in self.benchmarks:
-            found.setdefault(named.get(name, name), []).append(name)
-        return found
+            names.setdefault(named.get(name, name), []).append(name)
+        return names
 
     def prompts(self, benchmark: str) -> dict[str, str]:
         """The prompt of each problem, or its hash if the log states that; empty if the log has neither."""
@@ -139,11 +139,11 @@ class Side:
 
     def facts(self, benchmark: str) -> dict[str, str]:
         """The settings of the samples of a benchmark; values that differ from log to log are listed."""
-        found: dict[str, dict[str, None]] = {}
+        values_of: dict[str, dict[str, None]] = {}
         for log in self.logs:
             for name, value in log.facts.get(benchmark, {}).items():
-                found.setdefault(name, {})[value] = None
-        return {name: ", ".join(values) for name, values in found.items()}
+                values_of.setdefault(name, {})[value] = None
+        return {name: ", ".join(values) for name, values in values_of.items()}
 
 
 def _of_problems(samples: pd.DataFrame, column: str, problems: Sequence[str]) -> tuple[str, ...]:

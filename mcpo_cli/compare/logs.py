@@ -37,9 +37,9 @@ def of_logs(sides: Sequence[Side], question: Question) -> Comparison:
     shared = set.intersection(*(set(side.benchmarks) for side in sides))
     percentages = _percentages(sides, shared)
     arms = [_arm(side, metrics, shared, percentages) for side in sides]
-    found = compare([Slice(arms)], question)
+    comparison = compare([Slice(arms)], question)
     by_name = {side.name: side for side in sides}
-    baseline = by_name[found.baseline]
+    baseline = by_name[comparison.baseline]
     others = [side for side in sides if side is not baseline]
     notes = [note for side in sides for log in side.logs for note in log.notes]
     if not question.lower:
@@ -47,19 +47,19 @@ def of_logs(sides: Sequence[Side], question: Question) -> Comparison:
         notes += [f"{name}: higher counts as better; if it is not: --lower-is-better" for name in turned]
     warnings = [warning for side in others for warning in _facts(side, baseline)] + list(_copies(baseline))
     warnings += [warning for side in (baseline, *others) for warning in _repeated_ids(side)]
-    groups = found.flips.groupby(["arm", "benchmark"], sort=False)
+    groups = comparison.flips.groupby(["arm", "benchmark"], sort=False)
     flips = [with_texts(part.reset_index(drop=True), by_name[str(arm)], baseline) for (arm, _), part in groups]
     return replace(
-        found,
-        differences=found.differences.assign(other_answers=_other_answers(found, by_name)),
-        flips=pd.concat(flips, ignore_index=True) if flips else found.flips,
-        warnings=tuple(dict.fromkeys((*percentages.values(), *warnings, *found.warnings, *notes))),
+        comparison,
+        differences=comparison.differences.assign(other_answers=_other_answers(comparison, by_name)),
+        flips=pd.concat(flips, ignore_index=True) if flips else comparison.flips,
+        warnings=tuple(dict.fromkeys((*percentages.values(), *warnings, *comparison.warnings, *notes))),
     )
 
 
 def _percentages(sides: Sequence[Side], shared: Collection[str]) -> dict[tuple[str, str], str]:
     """By side and benchmark whose scores are percentages where another side has shares: a sentence that says so."""
-    found = {}
+    sentences = {}
     for name in shared:
         tables = {side.name: side.scores(name) for side in sides}
         means = {side: table.sum_SP.sum() / table.samples_SP.sum() for side, table in tables.items()}
@@ -68,9 +68,9 @@ def _percentages(sides: Sequence[Side], shared: Collection[str]) -> dict[tuple[s
             cell_SP = table.sum_SP / np.maximum(table.samples_SP, 1)
             within = not table.share and cell_SP.min() >= 0 and cell_SP.max() <= 100
             if within and shares and means[side] / max(shares) > 20 and means[side] / min(shares) < 500:
-                said = f"{name}: the scores of {side} were taken as percentages, because those of others are shares"
-                found[side, name] = said
-    return found
+                sentence = f"{name}: the scores of {side} were taken as percentages, because those of others are shares"
+                sentences[side, name] = sentence
+    return sentences
 
 
 def _arm(
@@ -109,36 +109,38 @@ def _facts(side: Side, baseline: Side) -> Iterator[str]:
                 silent.setdefault(name, {})["prompts"] = None
         common = asked.keys() & theirs.keys()
         if changed := sum(asked[problem] != theirs[problem] for problem in common):
-            said = f"prompts differ on {changed} of the {len(common)} problems that both have"
-            differs.setdefault(said, []).append(benchmark)
-        one, other = side.facts(benchmark), baseline.facts(benchmark)
-        for name in sorted({*one, *other}):
-            if name not in one or name not in other:
+            sentence = f"prompts differ on {changed} of the {len(common)} problems that both have"
+            differs.setdefault(sentence, []).append(benchmark)
+        mine, other = side.facts(benchmark), baseline.facts(benchmark)
+        for name in sorted({*mine, *other}):
+            if name not in mine or name not in other:
                 silent.setdefault(side.name if name in other else baseline.name, {})[name] = None
-            elif one[name] != other[name]:
-                said = f"{name} differs: {side.name} {one[name]}; {baseline.name} {other[name]}"
-                differs.setdefault(said, []).append(benchmark)
-    yield from (f"{', '.join(where)}: {said}" for said, where in differs.items())
+            elif mine[name] != other[name]:
+                sentence = f"{name} differs: {side.name} {mine[name]}; {baseline.name} {other[name]}"
+                differs.setdefault(sentence, []).append(benchmark)
+    yield from (f"{', '.join(where)}: {sentence}" for sentence, where in differs.items())
     for name, facts in silent.items():
         yield f"{name} does not say its {', '.join(facts)}: whether both sides agree in it is not known"
 
 
-def _other_answers(found: Comparison, sides: Mapping[str, Side]) -> list[float]:
+def _other_answers(comparison: Comparison, sides: Mapping[str, Side]) -> list[float]:
     """For each difference of a benchmark: the problems with equal scores whose most frequent answer is another one.
 
     NaN where a side has no answers, and for differences of several benchmarks together.
     """
     answers: dict[tuple[str, str], pd.Series] = {}
     counts = []
-    for row in records(found.differences):
+    for row in records(comparison.differences):
         pair = []
-        for name in (row["arm"], found.baseline):
+        for name in (row["arm"], comparison.baseline):
             key = name, row["benchmark"]
             if key not in answers:
                 answers[key] = _answers(sides[name], row["benchmark"])
             pair.append(answers[key])
         both = pd.concat(pair, axis=1, join="inner", keys=("one", "other"))
-        moved = found.flips.loc[(found.flips["arm"] == row["arm"]) & (found.flips["benchmark"] == row["benchmark"])]
+        moved = comparison.flips.loc[
+            (comparison.flips["arm"] == row["arm"]) & (comparison.flips["benchmark"] == row["benchmark"])
+        ]
         same = both[~both.index.isin(moved["problem"])]
         counts.append(float((same["one"] != same["other"]).sum()) if len(both) else math.nan)
     return counts
@@ -148,8 +150,8 @@ def _answers(side: Side, benchmark: str) -> pd.Series:
     """The most frequent answer to each problem, of equally frequent ones the first by the alphabet."""
     if "answer" not in side.samples:
         return pd.Series(dtype=object)
-    own = side.samples[side.samples["benchmark"] == benchmark].dropna(subset=["answer"])
-    counts = own.groupby(["problem", "answer"], observed=True, sort=False).size().reset_index(name="samples")
+    samples = side.samples[side.samples["benchmark"] == benchmark].dropna(subset=["answer"])
+    counts = samples.groupby(["problem", "answer"], observed=True, sort=False).size().reset_index(name="samples")
     counts = counts.assign(problem=counts["problem"].astype(str), answer=counts["answer"].astype(str))
     most = counts.sort_values(["samples", "answer"], ascending=[False, True]).drop_duplicates("problem")
     return most.set_index("problem")["answer"]
@@ -160,11 +162,11 @@ def _copies(side: Side) -> Iterator[str]:
     if "prompt" not in side.samples:
         return
     prompts = side.samples.dropna(subset=["prompt"]).drop_duplicates(["benchmark", "problem"])
-    for benchmark, own in prompts.groupby("benchmark", observed=True):
-        if copies := int(own.duplicated("prompt").sum()):
+    for benchmark, rows in prompts.groupby("benchmark", observed=True):
+        if copies := int(rows.duplicated("prompt").sum()):
             yield (
-                f"{benchmark}: {copies} of {len(own)} problems have the prompt of another one and count as independent "
-                "of it: the interval is too narrow. A column `cluster` says which problems belong together"
+                f"{benchmark}: {copies} of {len(rows)} problems have the prompt of another one and count as "
+                "independent of it: the interval is too narrow. A column `cluster` says which problems belong together"
             )
 
 
@@ -173,10 +175,10 @@ def _repeated_ids(side: Side) -> Iterator[str]:
     if "prompt" not in side.samples:
         return
     prompts = side.samples[["benchmark", "problem", "prompt"]].dropna().drop_duplicates()
-    for benchmark, own in prompts.groupby("benchmark", observed=True):
-        if repeated := own.loc[own.duplicated("problem"), "problem"].nunique():
+    for benchmark, rows in prompts.groupby("benchmark", observed=True):
+        if repeated := rows.loc[rows.duplicated("problem"), "problem"].nunique():
             yield (
-                f"{benchmark}: {repeated} of {own['problem'].nunique()} problems have several prompts in {side.name}, "
+                f"{benchmark}: {repeated} of {rows['problem'].nunique()} problems have several prompts in {side.name}, "
                 "and count as one problem each: if their names repeat, --columns problem=prompt tells them apart"
             )
 
@@ -204,11 +206,11 @@ def _texts(side: Side, shown: pd.DataFrame, best: pd.Series) -> pd.DataFrame:
         return pd.DataFrame(index=pd.Index([], name="problem"))
     samples, task = side.samples, str(shown["benchmark"].iloc[0])
     of_these = samples["problem"].isin(shown["problem"]) & samples["benchmark"].isin(side.tasks.get(task, [task]))
-    own = samples.loc[of_these, ["problem", "correct", *names]]
-    own = own.assign(problem=own["problem"].astype(str))
-    found = own.groupby("problem")["correct"]
-    high, low = found.idxmax(), found.idxmin()
-    chosen = own.loc[high.where(best.reindex(high.index), low)].set_index("problem")[names]
+    rows = samples.loc[of_these, ["problem", "correct", *names]]
+    rows = rows.assign(problem=rows["problem"].astype(str))
+    scores = rows.groupby("problem")["correct"]
+    high, low = scores.idxmax(), scores.idxmin()
+    chosen = rows.loc[high.where(best.reindex(high.index), low)].set_index("problem")[names]
     texts: pd.DataFrame = chosen.map(_cut, na_action="ignore")
     return texts
 

@@ -27,27 +27,27 @@ def majority(side: Side, benchmark: str, scores: Scores, asked: Sequence[int]) -
     """
     if not asked:
         return {}
-    own = side.samples[side.samples["benchmark"] == benchmark]
+    samples = side.samples[side.samples["benchmark"] == benchmark]
     name = f"maj@{max(asked)}"
-    if "answer" not in own or own["answer"].isna().all():
+    if "answer" not in samples or samples["answer"].isna().all():
         raise ConfigError(
             f"{side.name} has no answers on {benchmark}, which {name} needs",
             fix="name the column of answers: --columns answer=NAME",
         )
     if not scores.binary:
         raise ConfigError(f"{benchmark}: {name} needs scores that are 0 or 1", fix="--metric pass@1")
-    wrong_SP = _wrong(own, scores)
+    wrong_SP = _wrong(samples, scores)
     cells = list(np.ndindex(scores.samples_SP.shape))
-    found = {}
+    votes = {}
     for k in asked:
         value_C = [_exact(int(scores.sum_SP[cell]), wrong_SP[cell], int(scores.samples_SP[cell]), k) for cell in cells]
-        found[k] = np.array(value_C).reshape(scores.samples_SP.shape)
-    return found
+        votes[k] = np.array(value_C).reshape(scores.samples_SP.shape)
+    return votes
 
 
-def _wrong(own: pd.DataFrame, scores: Scores) -> dict[tuple[int, ...], tuple[int, ...]]:
+def _wrong(samples: pd.DataFrame, scores: Scores) -> dict[tuple[int, ...], tuple[int, ...]]:
     """Number of samples of each cell with each incorrect answer, most frequent first."""
-    chosen = own[(own["correct"] == 0) & own["answer"].notna()]
+    chosen = samples[(samples["correct"] == 0) & samples["answer"].notna()]
     seed_N, problem_N = (
         pd.Categorical(chosen[name], categories=list(known)).codes
         for name, known in (("seed", scores.seeds), ("problem", scores.problems))

@@ -27,8 +27,8 @@ def of_slice(part: Slice, metrics: Sequence[Metric], over: Over) -> Iterator[Row
                 if (smallest < 2 and over != "seeds") or (metric not in scores.values and metric.k > scores.most):
                     continue
                 cluster_P = np.unique(scores.cluster_names, return_inverse=True)[1]
-                found = crossed.mean(metric.of(scores), stratum_P, cluster_P, over=over)
-                low, high = _interval(found, share=scores.share)
+                estimate = crossed.mean(metric.of(scores), stratum_P, cluster_P, over=over)
+                low, high = _interval(estimate, share=scores.share)
                 yield {
                     "at": part.at,
                     "model": part.model,
@@ -36,19 +36,19 @@ def of_slice(part: Slice, metrics: Sequence[Metric], over: Over) -> Iterator[Row
                     "metric": str(metric),
                     "k": metric.k,
                     "arm": arm.name,
-                    "mean": found.test.mean,
+                    "mean": estimate.test.mean,
                     "low": low,
                     "high": high,
-                    "problems": found.problems,
+                    "problems": estimate.problems,
                     "seeds": len(scores.seeds),
                     "samples": int(scores.samples_SP.sum()),
                 }
 
 
-def _interval(found: Estimate, *, share: bool) -> tuple[float, float]:
+def _interval(estimate: Estimate, *, share: bool) -> tuple[float, float]:
     """The 95 % interval of a mean; that of scores within 0..1 lies there, too."""
-    test, number = found.test, found.problems * found.seeds[0]
-    if math.isnan(test.error) or (found.over == "seeds" and test.n < LEAST):
+    test, number = estimate.test, estimate.problems * estimate.seeds[0]
+    if math.isnan(test.error) or (estimate.over == "seeds" and test.n < LEAST):
         return math.nan, math.nan
     if not share:
         interval = test.interval()

@@ -17,40 +17,40 @@ MOST = 100
 """Most gates of the baseline against itself; of more, as many are drawn."""
 
 
-def gated(found: Comparison, policy: GatePolicy, question: Question) -> Gate:
+def gated(comparison: Comparison, policy: GatePolicy, question: Question) -> Gate:
     """The gate of a comparison, with its noise floor.
 
     Raises:
         ConfigError: see `gate.judge`.
     """
-    return replace(gate.judge(found, policy), noise=noise_floor(found, policy, question))
+    return replace(gate.judge(comparison, policy), noise=noise_floor(comparison, policy, question))
 
 
-def noise_floor(found: Comparison, policy: GatePolicy, question: Question) -> NoiseFloor | None:
+def noise_floor(comparison: Comparison, policy: GatePolicy, question: Question) -> NoiseFloor | None:
     """Judge the required rules on every choice of repeats (training seeds, or logs) of the baseline against its others.
 
     As many repeats are chosen as the other arm with the fewest has, up to half of the baseline's. None if the baseline
     has one repeat, or other repeats on each benchmark.
     """
-    part = found.slices[0]
-    compared = set(found.differences["benchmark"])
-    baseline = next(arm for arm in part.arms if arm.name == found.baseline)
+    part = comparison.slices[0]
+    compared = set(comparison.differences["benchmark"])
+    baseline = next(arm for arm in part.arms if arm.name == comparison.baseline)
     baseline = replace(baseline, scores={name: of for name, of in baseline.scores.items() if name in compared})
     repeats = {scores.seeds for scores in baseline.scores.values()}
     if len(repeats) > 1 or len(names := repeats.pop()) < 2:
         return None
-    others = [arm for arm in part.arms if arm.name != found.baseline]
+    others = [arm for arm in part.arms if arm.name != comparison.baseline]
     fewest = min(len(scores.seeds) for arm in others for scores in arm.scores.values())
     size = min(fewest, len(names) // 2)
     required = replace(policy, advisory={})
-    over = found.differences["over"].iloc[0]
+    over = comparison.differences["over"].iloc[0]
     outcomes = []
     for chosen in _choices(names, size):
         rest = [name for name in names if name not in chosen]
         new, base = _repeats(baseline, chosen, "new"), _repeats(baseline, rest, "base")
-        rows = differences_of(new, base, question, Metric.parse(found.metric), over)
+        rows = differences_of(new, base, question, Metric.parse(comparison.metric), over)
         again = replace(
-            found, baseline="base", differences=rows.assign(at=found.axes[0]), students=tuple(rows["student"])
+            comparison, baseline="base", differences=rows.assign(at=comparison.axes[0]), students=tuple(rows["student"])
         )
         outcomes.append(gate.judge(again, required).outcome)
     return NoiseFloor(len(outcomes), outcomes.count("broken"), outcomes.count("undecided"), size, len(names))

@@ -55,22 +55,22 @@ def write(answer: Answer, folder: Path, command: str) -> list[Path]:
 
 
 def _files(answer: Answer, command: str) -> Iterator[tuple[str, str | bytes]]:
-    found = answer.found
-    for name, frame in frames(found).items():
+    comparison = answer.comparison
+    for name, frame in frames(comparison).items():
         # Texts of models stay out of tables that a spreadsheet opens.
         kept = frame.drop(columns=[column for column in frame if str(column).removeprefix("baseline_") in TEXTS])
         yield f"{name}.csv", kept.map(_as_text).to_csv(index=False, lineterminator="\n", float_format=DIGITS)
-    whole = page.page(found, answer.title)
+    whole = page.page(comparison, answer.title)
     yield f"{STEM}.md", markup.markdown(whole)
-    if answer.found.gate:
-        yield "gate.md", answer.found.gate.markdown()
+    if answer.comparison.gate:
+        yield "gate.md", answer.comparison.gate.markdown()
     yield f"{STEM}.tex", markup.tex(whole)
     yield f"{STEM}.json", orjson.dumps(finite(document(answer)), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    rows = page.shown_rows(found)
-    picture = _template("forest.svg.jinja").render(forest.layout(found, rows)) if rows else ""
+    rows = page.shown_rows(comparison)
+    picture = _template("forest.svg.jinja").render(forest.layout(comparison, rows)) if rows else ""
     if picture:
         yield "forest.svg", picture
-    curves = _curves(found)
+    curves = _curves(comparison)
     for kind, content in curves.items():
         yield f"curves.{kind}", content
     yield f"{STEM}.html", html(answer, picture, curves.get("png", b""), command)
@@ -82,15 +82,15 @@ def _template(name: str) -> "Template":
     return environment.get_template(name)
 
 
-def _curves(found: Comparison) -> dict[str, bytes]:
+def _curves(comparison: Comparison) -> dict[str, bytes]:
     """The files of pass@k against k, or of learning curves, by type; none if all problems have one sample."""
-    if not found.training and (found.curves.empty or found.curves["k"].max() == 1):
+    if not comparison.training and (comparison.curves.empty or comparison.curves["k"].max() == 1):
         return {}
     # Importing matplotlib takes longer than comparing two files.
     from mcpo_cli.compare import figures
     from mcpo_cli.render.figures import base
 
-    return base.save(figures.curves(found))
+    return base.save(figures.curves(comparison))
 
 
 def _as_text(cell: Any) -> Any:
@@ -107,75 +107,75 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def frames(found: Comparison) -> dict[str, pd.DataFrame]:
+def frames(comparison: Comparison) -> dict[str, pd.DataFrame]:
     """The frames of a comparison by name, with those of the training of runs."""
-    values = {field.name: getattr(found, field.name) for field in fields(found)}
-    if found.training:
-        values |= {field.name: getattr(found.training, field.name) for field in fields(found.training)}
+    values = {field.name: getattr(comparison, field.name) for field in fields(comparison)}
+    if comparison.training:
+        values |= {field.name: getattr(comparison.training, field.name) for field in fields(comparison.training)}
     return {name: value for name, value in values.items() if isinstance(value, pd.DataFrame)}
 
 
 def document(answer: Answer) -> dict[str, Any]:
     """All of it as plain data."""
-    found, training = answer.found, answer.found.training
+    comparison, training = answer.comparison, answer.comparison.training
     costs = [] if training is None else [
         {"at": at, "model": model, "cost": cost} for (at, model), cost in training.where.items()
     ]  # fmt: skip
     return {
         "title": answer.title,
-        **({"gate": answer.found.gate.to_json()} if answer.found.gate else {}),
-        "sentences": page.sentences(found),
-        "baseline": found.baseline,
-        "metric": found.metric,
-        "level": found.level,
-        "warnings": list(found.warnings),
+        **({"gate": answer.comparison.gate.to_json()} if answer.comparison.gate else {}),
+        "sentences": page.sentences(comparison),
+        "baseline": comparison.baseline,
+        "metric": comparison.metric,
+        "level": comparison.level,
+        "warnings": list(comparison.warnings),
         "costs": costs,
-        **{name: plain_rows(frame) for name, frame in frames(found).items()},
+        **{name: plain_rows(frame) for name, frame in frames(comparison).items()},
     }
 
 
 def html(answer: Answer, picture: str, curves: bytes, command: str) -> str:
     """The page. picture: of the differences, as SVG; curves: as PNG; command: the command that makes the page again."""
-    found = answer.found
+    comparison = answer.comparison
     return _template("comparison.html.jinja").render(
         title=answer.title,
-        sentences=[*([answer.found.gate.sentence] if answer.found.gate else []), *page.sentences(found)],
-        baseline=found.baseline,
-        remarks=page.remarks(found),
-        warnings=found.warnings,
+        sentences=[*([answer.comparison.gate.sentence] if answer.comparison.gate else []), *page.sentences(comparison)],
+        baseline=comparison.baseline,
+        remarks=page.remarks(comparison),
+        warnings=comparison.warnings,
         first_warnings=FIRST_WARNINGS,
         first_flips=FIRST_FLIPS,
-        grid=page.main_grid(found),
-        grids=page.detail_grids(found),
-        details=page.details(found),
+        grid=page.main_grid(comparison),
+        grids=page.detail_grids(comparison),
+        details=page.details(comparison),
         sides=[_facts(side) for side in answer.sides],
-        flips=flips(found),
-        changes=page.flips_grid(found, MOST),
-        others=_names_of_others(found),
+        flips=flips(comparison),
+        changes=page.flips_grid(comparison, MOST),
+        others=_names_of_others(comparison),
         picture=picture,
-        picture_caption=forest.caption(found),
-        curves="Learning curves" if found.training else "pass@k",
-        curves_caption=LEARNING if found.training else "",
+        picture_caption=forest.caption(comparison),
+        curves="Learning curves" if comparison.training else "pass@k",
+        curves_caption=LEARNING if comparison.training else "",
         curves_picture=base64.b64encode(curves).decode(),
         panels=page.MOST_BENCHMARKS,
-        benchmarks=found.curves["benchmark"].nunique() if len(found.curves) else 2,
-        counts=page.counts(found),
+        benchmarks=comparison.curves["benchmark"].nunique() if len(comparison.curves) else 2,
+        counts=page.counts(comparison),
         date=f"written on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC by mcpo {__version__}",
         command=command,
     )
 
 
-def _names_of_others(found: Comparison) -> dict[str, str]:
+def _names_of_others(comparison: Comparison) -> dict[str, str]:
     """The problems that changed beyond the first MOST, by benchmark, arm and direction."""
-    rows = largest_flips(found.flips)[MOST:]
+    rows = largest_flips(comparison.flips)[MOST:]
     direction = np.where(rows["score"] > rows["baseline_score"], "gained", "lost")
     groups = rows.groupby([rows["benchmark"], rows["arm"], direction], sort=False)["problem"]
     return {", ".join(map(str, key)): ", ".join(map(str, names)) for key, names in groups}
 
 
-def flips(found: Comparison) -> list[dict[str, Any]]:
+def flips(comparison: Comparison) -> list[dict[str, Any]]:
     """The problems that changed and have texts, largest change first."""
-    rows = found.flips
+    rows = comparison.flips
     texts = [name for name in (*TEXTS, *(f"baseline_{name}" for name in TEXTS)) if name in rows]
     known = rows[rows[texts].notna().any(axis=1)] if texts else rows.head(0)
     blank = dict.fromkeys((*TEXTS, *(f"baseline_{name}" for name in TEXTS)))

@@ -31,34 +31,34 @@ SAID = tuple(word + scope for word in get_args(Word) for scope in OF_MODELS)
 BOUGHT = ("problems", "seeds", "samples")
 
 
-def title(found: Comparison) -> str:
+def title(comparison: Comparison) -> str:
     """`new against base`."""
-    others = _listed([name for name in found.names if name != found.baseline])
-    return f"{others} against {found.baseline}" if others else found.baseline
+    others = _listed([name for name in comparison.names if name != comparison.baseline])
+    return f"{others} against {comparison.baseline}" if others else comparison.baseline
 
 
-def page(found: Comparison, name: str = "") -> Page:
+def page(comparison: Comparison, name: str = "") -> Page:
     """All of it, for Markdown and LaTeX. name: of its suite, for the title."""
-    notes = [*found.warnings, *remarks(found), *details(found)]
-    grids = [grid for grid in (main_grid(found), *detail_grids(found)) if grid.rows]
-    return Page(name or title(found), " ".join(sentences(found)), grids, notes)
+    notes = [*comparison.warnings, *remarks(comparison), *details(comparison)]
+    grids = [grid for grid in (main_grid(comparison), *detail_grids(comparison)) if grid.rows]
+    return Page(name or title(comparison), " ".join(sentences(comparison)), grids, notes)
 
 
-def sentences(found: Comparison) -> list[str]:
+def sentences(comparison: Comparison) -> list[str]:
     """The verdict on each arm; of runs also what it is measured against, and how many ended badly."""
-    if found.of_history:
-        return history_page.sentences(found, main_rows(found))
-    shown = _distinct(main_rows(found))
+    if comparison.of_history:
+        return history_page.sentences(comparison, main_rows(comparison))
+    shown = _distinct(main_rows(comparison))
     arms = dict.fromkeys(row["arm"] for row in shown)
-    said = [_sentence(arm, [row for row in shown if row["arm"] == arm], found) for arm in arms]
-    return [*said, *(training_page.sentences(found) if found.training else ())]
+    lines = [_sentence(arm, [row for row in shown if row["arm"] == arm], comparison) for arm in arms]
+    return [*lines, *(training_page.sentences(comparison) if comparison.training else ())]
 
 
-def main_rows(found: Comparison) -> list[Row]:
+def main_rows(comparison: Comparison) -> list[Row]:
     """The differences of the verdict: of runs the headline's, of logs all of whole benchmarks in its metric."""
-    if found.training:
-        return [row for at in found.shown_axes for row in records(found.headline, at=at)]
-    return _mean_first(records(found.differences, metric=found.metric, part_of=""))
+    if comparison.training:
+        return [row for at in comparison.shown_axes for row in records(comparison.headline, at=at)]
+    return _mean_first(records(comparison.differences, metric=comparison.metric, part_of=""))
 
 
 def _mean_first(rows: Sequence[Row]) -> list[Row]:
@@ -67,11 +67,11 @@ def _mean_first(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (arms.index(row["arm"]), row["benchmark"] != AVERAGE))
 
 
-def shown_rows(found: Comparison) -> list[Row]:
+def shown_rows(comparison: Comparison) -> list[Row]:
     """The differences of the first table and of the picture: of many benchmarks only the mean and what is decided."""
-    rows = main_rows(found) if found.training else _mean_first(records(found.differences, part_of=""))
-    if found.training or found.differences["benchmark"].nunique() <= MOST_BENCHMARKS:
-        return rows + records(found.differences, family="categories")[:MOST_BENCHMARKS]
+    rows = main_rows(comparison) if comparison.training else _mean_first(records(comparison.differences, part_of=""))
+    if comparison.training or comparison.differences["benchmark"].nunique() <= MOST_BENCHMARKS:
+        return rows + records(comparison.differences, family="categories")[:MOST_BENCHMARKS]
     told = [row for row in rows if row["benchmark"] == AVERAGE or row["verdict"] in DECIDED]
     return told[:MOST_BENCHMARKS] or rows[:MOST_BENCHMARKS]
 
@@ -81,23 +81,23 @@ def _distinct(rows: Sequence[Row]) -> list[Row]:
     return list({(row["family"], row["test"]): row for row in reversed(rows)}.values())[::-1]
 
 
-def _sentence(arm: str, rows: Sequence[Row], found: Comparison) -> str:
-    parts: dict[str, list[str]] = {_phrase(row, found): [] for row in rows[:1]} | {word: [] for word in SAID}
+def _sentence(arm: str, rows: Sequence[Row], comparison: Comparison) -> str:
+    parts: dict[str, list[str]] = {_phrase(row, comparison): [] for row in rows[:1]} | {word: [] for word in SAID}
     for row in rows:
         benchmark = "their mean" if row["benchmark"] == AVERAGE else str(row["benchmark"])
-        where = [benchmark] if not found.training else []
+        where = [benchmark] if not comparison.training else []
         where += [row["model"]] if row["model"] else []
-        where += [f"equal {equal(found, row['at'])}"] if row["at"] else []
-        parts.setdefault(_phrase(row, found), []).append(f"{', '.join(where)} ({signed(row['difference'])})")
-    said = "; ".join(f"{word} on {_listed(names)}" for word, names in parts.items() if names)
-    metric = f" in {found.metric}" if found.training else ""
-    metric += " (lower is better)" if found.lower else ""
+        where += [f"equal {equal(comparison, row['at'])}"] if row["at"] else []
+        parts.setdefault(_phrase(row, comparison), []).append(f"{', '.join(where)} ({signed(row['difference'])})")
+    verdicts = "; ".join(f"{word} on {_listed(names)}" for word, names in parts.items() if names)
+    metric = f" in {comparison.metric}" if comparison.training else ""
+    metric += " (lower is better)" if comparison.lower else ""
     if all(row["verdict"] == "not testable" for row in rows):
-        said += f": {rows[0]['why']}"
-    return f"{arm} against {found.baseline}{metric}: {said}."
+        verdicts += f": {rows[0]['why']}"
+    return f"{arm} against {comparison.baseline}{metric}: {verdicts}."
 
 
-def _phrase(row: Row, found: Comparison) -> str:
+def _phrase(row: Row, comparison: Comparison) -> str:
     """The word of a verdict, and its scope.
 
     A word that rests on one or two seeds says that it is not about the recipe; `undecided` says why, where the
@@ -105,32 +105,32 @@ def _phrase(row: Row, found: Comparison) -> str:
     """
     word = str(row["verdict"])
     if word == "undecided" and (row["low"] > 0 or row["high"] < 0):
-        tests = found.differences[found.differences["family"] == row["family"]]["test"].nunique()
+        tests = comparison.differences[comparison.differences["family"] == row["family"]]["test"].nunique()
         return f"undecided after correction for {_count(tests, 'test')}"
     if row["over"] != "problems" or word not in DECIDED:
         return word
     return word + OF_MODELS[min(row["seeds"], 2)]
 
 
-def equal(found: Comparison, at: str) -> str:
+def equal(comparison: Comparison, at: str) -> str:
     """An axis in words, with later axes that give the same comparison: `steps and rollouts`."""
-    axes, shown = found.axes, found.shown_axes
+    axes, shown = comparison.axes, comparison.shown_axes
     same = axes[axes.index(at) :] if at == shown[-1] else axes[axes.index(at) : axes.index(shown[shown.index(at) + 1])]
     return " and ".join(axis.replace("_", " ") for axis in same)
 
 
-def main_grid(found: Comparison) -> Grid:
+def main_grid(comparison: Comparison) -> Grid:
     """The differences that the verdict is about; the scores, if there is one arm."""
-    if found.differences.empty:
-        return scores_grid(found, found.models[0])
-    rows = shown_rows(found)
-    if found.of_history:
+    if comparison.differences.empty:
+        return scores_grid(comparison, comparison.models[0])
+    rows = shown_rows(comparison)
+    if comparison.of_history:
         return history_page.grid(rows)
-    metric = f" in {found.metric}, mean over tiers" if found.training else ""
-    return _differences(found, f"Change from {found.baseline}{metric}", rows, is_detail=False)
+    metric = f" in {comparison.metric}, mean over tiers" if comparison.training else ""
+    return _differences(comparison, f"Change from {comparison.baseline}{metric}", rows, is_detail=False)
 
 
-def _differences(found: Comparison, title: str, rows: Sequence[Any], *, is_detail: bool) -> Grid:
+def _differences(comparison: Comparison, title: str, rows: Sequence[Any], *, is_detail: bool) -> Grid:
     """Means, difference, interval, p, verdict and detectable difference; one line per difference.
 
     A name that is the same on all lines, except for that of the benchmark, has no column.
@@ -138,18 +138,18 @@ def _differences(found: Comparison, title: str, rows: Sequence[Any], *, is_detai
     several = {name for name in ("at", "model", "arm", "metric") if len({row[name] for row in rows}) > 1}
     labels: dict[str, Any] = {}
     if "at" in several:
-        labels["equal"] = lambda row: equal(found, row["at"])
+        labels["equal"] = lambda row: equal(comparison, row["at"])
     if "model" in several:
         labels["model"] = "model"
-    if not found.training or is_detail:
+    if not comparison.training or is_detail:
         labels["benchmark"] = lambda row: shown(row["benchmark"])
     if "arm" in several or not labels:
         labels["arm"] = "arm"
-    if "metric" in several or not (found.training or found.metric == "pass@1"):
+    if "metric" in several or not (comparison.training or comparison.metric == "pass@1"):
         labels["metric"] = "metric"
     columns: Columns = {
         **labels,
-        found.baseline: lambda row: share(row["baseline_mean"]),
+        comparison.baseline: lambda row: share(row["baseline_mean"]),
         "arm's" if "arm" in labels or not rows else str(rows[0]["arm"]): lambda row: share(row["mean"]),
         "change": lambda row: signed(row["difference"]),
         "interval": interval,
@@ -174,69 +174,77 @@ def _p(value: float) -> str:
     return "<.001" if value < 5e-4 else share(value)
 
 
-def remarks(found: Comparison, *, most: int | None = None) -> list[str]:
+def remarks(comparison: Comparison, *, most: int | None = None) -> list[str]:
     """What to know of the first table: its design, what would settle it, the meaning of its columns.
 
     most: the number of lines on data that would settle a difference; None for all.
     """
-    if found.of_history:
-        return history_page.remarks(found, main_rows(found))
-    training, settled = list(training_page.remarks(found)) if found.training else [], settle(found)
+    if comparison.of_history:
+        return history_page.remarks(comparison, main_rows(comparison))
+    training, settled = list(training_page.remarks(comparison)) if comparison.training else [], settle(comparison)
     if most is not None and len(settled) > most:
         settled = [*settled[:most], f"and {len(settled) - most} more lines of this kind: --full"]
-    changed = [] if found.training or not counts(found) else [f"problems that changed: {'; '.join(counts(found))}"]
-    return [*training, *settled, *changed, *pairing(found), *legend(found)]
+    changed = (
+        []
+        if comparison.training or not counts(comparison)
+        else [f"problems that changed: {'; '.join(counts(comparison))}"]
+    )
+    return [*training, *settled, *changed, *pairing(comparison), *legend(comparison)]
 
 
-def counts(found: Comparison) -> list[str]:
+def counts(comparison: Comparison) -> list[str]:
     """How many problems gained, lost, or kept their score with another answer: `sums: 63 gained, 31 lost`."""
-    rows = main_rows(found)[:1] if found.training else [row for row in main_rows(found) if row["benchmark"] != AVERAGE]
-    several = found.differences["arm"].nunique() > 1
-    said = []
+    rows = (
+        main_rows(comparison)[:1]
+        if comparison.training
+        else [row for row in main_rows(comparison) if row["benchmark"] != AVERAGE]
+    )
+    several = comparison.differences["arm"].nunique() > 1
+    lines = []
     for row in [row for row in rows if row["problems"] > 1][:MOST_NAMED]:
         where = f"{row['benchmark']}, {row['arm']}" if several else row["benchmark"]
-        said.append(f"{where}: {row['gained']:,} gained, {row['lost']:,} lost")
+        lines.append(f"{where}: {row['gained']:,} gained, {row['lost']:,} lost")
         if row.get("other_answers", 0) > 0:
-            said[-1] += f", {row['other_answers']:,.0f} with the same score and another answer"
-    return said
+            lines[-1] += f", {row['other_answers']:,.0f} with the same score and another answer"
+    return lines
 
 
-def legend(found: Comparison) -> list[str]:
+def legend(comparison: Comparison) -> list[str]:
     """The meaning of the columns of `main_grid`."""
-    if found.differences.empty:
+    if comparison.differences.empty:
         return []
-    look = "" if found.level == ALPHA else f"; p decides below {found.level:.3g}, the level of this look"
-    tests = found.differences.groupby("family")["test"].nunique().to_dict()
+    look = "" if comparison.level == ALPHA else f"; p decides below {comparison.level:.3g}, the level of this look"
+    tests = comparison.differences.groupby("family")["test"].nunique().to_dict()
     families = [_count(tests[family], word) for family, word in FAMILIES.items() if family in tests]
     each = f" ({len(families)} families, each at level .05)" if len(families) > 1 and not look else ""
     return [
-        f"interval: {100 * (1 - found.level):.3g} %, not adjusted; "
+        f"interval: {100 * (1 - comparison.level):.3g} %, not adjusted; "
         f"p: of the verdict's test, adjusted over {' and, separately, '.join(families)}{each}{look}",
         "detects: the smallest difference that this design finds with probability .8",
     ]
 
 
-def details(found: Comparison) -> list[str]:
+def details(comparison: Comparison) -> list[str]:
     """What to know of the tables of details."""
-    known = [] if not _aggregates(found).rows else [
+    known = [] if not _aggregates(comparison).rows else [
         "IQM: mean of the middle half of all scores; its interval covers 90 % with 3 seeds and 92 % with 5. P(better): "
         "probability that a run of the arm beats one of the baseline, a tie counts half (Agarwal et al. 2021)."
     ]  # fmt: skip
-    return [*known, *(training_page.details(found) if found.training else ())]
+    return [*known, *(training_page.details(comparison) if comparison.training else ())]
 
 
-def pairing(found: Comparison) -> list[str]:
+def pairing(comparison: Comparison) -> list[str]:
     """The pairing of samples and the scope of intervals, in one sentence per design."""
-    whole = (found.differences["benchmark"] != AVERAGE) & (found.differences["part_of"] == "")
-    rows = found.differences[whole].drop_duplicates(["model", "benchmark", "arm"])
+    whole = (comparison.differences["benchmark"] != AVERAGE) & (comparison.differences["part_of"] == "")
+    rows = comparison.differences[whole].drop_duplicates(["model", "benchmark", "arm"])
     designs: dict[str, dict[str, dict[str, None]]] = {}
     for row in rows.to_dict("records"):
         bought = BOUGHT if row["problems"] > 1 else ("seeds",)
         size = " x ".join(_count(row[what], what.removesuffix("s")) for what in bought)
         designs.setdefault(_paired(row), {}).setdefault(size, {})[str(row["benchmark"])] = None
     return [
-        f"{'; '.join(f'{_listed(list(where), few=True)}: {size}' for size, where in sizes.items())}; {said}"
-        for said, sizes in designs.items()
+        f"{'; '.join(f'{_listed(list(where), few=True)}: {size}' for size, where in sizes.items())}; {design}"
+        for design, sizes in designs.items()
     ]
 
 
@@ -268,14 +276,14 @@ def _count(number: float, what: str) -> str:
     return f"{number:,.10g} {what if number == 1 else f'{what}s'.replace('ys', 'ies')}"
 
 
-def settle(found: Comparison) -> list[str]:
+def settle(comparison: Comparison) -> list[str]:
     """Problems, seeds or samples that would settle undecided differences; reasons why others cannot be tested."""
-    return [line for row in _distinct(main_rows(found)) for line in _settled(row, found)]
+    return [line for row in _distinct(main_rows(comparison)) for line in _settled(row, comparison)]
 
 
-def _settled(row: Row, found: Comparison) -> Iterator[str]:
+def _settled(row: Row, comparison: Comparison) -> Iterator[str]:
     where = ["the mean" if row["benchmark"] == AVERAGE else row["benchmark"], row["model"]]
-    where += [row["arm"]] if found.differences["arm"].nunique() > 1 else []
+    where += [row["arm"]] if comparison.differences["arm"].nunique() > 1 else []
     place = ", ".join(filter(None, where))
     if row["verdict"] == "identical":
         yield f"{place} is identical: {row['why']}"
@@ -292,17 +300,17 @@ def _settled(row: Row, found: Comparison) -> Iterator[str]:
     yield f"{place}: to find a difference of {share(row['effect'])} takes {enough}, the rest as it is"
 
 
-def detail_grids(found: Comparison) -> list[Grid]:
+def detail_grids(comparison: Comparison) -> list[Grid]:
     """The tables of details: scores, all other differences, IQM, sources of variance, and of runs their training."""
-    grids = [] if found.differences.empty else [scores_grid(found, model) for model in found.models]
-    shown = [_key(row) for row in shown_rows(found)]
-    rows = records(found.differences)
+    grids = [] if comparison.differences.empty else [scores_grid(comparison, model) for model in comparison.models]
+    shown = [_key(row) for row in shown_rows(comparison)]
+    rows = records(comparison.differences)
     if others := [row for row in rows if row["family"] != "headline" and _key(row) not in shown]:
-        at = f", at equal {equal(found, found.axes[0])}" if found.training else ""
-        title = f"All other changes from {found.baseline}{at}"
-        grids.append(_differences(found, title, others, is_detail=True))
-    grids += [_aggregates(found), sources_grid(found)]
-    grids += [training_page.gains_grid(found), training_page.runs_grid(found)] if found.training else []
+        at = f", at equal {equal(comparison, comparison.axes[0])}" if comparison.training else ""
+        title = f"All other changes from {comparison.baseline}{at}"
+        grids.append(_differences(comparison, title, others, is_detail=True))
+    grids += [_aggregates(comparison), sources_grid(comparison)]
+    grids += [training_page.gains_grid(comparison), training_page.runs_grid(comparison)] if comparison.training else []
     return [grid for grid in grids if grid.rows]
 
 
@@ -310,10 +318,10 @@ def _key(row: Row) -> tuple[str, ...]:
     return tuple(str(row[name]) for name in ("model", "arm", "benchmark", "metric", "family"))
 
 
-def scores_grid(found: Comparison, model: str) -> Grid:
+def scores_grid(comparison: Comparison, model: str) -> Grid:
     """The mean of each arm on each benchmark with its interval, at the first cost."""
-    rows = [row for row in records(found.arms, model=model) if row["at"] == found.axes[0]]
-    before = records(found.training.before, model=model) if found.training else []
+    rows = [row for row in records(comparison.arms, model=model) if row["at"] == comparison.axes[0]]
+    before = records(comparison.training.before, model=model) if comparison.training else []
     benchmarks = list(dict.fromkeys(row["benchmark"] for row in rows))
     cells = {(row["metric"], row["arm"], row["benchmark"]): row for row in (*before, *rows)}
     metrics, arms = (list(dict.fromkeys(row[name] for row in (*before, *rows))) for name in ("metric", "arm"))
@@ -322,9 +330,9 @@ def scores_grid(found: Comparison, model: str) -> Grid:
         for metric, arm in product(metrics, arms)
         if any((metric, arm, benchmark) in cells for benchmark in benchmarks)
     ]
-    where = training_page.where(found, model) if found.training else ""
+    where = training_page.where(comparison, model) if comparison.training else ""
     header = ["metric", "arm", *map(shown, benchmarks)]
-    is_detail = not found.differences.empty
+    is_detail = not comparison.differences.empty
     return Grid(f"Scores{where}, with 95 % intervals", header, lines, labels=2, is_detail=is_detail)
 
 
@@ -332,10 +340,10 @@ def _bounded(row: Row | None, name: str = "mean", low: str = "low", high: str = 
     return "-" if row is None else share(row[name], row[low], row[high])
 
 
-def _aggregates(found: Comparison) -> Grid:
+def _aggregates(comparison: Comparison) -> Grid:
     """IQM and P(better) of arms with enough seeds for an interval."""
     columns: Columns = {
-        **({"equal": lambda row: row["at"].replace("_", " ")} if any(found.axes) else {}),
+        **({"equal": lambda row: row["at"].replace("_", " ")} if any(comparison.axes) else {}),
         "metric": "metric",
         "arm": "arm",
         "IQM": lambda row: _bounded(row, "iqm", "iqm_low", "iqm_high"),
@@ -343,40 +351,40 @@ def _aggregates(found: Comparison) -> Grid:
         "change": lambda row: signed(row["difference_mean"]),
         "interval": lambda row: interval({"low": row["difference_low"], "high": row["difference_high"]}),
     }
-    title = f"Over all benchmarks, against {found.baseline}; change and interval: over seeds"
-    rows = [row for row in records(found.aggregates) if not math.isnan(row["iqm_low"])]
+    title = f"Over all benchmarks, against {comparison.baseline}; change and interval: over seeds"
+    rows = [row for row in records(comparison.aggregates) if not math.isnan(row["iqm_low"])]
     return Grid.of(title, rows, columns, labels=len(columns) - 4, is_detail=True)
 
 
-def sources_grid(found: Comparison) -> Grid:
+def sources_grid(comparison: Comparison) -> Grid:
     """Sources of the variance of each difference."""
     columns: Columns = {
-        **({"model": "model"} if found.training else {}),
+        **({"model": "model"} if comparison.training else {}),
         "benchmark": lambda row: shown(row["benchmark"]),
         "arm": "arm",
         "source": "source",
         "sd": lambda row: share(row["sd"]),
         "share": lambda row: f"{row['share']:.0%}",
     }
-    rows = found.sources.to_dict("records")
+    rows = comparison.sources.to_dict("records")
     return Grid.of("Sources of variance of each difference", rows, columns, len(columns) - 2, is_detail=True)
 
 
-def flips_grid(found: Comparison, most: int | None = None) -> Grid:
+def flips_grid(comparison: Comparison, most: int | None = None) -> Grid:
     """The problems whose score changed, largest change first: all, or the first `most`; with the answers of logs."""
-    answers: Columns = {f"{found.baseline} answers": _answer("baseline_answer"), "arm answers": _answer("answer")}
+    answers: Columns = {f"{comparison.baseline} answers": _answer("baseline_answer"), "arm answers": _answer("answer")}
     columns: Columns = {
         "benchmark": "benchmark",
         "arm": "arm",
         "problem": "problem",
-        **(answers if {"answer", "baseline_answer"} <= set(found.flips) else {}),
-        found.baseline: lambda row: share(row["baseline_score"]),
+        **(answers if {"answer", "baseline_answer"} <= set(comparison.flips) else {}),
+        comparison.baseline: lambda row: share(row["baseline_score"]),
         "arm's": lambda row: share(row["score"]),
         "change": lambda row: signed(row["score"] - row["baseline_score"]),
     }
-    rows = largest_flips(found.flips)[:most].to_dict("records")
-    title = "All problems that changed" if len(rows) == len(found.flips) else "Problems that changed most"
-    title = f"{title} ({'; '.join(counts(found))})"
+    rows = largest_flips(comparison.flips)[:most].to_dict("records")
+    title = "All problems that changed" if len(rows) == len(comparison.flips) else "Problems that changed most"
+    title = f"{title} ({'; '.join(counts(comparison))})"
     return Grid.of(title, rows, columns, len(columns) - 3, is_detail=True)
 
 

@@ -77,29 +77,29 @@ class Pair:
         parts = [np.nanmean(diff_SP[:, self.stratum_P == stratum], axis=1) for stratum in np.unique(self.stratum_P)]
         return tuple(np.mean(parts, axis=0).tolist())
 
-    def limits(self, found: Estimate) -> Iterator[str]:
+    def limits(self, estimate: Estimate) -> Iterator[str]:
         """A sentence for each reason why an interval of this pair covers more or less than its level."""
-        seeds = min(found.seeds)
-        size = f"{seeds} seeds x {found.problems} problems x {self.samples:.3g} samples"
-        few = seeds * found.problems * self.samples <= FEW_SAMPLES or found.problems <= FEW_PROBLEMS
-        if found.over == "both" and seeds <= FEW_SEEDS:
+        seeds = min(estimate.seeds)
+        size = f"{seeds} seeds x {estimate.problems} problems x {self.samples:.3g} samples"
+        few = seeds * estimate.problems * self.samples <= FEW_SAMPLES or estimate.problems <= FEW_PROBLEMS
+        if estimate.over == "both" and seeds <= FEW_SEEDS:
             yield (
                 f"{self.benchmark}: {seeds} training seeds show little of their spread: the interval covers 90 to 98 %"
                 ", and the smallest difference is found in 60 to 80 % of the cases"
             )
-        if found.over == "both" and few:
+        if estimate.over == "both" and few:
             yield f"{self.benchmark}: {size} are few: the interval is wider than it had to be (it covers up to 99 %)"
-        if found.over == "seeds" and len(found.seeds) == 2 and seeds == LEAST < max(found.seeds):
+        if estimate.over == "seeds" and len(estimate.seeds) == 2 and seeds == LEAST < max(estimate.seeds):
             yield (
-                f"{self.benchmark}: Welch's test of {seeds} runs against {max(found.seeds)} errs in 5 to 7 % of the "
+                f"{self.benchmark}: Welch's test of {seeds} runs against {max(estimate.seeds)} errs in 5 to 7 % of the "
                 "cases at level .05, and in 1 to 3 % at .01; as many runs of both keep the level"
             )
         differing = int((self.change_P(MEAN) != 0).sum())
-        if found.over in ("problems", "both") and 0 < differing <= FEW_PROBLEMS:
+        if estimate.over in ("problems", "both") and 0 < differing <= FEW_PROBLEMS:
             fewest = power.fewest_differing(ALPHA)
             powerless = f"no result of so few can be significant, it takes {fewest}; " if differing < fewest else ""
             yield (
-                f"{self.benchmark}: only {differing} of {found.problems} problems differ between {self.arm} and the "
+                f"{self.benchmark}: only {differing} of {estimate.problems} problems differ between {self.arm} and the "
                 f"baseline: {powerless}an interval that so few decide can be far too narrow"
             )
 
@@ -108,14 +108,14 @@ class Pair:
         one_P, other_P = (np.nanmean(metric.of(scores), axis=0) for scores in (self.one, self.other))
         return np.asarray(one_P - other_P)
 
-    def sources(self, found: Estimate) -> Sources:
+    def sources(self, estimate: Estimate) -> Sources:
         """Sources of the variance of the difference of mean scores. found: that difference, over both."""
         if not self.has_problems:
-            seed = sum(part.value * seeds for part, seeds in zip(found.parts, found.seeds, strict=True))
-            return Sources(math.nan, seed, math.nan, math.nan, len(found.seeds))
+            seed = sum(part.value * seeds for part, seeds in zip(estimate.parts, estimate.seeds, strict=True))
+            return Sources(math.nan, seed, math.nan, math.nan, len(estimate.seeds))
         sizes = np.concatenate([scores.samples_SP[scores.samples_SP > 0] for scores in (self.one, self.other)])
         noise = [self.one.noise_SP, self.other.noise_SP]
-        return crossed.sources(found, noise, float(len(sizes) / (1 / sizes).sum()))
+        return crossed.sources(estimate, noise, float(len(sizes) / (1 / sizes).sum()))
 
 
 def pair(arm: Arm, baseline: Arm, benchmark: str) -> Pair:
@@ -152,8 +152,8 @@ def left_out(arm: Arm, baseline: Arm, benchmark: str) -> str:
         if apart and common:
             alone, both = (float(np.nanmean(scores.only(part).score_SP)) for part in (apart, common))
             means.append(f"{side.name} has a mean of {alone:.3g} on its {len(apart)}, and of {both:.3g} on the others")
-    said = f"{benchmark}: {lost} problems that only {arm.name} or {baseline.name} has were left out"
-    return ": ".join([said, *(["; ".join(means)] if means else [])]) if lost else ""
+    sentence = f"{benchmark}: {lost} problems that only {arm.name} or {baseline.name} has were left out"
+    return ": ".join([sentence, *(["; ".join(means)] if means else [])]) if lost else ""
 
 
 def together(name: str, pairs: Sequence[Pair]) -> Pair | None:
@@ -161,11 +161,11 @@ def together(name: str, pairs: Sequence[Pair]) -> Pair | None:
 
     Units are taken to be other ones if some scores are within 0..1 and some are not.
     """
-    apart = len({(one.one.seeds, one.other.seeds) for one in pairs}) > 1 or len({one.share for one in pairs}) > 1
+    apart = len({(pair.one.seeds, pair.other.seeds) for pair in pairs}) > 1 or len({pair.share for pair in pairs}) > 1
     if len(pairs) < 2 or apart:
         return None
-    stratum_P = np.repeat(np.arange(len(pairs)), [len(one.stratum_P) for one in pairs])
-    both = [joined({one.benchmark: getattr(one, side) for one in pairs}) for side in ("one", "other")]
+    stratum_P = np.repeat(np.arange(len(pairs)), [len(pair.stratum_P) for pair in pairs])
+    both = [joined({pair.benchmark: getattr(pair, side) for pair in pairs}) for side in ("one", "other")]
     return Pair(name, pairs[0].arm, both[0], both[1], stratum_P)
 
 

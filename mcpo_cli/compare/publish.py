@@ -30,21 +30,21 @@ def publish_comparison(answer: Answer, key: str, files: Sequence[Path]) -> None:
     def send(store: "Store") -> None:
         from mcpo_cli.trackers.results import log_artifacts, log_comparison
 
-        sentence = " ".join(page.sentences(answer.found))
+        sentence = " ".join(page.sentences(answer.comparison))
         if plan:
-            note = f"{markup.escaped(sentence)}\n\n{markup.pipes(page.main_grid(answer.found))}"
-            values = {headline_name(row): row["difference"] for row in records(answer.found.headline)}
+            note = f"{markup.escaped(sentence)}\n\n{markup.pipes(page.main_grid(answer.comparison))}"
+            values = {headline_name(row): row["difference"] for row in records(answer.comparison.headline)}
             log_artifacts(store, plan, files, values, sentence, note)
         else:
-            log_comparison(store, answer.title, key, files, _differences(answer.found), sentence)
+            log_comparison(store, answer.title, key, files, _differences(answer.comparison), sentence)
 
     publish.publish(setting, send, talk)
 
 
-def _differences(found: Comparison) -> dict[str, float]:
+def _differences(comparison: Comparison) -> dict[str, float]:
     """All known differences with their intervals and p-values."""
     values: dict[str, float] = {}
-    for row in records(found.differences):
+    for row in records(comparison.differences):
         name = "/".join(metric_part(row[key]) for key in ("metric", "benchmark", "arm"))
         values |= {f"difference/{name}": row["difference"], f"p_adjusted/{name}": row["p_adjusted"]}
         values |= {f"difference/{name}/{end}": row[end] for end in ("low", "high")}

@@ -137,18 +137,18 @@ def policy(text: str) -> GatePolicy:
         ConfigError: the file cannot be read, or a rule has another form.
     """
     if text.endswith((".yaml", ".yml")):
-        found = convert(GatePolicy, read_yaml(named(Path(text))), "")
-        if not found.required:
+        gate_policy = convert(GatePolicy, read_yaml(named(Path(text))), "")
+        if not gate_policy.required:
             raise ConfigError(f"{text}: no rule is required", fix="required: {mean: no-worse:0.01}", code="bad_data")
     else:
         pieces = [piece.rpartition("=") for piece in text.split(",")]
-        found = GatePolicy({where: rule for where, _, rule in pieces})
-        if len(found.required) < len(pieces):
+        gate_policy = GatePolicy({where: rule for where, _, rule in pieces})
+        if len(gate_policy.required) < len(pieces):
             raise ConfigError(
                 f"--gate {text}: two rules are about one benchmark",
                 fix="--gate mean=better,gsm8k=no-worse:0.01",
                 code="duplicate_name",
             )
-    for rule in (*found.required.values(), *found.advisory.values()):
+    for rule in (*gate_policy.required.values(), *gate_policy.advisory.values()):
         Rule.parse(rule)
-    return found
+    return gate_policy

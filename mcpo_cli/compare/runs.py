@@ -47,9 +47,9 @@ def of_runs(data: Runs, question: Question) -> Comparison:
         for model, cost, places in equal_cost.places(scores, AXES[at]):
             made.append(Slice(list(_arms(problems, places)), at, model))
             where[at, model] = cost
-    found = compare(made, replace(question, baseline=baseline, metrics=tuple(metrics)))
+    comparison = compare(made, replace(question, baseline=baseline, metrics=tuple(metrics)))
     return replace(
-        found,
+        comparison,
         sources=pd.DataFrame(_sources(last, baseline, metrics[0])),
         training=training(data, scores, run_scores(made, metrics), where, metrics, k),
     )
@@ -137,17 +137,17 @@ def _sources(last: pd.DataFrame, baseline: str, metric: str) -> Iterator[Row]:
     value = last.assign(value=shares, problem=last["tier"] + "\n" + last["problem"])
     for model, rows in value.groupby("model", sort=False):
         by_arm = {
-            arm: here.pivot(index=PAIR, columns="problem", values="value")
-            for arm, here in rows.groupby("arm", sort=False)
+            arm: part.pivot(index=PAIR, columns="problem", values="value")
+            for arm, part in rows.groupby("arm", sort=False)
         }
         for arm, mine in by_arm.items():
             diff = (mine - by_arm[baseline]).dropna(how="all")
             if arm != baseline and len(diff) > 1 and diff.shape[1] > 1 and not diff.isna().to_numpy().any():
                 bases = diff.index.get_level_values("base_seed").to_numpy()
-                found = variance.components(diff.to_numpy(), bases)
-                whole = sum(found.parts.values())
+                components = variance.components(diff.to_numpy(), bases)
+                whole = sum(components.parts.values())
                 for source in ("base", "seed", "problem", "rest"):
-                    if not math.isnan(sd := getattr(found, source)):
-                        share = found.parts[source] / whole if whole > 0 else 0.0
+                    if not math.isnan(sd := getattr(components, source)):
+                        share = components.parts[source] / whole if whole > 0 else 0.0
                         about = {"at": "steps", "model": model, "benchmark": AVERAGE, "arm": arm}
                         yield about | {"source": source, "sd": sd, "share": share}

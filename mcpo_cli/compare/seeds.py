@@ -46,7 +46,7 @@ def reach(named: Sequence[str], question: Question) -> dict[str, Any]:
     if len({cell.arm for cell in whole.cells}) < 2:
         raise ConfigError("a plan of seeds is about the difference of two arms; here is one", fix=TWO_ARMS)
     done = _headline(_done(whole), suite, question)
-    found = [_names(one) | _reach(one["sd"], one["seeds"], smallest) for one in done if not _lacks(one)]
+    differences = [_names(row) | _reach(row["sd"], row["seeds"], smallest) for row in done if not _lacks(row)]
     relative = {seeds: power.detectable_effect(1.0, seeds) for seeds in SEEDS}
     return {
         "suite": whole.suite,
@@ -56,8 +56,8 @@ def reach(named: Sequence[str], question: Question) -> dict[str, Any]:
         "alpha": ALPHA,
         "smallest_effect": smallest,
         "in_standard_deviations": relative,
-        "differences": found,
-        "without_spread": [_names(one) | {"seeds": one["seeds"], "why": why} for one in done if (why := _lacks(one))],
+        "differences": differences,
+        "without_spread": [_names(row) | {"seeds": row["seeds"], "why": why} for row in done if (why := _lacks(row))],
     }
 
 
@@ -73,40 +73,42 @@ def _headline(whole: Plan, suite: str, question: Question) -> list[Row]:
         {"regime": answer.plan.cells[0].spec.regime, **row}
         for answer in subjects.of_plan(whole, suite, question)
         if answer.plan
-        for row in records(answer.found.headline)
+        for row in records(answer.comparison.headline)
     ]
 
 
-def _names(one: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: one[key] for key in ("regime", "at", "model", "arm")}
+def _names(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: row[key] for key in ("regime", "at", "model", "arm")}
 
 
-def _lacks(one: Mapping[str, Any]) -> str:
+def _lacks(row: Mapping[str, Any]) -> str:
     """The reason why a difference of the headline has no spread over seeds; empty if it has one."""
-    if one["seeds"] < stats.LEAST:
-        return f"{one['seeds']} seeds are done in all arms; {SPREAD}"
-    if one["sd"] <= stats.ROUNDING:
-        same = f"all {one['seeds']} seeds have the same difference, {one['difference']:+.3f}"
+    if row["seeds"] < stats.LEAST:
+        return f"{row['seeds']} seeds are done in all arms; {SPREAD}"
+    if row["sd"] <= stats.ROUNDING:
+        same = f"all {row['seeds']} seeds have the same difference, {row['difference']:+.3f}"
         return f"{same}, so no spread can be estimated"
     return ""
 
 
 def reach_page(document: Mapping[str, Any]) -> Iterator[str | Grid]:
     """The differences that SEEDS find, and the number of seeds that the smallest effect of interest needs."""
-    relative, found, lacking = (document[key] for key in ("in_standard_deviations", "differences", "without_spread"))
+    relative, differences, lacking = (
+        document[key] for key in ("in_standard_deviations", "differences", "without_spread")
+    )
     header = ["difference found by", *(f"{seeds} seeds" for seeds in SEEDS)]
     rows = [["in standard deviations", *(f"{value:.2f}" for value in relative.values())]]
-    for seen in found:
+    for seen in differences:
         for end, label in (("sd", "sd"), ("sd_low", "80% low"), ("sd_high", "80% high")):
             name = f"{_label(seen)}: {label} {seen[end]:.3f}"
             rows.append([name, *(f"{seen[end] * value:.3f}" for value in relative.values())])
     yield Grid("", header, rows, labels=len(header))
-    for seen in found:
+    for seen in differences:
         low, high = (power.seeds_text(seen[end]) for end in ("fewest", "most"))
         seeds = low if low == high else f"{low} to {high}"
         yield f"{_label(seen)}: a difference of {document['smallest_effect']:g} takes {seeds} seeds"
     yield from (f"{_label(seen)}: {seen['why']}" for seen in lacking)
-    if not found and not lacking:
+    if not differences and not lacking:
         command = document["trained_by"]
         yield f"no seed is done in all arms; {SPREAD}{f': {command}' if command else ''}"
 
@@ -164,12 +166,12 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
         document = outcome.document(whole, start.train(whole))
         question = Question(at=("steps",), look=(stage, len(power.STAGES)))
         tested = _headline(whole, suite, question)
-        adjusted = difference_tests.adjusted([PValues(one["p"]) for one in tested])
-        for one, p_values in zip(tested, adjusted, strict=True):
-            key = (one["regime"], one["model"], one["arm"])
+        adjusted = difference_tests.adjusted([PValues(row["p"]) for row in tested])
+        for row, p_values in zip(tested, adjusted, strict=True):
+            key = (row["regime"], row["model"], row["arm"])
             if decided.get(key, {"verdict": "undecided"})["verdict"] in OPEN:
-                decided[key] = _decision(one, p_values, seeds, question.level)
-        left = sum(one["verdict"] in OPEN for one in decided.values())
+                decided[key] = _decision(row, p_values, seeds, question.level)
+        left = sum(row["verdict"] in OPEN for row in decided.values())
         talk(f"{seeds} seeds: {len(decided) - left} of {len(decided)} differences decided")
         if not left:
             break
@@ -177,18 +179,18 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
     return {**document, "decisions": [*decided.values()], "seeds": seeds}, given
 
 
-def _decision(one: Row, p_values: PValues, seeds: int, level: float) -> dict[str, Any]:
+def _decision(row: Row, p_values: PValues, seeds: int, level: float) -> dict[str, Any]:
     """A difference of the headline at the stage that decided it, or at the last one.
 
     Args:
-        one: see `_headline`.
+        row: see `_headline`.
         p_values: adjusted over all differences of that stage.
         seeds: number of seeds after that stage.
         level: the largest adjusted p that decides at that stage.
     """
-    names = {key: one[key] for key in ("regime", "model", "arm", "metric", "at")}
-    numbers = {name: one[name] for name in ("difference", "low", "high")}
-    verdict = difference_tests.word(one["difference"], p_values, level, identical=one["identical"])
+    names = {key: row[key] for key in ("regime", "model", "arm", "metric", "at")}
+    numbers = {name: row[name] for name in ("difference", "low", "high")}
+    verdict = difference_tests.word(row["difference"], p_values, level, identical=row["identical"])
     tested = {"p_adjusted": p_values.p, "level": level, "seeds": seeds, "verdict": verdict}
     return names | numbers | tested
 
@@ -197,9 +199,9 @@ def decisions_grid(decisions: Sequence[Mapping[str, Any]]) -> Grid:
     """The decisions, for people."""
     columns: Columns = {
         **{name: name for name in ("regime", "model", "arm", "seeds")},
-        "difference": lambda one: f"{one['difference']:+.3f}",
-        "p adjusted": lambda one: markup.p_value(one["p_adjusted"]),
-        "decides at": lambda one: f"{one['level']:g}",
+        "difference": lambda row: f"{row['difference']:+.3f}",
+        "p adjusted": lambda row: markup.p_value(row["p_adjusted"]),
+        "decides at": lambda row: f"{row['level']:g}",
         "verdict": "verdict",
     }
     return Grid.of("", decisions, columns, labels=len(columns))

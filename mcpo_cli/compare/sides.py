@@ -42,7 +42,7 @@ def sides(words: Sequence[str], arms: Mapping[str, str], read: Read, history: st
     Raises:
         ConfigError: see `readers.read`; or a word or a glob matches no file.
     """
-    found: dict[Path, list[Log]] = {}
+    logs_of: dict[Path, list[Log]] = {}
     paths = [path for word in words for path in _paths(word)]
     for path in paths:
         logs = read(path)
@@ -54,8 +54,8 @@ def sides(words: Sequence[str], arms: Mapping[str, str], read: Read, history: st
             )
         models = {log.model for log in logs}
         for log in logs:
-            found.setdefault(path / log.model if len(models) > 1 else path, []).append(log)
-    named = [Side(name, tuple(logs)) for name, logs in zip(_said(found), found.values(), strict=True)]
+            logs_of.setdefault(path / log.model if len(models) > 1 else path, []).append(log)
+    named = [Side(name, tuple(logs)) for name, logs in zip(_said(logs_of), logs_of.values(), strict=True)]
     new = {path.resolve() for path in paths}
     return named + [
         Side(name, tuple(log for path in _matches(pattern, new if pattern == history else set()) for log in read(path)))
@@ -87,20 +87,20 @@ def _is_evaluation(word: str) -> bool:
 
 def _matches(pattern: str, without: Collection[Path] = ()) -> list[Path]:
     whole = str(named(pattern))
-    found = [path for path in map(Path, sorted(glob.glob(whole, recursive=True))) if path.resolve() not in without]  # noqa: PTH207 (absolute ones, too)
-    if not found:
+    paths = [path for path in map(Path, sorted(glob.glob(whole, recursive=True))) if path.resolve() not in without]  # noqa: PTH207 (absolute ones, too)
+    if not paths:
         raise ConfigError(
             f"{pattern}: no file or folder matches",
             fix="write the pattern in quotes, relative to this folder: --arm grpo='logs/grpo-s*'",
             code="not_found",
         )
-    return found
+    return paths
 
 
-def _said(found: Mapping[Path, Sequence[Log]]) -> list[str]:
+def _said(logs_of: Mapping[Path, Sequence[Log]]) -> list[str]:
     """The names of sides by their paths, or by their models where a path does not say what it is of."""
-    given = names(found)
-    models = dict.fromkeys(model for logs in found.values() for model in {log.model for log in logs} if model)
+    given = names(logs_of)
+    models = dict.fromkeys(model for logs in logs_of.values() for model in {log.model for log in logs} if model)
     if any(UNSAID.search(name) for name in given) and len(models) == len(given):
         return names(map(Path, models))
     return given
@@ -114,7 +114,7 @@ def names(paths: Iterable[Path]) -> list[str]:
     given = list(paths)
     parts = [(*path.absolute().parts[:-1], path.stem if path.suffix in SUFFIXES else path.name) for path in given]
     for depth in range(1, min(map(len, parts), default=0) + 1):
-        found = [one[-depth] for one in parts]
-        if len(set(found)) == len(found):
-            return found
+        endings = [part[-depth] for part in parts]
+        if len(set(endings)) == len(endings):
+            return endings
     return list(map(str, given))

@@ -50,7 +50,7 @@ class Subject:
 class Answer:
     """A comparison, with what was compared."""
 
-    found: Comparison
+    comparison: Comparison
     question: Question
     plan: Plan | None = None
     """The runs; None for logs."""
@@ -63,7 +63,7 @@ class Answer:
     @property
     def title(self) -> str:
         """`new against base`, after the name of a suite."""
-        title = page.title(self.found)
+        title = page.title(self.comparison)
         return f"{presets.stem(self.suite)}: {title}" if self.suite else title
 
 
@@ -78,8 +78,8 @@ def judged(subject: Subject, question: Question, gate: str) -> list[Answer]:
     policy = rules.policy(gate)
     asked = replace(question, margin=question.margin or policy.margin)
     return [
-        replace(one, found=replace(one.found, gate=gated(one.found, policy, one.question)))
-        for one in answers(subject, asked)
+        replace(answer, comparison=replace(answer.comparison, gate=gated(answer.comparison, policy, answer.question)))
+        for answer in answers(subject, asked)
     ]
 
 

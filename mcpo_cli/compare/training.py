@@ -65,10 +65,10 @@ class Training:
         (row,) = (row for row in rows if (row["at"], row["model"], row["arm"], row["metric"]) == wanted)
         return dict(row)
 
-    def in_words(self, one: Mapping[str, Any], baseline: str) -> str:
+    def in_words(self, row: Mapping[str, Any], baseline: str) -> str:
         """A difference of the headline in words that say whether the arms gain or lose over their base policies."""
-        mine, theirs = (self.gain(one["at"], one["model"], arm)["mark"] for arm in (one["arm"], baseline))
-        return gained(one["verdict"], bool(mine), bool(theirs), baseline)
+        mine, theirs = (self.gain(row["at"], row["model"], arm)["mark"] for arm in (row["arm"], baseline))
+        return gained(row["verdict"], bool(mine), bool(theirs), baseline)
 
 
 def gained(verdict: Word, loses: bool, baseline_loses: bool, baseline: str) -> str:
@@ -121,7 +121,7 @@ def training(
 
 def _runs(data: Runs, collapsed: set[tuple[str, str, int, int]]) -> Iterator[Row]:
     """All runs of the plan, in its order."""
-    failed = {one.cell.spec.run_id: one.error for one in data.failed}
+    failed = {failure.cell.spec.run_id: failure.error for failure in data.failed}
     for cell in data.plan.cells:
         spec = cell.spec
         key = (spec.model.name, cell.arm, spec.seed_of_base, spec.seed)
@@ -139,9 +139,9 @@ def _before(began: pd.DataFrame, sizes: Mapping[str, int]) -> Iterator[Row]:
     problems = {**sizes, AVERAGE: sum(sizes.values())}
     groups: Any = began.groupby(["metric", "model", "arm", "tier"], sort=False)["value"]
     for (metric, model, arm, tier), runs in groups:
-        found = effects.mean([runs.to_numpy()[:, None]], problems[tier])
+        mean = effects.mean([runs.to_numpy()[:, None]], problems[tier])
         yield {"model": model, "benchmark": tier, "metric": metric, "arm": arm} | {
-            "mean": found.value, "low": found.low, "high": found.high, "seeds": len(runs)
+            "mean": mean.value, "low": mean.low, "high": mean.high, "seeds": len(runs)
         }  # fmt: skip
 
 

@@ -15,14 +15,14 @@ from mcpo_cli.statistics import clusters
 from mcpo_cli.statistics.stats import LEAST
 
 
-def sentences(found: Comparison) -> Iterator[str]:
+def sentences(comparison: Comparison) -> Iterator[str]:
     """The score before training, the arms that end below it, runs that ended badly, and arms that are the same."""
-    training = found.trained
-    for model in found.models:
-        start = records(training.before, model=model, benchmark=AVERAGE, metric=found.metric)
-        gains = records(training.gains, at=found.axes[0], model=model, metric=found.metric)
+    training = comparison.trained
+    for model in comparison.models:
+        start = records(training.before, model=model, benchmark=AVERAGE, metric=comparison.metric)
+        gains = records(training.gains, at=comparison.axes[0], model=model, metric=comparison.metric)
         below = [f"{row['arm']} ({_change(row)})" for row in gains if row["mark"]]
-        began = f"Before training {found.metric} is {share(start[0]['mean'])}"
+        began = f"Before training {comparison.metric} is {share(start[0]['mean'])}"
         began = began if len(start) == 1 else "Arms start from several policies"
         ends = "end" if len(below) > 1 else "ends"
         yield f"{began} ({model}); {', '.join(below) or 'no arm'} {ends} below that."
@@ -38,15 +38,15 @@ def _change(row: Row) -> str:
     return signed(row["mean"]) + ("" if math.isnan(half_width) else f" ± {share(half_width)}")
 
 
-def where(found: Comparison, model: str) -> str:
+def where(comparison: Comparison, model: str) -> str:
     """` of toy-s after 20 global steps`."""
-    at = found.axes[0]
-    return f" of {model} after {found.trained.where[at, model]:,.0f} {UNITS[at]}"
+    at = comparison.axes[0]
+    return f" of {model} after {comparison.trained.where[at, model]:,.0f} {UNITS[at]}"
 
 
-def remarks(found: Comparison) -> Iterator[str]:
+def remarks(comparison: Comparison) -> Iterator[str]:
     """Unusual facts about the runs, and the costs at which they are compared."""
-    training = found.trained
+    training = comparison.trained
     failed, collapsed = (records(training.runs, outcome=name) for name in ("failed", "collapsed"))
     if failed:
         named = "; ".join("{arm}, {model}, seed {seed} ({run_id}): {error}".format(**run) for run in failed)
@@ -68,22 +68,22 @@ def remarks(found: Comparison) -> Iterator[str]:
         yield f"k = {training.k} in place of {K}: some problem has only {training.k} graded samples."
     if training.ungraded:
         yield f"{training.ungraded} samples could not be graded and are excluded."
-    for state, said in (("dirty", "uncommitted changes"), ("unknown", "changes that nothing recorded")):
+    for state, what in (("dirty", "uncommitted changes"), ("unknown", "changes that nothing recorded")):
         if runs := len(records(training.runs, tree=state)):
-            yield f"{runs} of {len(training.runs)} runs were trained from a working tree with {said}."
+            yield f"{runs} of {len(training.runs)} runs were trained from a working tree with {what}."
     costs = [f"{cost:,.0f} {UNITS[at]} ({model})" for (at, model), cost in training.where.items()]
     yield (
         f"Compared at the largest cost that all runs of a model reach: {'; '.join(costs)}. Between two evaluations a "
         "score is interpolated; nothing is extrapolated."
     )
-    yield from _of_base_policies(found)
+    yield from _of_base_policies(comparison)
 
 
-def _of_base_policies(found: Comparison) -> Iterator[str]:
+def _of_base_policies(comparison: Comparison) -> Iterator[str]:
     """The interval of each difference for new base policies, where runs share a base policy."""
-    rows = found.trained.final.groupby(["model", "arm", *PAIR])["value"].mean()
-    for row in records(found.headline, at=found.axes[0]):
-        arm, baseline = (rows.xs((row["model"], name)) for name in (row["arm"], found.baseline))
+    rows = comparison.trained.final.groupby(["model", "arm", *PAIR])["value"].mean()
+    for row in records(comparison.headline, at=comparison.axes[0]):
+        arm, baseline = (rows.xs((row["model"], name)) for name in (row["arm"], comparison.baseline))
         diff = (arm - baseline).dropna()
         base_N = diff.index.get_level_values("base_seed")
         if len(diff) > base_N.nunique() >= LEAST:
@@ -94,9 +94,9 @@ def _of_base_policies(found: Comparison) -> Iterator[str]:
             )
 
 
-def details(found: Comparison) -> Iterator[str]:
+def details(comparison: Comparison) -> Iterator[str]:
     """What to know of the tables of details."""
-    k = found.trained.k
+    k = comparison.trained.k
     yield (
         "<: the arm's mean over tiers ends below that before training; <<: so does the whole 95 % interval of end "
         "minus before, which is paired by base policy and seed and not adjusted for the number of arms."
@@ -111,9 +111,9 @@ def details(found: Comparison) -> Iterator[str]:
     )
 
 
-def gains_grid(found: Comparison) -> Grid:
+def gains_grid(comparison: Comparison) -> Grid:
     """The arms' distances from the policies before training, and how their runs ended."""
-    training = found.trained
+    training = comparison.trained
     columns: Columns = {
         "equal": lambda row: row["at"].replace("_", " "),
         "model": "model",
@@ -123,19 +123,19 @@ def gains_grid(found: Comparison) -> Grid:
         "below": lambda row: row["mark"] or "-",
         **{name: _counted(training, name) for name in ("done", "collapsed", "failed")},
     }
-    rows = records(training.gains, metric=found.metric)
-    title = f"{found.metric} averaged over tiers, minus that before training, and how runs ended"
+    rows = records(training.gains, metric=comparison.metric)
+    title = f"{comparison.metric} averaged over tiers, minus that before training, and how runs ended"
     return Grid.of(title, rows, columns, labels=3, is_detail=True)
 
 
-def runs_grid(found: Comparison) -> Grid:
+def runs_grid(comparison: Comparison) -> Grid:
     """All runs, with their outcomes and the states of their working trees."""
     columns: Columns = {
         "model": "model", "arm": "arm", "base": "base_seed", "seed": "seed", "run": "run_id", "ended": "outcome",
         "tree": "tree",
     }  # fmt: skip
     title = "Runs and the state of their working trees"
-    return Grid.of(title, records(found.trained.runs), columns, labels=len(columns), is_detail=True)
+    return Grid.of(title, records(comparison.trained.runs), columns, labels=len(columns), is_detail=True)
 
 
 def _counted(training: Training, outcome: str) -> Any:

@@ -32,7 +32,7 @@ def layout(found: Comparison) -> dict[str, Any]:
 
 
 def test_places_are_linear_in_the_numbers() -> None:
-    found = of_scores("sums", 20, 30, question=Question(margin=0.5)).found
+    found = of_scores("sums", 20, 30, question=Question(margin=0.5)).comparison
     drawn = layout(found)
     # The axis runs from -.6 to +.6 in steps of .2 over the 360 pixels between both edges.
     assert drawn["ticks"] == [
@@ -47,7 +47,7 @@ def test_places_are_linear_in_the_numbers() -> None:
 
 
 def test_sides_that_do_not_differ_are_in_the_middle() -> None:
-    drawn = layout(of_scores("sums", 20, 20).found)
+    drawn = layout(of_scores("sums", 20, 20).comparison)
     assert drawn["zero"] == 200
     assert len(drawn["ticks"]) == 3
 

@@ -64,8 +64,8 @@ def _takes(reader: Reader, path: Path) -> bool:
 
 
 def _recognised(path: Path) -> Reader:
-    found = [reader for reader in readers().values() if _takes(reader, path)]
-    special = [reader for reader in found if not reader.general] or found
+    taking = [reader for reader in readers().values() if _takes(reader, path)]
+    special = [reader for reader in taking if not reader.general] or taking
     if len(special) == 1:
         return special[0]
     if special:

@@ -125,8 +125,8 @@ def files_named(path: Path, pattern: str, name: re.Pattern[str], cells: Collecti
 
     cells: those that the first row of a file must have, to tell the files of one tool from those of another.
     """
-    found = [path] if path.is_file() else sorted(path.rglob(pattern))
-    named = [file for file in found if name.fullmatch(file.name)]
+    files = [path] if path.is_file() else sorted(path.rglob(pattern))
+    named = [file for file in files if name.fullmatch(file.name)]
     return [file for file in named if set(cells) <= first_row(file).keys()] if cells else named
 
 

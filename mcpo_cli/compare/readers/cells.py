@@ -32,11 +32,11 @@ def cell(row: Row, path: str) -> Any:
     """The cell of a row at a path such as `doc.question`; of lm-eval also `question` alone. None if there is none."""
     if path in row:
         return row[path]
-    found: Any = row
+    value: Any = row
     for name in path.split("."):
-        found = found.get(name) if isinstance(found, Mapping) else None
+        value = value.get(name) if isinstance(value, Mapping) else None
     inside = row.get("doc")
-    return inside.get(path) if found is None and isinstance(inside, Mapping) else found
+    return inside.get(path) if value is None and isinstance(inside, Mapping) else value
 
 
 def clean(value: Any) -> Any:

@@ -40,8 +40,8 @@ def _arguments(spec: Any) -> str:
 
 
 def _files(path: Path) -> list[Path]:
-    found = base.files_named(path, "*.*", FILE)
-    return [file for file in found if file.suffix == ".eval" or HEAD.match(base.beginning(file))]
+    files = base.files_named(path, "*.*", FILE)
+    return [file for file in files if file.suffix == ".eval" or HEAD.match(base.beginning(file))]
 
 
 def _opened(file: Path, *, header_only: bool = False) -> Any:

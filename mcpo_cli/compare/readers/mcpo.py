@@ -46,22 +46,22 @@ def _folder(path: Path) -> Path | None:
         is_own = (path / "spec.json").is_file() or any(path.glob("gradings/*/results.json"))
         return path.resolve() if is_own else None
     home, name = location(), str(path)
-    evaluations = {one.name: one for one in (home / "evals").glob("*") if (one / "gradings").is_dir()}
+    evaluations = {folder.name: folder for folder in (home / "evals").glob("*") if (folder / "gradings").is_dir()}
     if plan.is_suite(name):
         return None
     if name in evaluations:
         return evaluations[name]
     runs = catalog.folders(home)
-    return catalog.find(home, name).folder if any(one.name.startswith(name) for one in runs) else None
+    return catalog.find(home, name).folder if any(folder.name.startswith(name) for folder in runs) else None
 
 
 def _of_suite(name: str, options: Options) -> list[Log]:
     suite = plan.from_suite(name, [], f"mcpo train {name}")
     runs = location() / "runs"
-    found = [(cell, _last(runs / cell.spec.run_id, cell.spec)) for cell in suite.cells]
-    if gaps := [cell for cell, rows in found if not rows]:
+    rows_of = [(cell, _last(runs / cell.spec.run_id, cell.spec)) for cell in suite.cells]
+    if gaps := [cell for cell, rows in rows_of if not rows]:
         listed = "".join(f"\n  {cell.arm}, {cell.spec.seeds} ({cell.spec.run_id})" for cell in gaps)
-        raise MissingCells(f"{name}: {len(gaps)} of {len(found)} runs are not done:{listed}", fix=suite.command)
+        raise MissingCells(f"{name}: {len(gaps)} of {len(rows_of)} runs are not done:{listed}", fix=suite.command)
     several = len({cell.spec.model.name for cell in suite.cells}) > 1
     return [
         _of_run(
@@ -71,7 +71,7 @@ def _of_suite(name: str, options: Options) -> list[Log]:
             f"{cell.arm} {cell.spec.model.name}" if several else cell.arm,
             options,
         )
-        for cell, rows in found
+        for cell, rows in rows_of
     ]
 
 

@@ -49,8 +49,8 @@ def _parts(file: TaskFile, options: Options) -> list[LogPart]:
 
 
 def _category(row: Row) -> str | None:
-    found = cells.cell(row, "metadata.category") or cells.cell(row, "scoring_details.category")
-    return None if found is None else cells.name(found)
+    category = cells.cell(row, "metadata.category") or cells.cell(row, "scoring_details.category")
+    return None if category is None else cells.name(category)
 
 
 READER = base.of_files(

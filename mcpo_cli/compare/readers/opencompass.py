@@ -20,9 +20,9 @@ FIELDS: dict[str, Field] = {name: name for name in ("problem", "sample", "prompt
 
 
 def _files(path: Path) -> list[Path]:
-    found = base.files_named(path, "*.json", FILE)
+    files = base.files_named(path, "*.json", FILE)
     return [
-        file for file in found if file.absolute().parents[1].name == "results" and DETAILS.search(base.beginning(file))
+        file for file in files if file.absolute().parents[1].name == "results" and DETAILS.search(base.beginning(file))
     ]
 
 

@@ -33,8 +33,8 @@ def read(path: Path, options: Options) -> list[Log]:
     Raises:
         ConfigError: no scalar was named, no run has it, or a file is damaged.
     """
-    found = [row for source in (_wandb, _tensorboard, _mlflow_files, _databases) for row in source(path)]
-    rows = pd.DataFrame(found, columns=["run", "scalar", "step", "value"])
+    points = [row for source in (_wandb, _tensorboard, _mlflow_files, _databases) for row in source(path)]
+    rows = pd.DataFrame(points, columns=["run", "scalar", "step", "value"])
     known = sorted({*rows["scalar"]})
     asked = CHOICE.fullmatch(next(iter(options.columns.get("correct", ("",))), ""))
     if not asked or asked["name"] not in known:

@@ -54,8 +54,8 @@ def read(path: Path, known: Sequence[str], options: Options) -> list[Log]:
         frame = frame[frame["benchmark"] == options.benchmark]
     elif options.benchmark and not value:
         raise bad_data(f"{path}: it has no benchmark {options.benchmark!r}: {nearest(options.benchmark, numbers)}")
-    said = f"{path} has no problems, so each of its values is one run"
-    notes = (said if value else f"{said}; benchmarks are its columns of numbers: {', '.join(numbers)}",)
+    sentence = f"{path} has no problems, so each of its values is one run"
+    notes = (sentence if value else f"{sentence}; benchmarks are its columns of numbers: {', '.join(numbers)}",)
     return list(_logs(path, frame.reset_index(drop=True), notes))
 
 

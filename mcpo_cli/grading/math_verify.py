@@ -343,10 +343,10 @@ def prediction(gold: str, text: str) -> Grade:
     if sentence:
         answer = _DENIED.sub("", answer)
     if sentence and len(answer) > LONGEST_ANSWER:
-        verdict = Grade(compared(gold, spelled(answer)), answer)
+        grade = Grade(compared(gold, spelled(answer)), answer)
     else:
-        verdict = judged(gold, answer)
-    if verdict.status == "unparsable" or (sentence and verdict.status == "wrong" and not verdict.detail):
+        grade = judged(gold, answer)
+    if grade.status == "unparsable" or (sentence and grade.status == "wrong" and not grade.detail):
         is_equal = equal(list(read(gold)), search(text))
-        return Grade("correct", answer) if is_equal else verdict
-    return verdict
+        return Grade("correct", answer) if is_equal else grade
+    return grade

@@ -302,22 +302,22 @@ class Pool:
         while (item := self._items.get()) is not None:
             if item.future.set_running_or_notify_cancel():
                 try:
-                    verdict = self._failed or self._counted(worker.grade(item))
-                    if self._function and verdict.status == "infra_error":
-                        self._failed = verdict
-                    item.future.set_result(verdict)
+                    grade = self._failed or self._counted(worker.grade(item))
+                    if self._function and grade.status == "infra_error":
+                        self._failed = grade
+                    item.future.set_result(grade)
                 except Exception as error:
                     item.future.set_exception(error)
         worker.stop()
 
-    def _counted(self, verdict: Grade) -> Grade:
+    def _counted(self, grade: Grade) -> Grade:
         name = Path(self._function).name
-        if self._function and verdict.status in ("timeout", "infra_error") and not verdict.detail.startswith(name):
+        if self._function and grade.status in ("timeout", "infra_error") and not grade.detail.startswith(name):
             # A long answer may exceed the time of a grader; a user's function that exceeds it, or ends it, is faulty.
-            return Grade("infra_error", detail=f"{name}: {verdict.detail}")
-        if verdict.status != "unevaluated" or self._refuse:
-            return verdict
-        return Grade("correct", verdict.answer, "unevaluated")
+            return Grade("infra_error", detail=f"{name}: {grade.detail}")
+        if grade.status != "unevaluated" or self._refuse:
+            return grade
+        return Grade("correct", grade.answer, "unevaluated")
 
     def close(self) -> None:
         """Cancel waiting items and end the processes; items being graded become infra_error. Idempotent."""

@@ -86,11 +86,11 @@ def _forked(judge: Callable[[], Grade]) -> Grade:
             os.closerange(3, writing)
             os.closerange(writing + 1, DESCRIPTORS)
             try:
-                verdict = judge()
+                grade = judge()
             except MemoryError:
-                verdict = OUT_OF_MEMORY
+                grade = OUT_OF_MEMORY
             with os.fdopen(writing, "wb") as reply:
-                reply.write(json.dumps(asdict(verdict)).encode())
+                reply.write(json.dumps(asdict(grade)).encode())
         finally:
             os._exit(0)
     os.close(writing)
@@ -121,11 +121,11 @@ def serve(grader: Grader, requests: BinaryIO, replies: BinaryIO, limit: int) -> 
         except ValueError:
             continue
         try:
-            verdict = judged(grader, request)
+            grade = judged(grader, request)
             leaving = _used(process) > enough
         except MemoryError:
-            verdict, leaving = OUT_OF_MEMORY, True
-        send({"id": request["id"], "leaving": leaving, **asdict(verdict)})
+            grade, leaving = OUT_OF_MEMORY, True
+        send({"id": request["id"], "leaving": leaving, **asdict(grade)})
         if leaving:
             return
 

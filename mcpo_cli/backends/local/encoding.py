@@ -111,16 +111,16 @@ class Language:
         """
         groups = self._grades(self.task.grader_of(source or self.task.source), problems, rollouts)
         G, tensor = rollouts.length_PG.shape[-1], partial(torch.tensor, device=rollouts.length_PG.device)
-        correct = [_filled([verdict.status == "correct" for verdict in group], G, False) for group in groups]
-        graded = [_filled([verdict.is_graded for verdict in group], G, False) for group in groups]
-        answers = [_filled([verdict.answer for verdict in group], G, None) for group in groups]
+        correct = [_filled([grade.status == "correct" for grade in group], G, False) for group in groups]
+        graded = [_filled([grade.is_graded for grade in group], G, False) for group in groups]
+        answers = [_filled([grade.answer for grade in group], G, None) for group in groups]
         return Grades(tensor(correct), tensor(graded), answers)
 
     def rewards(self, function: str, problems: Sequence[Problem], rollouts: Rollouts) -> Tensor:
         """reward_PG: the values that a user's function (`train.reward`) returns for the text of each response."""
         groups = self._grades(function, problems, rollouts)
         G = rollouts.length_PG.shape[-1]
-        reward = [_filled([verdict.reward for verdict in group], G, 0.0) for group in groups]
+        reward = [_filled([grade.reward for grade in group], G, 0.0) for group in groups]
         return torch.tensor(reward, dtype=torch.float64, device=rollouts.length_PG.device)
 
     def _grades(self, grader: str, problems: Sequence[Problem], rollouts: Rollouts) -> list[list[Grade]]:
@@ -129,8 +129,8 @@ class Language:
         pairs = [(p, text) for p, texts in enumerate(texts_PG) for text in dict.fromkeys(texts)]
         asked = [(functions.question(grader, problems[p].text, problems[p].gold), text) for p, text in pairs]
         judged = grading.grades(grader, asked, apart=self.task.judged_apart)
-        verdicts = dict(zip(pairs, judged, strict=True))
-        return [[verdicts[p, text] for text in texts] for p, texts in enumerate(texts_PG)]
+        grades = dict(zip(pairs, judged, strict=True))
+        return [[grades[p, text] for text in texts] for p, texts in enumerate(texts_PG)]
 
 
 def _filled(values: list[T], places: int, value: T) -> list[T]:

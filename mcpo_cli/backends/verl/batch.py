@@ -42,7 +42,7 @@ class Group:
     tokens: list[torch.Tensor]
     """Response tokens, including the end token."""
     reward: list[float]
-    verdicts: list[Grade]
+    grades: list[Grade]
     logp: list[float]
     """Log-probability of each whole rollout at temperature 1, by the rollout engine."""
     entropy: list[float]
@@ -63,12 +63,12 @@ class Group:
     @property
     def graded(self) -> list[bool]:
         """False for each rollout that could not be graded."""
-        return [verdict.is_graded for verdict in self.verdicts]
+        return [grade.is_graded for grade in self.grades]
 
     @property
     def correct(self) -> list[bool]:
         """True for each correct rollout."""
-        return [verdict.status == "correct" for verdict in self.verdicts]
+        return [grade.status == "correct" for grade in self.grades]
 
 
 def prompts(batch: Any, start: int) -> dict[str, Prompt]:
@@ -109,9 +109,9 @@ def in_order(groups: Iterable[Group]) -> list[Group]:
 
 def check(spec: RunSpec, groups: Sequence[Group]) -> None:
     """Raise RunFailed if too many rollouts could not be graded, or a user's function failed on one."""
-    verdicts = [verdict for group in groups for verdict in group.verdicts]
+    grades = [grade for group in groups for grade in group.grades]
     judges = {spec.train.reward, *(spec.task.grader_of(group.prompt.tier) for group in groups)}
-    grading.check(verdicts, function=any(map(functions.is_function, judges)))
+    grading.check(grades, function=any(map(functions.is_function, judges)))
 
 
 def end_tokens(task: Task, tokenizer: Any) -> Collection[int]:

@@ -207,7 +207,7 @@ def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> li
         group.tokens.append(tokens)
         group.reward.append(float(score.sum()))
         said = getattr(extra, "data", extra)["reward_extra_info"]
-        group.verdicts.append(Grade(said["status"], said["answer"] or None, said["detail"]))
+        group.grades.append(Grade(said["status"], said["answer"] or None, said["detail"]))
         if not logp.isfinite().all():
             raise NotFinite("the log-probabilities of the policy are NaN or infinite")
         group.logp.append(float(logp.double().sum()))
@@ -235,7 +235,7 @@ def step(
     spec: RunSpec, groups: Sequence[Group], graded: Graded, keys: Sequence[str], known: Mapping[str, Prompt]
 ) -> Step:
     """The groups, whose trajectories are `keys`, as the `Step` that methods take; `graded`: the same as tensors."""
-    needs, answers = spec.method.needs, [[verdict.answer for verdict in group.verdicts] for group in groups]
+    needs, answers = spec.method.needs, [[grade.answer for grade in group.grades] for group in groups]
 
     def tokens(field: str) -> Tensor:
         return padded(field, keys, known, graded.length_PG)

@@ -101,7 +101,7 @@ class Records:
                 step,
                 group.prompt.tier,
                 group.prompt.problem.text,
-                (len(group.verdicts), sum(group.graded), sum(group.correct)),
+                (len(group.grades), sum(group.graded), sum(group.correct)),
             )
             for group in answered
         ]

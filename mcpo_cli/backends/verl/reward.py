@@ -30,12 +30,12 @@ async def compute_score(
     async def judged(grader: str) -> Grade:
         return await grade(grader, functions.question(grader, extra_info["problem"], ground_truth), response)
 
-    verdict = await judged(extra_info["grader"])
-    correct = float(verdict.status == "correct")
+    graded = await judged(extra_info["grader"])
+    correct = float(graded.status == "correct")
     rewarded = await judged(extra_info["reward"]) if extra_info.get("reward") else None
-    failed = rewarded if rewarded and rewarded.status == "infra_error" else verdict
-    said = {"status": failed.status, "detail": failed.detail, "answer": verdict.answer or ""}
-    return {"score": rewarded.reward if rewarded else correct, "acc": correct, **said}
+    failed = rewarded if rewarded and rewarded.status == "infra_error" else graded
+    reported = {"status": failed.status, "detail": failed.detail, "answer": graded.answer or ""}
+    return {"score": rewarded.reward if rewarded else correct, "acc": correct, **reported}
 
 
 async def grade(grader: str, gold: str, response: str) -> Grade:

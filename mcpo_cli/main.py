@@ -107,9 +107,9 @@ def _run(style: ErrorStyle) -> None:
     except Exception as error:
         if lacking := extras.missing(error):
             _end(lacking, style)
-        if said := _lack_of_memory(error):
+        if sentence := _lack_of_memory(error):
             fix = "the same command where more memory is free, or a smaller file"
-            lacking_memory = RunFailed(f"memory ran out: {said}", fix=fix, code="no_memory")
+            lacking_memory = RunFailed(f"memory ran out: {sentence}", fix=fix, code="no_memory")
             try:
                 _end(lacking_memory, style)
             finally:  # without what libraries do at the end, which would run out of memory again
@@ -126,9 +126,9 @@ def _run(style: ErrorStyle) -> None:
 def _lack_of_memory(error: BaseException | None) -> str:
     """What says that memory ran out: the error or one that it came from; empty if none does."""
     while error:
-        found = NO_MEMORY.search(str(error))
-        if found or isinstance(error, MemoryError):
-            return found[0].strip() if found else first_line(error)
+        match = NO_MEMORY.search(str(error))
+        if match or isinstance(error, MemoryError):
+            return match[0].strip() if match else first_line(error)
         error = error.__cause__ or error.__context__
     return ""
 

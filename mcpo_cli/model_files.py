@@ -152,10 +152,10 @@ def _middles(header: bytes, size: int) -> list[int]:
     """Positions of the middles of tensors in a file of `size` bytes; none if the header is damaged."""
     try:
         entries = [entry for key, entry in json.loads(header).items() if key != "__metadata__"]
-        found = {sum(entry["data_offsets"]) // 2 for entry in entries}
+        middles = {sum(entry["data_offsets"]) // 2 for entry in entries}
     except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
         return []
-    return sorted(middle for middle in found if isinstance(middle, int) and 0 <= middle < size)
+    return sorted(middle for middle in middles if isinstance(middle, int) and 0 <= middle < size)
 
 
 def digest(folder: Path) -> str:
@@ -189,8 +189,8 @@ def counted(folder: Path) -> list[Path]:
                 f"{folder.name}: {name} is {what}", fix=f"move {name} to another folder, or merge it", code="unsafe"
             )
     paths = sorted([*folder.iterdir(), *folder.glob("additional_chat_templates/*")])
-    found = [path for path in paths if any(fnmatch.fnmatch(path.relative_to(folder).as_posix(), one) for one in READ)]
-    return [path for path in found if not path.is_dir() and _is_readable(folder, path)]
+    chosen = [path for path in paths if any(fnmatch.fnmatch(path.relative_to(folder).as_posix(), one) for one in READ)]
+    return [path for path in chosen if not path.is_dir() and _is_readable(folder, path)]
 
 
 def _is_readable(folder: Path, path: Path) -> bool:

@@ -156,7 +156,7 @@ def find(group: str, packages: Sequence[str], declared: Callable[[Candidate], It
     Raises:
         ConfigError: two declarations share a name.
     """
-    found: Found[T] = Found()
+    classes: Found[T] = Found()
     declaring: dict[str, Candidate] = {}
     kind = group.removesuffix("s")
 
@@ -170,14 +170,14 @@ def find(group: str, packages: Sequence[str], declared: Callable[[Candidate], It
 
     for candidate in _candidates(group, packages):
         for name, declaration in _attempt(candidate, work) or []:
-            if name in found:
+            if name in classes:
                 raise taken(f"{kind} '{name}'", declaring[name].source, candidate.source)
-            found[name], declaring[name] = declaration, candidate
+            classes[name], declaring[name] = declaration, candidate
             if candidate.plugin:
-                found.plugins[name] = candidate.plugin
+                classes.plugins[name] = candidate.plugin
             elif candidate.entry:
-                found.sources[name] = _sources(candidate.entry.module)
-    return found
+                classes.sources[name] = _sources(candidate.entry.module)
+    return classes
 
 
 @cache

@@ -93,7 +93,7 @@ def without_secrets(data: Any) -> Any:
 
 def visible(text: str) -> str:
     r"""`text` with control characters spelled out, as in `\x1b`: records may come from others."""
-    return CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def unfit_heading(names: Iterable[str]) -> str:
@@ -104,8 +104,8 @@ def unfit_heading(names: Iterable[str]) -> str:
     return next((ascii(name)[:60] for name in names if not name.isprintable() or len(name) > LONGEST_HEADING), "")
 
 
-def _without_value(found: re.Match[str]) -> str:
-    return f"{found[1]}{found[2] or ''}{HIDDEN}"
+def _without_value(match: re.Match[str]) -> str:
+    return f"{match[1]}{match[2] or ''}{HIDDEN}"
 
 
 def masked(text: str) -> str:

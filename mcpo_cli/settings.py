@@ -75,15 +75,15 @@ class Option:
 def options(kind: type) -> list[Option]:
     """The options of a dataclass, in the order of its fields, without fields that allow a single value."""
     hints, meanings = typing.get_type_hints(kind), _meanings(kind)
-    found = []
+    listed = []
     for one in dataclasses.fields(kind):
         choices = typing.get_args(hints[one.name]) if typing.get_origin(hints[one.name]) is Literal else ()
         if len(choices) != 1:
             bounds = [f"{SIGNS[name]} {value:g}" for name, value in one.metadata.items() if name in SIGNS]
             allowed = ", ".join(map(str, choices)) or ", ".join(bounds)
             role = one.metadata.get("role", IDENTITY)
-            found.append(Option(one.name, one.default, allowed, meanings.get(one.name, ""), role))
-    return found
+            listed.append(Option(one.name, one.default, allowed, meanings.get(one.name, ""), role))
+    return listed
 
 
 def docstring(kind: type) -> str:
@@ -107,9 +107,9 @@ def _meanings(kind: type) -> Mapping[str, str]:
 def _own_meanings(kind: type) -> Mapping[str, str]:
     """The text literal under each field that the class itself declares; finding its source parses its whole file."""
     (body,) = (node.body for node in ast.parse(inspect.getsource(kind)).body if isinstance(node, ast.ClassDef))
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for declared, below in itertools.pairwise(body):
         match declared, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning))):
-                found[name] = " ".join(meaning.split())
-    return found
+                meanings[name] = " ".join(meaning.split())
+    return meanings

@@ -43,16 +43,19 @@ def stored(name: str, folder: Path) -> dict[str, Tensor]:
     """
     index = _index(name, folder)
     files = _files(name, folder, index)
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for path in files:
         for key, tensor in _tensors(name, path).items():
             if index and index.get(key, path.name) != path.name:
                 raise bad_model(f"{name}: {key} is in {path.name}, but in {index[key]} by {INDEX}", fix=_ONE_SAVE)
-            found[key] = tensor
-    for what, others in (("lacks", found.keys() - index.keys()), ("names without a file", index.keys() - found.keys())):
+            tensors[key] = tensor
+    for what, others in (
+        ("lacks", tensors.keys() - index.keys()),
+        ("names without a file", index.keys() - tensors.keys()),
+    ):
         if index and others:
             raise bad_model(f"{name}: {INDEX} {what} {len(others)} tensors, {min(others)} first", fix=_ONE_SAVE)
-    return found
+    return tensors
 
 
 _ONE_SAVE = "the files of one save only, as save_pretrained writes them to an empty folder"
@@ -95,12 +98,12 @@ def _tensors(name: str, path: Path) -> dict[str, Tensor]:
     try:
         with safe_open(path, framework="numpy") as file:
             slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
-            found = {key: Tensor(path, one.get_dtype(), tuple(one.get_shape())) for key, one in slices.items()}
+            tensors = {key: Tensor(path, one.get_dtype(), tuple(one.get_shape())) for key, one in slices.items()}
     except (SafetensorError, OSError) as error:
         raise bad_model(f"{name}: {path.name} is not a safetensors file, or was cut short") from error
-    if not found:
+    if not tensors:
         raise bad_model(f"{name}: {path.name} has no tensors")
-    return found
+    return tensors
 
 
 def are_equal(tensors: Mapping[str, Tensor], *names: str) -> bool:

@@ -72,21 +72,21 @@ def signals(method: Method, step: Step, state: State) -> tuple[Signals, State]:
 
 def token_loss(method: Method, batch: TokenBatch) -> TokenLoss:
     """`Method.token_loss`. Raises RunFailed if it returned something else, or a term of another shape."""
-    found: Any = method.token_loss(batch)
-    if not isinstance(found, TokenLoss) or not found.terms:
-        raise _unexpected(method, "token_loss", _named(found), "a TokenLoss of one term or more")
+    loss: Any = method.token_loss(batch)
+    if not isinstance(loss, TokenLoss) or not loss.terms:
+        raise _unexpected(method, "token_loss", _named(loss), "a TokenLoss of one term or more")
     BT = batch.mask_BT.shape
-    for term in found.terms:
+    for term in loss.terms:
         _check_shape(method, "token_loss", f"value_BT of the term {term.name}", term.value_BT, BT)
         _check_shape(method, "token_loss", f"weight_B of the term {term.name}", term.weight_B, BT[:1])
-    return found
+    return loss
 
 
 def _check_shape(method: Method, call: str, what: str, value: Tensor, shape: tuple[int, ...]) -> None:
     found = getattr(value, "shape", None)
     if found != shape:
-        said = "no tensor" if found is None else f"shape {tuple(found)}"
-        raise _unexpected(method, call, f"{what} of {said}", f"shape {tuple(shape)}")
+        actual = "no tensor" if found is None else f"shape {tuple(found)}"
+        raise _unexpected(method, call, f"{what} of {actual}", f"shape {tuple(shape)}")
 
 
 def _named(value: object) -> str:

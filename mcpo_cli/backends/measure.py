@@ -388,9 +388,9 @@ class CostTotals:
         rollouts, sampled_tokens = rollouts + self._untrained[0], sampled_tokens + self._untrained[1]
         self._untrained = (0, 0)
         operations = cost.operations(self._spec, sampled_tokens, trained_tokens)
-        own = (rollouts, sampled_tokens, trained_tokens, gradient_steps, operations, seconds)
+        values = (rollouts, sampled_tokens, trained_tokens, gradient_steps, operations, seconds)
         self._step, self._rollouts_before = self._step + 1, self.totals["cost/rollouts"]
-        self.totals = {name: self.totals[name] + value for name, value in zip(AXES, own, strict=True)}
+        self.totals = {name: self.totals[name] + value for name, value in zip(AXES, values, strict=True)}
 
     @property
     def evaluation_due(self) -> bool:

@@ -146,18 +146,18 @@ def arms(given: Sequence[str]) -> dict[str, str]:
     Raises:
         ConfigError: a word has another form, or two arms have one name.
     """
-    found: dict[str, str] = {}
+    words_of: dict[str, str] = {}
     for word in given:
         name, equals, pattern = word.partition("=")
         if not (name and equals and pattern):
             raise ConfigError(f"--arm {word}: must be NAME=GLOB", fix="--arm grpo='logs/grpo-s*'")
-        if name in found:
+        if name in words_of:
             raise ConfigError(
                 f"two sides are named {name!r}", fix="one glob for all seeds of an arm: --arm NAME='PATHS'",
                 code="duplicate_name",
             )  # fmt: skip
-        found[name] = pattern
-    return found
+        words_of[name] = pattern
+    return words_of
 
 
 def columns(text: str) -> Mapping[str, Sequence[str]]:
@@ -166,7 +166,7 @@ def columns(text: str) -> Mapping[str, Sequence[str]]:
     Raises:
         ConfigError: a word has another form, or a name is not in COLUMNS.
     """
-    found: dict[str, list[str]] = {}
+    columns_of: dict[str, list[str]] = {}
     for word in filter(None, text.split(",")):
         name, equals, value = word.partition("=")
         if not (equals and value):
@@ -176,8 +176,8 @@ def columns(text: str) -> Mapping[str, Sequence[str]]:
                 f"--columns {word}: {nearest(name, COLUMNS)}", fix=mend(f"--columns {{}}={value}", name, COLUMNS),
                 code="unknown_name",
             )  # fmt: skip
-        found.setdefault(name, []).append(value)
-    return found
+        columns_of.setdefault(name, []).append(value)
+    return columns_of
 
 
 def _slug(text: str) -> str:

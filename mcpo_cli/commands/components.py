@@ -71,9 +71,9 @@ def show(kind: KindName, name: Name, options: Options = None, rollouts: Rollouts
     """Show a component: source and text, options, and of a method how much a prompt weighs by its accuracy."""
     from mcpo_cli import components
 
-    entry, found = components.find(kind, name), components.kind(kind)
-    document: dict[str, Any] = {"kind": kind, "name": name, **found.facts(entry), "text": found.text(entry)}
-    if found.check:
+    entry, family = components.find(kind, name), components.kind(kind)
+    document: dict[str, Any] = {"kind": kind, "name": name, **family.facts(entry), "text": family.text(entry)}
+    if family.check:
         chosen = components.with_options(kind, name, options or [])
         document["options"] = components.options(chosen)
         if kind == "method":
@@ -187,13 +187,13 @@ def check(
 
     run = components.kind(kind).check
     assert run
-    found = run(components.find(kind, name), options or [])
-    failed = [outcome for outcome in found if not outcome.passed]
+    outcomes = run(components.find(kind, name), options or [])
+    failed = [outcome for outcome in outcomes if not outcome.passed]
     marks = {(True, True): "ok", (False, True): "wrong", (False, False): "-"}
     rows = [
-        [marks[outcome.passed, outcome.checked], outcome.name, outcome.detail or outcome.demand] for outcome in found
+        [marks[outcome.passed, outcome.checked], outcome.name, outcome.detail or outcome.demand] for outcome in outcomes
     ]
-    document = {"kind": kind, "name": name, "checks": [asdict(outcome) for outcome in found]}
+    document = {"kind": kind, "name": name, "checks": [asdict(outcome) for outcome in outcomes]}
     error = None
     if failed:
         wrong = [outcome.name for outcome in failed if outcome.checked]

@@ -94,14 +94,14 @@ def progress(title: str, total: int, unit: str = "problems") -> Iterator[Callabl
             task = bar.add_task(title, total=total)
             yield lambda: bar.advance(task)
         return
-    start = said = time.monotonic()
+    start = last = time.monotonic()
     done = 0
 
     def advance() -> None:
-        nonlocal done, said
+        nonlocal done, last
         done, now = done + 1, time.monotonic()
-        if now - said >= LINE_SECONDS and done < total:
-            said = now
+        if now - last >= LINE_SECONDS and done < total:
+            last = now
             left = duration((now - start) * (total - done) / done)
             talk(f"{title}: {done} of {total} {unit}, about {left} left")
 

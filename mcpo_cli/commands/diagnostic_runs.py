@@ -45,9 +45,9 @@ def targets(words: Sequence[str], command: str) -> list[Target]:
     if settings := [word for word in words if "=" in word]:
         fix = f"{command} {shlex.join(settings)}  (starts a new run)"
         raise ConfigError(f"{words[0]} is an existing run: its settings cannot be changed", fix=fix)
-    found = [_named(word) for word in words]
-    cells = catalog.named([run for run, _ in found])
-    return [Target(run, cell, step) for (run, step), cell in zip(found, cells, strict=True)]
+    runs = [_named(word) for word in words]
+    cells = catalog.named([run for run, _ in runs])
+    return [Target(run, cell, step) for (run, step), cell in zip(runs, cells, strict=True)]
 
 
 def _named(word: str) -> tuple[Run, int | None]:

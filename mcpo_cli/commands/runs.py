@@ -223,8 +223,8 @@ def bundle(what: What, file: NewFile) -> Reply:
     ids = [cell.spec.run_id for cell in Runs(subjects.plan_of(what, "mcpo runs bundle")).cells]
     write([run_dir(run_id) for run_id in ids], target)
     size = target.stat().st_size
-    said = f"{len(ids)} runs written to {target}, {size / 1e6:.2f} MB"
-    return Reply({"file": str(target), "bytes": size, "runs": ids}, said)
+    sentence = f"{len(ids)} runs written to {target}, {size / 1e6:.2f} MB"
+    return Reply({"file": str(target), "bytes": size, "runs": ids}, sentence)
 
 
 @app.command(epilog=EXAMPLES)

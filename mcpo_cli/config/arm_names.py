@@ -37,20 +37,20 @@ def of_settings(
     # Runs of an arm may share one mapping, which is then compared once.
     same_name = defaultdict[str, dict[int, Settings]](dict)
     unnamed = dict[int, Settings]()
-    for label, name, own in zip(labels, called, settings, strict=True):
-        same_name[name][id(own)] = own
+    for label, name, values in zip(labels, called, settings, strict=True):
+        same_name[name][id(values)] = values
         if label is None:
-            unnamed[id(own)] = own
+            unnamed[id(values)] = values
     varied = {name: _varied([*members.values()], columns) for name, members in same_name.items()}
     shared = {key for key in _varied([*unnamed.values()], columns) if not key.startswith("method.")}
     shown = dict[tuple[str, bool, int], str]()
-    found = []
-    for label, name, own in zip(labels, called, settings, strict=True):
-        if (key := (name, label is None, id(own))) not in shown:
+    names = []
+    for label, name, values in zip(labels, called, settings, strict=True):
+        if (key := (name, label is None, id(values))) not in shown:
             keys = varied[name] | (shared if label is None else set())
-            shown[key] = " ".join([name, *_shown(own, sorted(keys & own.keys(), key=list(own).index))])
-        found.append(shown[key])
-    return found
+            shown[key] = " ".join([name, *_shown(values, sorted(keys & values.keys(), key=list(values).index))])
+        names.append(shown[key])
+    return names
 
 
 def label(arm: str, spec: RunSpec) -> str | None:
@@ -68,28 +68,28 @@ def _varied(members: Sequence[Settings], columns: Sequence[str]) -> set[str]:
     The code of a plug-in is compared between runs that have it: the setting that names it shows which do.
     """
     presets = [key for key in PRESETS if key not in columns]
-    rest = {key for own in members for key in own} - {*columns, *presets, *SEEDS}
+    rest = {key for values in members for key in values} - {*columns, *presets, *SEEDS}
     return {
         key
         for keys, shared in ((presets, columns), (rest, (*columns, *presets)))
         for group in _grouped(members, shared)
         for key in keys
-        if len({repr(own.get(key)) for own in group if key in own or not key.startswith("plugins.")}) > 1
+        if len({repr(values.get(key)) for values in group if key in values or not key.startswith("plugins.")}) > 1
     }
 
 
 def _grouped(members: Sequence[Settings], keys: Sequence[str]) -> Iterable[list[Settings]]:
     groups = defaultdict(list)
-    for own in members:
-        groups[tuple(map(own.get, keys))].append(own)
+    for values in members:
+        groups[tuple(map(values.get, keys))].append(values)
     return groups.values()
 
 
-def _shown(own: Settings, keys: Sequence[str]) -> list[str]:
+def _shown(values: Settings, keys: Sequence[str]) -> list[str]:
     """`delta=0.01` of `method.delta`; with its group where two of `keys` end alike."""
-    short = {key: _short(key) for key in keys if key in own}
+    short = {key: _short(key) for key in keys if key in values}
     often = Counter(short.values())
-    return [_written(name if often[name] == 1 else key, own[key]) for key, name in short.items()]
+    return [_written(name if often[name] == 1 else key, values[key]) for key, name in short.items()]
 
 
 def _short(key: str) -> str:

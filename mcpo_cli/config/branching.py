@@ -163,15 +163,15 @@ def _trunk(spec: RunSpec, study: Study, given: Collection[str]) -> Trunk:
     _check_trunk(spec, study.at)
     arms = dict[str, RunSpec]()
     for name, settings in study.arms.items():
-        own = [text for text in settings if key_of(text) not in given]
-        (arms[name],) = map(load.validate, load.changed(spec, own))
+        words = [text for text in settings if key_of(text) not in given]
+        (arms[name],) = map(load.validate, load.changed(spec, words))
         _check_arm(name, spec, arms[name])
     return Trunk(_saving(spec, study.at), arms, study.at, study.sizes, spec.compute.checkpoints_after)
 
 
-def plan(name: str, found: Sequence[Trunk], command: str) -> Plan:
+def plan(name: str, trunks: Sequence[Trunk], command: str) -> Plan:
     """The trunk runs of a study as a plan."""
-    return Plan(f"branch-{presets.stem(name)}", command, tuple(PlannedRun("trunk", one.spec) for one in found))
+    return Plan(f"branch-{presets.stem(name)}", command, tuple(PlannedRun("trunk", one.spec) for one in trunks))
 
 
 def _saving(spec: RunSpec, at: tuple[int, ...]) -> RunSpec:

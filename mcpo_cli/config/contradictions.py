@@ -74,8 +74,8 @@ def _sampler(spec: RunSpec) -> Iterator[tuple[str, str]]:
     sampler, method = spec.sampler, spec.method
     yield from sampler.contradictions(Run(spec.train.prompts, spec.train.rollouts, spec.task.repeats))
     if sampler.filters is not method.dynamic_sampling:
-        said = str(method.dynamic_sampling).lower()
-        yield f"sampler={sampler.name} contradicts method.dynamic_sampling={said}", f"sampler={sampler.name}"
+        value = str(method.dynamic_sampling).lower()
+        yield f"sampler={sampler.name} contradicts method.dynamic_sampling={value}", f"sampler={sampler.name}"
     if sampler.filters and method.uses_dead_groups and not isinstance(sampler, Refill):
         yield (
             f"sampler={sampler.name} drops the prompts whose answers are all right or all wrong; "
@@ -241,5 +241,5 @@ def _correction(spec: RunSpec) -> Iterator[tuple[str, str]]:
 def _no_cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:
     """Settings of verl that would change the id of a run of another backend."""
     for name, value in plain(spec.cluster, runtime_too=False, later_too=False).items():
-        said = str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else value
-        yield f"cluster.{name}={said} has no effect with backend={spec.backend}", "leave it out, or backend=verl"
+        text = str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else value
+        yield f"cluster.{name}={text} has no effect with backend={spec.backend}", "leave it out, or backend=verl"

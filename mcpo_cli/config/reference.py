@@ -67,10 +67,10 @@ def look_up(key: str) -> tuple[list[Entry], list[Word]]:
         ConfigError: no entry and no word matches.
     """
     named = [entry for entry in entries() if f"{entry.key}.".startswith(f"{key}.")]
-    found, words = named or search(key), _explained(key, in_meanings=not named)
-    if not found and not words:
+    settings, words = named or search(key), _explained(key, in_meanings=not named)
+    if not settings and not words:
         raise presets.unknown_key(key, lambda name: f"mcpo help {name}")
-    return found, words
+    return settings, words
 
 
 def search(word: str) -> list[Entry]:

@@ -26,8 +26,8 @@ def used_plugins(spec: RunSpec) -> dict[str, Plugin]:
         ("dataset", datasets.registry(), task.published),
         ("collection", datasets.collections(), datasets.collections_of(task.published)),
     ]
-    found = {f"{what} {name}": of.plugins[name] for what, of, names in uses for name in names if name in of.plugins}
-    return found | dict(_functions(spec))
+    used = {f"{what} {name}": of.plugins[name] for what, of, names in uses for name in names if name in of.plugins}
+    return used | dict(_functions(spec))
 
 
 def _functions(spec: RunSpec) -> Iterator[tuple[str, Plugin]]:

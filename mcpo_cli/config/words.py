@@ -20,16 +20,16 @@ def spelled_out(overrides: Sequence[str]) -> list[str]:
     `model=./my-model` and `model=OWNER/NAME` are short for `model.path=`. `data=` chooses task=math; one in eight
     problems of a file is held out, unless `task.benchmarks` names others.
     """
-    given, found = set(map(key_of, overrides)), list[str]()
+    given, words = set(map(key_of, overrides)), list[str]()
     for text in overrides:
         key, _, value = text.partition("=")
         if key == "data" and "task" not in given:
-            found.append("task=math")
+            words.append("task=math")
         if key == "data" and "task.benchmarks" not in given and any(map(files.is_name, value.split(","))):
-            found.append(f"task.benchmarks=[{HELD_OUT}]")
+            words.append(f"task.benchmarks=[{HELD_OUT}]")
         folders = key == "model" and all("/" in name and not presets.is_file(name) for name in value.split(","))
-        found.append(f"{'model.path' if folders else SHORT.get(key, key)}={value}" if folders or key in SHORT else text)
-    return found
+        words.append(f"{'model.path' if folders else SHORT.get(key, key)}={value}" if folders or key in SHORT else text)
+    return words
 
 
 def as_overrides(content: Mapping[str, Any]) -> list[str]:

@@ -89,8 +89,8 @@ def overlap(texts: Sequence[str], others: Sequence[str]) -> list[SimilarPair]:
         candidates = {other for holders in meets if len(holders) <= COMMON for other in holders}
         if candidates:
             shingles = grams(text, SHINGLE)
-            found = {other: grams(others[other], SHINGLE) for other in candidates}
-            shares = {other: len(shingles & its) / min(len(shingles), len(its)) for other, its in found.items()}
+            grams_of = {other: grams(others[other], SHINGLE) for other in candidates}
+            shares = {other: len(shingles & its) / min(len(shingles), len(its)) for other, its in grams_of.items()}
             best = min(shares, key=lambda other: (-shares[other], other))
             pairs.append(SimilarPair(position, best, shares[best]))
     return sorted(pairs, key=lambda pair: (-pair.similarity, pair.first))

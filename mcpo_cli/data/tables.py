@@ -95,11 +95,11 @@ def rows(path: Path, names: Iterable[str] | None = None) -> Iterator[Row]:
 def columns(path: Path, names: Iterable[str]) -> dict[str, list[Any]]:
     """The cells of the columns `names`, None where a row lacks one. Raises ConfigError as `rows` does."""
     wanted = list(names)
-    found: dict[str, list[Any]] = {name: [] for name in wanted}
+    values: dict[str, list[Any]] = {name: [] for name in wanted}
     for batch in batches(path, wanted):
         for name, cells in batch.items():
-            found[name].extend(cells)
-    return found
+            values[name].extend(cells)
+    return values
 
 
 def batches(path: Path, names: Iterable[str]) -> Iterator[dict[str, Iterable[Any]]]:

@@ -29,9 +29,9 @@ def grades(name: str, pairs: Sequence[tuple[str, str]], *, apart: bool) -> list[
     if not apart and not functions.is_function(name):
         grader = loaded(name)
         return [grader.grade(gold, response, extracted=False) for gold, response in pairs]
-    found = _pool(name).grade(pairs)
-    check(found, function=functions.is_function(name))
-    return found
+    graded = _pool(name).grade(pairs)
+    check(graded, function=functions.is_function(name))
+    return graded
 
 
 _pools: dict[str, Pool] = {}

@@ -158,8 +158,8 @@ def load(where: str) -> Grader:
     if is_function(where):
         return _run(where)
     module, _, name = where.partition(":")
-    found = importlib.import_module(module)
-    return AnyGold(cast(Grader, getattr(found, name) if name else found))
+    loaded = importlib.import_module(module)
+    return AnyGold(cast(Grader, getattr(loaded, name) if name else loaded))
 
 
 def _run(reference: str) -> Function:

@@ -254,8 +254,8 @@ def same_sides(gold: str, answer: str) -> bool:
 @lru_cache(maxsize=512)
 def gold_of(gold: str) -> str | None:
     """The answer in a gold's text; None if it looks like mathematics but cannot be parsed."""
-    found = marked(gold)
-    text = spelled(", ".join(found.adjacent) if found else gold)
+    answer = marked(gold)
+    text = spelled(", ".join(answer.adjacent) if answer else gold)
     readable = is_expression(read(text)) or (read(text) and not re.search(r"[\\{}^_]", plain(text)))
     return text if readable else None
 
@@ -263,8 +263,10 @@ def gold_of(gold: str) -> str | None:
 def option(text: str) -> set[str]:
     """The options that `text` names: a letter at the start, any in parentheses, and further ones as in `D) 5; C) 4`."""
     words = plain(text)
-    found = _OPTION.findall(words)
-    return {letter.upper() for letter in found + (_NEXT_OPTION.findall(_IN_BRACKETS.sub("", words)) if found else [])}
+    options = _OPTION.findall(words)
+    return {
+        letter.upper() for letter in options + (_NEXT_OPTION.findall(_IN_BRACKETS.sub("", words)) if options else [])
+    }
 
 
 def options_of(response: str, found: Marked) -> Marked:
@@ -293,10 +295,10 @@ def evaluated(gold: str, answer: str) -> bool:
     if _DEGREES.search(gold) and r"\pi" in answer:
         number = False
     return any(
-        (said == answer or same(gold, said))
-        and not set(OPERATION.findall(said)) - given
-        and (literal(read(said)) or not number)
-        for said in (answer, *sides_of(answer))
+        (side == answer or same(gold, side))
+        and not set(OPERATION.findall(side)) - given
+        and (literal(read(side)) or not number)
+        for side in (answer, *sides_of(answer))
     )
 
 

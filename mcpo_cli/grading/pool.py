@@ -69,12 +69,12 @@ def registry() -> Found[str]:
         is_one = candidate.path is None or hasattr(candidate.load(), "grade")
         return [(candidate.name, candidate.module)] if is_one else []
 
-    found = plugins.find("graders", [], declared)
+    graders = plugins.find("graders", [], declared)
     for name, where in GRADERS.items():
-        if name in found:
-            raise plugins.taken(f"grader '{name}'", where, found[name])
-        found[name] = where
-    return found
+        if name in graders:
+            raise plugins.taken(f"grader '{name}'", where, graders[name])
+        graders[name] = where
+    return graders
 
 
 class _Died(Exception):
@@ -138,9 +138,9 @@ class _Worker:
                 break
             self.stop()
             self._start()
-        said = os.pread(self._errors, 2**20, 0).decode(errors="replace").split("\n")
+        lines = os.pread(self._errors, 2**20, 0).decode(errors="replace").split("\n")
         raise RunFailed(
-            f"the grading process does not start: {next(filter(str.strip, reversed(said)), 'no output')}",
+            f"the grading process does not start: {next(filter(str.strip, reversed(lines)), 'no output')}",
             code="grader_failed",
         )
 

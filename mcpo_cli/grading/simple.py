@@ -126,10 +126,10 @@ def _integer(gold: str, response: str, extracted: bool) -> Grade:
     is ignored, because sentences end with one. Anything else is unparsable: `+7`, `7.0`, `$7$`, `7 apples`, `07`,
     digits of other scripts. Expressions are not evaluated: `3 + 4` does not answer itself.
     """
-    found = _INTEGER.fullmatch(response.rpartition("=")[2].strip())
-    if found is None:
+    match = _INTEGER.fullmatch(response.rpartition("=")[2].strip())
+    if match is None:
         return Grade("unparsable", detail="no integer is the whole response or follows its last =")
-    return _graded(int(found[1]) == int(gold), found[1])
+    return _graded(int(match[1]) == int(gold), match[1])
 
 
 def _answer_is(gold: str, response: str, extracted: bool) -> Grade:
@@ -145,10 +145,10 @@ def _answer_is(gold: str, response: str, extracted: bool) -> Grade:
     if not (ends or extracted):
         return NO_ANSWER
     answer = text[max(ends, default=0) :].strip()
-    found = _NUMBER.fullmatch(answer) if len(answer) <= _LONGEST else None
-    if found is None:
+    match = _NUMBER.fullmatch(answer) if len(answer) <= _LONGEST else None
+    if match is None:
         return Grade("unparsable", answer[:_LONGEST], "more or less than one number follows the marker")
-    number = found[1].replace(",", "")
+    number = match[1].replace(",", "")
     return _graded(int(number) == int(gold), number)
 
 

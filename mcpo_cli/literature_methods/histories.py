@@ -28,12 +28,12 @@ def remembered(state: State, prompt_P: Tensor, blank: Mapping[str, float]) -> tu
     every = prompt_P.new_zeros(len(known_N) + len(prompt_P))
     every[: len(known_N)], every[len(known_N) :] = known_N, prompt_P
     prompt_M, index = every.unique(return_inverse=True)
-    found = {"prompt": prompt_M}
+    columns = {"prompt": prompt_M}
     for name, value in blank.items():
-        found[name] = prompt_M.double() * 0 + value
+        columns[name] = prompt_M.double() * 0 + value
         if name in state:
-            found[name][index[: len(known_N)]] = state[name]
-    return found, index[len(known_N) :]
+            columns[name][index[: len(known_N)]] = state[name]
+    return columns, index[len(known_N) :]
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ def left_out(reasons: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def chosen(found: Iterable[Run], where: Sequence[str] = (), sort: str = "") -> list[Run]:
+def chosen(runs: Iterable[Run], where: Sequence[str] = (), sort: str = "") -> list[Run]:
     """Those of `found` with these settings, in order.
 
     where: words such as `method=mcpo`, `train.lr=1e-3`, `state=done`, `tag=keep`. sort: a setting, `name`, `state`,
@@ -160,9 +160,9 @@ def chosen(found: Iterable[Run], where: Sequence[str] = (), sort: str = "") -> l
     """
     keys = list(filter(None, [*map(key_of, where), sort.removeprefix("-")]))
     if not keys:
-        return list(found)
+        return list(runs)
     looked_up = {key: LOOKED_UP[key] for key in keys if key in LOOKED_UP}
-    facts = [(run, run.facts | {key: look(run) for key, look in looked_up.items()}) for run in found]
+    facts = [(run, run.facts | {key: look(run) for key, look in looked_up.items()}) for run in runs]
     for key in keys:
         if facts and not any(key in one for _, one in facts):
             known = {name: None for _, one in facts for name in one} | dict.fromkeys(LOOKED_UP)
@@ -292,22 +292,22 @@ def plan_of(home: Path, ids: Sequence[str], command: str) -> Plan:
     Raises:
         ConfigError: see `find`; or two of `ids` name one run.
     """
-    found = [find(home, wanted) for wanted in ids]
-    run_ids = [run.spec.run_id for run in found]
+    runs = [find(home, wanted) for wanted in ids]
+    run_ids = [run.spec.run_id for run in runs]
     if twice := [run_id for run_id in dict.fromkeys(run_ids) if run_ids.count(run_id) > 1]:
         raise ConfigError(f"{', '.join(twice)} is named twice: a run is not compared with itself", fix="mcpo runs list")
-    return Plan("runs", shlex.join([*command.split(), *ids]), named(found))
+    return Plan("runs", shlex.join([*command.split(), *ids]), named(runs))
 
 
-def named(found: Sequence[Run]) -> tuple[PlannedRun, ...]:
+def named(runs: Sequence[Run]) -> tuple[PlannedRun, ...]:
     """The runs with their arms, named by the differences of these runs, whatever commands trained them."""
-    return tuple(map(PlannedRun, arms([run.summary for run in found]), [run.spec for run in found]))
+    return tuple(map(PlannedRun, arms([run.summary for run in runs]), [run.spec for run in runs]))
 
 
-def arms(found: Sequence[Summary]) -> list[str]:
+def arms(summaries: Sequence[Summary]) -> list[str]:
     """The names of the arms of runs, see `named`."""
-    labels, methods = [one.arm for one in found], [one.method for one in found]
-    return arm_names.of_settings(labels, methods, [one.settings for one in found])
+    labels, methods = [one.arm for one in summaries], [one.method for one in summaries]
+    return arm_names.of_settings(labels, methods, [one.settings for one in summaries])
 
 
 def spec(folder: Path) -> RunSpec:

@@ -101,12 +101,12 @@ def checkpoints(run_dir: Path) -> list[Path]:
 
     Checkpoints after the step that a later attempt began from are void, like the rows after it.
     """
-    found: dict[int, Path] = {}
+    folders: dict[int, Path] = {}
     for attempt, last in Journal(run_dir).spans():
         for path in (attempt / "checkpoints").glob("step_*"):
             if (step := int(path.name.removeprefix("step_"))) <= last and _is_complete(path, run_dir.name):
-                found[step] = path
-    return [found[step] for step in sorted(found)]
+                folders[step] = path
+    return [folders[step] for step in sorted(folders)]
 
 
 def checkpoint_of(run_dir: Path, step: int) -> Path:

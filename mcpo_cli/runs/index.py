@@ -118,14 +118,14 @@ def updated(journal: Journal) -> float | None:
 
 def stamp(folder: Path, files: Sequence[str]) -> list[int]:
     """Time of change and size of each file; zeros for one that does not exist."""
-    found, base = list[int](), str(folder)
+    numbers, base = list[int](), str(folder)
     for name in files:
         try:
             seen = os.stat(f"{base}/{name}")  # noqa: PTH116 (a Path for each file takes longer than the look at it)
-            found += (seen.st_ctime_ns, seen.st_size)
+            numbers += (seen.st_ctime_ns, seen.st_size)
         except OSError:
-            found += (0, 0)
-    return found
+            numbers += (0, 0)
+    return numbers
 
 
 def _files(folder: Path) -> list[str]:
@@ -168,9 +168,9 @@ class Index:
     def _load(self) -> dict[str, Summary]:
         """The summaries in the file; none if it is damaged, or other code or plug-ins wrote it."""
         with suppress(OSError, ValueError, KeyError, TypeError, IndexError):
-            found = orjson.loads(self._path.read_bytes())
-            if found["made_by"] == self._made_by:
-                return {name: _summary(row, found["tables"]) for name, row in found["runs"].items()}
+            entries = orjson.loads(self._path.read_bytes())
+            if entries["made_by"] == self._made_by:
+                return {name: _summary(row, entries["tables"]) for name, row in entries["runs"].items()}
         return {}
 
     def _dump(self) -> bytes:

@@ -37,14 +37,14 @@ def check_run(run_dir: Path, spec: RunSpec, problems: Problems, ids: Ids) -> Non
         "training": problems.training(spec.seed, 0, SAMPLE),
         **problems.tiers(spec.eval.problems),
     }
-    found = {
+    digests = {
         name: digest(ids(spec.task.messages(problem)) for problem in islice(listed, SAMPLE))
         for name, listed in sources.items()
     }
-    check(run_dir, found)
+    check(run_dir, digests)
 
 
-def check(folder: Path, found: Mapping[str, str]) -> None:
+def check(folder: Path, digests: Mapping[str, str]) -> None:
     """Compare digests of prompts, by source, with those in the records of `folder`, and add new sources to these.
 
     Raises:
@@ -52,15 +52,15 @@ def check(folder: Path, found: Mapping[str, str]) -> None:
     """
     path = folder / FILE
     recorded: dict[str, str] = read_json(path) if path.exists() else {}
-    if changed := [name for name, value in found.items() if recorded.get(name, value) != value]:
+    if changed := [name for name, value in digests.items() if recorded.get(name, value) != value]:
         raise RunFailed(
             f"{folder.name} began with other prompts of {', '.join(changed)}: the same text and model now become other "
             "tokens, because transformers, tokenizers or mcpo have changed",
             fix="install the versions that provenance.json in its first attempt names, or delete it and start anew",
             code="changed",
         )
-    if not recorded.keys() >= found.keys():
-        write_json(path, {**recorded, **found})
+    if not recorded.keys() >= digests.keys():
+        write_json(path, {**recorded, **digests})
 
 
 def copied(source: Path, target: Path) -> None:

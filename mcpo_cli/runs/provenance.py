@@ -82,8 +82,8 @@ def read(attempt_dir: Path) -> dict[str, Any]:
     return kept
 
 
-def _typed(found: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if name in types and isinstance(value, types[name])}
+def _typed(values: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name in types and isinstance(value, types[name])}
 
 
 def machine() -> dict[str, Any]:
@@ -113,13 +113,13 @@ def here() -> dict[str, Any]:
 
 def environment(record: Mapping[str, Any]) -> dict[str, str]:
     """Everything known that can change a run's numbers: commit, torch, Python and CPU."""
-    found = {
+    versions = {
         "commit": code_name(record),
         "torch": record.get("packages", {}).get("torch"),
         "Python": record.get("python"),
         "processor": record.get("machine", {}).get("processor"),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in versions.items() if value}
 
 
 def changes(run_dir: Path) -> list[str]:

@@ -87,9 +87,9 @@ class Math(TextTask):
 
     def __post_init__(self) -> None:
         """Reads the digests of files, unless a record of the run has them."""
-        own = self._files()
-        if len(own) != len(self.digests) and own:
-            digests = (f"{_sha256(one.file)}:{len(datasets.load(one).problems)}" for one in own)
+        files = self._files()
+        if len(files) != len(self.digests) and files:
+            digests = (f"{_sha256(one.file)}:{len(datasets.load(one).problems)}" for one in files)
             object.__setattr__(self, "digests", tuple(digests))
 
     @property
@@ -228,9 +228,9 @@ class Math(TextTask):
     def _declared(self, name: str, role: Role) -> Dataset:
         if not self._is_own(name):
             return datasets.get(name)
-        found = datasets.of_file(self.data if name == HELD_OUT else name, role)
-        found = replace(found, grader=self.graded_by or found.grader)
-        return replace(found, name=HELD_OUT, draw=partial(_held_out, found)) if name == HELD_OUT else found
+        dataset = datasets.of_file(self.data if name == HELD_OUT else name, role)
+        dataset = replace(dataset, grader=self.graded_by or dataset.grader)
+        return replace(dataset, name=HELD_OUT, draw=partial(_held_out, dataset)) if name == HELD_OUT else dataset
 
     def _recorded(self, dataset: Dataset) -> tuple[str, int]:
         """Digest and number of problems of a file, as `digests` has them; empty and 0 for any other data set."""
@@ -246,14 +246,14 @@ def _held_out(dataset: Dataset) -> Reading:
         ConfigError: no problem is held out, or the file cannot be read.
     """
     reading = datasets.read(dataset)
-    found = {text: golds for text, golds in reading.problems.items() if held_out(Problem(text, ""))}
-    if not found:
+    kept = {text: golds for text, golds in reading.problems.items() if held_out(Problem(text, ""))}
+    if not kept:
         raise no_room(
             f"task.benchmarks: of the {len(reading.problems)} problems of {dataset.file} none is held out: one in "
             f"{HELD_OUT_SHARE} is, chosen by a hash of its text",
             fix="more problems, or task.benchmarks=[./held_out.jsonl]",
         )
-    return replace(reading, problems=found, rows=sum(sum(golds.values()) for golds in found.values()))
+    return replace(reading, problems=kept, rows=sum(sum(golds.values()) for golds in kept.values()))
 
 
 def _sha256(file: str) -> str:

@@ -63,11 +63,11 @@ def signals_do_not_depend_on_order(method: Method) -> None:
         P, G = of.correct_PG.shape
         order = torch.randperm(P, generator=rng)[:, None], torch.randperm(G, generator=rng)
         expected = _signals(method, of).map(operator.itemgetter(order))
-        found = _signals(method, _reordered(of, *order))
-        _same(found.advantage, expected.advantage, "advantages depend on the order of prompts or rollouts")
-        assert torch.equal(found.has_gradient_PG, expected.has_gradient_PG), "has_gradient_PG depends on the order"
+        reordered = _signals(method, _reordered(of, *order))
+        _same(reordered.advantage, expected.advantage, "advantages depend on the order of prompts or rollouts")
+        assert torch.equal(reordered.has_gradient_PG, expected.has_gradient_PG), "has_gradient_PG depends on the order"
         for name, column in expected.columns.items():
-            _same(found.columns[name].double(), column.double(), f"column {name} depends on the order")
+            _same(reordered.columns[name].double(), column.double(), f"column {name} depends on the order")
 
 
 def uneven_groups_are_apart(method: Method) -> None:
@@ -341,7 +341,7 @@ def _detached_values_held(method: Method, batch: TokenBatch) -> Iterator[None]:
         yield
 
 
-def _same(found: Tensor, expected: Tensor, otherwise: str) -> None:
-    off = float((found - expected).detach().abs().max()) if found.numel() else 0.0
+def _same(actual: Tensor, expected: Tensor, otherwise: str) -> None:
+    off = float((actual - expected).detach().abs().max()) if actual.numel() else 0.0
     scale = 1 + float(expected.abs().max()) if expected.numel() else 1.0
     assert off <= TOLERANCE * scale, f"{otherwise}: off by {off:.2e}"

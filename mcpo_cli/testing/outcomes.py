@@ -30,14 +30,14 @@ def named(*checks: Callable[[T], None]) -> dict[str, Callable[[T], None]]:
 
 def outcomes(checks: Mapping[str, Callable[[T], None]], subject: T) -> list[CheckOutcome]:
     """Every check on `subject`, in order; a failed check does not stop the others."""
-    found, causes = list[CheckOutcome](), dict[str, str]()
+    results, causes = list[CheckOutcome](), dict[str, str]()
     for name, check in checks.items():
         detail, demand = _finding(check, subject), settings.summary(check.__doc__ or "")
         first = causes.setdefault(detail, name) if detail else name
         if first != name:
             detail = f"not checked, for the same reason as '{first}'"
-        found.append(CheckOutcome(name, not detail, detail, demand, checked=first == name))
-    return found
+        results.append(CheckOutcome(name, not detail, detail, demand, checked=first == name))
+    return results
 
 
 def _finding(check: Callable[[T], None], subject: T) -> str:
@@ -45,6 +45,6 @@ def _finding(check: Callable[[T], None], subject: T) -> str:
     try:
         check(subject)
     except Exception as error:  # the code under test may raise anything; any error is a finding
-        said = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
-        return said.strip() or "it fails"
+        sentence = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
+        return sentence.strip() or "it fails"
     return ""

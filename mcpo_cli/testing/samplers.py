@@ -72,9 +72,9 @@ def budgets_are_kept(sampler: Sampler) -> None:
     spec = _spec(sampler)
     spec = dataclasses.replace(spec, train=dataclasses.replace(spec.train, max_refills=2))
     drawing = Drawing(spec, _stream(), 1, 0, {})
-    said = _said_while_nothing_is_wanted(drawing)
+    sentence = _said_while_nothing_is_wanted(drawing)
     expected = starved(1, len(drawing.groups), spec).message if sampler.filters else ""
-    assert said == expected, said or "it fills a batch with groups that nobody wants"
+    assert sentence == expected, sentence or "it fills a batch with groups that nobody wants"
     assert len(drawing.groups) <= 3 * PROMPTS, f"{len(drawing.groups)} prompts rolled, of at most {3 * PROMPTS}"
 
 
@@ -164,12 +164,12 @@ def _said_while_nothing_is_wanted(drawing: Drawing) -> str:
 
 def _run(sampler: Sampler, done: int = 0, cursor: int = 0, state: State | None = None) -> list[Simulated]:
     """The steps after step `done` of a simulated run."""
-    found, state = list[Simulated](), state or {}
+    steps, state = list[Simulated](), state or {}
     for step in range(done + 1, STEPS + 1):
         one, cursor, after = _step(sampler, step, cursor, state)
-        found.append(one)
+        steps.append(one)
         state = after
-    return found
+    return steps
 
 
 def _step(sampler: Sampler, step: int, cursor: int, state: State) -> tuple[Simulated, int, State]:
@@ -199,5 +199,5 @@ def _written(state: State) -> State:
 
 def _as_json(state: State) -> State:
     """The state as a resumed run under verl has it."""
-    found: State = json.loads(json.dumps(dict(state)))
-    return found
+    copied: State = json.loads(json.dumps(dict(state)))
+    return copied

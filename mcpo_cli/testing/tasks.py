@@ -90,11 +90,11 @@ def names_and_settings(checked: Checked) -> None:
 
 def enough_different_problems(checked: Checked) -> None:
     """Training has a batch of different problems or more, and each tier has as many as it says, all different."""
-    found = len({problem.text for problem in checked.training()})
+    count = len({problem.text for problem in checked.training()})
     enough = (
-        f"{found} different training problems in {DRAWN}; a batch has {checked.prompts}\n  fix: train.prompts={found}"
+        f"{count} different training problems in {DRAWN}; a batch has {checked.prompts}\n  fix: train.prompts={count}"
     )
-    assert found >= checked.prompts, enough
+    assert count >= checked.prompts, enough
     for tier, size in checked.task.tier_sizes(checked.held_out).items():
         texts = [problem.text for problem in checked.tiers[tier]]
         assert len(texts) == size > 0, f"tier {tier} has {len(texts)} problems, and tier_sizes says {size}"
@@ -154,8 +154,8 @@ def correct_answers_are_graded_correct(checked: Checked) -> None:
         asked = [(problem, checked.task.solution(problem)) for problem in problems]
         whole, bare = (_judge(grader, asked, extracted=extracted) for extracted in (False, True))
         for (problem, solution), one, other in zip(asked, whole, bare, strict=True):
-            found = f"{one.status} {one.detail}".strip()
-            assert "correct" in (one.status, other.status), f"{grader}: {found}: {solution!r}, to {problem.text!r}"
+            outcome = f"{one.status} {one.detail}".strip()
+            assert "correct" in (one.status, other.status), f"{grader}: {outcome}: {solution!r}, to {problem.text!r}"
 
 
 def wrong_answers_are_graded_wrong(checked: Checked) -> None:
@@ -197,10 +197,10 @@ TASK_CHECKS = named(
 
 def _to_judge(checked: Checked) -> list[tuple[str, list[Problem]]]:
     """Graders with the problems that they judge: some of training and of each tier."""
-    task, found = checked.task, dict[str, list[Problem]]()
+    task, texts = checked.task, dict[str, list[Problem]]()
     for source, problems in {task.source: checked.training(), **checked.tiers}.items():
-        found.setdefault(task.grader_of(source), []).extend(problems[:JUDGED])
-    return list(found.items())
+        texts.setdefault(task.grader_of(source), []).extend(problems[:JUDGED])
+    return list(texts.items())
 
 
 def _judge(grader: str, asked: Sequence[tuple[Problem, str]], *, extracted: bool = False) -> list[Grade]:

@@ -111,8 +111,8 @@ class Connection:
         if suite not in self._experiments:
             location = (self.home / "mlartifacts" / suite).as_uri()
             with self.turn:
-                found: Any = self._of_suite(suite) or self.client().get_experiment_by_name(suite)
-                if found is None:
+                stored: Any = self._of_suite(suite) or self.client().get_experiment_by_name(suite)
+                if stored is None:
                     # A server chooses its own artifact location; a plain database would use the current folder.
                     try:
                         self.client().create_experiment(suite, None if self.is_server else location)
@@ -120,18 +120,20 @@ class Connection:
                         # Another machine made it meanwhile, or an earlier request whose answer was lost.
                         if error.error_code != "RESOURCE_ALREADY_EXISTS":
                             raise
-                    found = self.client().get_experiment_by_name(suite)
-                    self.client().set_experiment_tag(found.experiment_id, NOTE, ". ".join(filter(None, about(suite))))
-                self.show(str(found.experiment_id), {**views.tags(), SUITE: suite})
-            if found.lifecycle_stage == "deleted":
+                    stored = self.client().get_experiment_by_name(suite)
+                    self.client().set_experiment_tag(stored.experiment_id, NOTE, ". ".join(filter(None, about(suite))))
+                self.show(str(stored.experiment_id), {**views.tags(), SUITE: suite})
+            if stored.lifecycle_stage == "deleted":
                 raise StoreError(f"the experiment '{suite}' was deleted in {self.shown}", fix="restore it in mcpo ui")
-            self._experiments[suite] = str(found.experiment_id)
+            self._experiments[suite] = str(stored.experiment_id)
         return self._experiments[suite]
 
     def _of_suite(self, suite: str) -> Any:
         """The experiment that was made for a suite, whatever a person calls it now; None without any."""
-        found = self.client().search_experiments(filter_string=f"tags.`{SUITE}` = '{suite}'", view_type=ViewType.ALL)
-        return next(iter(found), None)
+        experiments = self.client().search_experiments(
+            filter_string=f"tags.`{SUITE}` = '{suite}'", view_type=ViewType.ALL
+        )
+        return next(iter(experiments), None)
 
     def show(self, experiment: str, wanted: Mapping[str, str]) -> None:
         """Give an experiment the views that it lacks (`views.py`); a person may have changed the others."""
@@ -149,13 +151,13 @@ class Connection:
 
     def search(self, query: str, order: str = "", page: int = 200) -> Iterator[Any]:
         """The runs of all experiments that fit a query of MLflow. page: runs of a request."""
-        experiments, token = [found.experiment_id for found in self.client().search_experiments()], None
+        experiments, token = [experiment.experiment_id for experiment in self.client().search_experiments()], None
         while token != "":
-            found = self.client().search_runs(
+            page = self.client().search_runs(
                 experiments, query, max_results=page, order_by=[order] if order else None, page_token=token
             )
-            yield from found
-            token = found.token or ""
+            yield from page
+            token = page.token or ""
 
     def create(self, experiment: str, name: str, key: tuple[str, str], start: float, tags: Mapping[str, str]) -> Any:
         """A new run, identified by the tag and value `key`. start: in seconds since the epoch."""

@@ -21,10 +21,10 @@ COMPARED = ("method.", "sampler.", "train.", "model.name", "task.name", "backend
 
 def tags(cell: PlannedRun, attempt: Path) -> dict[str, Any]:
     """The tags to filter runs by, and those of the code of `attempt`."""
-    found = {"arm": cell.arm, **cell.spec.about, "attempt": attempt.name}
+    values = {"arm": cell.arm, **cell.spec.about, "attempt": attempt.name}
     code = provenance.read(attempt)
-    found |= {key: code[key] for key in ("commit", "dirty") if key in code}
-    return found | ({"mlflow.source.git.commit": found["commit"]} if "commit" in found else {})
+    values |= {key: code[key] for key in ("commit", "dirty") if key in code}
+    return values | ({"mlflow.source.git.commit": values["commit"]} if "commit" in values else {})
 
 
 def params(spec: RunSpec) -> dict[str, Any]:

@@ -177,13 +177,13 @@ def _next_tokens(
     """`draw`, on the logits of `x_NE`, which are computed in pieces."""
     size = policy.rows_at_once
     if len(x_NE) > size:
-        found = [torch.zeros_like(row_M), *(uniform_M.new_zeros(len(row_M), dtype=x_NE.dtype) for _ in range(2))]
+        totals = [torch.zeros_like(row_M), *(uniform_M.new_zeros(len(row_M), dtype=x_NE.dtype) for _ in range(2))]
         for first, piece_NE in zip(range(0, len(x_NE), size), x_NE.split(size), strict=True):
             index = ((row_M >= first) & (row_M < first + size)).nonzero().squeeze(-1)
             part = _next_tokens(draw, policy, piece_NE, row_M[index] - first, uniform_M[index])
-            for total, values in zip(found, part, strict=True):
+            for total, values in zip(totals, part, strict=True):
                 total[index] = values
-        token_M, logp_M, entropy_M = found
+        token_M, logp_M, entropy_M = totals
         return token_M, logp_M, entropy_M
     return draw(policy.logits(x_NE), row_M, uniform_M)
 

@@ -64,22 +64,22 @@ def likelihood_direction(policy: Policy, prompt: str, rollouts: Rollouts) -> Dir
     return Direction(prompt, 1.0, v)
 
 
-def rows(step: int, found: Sequence[Direction]) -> list[GradientRow]:
+def rows(step: int, directions: Sequence[Direction]) -> list[GradientRow]:
     """One row per direction; all were measured under the same policy."""
-    update = _mean(each.v() for each in found if each.u is not None)
-    mastered = _mean(each.v() for each in found if each.u is None)
-    return [_row(step, each, update, mastered) for each in found]
+    update = _mean(each.v() for each in directions if each.u is not None)
+    mastered = _mean(each.v() for each in directions if each.u is None)
+    return [_row(step, each, update, mastered) for each in directions]
 
 
-def _row(step: int, found: Direction, update: Vector | None, mastered: Vector | None) -> GradientRow:
-    v = found.v()
+def _row(step: int, direction: Direction, update: Vector | None, mastered: Vector | None) -> GradientRow:
+    v = direction.v()
     norm = _dot(v, v) ** 0.5
-    row = GradientRow(step=step, prompt=found.prompt, p=found.p, norm=norm)
+    row = GradientRow(step=step, prompt=direction.prompt, p=direction.p, norm=norm)
     if update is not None:
         row["with_update"] = _dot(v, update)
     if mastered is not None:
         row["with_mastered"] = _dot(v, mastered)
-    if found.u is not None and (square := _dot(u := found.u(), u)):
+    if direction.u is not None and (square := _dot(u := direction.u(), u)):
         weight = _dot(v, u) / square
         row["weight"] = weight
         if norm:

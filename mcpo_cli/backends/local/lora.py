@@ -46,8 +46,8 @@ class Lora:
 
     def copy(self) -> "Lora":
         """A copy with its own matrices."""
-        own = {name: (a.detach().clone(), b.detach().clone()) for name, (a, b) in self.pairs.items()}
-        return Lora(own, self.scale)
+        pairs = {name: (a.detach().clone(), b.detach().clone()) for name, (a, b) in self.pairs.items()}
+        return Lora(pairs, self.scale)
 
     def merged(self, name: str, weight_OI: Tensor) -> Tensor:
         """The weights of the layer `name` with its matrices added; those of other layers unchanged."""

@@ -205,14 +205,14 @@ class Policy:
         if len(x_NE) <= size:
             return tuple(part * mask_PGT for part in self._at_tokens(x_NE, row_PGT, token_PGT, measure))
         row_K, token_K = row_PGT.flatten(), token_PGT.flatten()
-        found, indices, keep = [], [], len(x_NE) <= PIECES_KEPT * size
+        pieces, indices, keep = [], [], len(x_NE) <= PIECES_KEPT * size
         for first, piece_NE in zip(range(0, len(x_NE), size), x_NE.split(size), strict=True):
             index = ((row_K >= first) & (row_K < first + size)).nonzero().squeeze(-1)
             asked = piece_NE, row_K[index] - first, token_K[index], measure
-            found.append(self._at_tokens(*asked) if keep else checkpoint(self._at_tokens, *asked, use_reentrant=False))
+            pieces.append(self._at_tokens(*asked) if keep else checkpoint(self._at_tokens, *asked, use_reentrant=False))
             indices.append(index)
         back = torch.cat(indices).argsort()
-        return tuple(torch.cat(part)[back].view_as(row_PGT) * mask_PGT for part in zip(*found, strict=True))
+        return tuple(torch.cat(part)[back].view_as(row_PGT) * mask_PGT for part in zip(*pieces, strict=True))
 
     def _at_tokens(self, x_NE: Tensor, row: Tensor, token: Tensor, measure: Measure | None) -> tuple[Tensor, ...]:
         """Log-probability of each `token`, and its measure if asked for, where row `row` of `x_NE` predicts."""
@@ -367,8 +367,8 @@ def attention(q_BWHD: Tensor, k_BLHD: Tensor, v_BLHD: Tensor, unseen_BWL: Tensor
 
 def rows(x_NHD: Tensor, index: Tensor) -> Tensor:
     """The rows of `index`, in its shape. As an embedding: its backward pass is faster than that of indexing."""
-    found: Tensor = functional.embedding(index, x_NHD.flatten(1)).unflatten(-1, x_NHD.shape[1:])
-    return found
+    chosen: Tensor = functional.embedding(index, x_NHD.flatten(1)).unflatten(-1, x_NHD.shape[1:])
+    return chosen
 
 
 def rotate(x: Tensor, turn: Tensor) -> Tensor:

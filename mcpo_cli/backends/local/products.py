@@ -47,10 +47,10 @@ def product(x_NE: Tensor, matrix: Matrix) -> Tensor:
     return functional.linear(x_NE, weight, bias)
 
 
-def last_apart(found: list[Tensor], width: int) -> tuple[Tensor, Tensor]:
+def last_apart(made: list[Tensor], width: int) -> tuple[Tensor, Tensor]:
     """The products `found`, fused or not: those of all matrices but the last, and that of the last, `width` wide."""
-    if len(found) == 1:
-        others, last = found[0].split([found[0].shape[-1] - width, width], dim=-1)
+    if len(made) == 1:
+        others, last = made[0].split([made[0].shape[-1] - width, width], dim=-1)
         return others, last
-    *first, last = found
+    *first, last = made
     return first[0] if len(first) == 1 else torch.cat(first, dim=-1), last

@@ -31,13 +31,15 @@ class OneTurn(AgentLoopBase):
         about = row.get("extra_info") or {}
         prompt, start = prompt_ids(self.tokenizer, row["raw_prompt"], variables(about)), time.monotonic()
         # A seed per rollout: results do not depend on the engine's other requests.
-        own: dict[str, Any] = {"seed": stream(row["seed"], "rollout", row["session_id"])}
-        own |= {"temperature": row["temperature"]} if "temperature" in row else {}
+        sampling: dict[str, Any] = {"seed": stream(row["seed"], "rollout", row["session_id"])}
+        sampling |= {"temperature": row["temperature"]} if "temperature" in row else {}
         if strings := stops(about):
             # vLLM would have to decode each token to find a string.
-            own |= {"stop_token_ids": list(stop_ids(self.tokenizer, strings))}
+            sampling |= {"stop_token_ids": list(stop_ids(self.tokenizer, strings))}
         sampled = await self.server_manager.generate(
-            request_id=f"{row['seed']}-{row['session_id']}", prompt_ids=prompt, sampling_params=sampling_params | own
+            request_id=f"{row['seed']}-{row['session_id']}",
+            prompt_ids=prompt,
+            sampling_params=sampling_params | sampling,
         )
         length = self.rollout_config.response_length
         response_ids, logps = sampled.token_ids[:length], sampled.log_probs

@@ -70,10 +70,10 @@ def failed(root: Path, step: int, error: Exception) -> RunFailed:
     """The error for a checkpoint of `step` that could not be written; removes its remains to free space for records."""
     free = shutil.disk_usage(root).free
     shutil.rmtree(folder(root, step), ignore_errors=True)
-    said = (error.message if isinstance(error, RunFailed) else str(error)).strip().splitlines()
+    lines = (error.message if isinstance(error, RunFailed) else str(error)).strip().splitlines()
     return RunFailed(
         f"the checkpoint of step {step} could not be written to {root} "
-        f"(free space on that disk: {free / 2**20:.0f} MiB): {said[-1] if said else type(error).__name__}; "
+        f"(free space on that disk: {free / 2**20:.0f} MiB): {lines[-1] if lines else type(error).__name__}; "
         f"newest complete one: step {newest(root)}"
     )
 

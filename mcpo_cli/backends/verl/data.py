@@ -31,32 +31,32 @@ ROWS = 8192
 def row(spec: RunSpec, source: str, split: str, index: int, problem: Problem) -> dict[str, Any]:
     """`problem` in verl's schema."""
     grader = functions.absolute(spec.task.grader_of(source))
-    own: dict[str, Any] = {"split": split, "index": index, "problem": problem.text, "grader": grader}
+    info: dict[str, Any] = {"split": split, "index": index, "problem": problem.text, "grader": grader}
     if functions.is_function(spec.train.reward) and split == "train":
-        own["reward"] = functions.absolute(spec.train.reward)
+        info["reward"] = functions.absolute(spec.train.reward)
     if spec.task.stops:
-        own["stops"] = list(spec.task.stops)
+        info["stops"] = list(spec.task.stops)
     if spec.task.template_variables:
-        own["variables"] = json.dumps({**spec.task.template_variables})
+        info["variables"] = json.dumps({**spec.task.template_variables})
     return {
         "data_source": source,
         "prompt": spec.task.messages(problem),
         "ability": spec.task.name,
         "reward_model": {"style": "rule", "ground_truth": problem.gold},
-        "extra_info": own,
+        "extra_info": info,
     }
 
 
 def stops(extra_info: Mapping[str, Any]) -> tuple[str, ...]:
     """The stop strings of a row, from its `extra_info`."""
-    found = extra_info.get("stops")
-    return () if found is None else tuple(map(str, found))
+    texts = extra_info.get("stops")
+    return () if texts is None else tuple(map(str, texts))
 
 
 def variables(extra_info: Mapping[str, Any]) -> dict[str, Any]:
     """The variables of the chat template of a row, from its `extra_info`."""
-    found: dict[str, Any] = json.loads(extra_info.get("variables") or "{}")
-    return found
+    values: dict[str, Any] = json.loads(extra_info.get("variables") or "{}")
+    return values
 
 
 def stream_length(spec: RunSpec) -> int:

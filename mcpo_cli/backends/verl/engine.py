@@ -54,10 +54,10 @@ def update_pass(method: Method, sequences: int) -> dict[str, Any]:
 
 def on_each_rank(worker_group: Any, call: Callable[[Any], Returned]) -> list[Returned]:
     """Run `call` with the training engine on each rank; returns its results in the order of the ranks."""
-    found: list[Returned] = ray.get(
+    returned: list[Returned] = ray.get(
         [worker.__ray_call__.remote(partial(_with_engine, call)) for worker in worker_group.workers]
     )
-    return found
+    return returned
 
 
 def _with_engine(call: Callable[[Any], Returned], worker: Any) -> Returned:
@@ -113,8 +113,8 @@ def draw_lora(seed: int, engine: Any) -> None:
             drawn_RI = torch.empty(share.shape)
             torch.nn.init.kaiming_uniform_(drawn_RI, a=math.sqrt(5), generator=generator)
             # Every rank has drawn the same matrix, so ranks do not have to send it.
-            own = distribute_tensor(drawn_RI.to(share.dtype), share.device_mesh, share.placements, src_data_rank=None)
-            share.data.copy_(own)
+            shard = distribute_tensor(drawn_RI.to(share.dtype), share.device_mesh, share.placements, src_data_rank=None)
+            share.data.copy_(shard)
 
 
 def is_finite(engine: Any) -> bool:
@@ -149,7 +149,7 @@ def uses_v2_runner(trainer: Any) -> bool:
     vLLM logs this below the level that verl sets.
     """
     server = trainer.llm_server_manager.get_replicas()[0].servers[0]
-    return bool(ray.get(server.__ray_call__.remote(lambda own: own.engine.vllm_config.use_v2_model_runner)))
+    return bool(ray.get(server.__ray_call__.remote(lambda worker: worker.engine.vllm_config.use_v2_model_runner)))
 
 
 def check_alive(trainer: Any) -> None:

@@ -79,8 +79,8 @@ def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
     with_entropy = "current_entropy" in method.needs
     entropy_BT = no_padding_2_padding(model_output["entropy"], data).detach() if with_entropy else None
     kept = kept_policies(method)
-    own = [*method.token_columns, *(name for name in CORRECTIONS if data.get(column_field(name), None) is not None)]
-    fields = [column_field(name) for name in own] + [KEPT[policy] for policy in kept]
+    names = [*method.token_columns, *(name for name in CORRECTIONS if data.get(column_field(name), None) is not None)]
+    fields = [column_field(name) for name in names] + [KEPT[policy] for policy in kept]
     padded = data.select("response_mask", "old_log_probs", "advantages", *fields).to_padded_tensor()
     mask_BT = padded["response_mask"].bool()
     fact_BF = facts_of(method, data)
@@ -93,7 +93,8 @@ def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
         advantage_BT=padded["advantages"],
         group_B=fact_BF[:, 0].long(),
         total=MiniBatch(sequences, token_count, prompts, max_response, dict(zip(method.columns, sums_C, strict=True))),
-        columns=dict(zip(method.columns, values_CB, strict=True)) | {name: padded[column_field(name)] for name in own},
+        columns=dict(zip(method.columns, values_CB, strict=True))
+        | {name: padded[column_field(name)] for name in names},
         **{f"logp_{policy.removesuffix('_policy')}_BT": padded[KEPT[policy]].where(mask_BT, 0.0) for policy in kept},
         entropy_BT=None if entropy_BT is None else entropy_BT.where(mask_BT, 0.0),
     )
@@ -138,12 +139,12 @@ def gradient_steps(
     Raises:
         NotFinite: a loss or a norm is NaN or infinite; verl's engine has left that gradient step out.
     """
-    found, total = list[MiniBatchRow](), MetricSums()
-    for number, (own, norm) in enumerate(zip(merged(reports, prompts), norms, strict=True), 1):
+    rows, total = list[MiniBatchRow](), MetricSums()
+    for number, (metrics, norm) in enumerate(zip(merged(reports, prompts), norms, strict=True), 1):
         if number == 1:
-            own.merge(excluded)
-        own.add("train/grad_norm", norm, 1)
-        checks.check_mini_batch(step, number, own)
-        found.append(measure.mini_batch_row(step, number, own))
-        total.merge(own)
-    return found, total.means()
+            metrics.merge(excluded)
+        metrics.add("train/grad_norm", norm, 1)
+        checks.check_mini_batch(step, number, metrics)
+        rows.append(measure.mini_batch_row(step, number, metrics))
+        total.merge(metrics)
+    return rows, total.means()

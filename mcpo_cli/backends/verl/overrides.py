@@ -146,8 +146,8 @@ def _filled(value: Any, names: SimpleNamespace) -> Any:
         case list():
             return [_filled(inner, names) for inner in value]
         case str() if value.startswith("${"):
-            found = attrgetter(value[2:-1])(names)
-            return str(found) if isinstance(found, Path) else list(found) if isinstance(found, tuple) else found
+            named = attrgetter(value[2:-1])(names)
+            return str(named) if isinstance(named, Path) else list(named) if isinstance(named, tuple) else named
     return value
 
 

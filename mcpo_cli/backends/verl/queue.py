@@ -131,9 +131,9 @@ class Rounds(Buffer):
         problems = spec.task.problems(spec.train, lambda messages: len(ids(messages)))
         self._stream = TrainingStream(problems, spec.seed)
         path = checkpoint / SAMPLER
-        found: dict[str, Any] = read_json(path) if path.exists() else {"cursor": 0, "state": {}}
-        self._cursor: int = found["cursor"]
-        self._state: State = found["state"]
+        saved: dict[str, Any] = read_json(path) if path.exists() else {"cursor": 0, "state": {}}
+        self._cursor: int = saved["cursor"]
+        self._state: State = saved["state"]
 
     def save(self, checkpoint: Path) -> None:
         """Write the file that `restore` reads. Python writes floats so that reading them restores them exactly."""
@@ -149,8 +149,8 @@ class Rounds(Buffer):
             return super().sample(global_steps, partition_id, batch_size)
         drawing = Drawing(self._trainer.spec, self._stream, global_steps, self._cursor, self._state)
         while not drawing.is_full:
-            found, metrics = super().sample(global_steps, partition_id, self._submit(drawing))
-            groups = self._trainer.read(found.keys)
+            batch, metrics = super().sample(global_steps, partition_id, self._submit(drawing))
+            groups = self._trainer.read(batch.keys)
             graded = [sum(group.graded) for group in groups]
             correct = [sum(group.correct) for group in groups]
             drawing.add([c / max(n, 1) for c, n in zip(correct, graded, strict=True)], graded)
@@ -186,7 +186,7 @@ def accuracies(keys: Collection[str], partition: str) -> dict[str, float]:
     statuses: dict[str, list[str]] = {}
     for key, extra in zip(keys, list(queued), strict=True):
         statuses.setdefault(uid_of(key), []).append(getattr(extra, "data", extra)["reward_extra_info"]["status"])
-    graded = {uid: [status for status in found if status != "infra_error"] for uid, found in statuses.items()}
+    graded = {uid: [status for status in of_group if status != "infra_error"] for uid, of_group in statuses.items()}
     return {uid: f.count("correct") / len(f) if len(f) >= FEWEST else math.nan for uid, f in graded.items()}
 
 
@@ -206,8 +206,8 @@ def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> li
         group = groups.setdefault(uid, Group(known[uid], [], [], [], [], []))
         group.tokens.append(tokens)
         group.reward.append(float(score.sum()))
-        said = getattr(extra, "data", extra)["reward_extra_info"]
-        group.grades.append(Grade(said["status"], said["answer"] or None, said["detail"]))
+        report = getattr(extra, "data", extra)["reward_extra_info"]
+        group.grades.append(Grade(report["status"], report["answer"] or None, report["detail"]))
         if not logp.isfinite().all():
             raise NotFinite("the log-probabilities of the policy are NaN or infinite")
         group.logp.append(float(logp.double().sum()))
@@ -307,9 +307,9 @@ def put_corrections(keys: Sequence[str], train: Train) -> None:
     queued = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=names)
     padded = queued.to_padded_tensor()
     trainer_BT, engine_BT, mask_BT = (padded[name] for name in names)
-    found = corrections.columns(train, trainer_BT, engine_BT, mask_BT.bool())
+    columns = corrections.columns(train, trainer_BT, engine_BT, mask_BT.bool())
     ragged_mask = queued["response_mask"]
-    fields = {column_field(name): response_to_nested(value_BT, ragged_mask) for name, value_BT in found.items()}
+    fields = {column_field(name): response_to_nested(value_BT, ragged_mask) for name, value_BT in columns.items()}
     tq.kv_batch_put(keys=keys, partition_id="train", fields=TensorDict(fields, batch_size=len(keys)))
 
 

@@ -270,10 +270,10 @@ class Trainer(PPOTrainerSync):
     def read(self, keys: Iterable[str]) -> list[Group]:
         """The groups of these trajectories of the training batch, with the rewards of `train.reward`."""
         with checks.at(f"step {self.global_steps}"):
-            found = queue.read(keys, "train", self.prompts)
+            batch = queue.read(keys, "train", self.prompts)
         if self.spec.train.reward == "random":
-            return [group.rewarded_at_random(self.spec.seed, self.global_steps) for group in found]
-        return found
+            return [group.rewarded_at_random(self.spec.seed, self.global_steps) for group in batch]
+        return batch
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], **_options: Any) -> Any:
         """Sort the batch by the order of the stream: the ids of its prompts are random.

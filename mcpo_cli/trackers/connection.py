@@ -153,11 +153,11 @@ class Connection:
         """The runs of all experiments that fit a query of MLflow. page: runs of a request."""
         experiments, token = [experiment.experiment_id for experiment in self.client().search_experiments()], None
         while token != "":
-            page = self.client().search_runs(
+            answer = self.client().search_runs(
                 experiments, query, max_results=page, order_by=[order] if order else None, page_token=token
             )
-            yield from page
-            token = page.token or ""
+            yield from answer
+            token = answer.token or ""
 
     def create(self, experiment: str, name: str, key: tuple[str, str], start: float, tags: Mapping[str, str]) -> Any:
         """A new run, identified by the tag and value `key`. start: in seconds since the epoch."""

@@ -61,7 +61,7 @@ from mcpo_cli.grading.reading import (
 from mcpo_cli.grading.spelling import TEXT, WORDS, plain, sides_of, spelled, unnamed
 from mcpo_cli.grading.units import ratio, unit_of
 
-RULES = 7
+RULES = 8
 """Version of the rules here and in the modules of `grading` that are imported here; raise it with every change."""
 
 LONGEST_ANSWER = 100

@@ -55,6 +55,7 @@ from sympy import (
 from sympy import FiniteSet as SympyFiniteSet
 from sympy.core.function import AppliedUndef
 from sympy.core.relational import Relational
+from sympy.functions.elementary.trigonometric import TrigonometricFunction
 
 from mcpo_cli.grading.spelling import SPACE, TEXT, WORDS, plain, sides_of, spelled
 
@@ -147,8 +148,7 @@ def _quick(gold: Value, answer: Value) -> bool | None:
     if difference.is_Float or difference == 0:
         if difference > CLEAR_DIFFERENCE and not _nearly(difference, sizes):
             return False
-        if not any(decimals) and not _nearly(difference, sizes):
-            noise = names and max(map(abs, sizes)) < Float(10) ** -EXACT_DIGITS  # as of \sin(x - x)
+        if not any(decimals) and ((noise := _may_be_noise(values, sizes)) or not _nearly(difference, sizes)):
             return None if noise else False
     if not names and not decimals[0]:
         if decimals[1]:
@@ -157,6 +157,12 @@ def _quick(gold: Value, answer: Value) -> bool | None:
             return _is_zero(first, second)
     same = Add(first, Mul(-1, second, evaluate=False), evaluate=False)
     return True if all(map(_is_polynomial, values)) and expand(same) == 0 else None
+
+
+def _may_be_noise(values: Sequence[Expr], sizes: Sequence[Expr]) -> bool:
+    r"""True if all sizes are tiny and may be noise, as of \sin(x - x) and \sin(\pi)^2."""
+    tiny = max(map(abs, sizes)) < Float(10) ** -EXACT_DIGITS
+    return bool(tiny) and any(value.free_symbols or value.has(TrigonometricFunction) for value in values)
 
 
 def _another(gold: Value, answer: Value) -> bool:

@@ -29,7 +29,8 @@ def fused(*matrices: Matrix) -> Matrices:
 
 
 def products(x_NE: Tensor, matrices: Matrices) -> list[Tensor]:
-    """The products of `x_NE` and each of the matrices."""
+    """The products of `x_NE` and each of the matrices, which have one number format."""
+    x_NE = x_NE.to(matrices[0][0].dtype)  # once for all
     return [product(x_NE, matrix) for matrix in matrices]
 
 

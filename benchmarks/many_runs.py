@@ -160,8 +160,8 @@ def _make_store(home: Path, number: int) -> None:
 def _plans(number: int) -> Iterator[Plan]:
     found = list(specs(number))
     for start in range(0, number, PER_PLAN):
-        cells = tuple(PlannedRun(spec.method.label, spec) for spec in found[start : start + PER_PLAN])
-        yield Plan("train", command(start // PER_PLAN), cells)
+        runs = tuple(PlannedRun(spec.method.label, spec) for spec in found[start : start + PER_PLAN])
+        yield Plan("train", command(start // PER_PLAN), runs)
 
 
 def _copy_plan(store: sqlite3.Connection, plan: Plan, *, is_first: bool) -> None:
@@ -170,18 +170,18 @@ def _copy_plan(store: sqlite3.Connection, plan: Plan, *, is_first: bool) -> None
     if not is_first:
         parent = _copied(store, parent)
         _set(store, parent, {"mcpo.plan_id": plan.plan_id, "mlflow.source.name": plan.command})
-    for cell in plan.cells:
+    for run in plan.runs:
         of_arm = "select run_uuid from tags where key = 'mcpo.run_id' and value = ?"
-        (child,) = store.execute(of_arm, (replace(cell.spec, seed=0).run_id,)).fetchone()
+        (child,) = store.execute(of_arm, (replace(run.spec, seed=0).run_id,)).fetchone()
         child = child if is_first else _copied(store, child)
-        status = read_json(run_dir(cell.spec.run_id) / "attempt_1" / "status.json")
+        status = read_json(run_dir(run.spec.run_id) / "attempt_1" / "status.json")
         tags = {
-            "mcpo.run_id": cell.spec.run_id,
+            "mcpo.run_id": run.spec.run_id,
             "mlflow.parentRunId": parent,
             "mlflow.mcpo.settled": f"attempt_1 {status['updated']}",
             "mlflow.source.name": plan.command,
-            "seed": str(cell.spec.seed),
-            "base_seed": str(cell.spec.seed),
+            "seed": str(run.spec.seed),
+            "base_seed": str(run.spec.seed),
         }
         _set(store, child, tags)
         start = round(status["started"] * 1000)

@@ -49,7 +49,7 @@ def measure(numbers: Sequence[int]) -> Iterator[rows.Measurement]:
         environment = os.environ | {"MCPO_HOME": folder}
         template = _template(environment)
         for seeds in numbers:
-            specs = {cell.spec.run_id: cell.spec for plan in plans(seeds).values() for cell in plan.cells}
+            specs = {run.spec.run_id: run.spec for plan in plans(seeds).values() for run in plan.runs}
             for run_id, spec in specs.items():
                 if not (run_dir := Path(folder) / "runs" / run_id).exists():
                     _write(run_dir, spec, template)

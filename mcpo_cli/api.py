@@ -90,7 +90,7 @@ def frames(*words: str) -> Runs:
 
     Raises:
         ConfigError: see `plan`.
-        MissingCells: a run is not done.
+        MissingRuns: a run is not done.
     """
     return Runs(plan(*words))
 
@@ -133,7 +133,7 @@ def compare(
     Raises:
         ConfigError: see `plan`; there is no such arm, metric or axis; the runs have several regimes; or the logs cannot
             be read or do not pair.
-        MissingCells: a run is neither done nor failed.
+        MissingRuns: a run is neither done nor failed.
     """
     metrics = (metric,) if isinstance(metric, str) else tuple(metric)
     question = Question(
@@ -152,7 +152,7 @@ def probe(name: str, *words: str) -> pd.DataFrame:
 
     Raises:
         ConfigError: see `plan`; or there is no such probe.
-        MissingCells: a run is not done.
+        MissingRuns: a run is not done.
         RunFailed: a run lacks the rows that the probe reads.
     """
     return frames(*words).findings(name)

@@ -25,7 +25,7 @@ TIERS = {"k2-3": 0.7, "k5-6": 0.4, "k7-8": 0.1}
 
 def build(name: str, plan: Plan, home: Path) -> BuiltArtifact:
     """The artifact `name` from the runs of `plan`, below `home`."""
-    return ArtifactBuilder({plan.suite: plan}, home / "reports", plan.cells[0].spec.scale).build(name)
+    return ArtifactBuilder({plan.suite: plan}, home / "reports", plan.runs[0].spec.scale).build(name)
 
 
 class ThisProcess(Executor):
@@ -48,9 +48,9 @@ def table1(*overrides: str) -> Plan:
 
 
 def write_runs(plan: Plan, dirty: bool | None = False, *, probed: bool = False) -> None:
-    """Write a done run for every cell of `plan`; `dirty=None` leaves the provenance out."""
-    for cell in plan.cells:
-        write_run(cell.spec, dirty, probed=probed)
+    """Write a done run for every run of `plan`; `dirty=None` leaves the provenance out."""
+    for run in plan.runs:
+        write_run(run.spec, dirty, probed=probed)
 
 
 def write_run(spec: RunSpec, dirty: bool | None = False, *, probed: bool = False) -> None:

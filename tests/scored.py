@@ -17,11 +17,11 @@ Point = tuple[int, float, dict[str, float]]
 def evaluated(runs: Runs, patch: pytest.MonkeyPatch, points: Callable[[PlannedRun], Sequence[Point]]) -> None:
     """Give every run these evaluations, of two problems a tier, one .1 above and one .1 below the score."""
     rows, costs = [], []
-    for cell in runs.cells:
-        spec = cell.spec
-        about = {"arm": cell.arm, "method": "", "regime": spec.regime, "model": spec.model.name}
+    for run in runs.planned:
+        spec = run.spec
+        about = {"arm": run.arm, "method": "", "regime": spec.regime, "model": spec.model.name}
         about |= {"base_seed": spec.seed_of_base, "seed": spec.seed, "run_id": spec.run_id}
-        for step, rollouts, scores in points(cell):
+        for step, rollouts, scores in points(run):
             costs.append({"run_id": spec.run_id, "step": step, "cost/rollouts": rollouts})
             for tier, score in scores.items():
                 for problem, shift in (("easy", 0.1), ("hard", -0.1)):

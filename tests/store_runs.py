@@ -88,12 +88,12 @@ def complete(spec: RunSpec) -> None:
 
 
 def made_up(plan: Plan, dirty: bool | None = False, *, probed: bool = False) -> None:
-    """Write a done run for every cell, as `write_runs` does, with the scheduler's files next to its journal."""
+    """Write a done run for every run, as `write_runs` does, with the scheduler's files next to its journal."""
     write_runs(plan, dirty, probed=probed)
-    for cell in plan.cells:
-        folder = run_dir(cell.spec.run_id)
-        write_atomic(folder / "spec.json", json.dumps(cell.spec.to_dict()))
-        origin = {"suite": plan.suite, "arm": cell.arm, "command": plan.command}
+    for run in plan.runs:
+        folder = run_dir(run.spec.run_id)
+        write_atomic(folder / "spec.json", json.dumps(run.spec.to_dict()))
+        origin = {"suite": plan.suite, "arm": run.arm, "command": plan.command}
         write_atomic(folder / "origin.json", json.dumps(origin))
 
 
@@ -114,8 +114,8 @@ def points(database: Path | str) -> Points:
 def in_journals(home: Path, plan: Plan) -> Points:
     """The points that runs of one attempt should have in a store."""
     found = Points()
-    for cell in plan.cells:
-        run_id, attempt = cell.spec.run_id, home / "runs" / cell.spec.run_id / "attempt_1"
+    for run in plan.runs:
+        run_id, attempt = run.spec.run_id, home / "runs" / run.spec.run_id / "attempt_1"
         for line in (attempt / "metrics.jsonl").read_text().splitlines():
             row = json.loads(line)
             finite = [name for name, value in row["metrics"].items() if math.isfinite(float(value))]
@@ -135,7 +135,7 @@ def in_journals(home: Path, plan: Plan) -> Points:
 
 def differences(home: Path, plan: Plan, database: Path | str) -> tuple[int, int]:
     """Points that the store lacks, and errors in it: extra points, and runs that occur twice or have not ended."""
-    ids = {cell.spec.run_id for cell in plan.cells}
+    ids = {run.spec.run_id for run in plan.runs}
     states = defaultdict[str, list[str]](list)
     for name, status in rows(database, STATES):
         states[name].append(status)

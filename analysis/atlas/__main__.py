@@ -30,7 +30,7 @@ def main() -> None:
     verbs.add_parser("draw").add_argument("csv", type=Path, help="what `rows` printed")
     given = parser.parse_args()
     if given.verb == "rows":
-        found = [row for arm, cell in _arms(given.words).items() for row in _rows(arm, cell)]
+        found = [row for arm, run in _arms(given.words).items() for row in _rows(arm, run)]
         pd.DataFrame(found, columns=list(tables.COLUMNS)).to_csv(
             sys.stdout, index=False, na_rep="nan", float_format="%.6g"
         )
@@ -49,12 +49,12 @@ def _arms(words: list[str]) -> dict[str, plan.PlannedRun]:
         # Penalties on length are not part of accuracy; an odd number of rollouts, as some methods have a pivot.
         settings = ["train.overlong_cache=0", "train.rollouts=17", f"method={','.join(registry())}"]
     asked = plan.from_suite(suite, settings, "") if suite else plan.from_overrides(settings)
-    return {cell.arm: cell for cell in reversed(asked.cells)}
+    return {run.arm: run for run in reversed(asked.runs)}
 
 
-def _rows(arm: str, cell: plan.PlannedRun) -> list[dict[str, object]]:
+def _rows(arm: str, run: plan.PlannedRun) -> list[dict[str, object]]:
     print(arm, file=sys.stderr)
-    return conditions.rows(arm, cell.spec.method, cell.spec.train)
+    return conditions.rows(arm, run.spec.method, run.spec.train)
 
 
 if __name__ == "__main__":

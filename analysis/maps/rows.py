@@ -20,14 +20,14 @@ def values(space: Space, points: int = 0) -> pd.DataFrame:
     points: only the first ones, as many as this; 0 for all.
 
     Raises:
-        MissingCells: a run is not done.
+        MissingRuns: a run is not done.
     """
     found = [(point, PlannedRun(arm, load.load(overrides)[0])) for point, arm, overrides in space.runs(points)]
-    runs = Runs(Plan("maps", "mcpo train SUITE", tuple(cell for _, cell in found)))
+    runs = Runs(Plan("maps", "mcpo train SUITE", tuple(run for _, run in found)))
     settings, rows = space.design.settings(), []
-    for point, cell in found:
-        numbers = {column: of_run(runs, cell, name).get(WHOLE, np.nan) for column, name in NAMES.items()}
-        seeds = {"base_seed": cell.spec.seed_of_base, "seed": cell.spec.seed}
+    for point, run in found:
+        numbers = {column: of_run(runs, run, name).get(WHOLE, np.nan) for column, name in NAMES.items()}
+        seeds = {"base_seed": run.spec.seed_of_base, "seed": run.spec.seed}
         varied = {key: settings[point][key] for key in space.design.factors}
-        rows.append({"point": point, "arm": cell.arm, "run_id": cell.spec.run_id, **seeds, **varied, **numbers})
+        rows.append({"point": point, "arm": run.arm, "run_id": run.spec.run_id, **seeds, **varied, **numbers})
     return pd.DataFrame(rows)

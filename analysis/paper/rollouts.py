@@ -34,14 +34,14 @@ def build(data: Mapping[str, Runs]) -> Product:
     runs = data[SUITE]
     shown = list(_shown(runs))
     rows = [
-        {**dict(zip(HEADER, _cells(cell, group), strict=False)), "verdict": verdict, "response": response}
-        for cell, group in shown
+        {**dict(zip(HEADER, _cells(run, group), strict=False)), "verdict": verdict, "response": response}
+        for run, group in shown
         for verdict, responses in (("right", group.right), ("wrong", group.wrong))
         for response in responses
     ]
     frame = pd.DataFrame(rows, columns=[*HEADER[:6], "verdict", "response"])
-    cells = [[*_cells(cell, group), _side(group.right), _side(group.wrong)] for cell, group in shown]
-    grids = [Grid("Correct and incorrect responses", HEADER, cells, labels=len(HEADER))] if cells else []
+    lines = [[*_cells(run, group), _side(group.right), _side(group.wrong)] for run, group in shown]
+    grids = [Grid("Correct and incorrect responses", HEADER, lines, labels=len(HEADER))] if lines else []
     return Product(TITLE, _sentence(frame, len(shown)), frame, grids, NOTES)
 
 
@@ -54,17 +54,17 @@ def _sentence(frame: pd.DataFrame, groups: int) -> str:
 
 def _shown(runs: Runs) -> Iterator[tuple[PlannedRun, KeptGroup]]:
     seen = set()
-    for cell in runs.cells:
-        if (which := (cell.arm, cell.spec.model.name)) in seen:
+    for run in runs.planned:
+        if (which := (run.arm, run.spec.model.name)) in seen:
             continue
-        mixed = (group for group in rollouts.groups(runs.journal(cell)) if group.right and group.wrong)
+        mixed = (group for group in rollouts.groups(runs.journal(run)) if group.right and group.wrong)
         if found := list(islice(mixed, GROUPS)):
             seen.add(which)
-            yield from ((cell, group) for group in found)
+            yield from ((run, group) for group in found)
 
 
-def _cells(cell: PlannedRun, group: KeptGroup) -> list[str]:
-    return [cell.arm, cell.spec.model.name, str(cell.spec.seed), str(group.step), group.prompt, group.gold]
+def _cells(run: PlannedRun, group: KeptGroup) -> list[str]:
+    return [run.arm, run.spec.model.name, str(run.spec.seed), str(group.step), group.prompt, group.gold]
 
 
 def _side(responses: Sequence[str]) -> str:

@@ -48,49 +48,49 @@ def _benchmarks(spec: RunSpec) -> dict[str, int]:
 
 def _option(name: str) -> Callable[[PlannedRun], Any]:
     """An option of the method; None if the method has no such option."""
-    return lambda cell: getattr(cell.spec.method, name, None)
+    return lambda run: getattr(run.spec.method, name, None)
 
 
 def _hinge(name: str) -> Callable[[PlannedRun], Any]:
-    return lambda cell: _option(name)(cell) if _option("penalises_drift")(cell) else None
+    return lambda run: _option(name)(run) if _option("penalises_drift")(run) else None
 
 
 def _filter(arm: str) -> Callable[[PlannedRun], Any]:
-    return lambda cell: cell.spec.method.dynamic_sampling if cell.arm == arm else None
+    return lambda run: run.spec.method.dynamic_sampling if run.arm == arm else None
 
 
 HERE: Mapping[str, Callable[[PlannedRun], Any]] = {
-    "framework": lambda cell: {"local": "PyTorch alone (backend=local)"}.get(cell.spec.backend, cell.spec.backend),
-    "base_models": lambda cell: _model(cell.spec),
-    "supervised_fine_tuning": lambda cell: _tuning(cell.spec),
-    "training_data": lambda cell: cell.spec.task.title,
+    "framework": lambda run: {"local": "PyTorch alone (backend=local)"}.get(run.spec.backend, run.spec.backend),
+    "base_models": lambda run: _model(run.spec),
+    "supervised_fine_tuning": lambda run: _tuning(run.spec),
+    "training_data": lambda run: run.spec.task.title,
     # Fixed: both backends use AdamW.
     "optimizer": lambda _: "AdamW",
-    "learning_rate": lambda cell: cell.spec.train.lr,
-    "learning_rate_schedule": lambda cell: _schedule(cell.spec),
-    "train_batch_prompts": lambda cell: cell.spec.train.prompts,
-    "mini_batch_prompts": lambda cell: cell.spec.train.mini_batch,
-    "rollouts_per_prompt": lambda cell: cell.spec.train.rollouts,
+    "learning_rate": lambda run: run.spec.train.lr,
+    "learning_rate_schedule": lambda run: _schedule(run.spec),
+    "train_batch_prompts": lambda run: run.spec.train.prompts,
+    "mini_batch_prompts": lambda run: run.spec.train.mini_batch,
+    "rollouts_per_prompt": lambda run: run.spec.train.rollouts,
     "loss_aggregation": _option("aggregation"),
     "clip_low": _option("clip_low"),
     "clip_high": _option("clip_high"),
-    "max_response_tokens": lambda cell: cell.spec.train.max_response,
-    "overlong_cache_tokens": lambda cell: cell.spec.train.overlong_cache,
+    "max_response_tokens": lambda run: run.spec.train.max_response,
+    "overlong_cache_tokens": lambda run: run.spec.train.overlong_cache,
     "hinge_beta": _hinge("beta"),
     "hinge_delta": _hinge("delta"),
     "dynamic_sampling, DAPO": _filter("DAPO"),
     "dynamic_sampling, MCPO": _filter("MCPO"),
-    "evaluation, benchmarks": lambda cell: _benchmarks(cell.spec),
-    "evaluation, samples_per_problem": lambda cell: cell.spec.eval.samples,
-    "evaluation, temperature": lambda cell: cell.spec.eval.temperature,
-    "evaluation, max_response_tokens": lambda cell: cell.spec.train.max_response,
+    "evaluation, benchmarks": lambda run: _benchmarks(run.spec),
+    "evaluation, samples_per_problem": lambda run: run.spec.eval.samples,
+    "evaluation, temperature": lambda run: run.spec.eval.temperature,
+    "evaluation, max_response_tokens": lambda run: run.spec.train.max_response,
     # Fixed: no prompt template contains examples.
     "evaluation, prompting": lambda _: "zero-shot",
-    "evaluation, seeds": lambda cell: cell.spec.seed,
-    "global_steps": lambda cell: cell.spec.train.steps,
-    "rollout_temperature": lambda cell: cell.spec.train.temperature,
-    "weight_decay": lambda cell: cell.spec.train.weight_decay,
-    "gradient_clipping": lambda cell: cell.spec.train.grad_clip,
+    "evaluation, seeds": lambda run: run.spec.seed,
+    "global_steps": lambda run: run.spec.train.steps,
+    "rollout_temperature": lambda run: run.spec.train.temperature,
+    "weight_decay": lambda run: run.spec.train.weight_decay,
+    "gradient_clipping": lambda run: run.spec.train.grad_clip,
 }
 """A run's value of each of the paper's settings and of some that the paper does not state; None if not applicable."""
 
@@ -112,7 +112,7 @@ def build(data: Mapping[str, Runs]) -> Product:
 
 def _statement(plans: Mapping[str, Plan]) -> str:
     """What these runs are to the paper's experiment."""
-    specs = [cell.spec for plan in plans.values() for cell in plan.cells]
+    specs = [run.spec for plan in plans.values() for run in plan.runs]
     if specs[0].scale == "paper":
         return "This is a rerun of the paper's experiment (Section 6.1)."
     models = ", ".join(sorted({spec.model.name for spec in specs}))
@@ -136,7 +136,7 @@ def grid(plans: Mapping[str, Plan]) -> Grid:
 def _row(name: str, here: Callable[[PlannedRun], Any], theirs: Any, plans: Mapping[str, Plan]) -> Sequence[str]:
     suites_by_value: dict[str, list[str]] = defaultdict(list)
     for suite, plan in plans.items():
-        for value in dict.fromkeys(_text(here(cell)) for cell in plan.cells):
+        for value in dict.fromkeys(_text(here(run)) for run in plan.runs):
             suites_by_value[value].append(suite)
     if len(suites_by_value) > 1:
         suites_by_value.pop(ABSENT, None)

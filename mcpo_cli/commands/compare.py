@@ -44,7 +44,7 @@ def reply(subject: Subject, question: Question, where: Destination, *, gate: str
     """Compare, judge the rules of `gate` if it has any, and write the files.
 
     Raises:
-        ConfigError, MissingCells: see `subjects.judged`; or the folder cannot be one.
+        ConfigError, MissingRuns: see `subjects.judged`; or the folder cannot be one.
     """
     answers = judged(subject, question, gate)
     asked = (subject, question, gate) if gate else (subject, question)

@@ -26,7 +26,7 @@ class Target:
     """An existing run, or one of its checkpoints."""
 
     run: Run
-    cell: PlannedRun
+    planned: PlannedRun
     """The run with its arm among the runs that it is measured with."""
     step: int | None
     """The step of the checkpoint; None means the whole run."""
@@ -46,8 +46,8 @@ def targets(words: Sequence[str], command: str) -> list[Target]:
         fix = f"{command} {shlex.join(settings)}  (starts a new run)"
         raise ConfigError(f"{words[0]} is an existing run: its settings cannot be changed", fix=fix)
     runs = [_named(word) for word in words]
-    cells = catalog.named([run for run, _ in runs])
-    return [Target(run, cell, step) for (run, step), cell in zip(runs, cells, strict=True)]
+    planned_runs = catalog.named([run for run, _ in runs])
+    return [Target(run, planned, step) for (run, step), planned in zip(runs, planned_runs, strict=True)]
 
 
 def _named(word: str) -> tuple[Run, int | None]:
@@ -87,4 +87,4 @@ def existing(probe: Measure, target: Target, prompts: int | None) -> summary.Mea
     journal = Journal(run.folder)
     if target.step is not None or prompts or probe.lacks(journal):
         journal = Journal(observations.observe(run, target.step, prompts or run.spec.task.distinct_problems or PROMPTS))
-    return summary.measure(probe, target.cell, journal)
+    return summary.measure(probe, target.planned, journal)

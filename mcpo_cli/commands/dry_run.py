@@ -58,7 +58,7 @@ def _runs(expected: Forecast, runs: list[Expected]) -> Iterator[Part]:
     rows = [
         [
             run.spec.run_id,
-            run.cell.arm,
+            run.planned.arm,
             run.spec.model.name,
             str(run.spec.seed),
             run.state,

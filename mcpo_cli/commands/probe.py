@@ -74,10 +74,10 @@ def probe(
         if dry_run:
             return shown.show_plan(plan, verbose=verbose)
         start.train(plan)
-        measured = [summary.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
+        measured = [summary.measure(chosen, planned, Journal(run_dir(planned.spec.run_id))) for planned in plan.runs]
     document = summary.document(chosen, measured)
-    values = {run.cell.spec.run_id: run.finding.values for run in measured}
-    publish.publish_probe(measured[0].cell.spec.compute.tracking_uri, name, values, document, console.talk)
+    values = {run.planned.spec.run_id: run.finding.values for run in measured}
+    publish.publish_probe(measured[0].planned.spec.compute.tracking_uri, name, values, document, console.talk)
     columns = ["regime", "model", "arm", "seeds"]
     rows = [
         [*(str(row[column]) for column in columns), *(summary.shown(row, name) for name in chosen.shows)]

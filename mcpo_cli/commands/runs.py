@@ -184,12 +184,12 @@ def _all_done(command: str) -> "Plan":
     from mcpo_cli.runs import catalog
 
     reasons: dict[str, str] = {}
-    cells = tuple(run.cell for run in catalog.runs(location(), reasons.__setitem__) if run.state == "done")
+    runs = tuple(run.planned for run in catalog.runs(location(), reasons.__setitem__) if run.state == "done")
     if reasons:
         console.talk(catalog.left_out(reasons))
-    if not cells:
+    if not runs:
         raise ConfigError(f"no done runs in {location()}", fix="mcpo train scale=smoke")
-    return plan.Plan("runs", command, cells)
+    return plan.Plan("runs", command, runs)
 
 
 @app.command(epilog=EXAMPLES)
@@ -203,12 +203,12 @@ def export(to: To, what: Some = None) -> Reply:
     folder = _new(to)
     plan = subjects.plan_of(what, "mcpo runs export") if what else _all_done("mcpo runs export")
     frames = tables(Runs(plan))
-    with atomic_folder(folder, {"command": plan.command, "runs": [cell.spec.run_id for cell in plan.cells]}) as part:
+    with atomic_folder(folder, {"command": plan.command, "runs": [run.spec.run_id for run in plan.runs]}) as part:
         for name, frame in frames.items():
             frame.to_parquet(part / f"{name}.parquet", index=False)
     rows = {name: len(frame) for name, frame in frames.items()}
     written = table(["file", "rows"], [[f"{folder / name}.parquet", str(count)] for name, count in rows.items()])
-    return Reply({"folder": str(folder), "runs": len(plan.cells), "rows": rows}, [written])
+    return Reply({"folder": str(folder), "runs": len(plan.runs), "rows": rows}, [written])
 
 
 @app.command(epilog=EXAMPLES)
@@ -220,7 +220,7 @@ def bundle(what: What, file: NewFile) -> Reply:
     from mcpo_cli.runs.bundle import write
 
     target = _new(file)
-    ids = [cell.spec.run_id for cell in Runs(subjects.plan_of(what, "mcpo runs bundle")).cells]
+    ids = [run.spec.run_id for run in Runs(subjects.plan_of(what, "mcpo runs bundle")).planned]
     write([run_dir(run_id) for run_id in ids], target)
     size = target.stat().st_size
     sentence = f"{len(ids)} runs written to {target}, {size / 1e6:.2f} MB"

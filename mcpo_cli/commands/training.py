@@ -65,7 +65,7 @@ def execute(plan: "Plan", *, dry: bool, verbose: bool) -> Reply:
 
 def runs_table(document: Mapping[str, Any], plan: "Plan") -> "Grid":
     """The outcomes of `outcome.document`; with a reward of the user's, also its mean."""
-    with_reward = any(cell.spec.train.reward != "verdict" for cell in plan.cells)
+    with_reward = any(planned.spec.train.reward != "verdict" for planned in plan.runs)
     columns = {"train accuracy": "train/accuracy", **({"train reward": "train/reward"} if with_reward else {})}
     rows = []
     for run in document["runs"]:
@@ -79,8 +79,8 @@ def runs_table(document: Mapping[str, Any], plan: "Plan") -> "Grid":
 
 def next_steps(plan: "Plan") -> dict[str, str]:
     """The commands that show the runs of `plan` once they are done, by their subject."""
-    run_id = plan.cells[0].spec.run_id
-    if len({cell.arm for cell in plan.cells}) > 1:
+    run_id = plan.runs[0].spec.run_id
+    if len({run.arm for run in plan.runs}) > 1:
         first = {"comparison:": plan.command.replace("mcpo train", "mcpo compare", 1)}
     else:
         first = {"curves:": f"mcpo runs show {run_id}"}

@@ -87,7 +87,7 @@ def places(scores: pd.DataFrame, column: str) -> Iterator[tuple[str, float, dict
 
 def last(data: Runs) -> pd.DataFrame:
     """The rows of each run's latest evaluation within the number of steps that all runs have: arms may train longer."""
-    rows, most = data.eval(step="all"), min(cell.spec.train.steps for cell in data.cells)
+    rows, most = data.eval(step="all"), min(run.spec.train.steps for run in data.planned)
     within = rows[rows["step"] <= most]
     return within[within["step"] == within.groupby("run_id")["step"].transform("max")].reset_index(drop=True)
 
@@ -133,7 +133,7 @@ def curves(at: str, scores: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def base_policies(
-    scores: pd.DataFrame, cells: Sequence[PlannedRun], metrics: Sequence[str]
+    scores: pd.DataFrame, runs: Sequence[PlannedRun], metrics: Sequence[str]
 ) -> tuple[dict[tuple[str, str], str], pd.DataFrame]:
     """Scores of the base policies from the evaluations at step 0, by model and the arms that share them.
 
@@ -150,8 +150,8 @@ def base_policies(
         other policies. And their scores, a row per pair, tier (AVERAGE included) and metric, with that name as the arm.
     """
     used: dict[tuple[str, str], set[str]] = {}
-    for cell in cells:
-        used.setdefault((cell.spec.model.name, cell.arm), set()).add(cell.spec.base_id)
+    for run in runs:
+        used.setdefault((run.spec.model.name, run.arm), set()).add(run.spec.base_id)
     sharing: dict[tuple[str, frozenset[str]], list[str]] = {}
     for (model, arm), ids in used.items():
         sharing.setdefault((model, frozenset(ids)), []).append(arm)
@@ -186,7 +186,7 @@ def collapsed(ends: pd.DataFrame) -> set[tuple[str, str, int, int]]:
 
 def check_pairs(last: pd.DataFrame, plan: Plan) -> None:
     """Raise ConfigError unless all arms of a model have the same seeds and were evaluated on the same problems."""
-    pairs = _pairs(plan.cells)
+    pairs = _pairs(plan.runs)
     for model in dict.fromkeys(model for model, _ in pairs):
         seeds = {arm: held for (of, arm), held in pairs.items() if of == model}
         if len(set(map(frozenset, seeds.values()))) > 1:
@@ -211,18 +211,18 @@ def _unpaired(plan: Plan, model: str, seeds: Mapping[str, set[Pair]]) -> ConfigE
         f"{arm}: {', '.join(str(seed) if base == seed else f'{base}/{seed}' for base, seed in sorted(held))}"
         for arm, held in seeds.items()
     )
-    kept = [cell.spec.run_id for cell in plan.cells if (cell.spec.seed_of_base, cell.spec.seed) in common]
+    kept = [run.spec.run_id for run in plan.runs if (run.spec.seed_of_base, run.spec.seed) in common]
     fix = f"mcpo compare {' '.join(kept)}" if kept else "train the seeds of one arm with the settings of the others"
     return ConfigError(f"the arms on {model} have different seeds, {listed}", fix=fix, code="nothing_pairs")
 
 
 def check_failed(data: Runs, baseline: str) -> None:
     """Raise McpoError where failures leave an arm without a pair to compare."""
-    scored = _pairs(data.cells)
-    for model, arm in _pairs(data.plan.cells) if data.failed else ():
+    scored = _pairs(data.planned)
+    for model, arm in _pairs(data.plan.runs) if data.failed else ():
         if not scored.get((model, arm), set()) & scored.get((model, baseline), set()):
             errors = "; ".join(
-                f"{failure.cell.arm}, {failure.cell.spec.run_id}: {failure.error}" for failure in data.failed
+                f"{failure.planned.arm}, {failure.planned.spec.run_id}: {failure.error}" for failure in data.failed
             )
             raise McpoError(
                 f"{data.plan.suite}: no seed has a completed run of both {arm} and {baseline} on {model}, as runs "
@@ -231,9 +231,9 @@ def check_failed(data: Runs, baseline: str) -> None:
             )
 
 
-def _pairs(cells: Sequence[PlannedRun]) -> dict[tuple[str, str], set[Pair]]:
+def _pairs(runs: Sequence[PlannedRun]) -> dict[tuple[str, str], set[Pair]]:
     """The pairs of each model and arm."""
     pairs: dict[tuple[str, str], set[Pair]] = {}
-    for cell in cells:
-        pairs.setdefault((cell.spec.model.name, cell.arm), set()).add((cell.spec.seed_of_base, cell.spec.seed))
+    for run in runs:
+        pairs.setdefault((run.spec.model.name, run.arm), set()).add((run.spec.seed_of_base, run.spec.seed))
     return pairs

@@ -23,7 +23,7 @@ def publish_comparison(answer: Answer, key: str, files: Sequence[Path]) -> None:
     key: equal for equal questions, which share one run.
     """
     plan = answer.plan if answer.suite else None
-    setting = plan.cells[0].spec.compute.tracking_uri if plan else ""
+    setting = plan.runs[0].spec.compute.tracking_uri if plan else ""
     if plan is None and resolve(setting) is None:
         talk("warning: not logged to MLflow: MLFLOW_TRACKING_URI=offline")
 

@@ -29,7 +29,7 @@ def of_runs(data: Runs, question: Question) -> Comparison:
         McpoError: arms were evaluated with different seeds or problems, the runs did not record the cost asked for, or
             failures leave an arm without a pair of runs.
     """
-    arms = list(dict.fromkeys(cell.arm for cell in data.plan.cells))
+    arms = list(dict.fromkeys(run.arm for run in data.plan.runs))
     wanted = data.plan.same.get(question.baseline, question.baseline)
     baseline = equal_cost.check_name("baseline", wanted or arms[0], arms)
     equal_cost.check_failed(data, baseline)

@@ -43,7 +43,7 @@ def reach(named: Sequence[str], question: Question) -> dict[str, Any]:
     suite = names[0] if names and plan.is_suite(names[0]) else ""
     smallest = plan.read(suite).smallest_effect if suite else plan.SMALLEST_EFFECT
     whole, question = subjects.plan_of(named, "mcpo compare"), replace(question, at=question.at or ("steps",))
-    if len({cell.arm for cell in whole.cells}) < 2:
+    if len({run.arm for run in whole.runs}) < 2:
         raise ConfigError("a plan of seeds is about the difference of two arms; here is one", fix=TWO_ARMS)
     done = _headline(_done(whole), suite, question)
     differences = [_names(row) | _reach(row["sd"], row["seeds"], smallest) for row in done if not _lacks(row)]
@@ -65,12 +65,12 @@ def _headline(whole: Plan, suite: str, question: Question) -> list[Row]:
     """The headline's differences of the done runs of a plan (`Comparison.differences`), with their regimes.
 
     Raises:
-        MissingCells: a run is not done.
+        MissingRuns: a run is not done.
     """
-    if not whole.cells:
+    if not whole.runs:
         return []
     return [
-        {"regime": answer.plan.cells[0].spec.regime, **row}
+        {"regime": answer.plan.runs[0].spec.regime, **row}
         for answer in subjects.of_plan(whole, suite, question)
         if answer.plan
         for row in records(answer.comparison.headline)
@@ -137,11 +137,11 @@ def _reach(sd: float, seeds: int, smallest: float) -> dict[str, Any]:
 def _done(whole: Plan) -> Plan:
     """The runs of every regime, model, base policy and seed for which all arms are done."""
 
-    def pair(cell: PlannedRun) -> tuple[str, str, int, int]:
-        return cell.spec.regime, cell.spec.model.name, cell.spec.seed_of_base, cell.spec.seed
+    def pair(run: PlannedRun) -> tuple[str, str, int, int]:
+        return run.spec.regime, run.spec.model.name, run.spec.seed_of_base, run.spec.seed
 
-    lacking = {pair(cell) for cell in whole.cells if attempts.state(run_dir(cell.spec.run_id), cell.spec) != "done"}
-    return replace(whole, cells=tuple(cell for cell in whole.cells if pair(cell) not in lacking))
+    lacking = {pair(run) for run in whole.runs if attempts.state(run_dir(run.spec.run_id), run.spec) != "done"}
+    return replace(whole, runs=tuple(run for run in whole.runs if pair(run) not in lacking))
 
 
 def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple[dict[str, Any], list[str]]:

@@ -71,7 +71,7 @@ def judged(subject: Subject, question: Question, gate: str) -> list[Answer]:
     """Compare, and judge the rules of `gate` if it has any: `no-worse:0.01`, or the path of a policy.
 
     Raises:
-        ConfigError, MissingCells: see `answers` and `rules.policy`; or a required rule is about no difference.
+        ConfigError, MissingRuns: see `answers` and `rules.policy`; or a required rule is about no difference.
     """
     if not gate:
         return answers(subject, question)
@@ -89,7 +89,7 @@ def answers(subject: Subject, question: Question) -> list[Answer]:
     Raises:
         ConfigError: no such suite, setting, run, arm, metric or axis; the runs do not share seeds and problems; logs
             cannot be read or do not pair; or an option does not apply to what is compared.
-        MissingCells: a run is neither done nor failed.
+        MissingRuns: a run is neither done nor failed.
     """
     words = [run_of(word) or word for word in subject.words]
     if subject.history:
@@ -123,7 +123,7 @@ def of_plan(whole: Plan, suite: str, question: Question) -> list[Answer]:
     """Compare the arms of a plan, by regime; empty fields of the question are those of its suite, if it has one.
 
     Raises:
-        ConfigError, MissingCells: see `answers`.
+        ConfigError, MissingRuns: see `answers`.
     """
     asked, smallest = question, plan.SMALLEST_EFFECT
     if suite:
@@ -179,8 +179,7 @@ def parted(words: Sequence[str], command: str) -> tuple[list[str], list[str]]:
 
 def by_regime(whole: Plan) -> dict[str, Plan]:
     """The plan of each regime: a comparison covers one regime."""
-    regimes = dict.fromkeys(cell.spec.regime for cell in whole.cells)
+    regimes = dict.fromkeys(run.spec.regime for run in whole.runs)
     return {
-        regime: replace(whole, cells=tuple(cell for cell in whole.cells if cell.spec.regime == regime))
-        for regime in regimes
+        regime: replace(whole, runs=tuple(run for run in whole.runs if run.spec.regime == regime)) for regime in regimes
     }

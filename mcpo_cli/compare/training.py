@@ -101,15 +101,15 @@ def training(
     metric, last = metrics[0], equal_cost.last(data)
     axes = list(dict.fromkeys(at_costs["at"]))
     sizes = {str(tier): int(rows["problem"].nunique()) for tier, rows in last.groupby("tier", sort=False)}
-    starts, began = equal_cost.base_policies(scores, data.plan.cells, metrics)
+    starts, began = equal_cost.base_policies(scores, data.plan.runs, metrics)
     ends, first = equal_cost.with_starts(at_costs, starts, began), at_costs["at"] == axes[0]
     final = at_costs[first & (at_costs["metric"] == metric) & (at_costs["tier"] != AVERAGE)]
     return Training(
         plan=data.plan,
-        spec=data.cells[0].spec,
+        spec=data.planned[0].spec,
         metric=metric,
         k=k,
-        ungraded=len(last) * data.cells[0].spec.eval.samples - int(last["n"].sum()),
+        ungraded=len(last) * data.planned[0].spec.eval.samples - int(last["n"].sum()),
         where=where,
         runs=pd.DataFrame(_runs(data, equal_cost.collapsed(ends[ends["at"] == axes[0]]))),
         before=pd.DataFrame(_before(began, sizes)),
@@ -121,15 +121,15 @@ def training(
 
 def _runs(data: Runs, collapsed: set[tuple[str, str, int, int]]) -> Iterator[Row]:
     """All runs of the plan, in its order."""
-    failed = {failure.cell.spec.run_id: failure.error for failure in data.failed}
-    for cell in data.plan.cells:
-        spec = cell.spec
-        key = (spec.model.name, cell.arm, spec.seed_of_base, spec.seed)
+    failed = {failure.planned.spec.run_id: failure.error for failure in data.failed}
+    for run in data.plan.runs:
+        spec = run.spec
+        key = (spec.model.name, run.arm, spec.seed_of_base, spec.seed)
         error = failed.get(spec.run_id)
         outcome = "done" if error is None else "failed"
         yield dict(zip(("model", "arm", *PAIR), key, strict=True)) | {
             "run_id": spec.run_id,
-            "tree": tree(cell),
+            "tree": tree(run),
             "outcome": "collapsed" if key in collapsed else outcome,
             "error": error or "",
         }

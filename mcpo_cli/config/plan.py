@@ -35,17 +35,17 @@ class Plan:
     """The name of their MLflow experiment."""
     command: str
     """The command that continues them."""
-    cells: tuple[PlannedRun, ...]
+    runs: tuple[PlannedRun, ...]
     same: Mapping[str, str] = field(default_factory=dict)
     """Maps an arm to an earlier arm with the same settings: both are the same runs, listed once."""
 
     def __repr__(self) -> str:
-        return f"Plan({self.suite}: {len(self.cells)} runs)"
+        return f"Plan({self.suite}: {len(self.runs)} runs)"
 
     @property
     def plan_id(self) -> str:
         """The id of this set of runs, independent of their order."""
-        return digest(sorted(cell.spec.run_id for cell in self.cells))
+        return digest(sorted(run.spec.run_id for run in self.runs))
 
     @property
     def equal_arms(self) -> list[str]:
@@ -100,7 +100,7 @@ def of_specs(suite: str, specs: Sequence[RunSpec], command: str, labels: Sequenc
     arms, first = arm_names.names(labels or [None] * len(specs), specs), dict[str, PlannedRun]()
     for arm, spec in zip(arms, specs, strict=True):
         first.setdefault(spec.run_id, PlannedRun(arm, spec))
-    listed = {cell.arm for cell in first.values()}
+    listed = {run.arm for run in first.values()}
     same = {arm: first[spec.run_id].arm for arm, spec in zip(arms, specs, strict=True) if arm not in listed}
     return Plan(suite, command, tuple(first.values()), same)
 

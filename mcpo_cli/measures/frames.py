@@ -13,7 +13,7 @@ import pandas as pd
 
 from mcpo_cli import measures
 from mcpo_cli.config.plan import Plan, PlannedRun
-from mcpo_cli.errors import MissingCells
+from mcpo_cli.errors import MissingRuns
 from mcpo_cli.home import run_dir
 from mcpo_cli.machine import freeze_gc
 from mcpo_cli.measures import summary
@@ -109,7 +109,7 @@ def _to_stay(make: Callable[[], Made]) -> Made:
 class Failed:
     """A run that ended in an error. It is an outcome of its arm, without a score."""
 
-    cell: PlannedRun
+    planned: PlannedRun
     error: str
 
 
@@ -121,21 +121,21 @@ class Runs:
     """
 
     def __init__(self, plan: Plan, cache: Cache | None = None, *, failed_too: bool = False) -> None:
-        """Find out which runs are done; `cells` are these.
+        """Find out which runs are done; `planned` are these.
 
         Args:
             cache: cache of single runs; plans that share a cache read their common runs once.
             failed_too: accept runs that ended in an error; they are in `failed`, and no frame has rows of them.
 
         Raises:
-            MissingCells: a run is not done; the message names each, what it lacks, and the command that completes it.
+            MissingRuns: a run is not done; the message names each, what it lacks, and the command that completes it.
         """
         self.plan = plan
         self._cache, self._own = cache or Cache(), Cache()
         self.failed = tuple(_failed(plan)) if failed_too else ()
-        without = {failure.cell.spec.run_id for failure in self.failed}
-        self.cells = tuple(cell for cell in plan.cells if cell.spec.run_id not in without)
-        _check_done(plan, self.cells, self._cache)
+        without = {failure.planned.spec.run_id for failure in self.failed}
+        self.planned = tuple(run for run in plan.runs if run.spec.run_id not in without)
+        _check_done(plan, self.planned, self._cache)
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
         """The result of `make`, computed from these runs at the first call for a key."""
@@ -143,20 +143,20 @@ class Runs:
 
     def of(self, arms: Sequence[str]) -> "Runs":
         """The completed runs of these arms alone."""
-        return Runs(replace(self.plan, cells=tuple(cell for cell in self.cells if cell.arm in arms)), self._cache)
+        return Runs(replace(self.plan, runs=tuple(run for run in self.planned if run.arm in arms)), self._cache)
 
-    def journal(self, cell: PlannedRun) -> LoadedJournal:
+    def journal(self, run: PlannedRun) -> LoadedJournal:
         """The journal of one run."""
-        return _journal(self._cache, cell)
+        return _journal(self._cache, run)
 
     def rows(self, kind: Kind) -> pd.DataFrame:
         """All runs' rows of one kind, with the columns and dtypes of `dtypes(kind)`; possibly no rows."""
 
         def read() -> pd.DataFrame:
             rows: list[dict[str, Any]] = []
-            for cell in self.cells:
-                about = _run_columns(cell)
-                rows += ({**about, **row} for row in self.journal(cell).rows(kind))
+            for run in self.planned:
+                about = _run_columns(run)
+                rows += ({**about, **row} for row in self.journal(run).rows(kind))
             return pd.DataFrame(rows, columns=list(dtypes(kind))).astype(dtypes(kind))
 
         return self._own.once(("rows", kind), read)
@@ -170,7 +170,7 @@ class Runs:
         rows = self.rows("eval")
         if step == "all":
             return rows
-        last = {cell.spec.run_id: cell.spec.train.steps for cell in self.cells}
+        last = {run.spec.run_id: run.spec.train.steps for run in self.planned}
         return rows[rows["step"] == rows["run_id"].map(last).astype("int64")].reset_index(drop=True)
 
     def scores(self, k: int | None = None) -> pd.DataFrame:
@@ -210,45 +210,45 @@ class Runs:
         wide: one row per run, and one column per setting, with its value.
         """
         if wide:
-            return pd.DataFrame([{**cell.spec.flat_identity(), **_run_columns(cell)} for cell in self.cells]).set_index(
+            return pd.DataFrame([{**run.spec.flat_identity(), **_run_columns(run)} for run in self.planned]).set_index(
                 "run_id"
             )
         rows = [
-            {**_run_columns(cell), "setting": name, "value": str(value)}
-            for cell in self.cells
-            for name, value in cell.spec.flat_identity().items()
+            {**_run_columns(run), "setting": name, "value": str(value)}
+            for run in self.planned
+            for name, value in run.spec.flat_identity().items()
         ]
         return pd.DataFrame(rows).astype(RUN | {"setting": "string", "value": "string"})
 
     def _read_steps(self) -> pd.DataFrame:
-        blocks = [self._cache.once(("steps", cell.spec.run_id), partial(self._block, cell)) for cell in self.cells]
+        blocks = [self._cache.once(("steps", run.spec.run_id), partial(self._block, run)) for run in self.planned]
         metrics = pd.concat(blocks, ignore_index=True)
         sizes = [len(block) for block in blocks]
-        about = pd.DataFrame([_run_columns(cell) for cell in self.cells]).astype(RUN)
+        about = pd.DataFrame([_run_columns(run) for run in self.planned]).astype(RUN)
         named = about.loc[about.index.repeat(sizes)].reset_index(drop=True)
         return pd.concat([named, metrics[["step", *sorted(metrics.columns.drop("step"))]]], axis=1)
 
-    def _block(self, cell: PlannedRun) -> pd.DataFrame:
+    def _block(self, run: PlannedRun) -> pd.DataFrame:
         """The metrics of one run, one row per global step."""
-        rows = self.journal(cell).steps()
+        rows = self.journal(run).steps()
         metrics = pd.DataFrame.from_records([row["metrics"] for row in rows]).astype(np.float64)
         metrics.insert(0, "step", np.array([row["step"] for row in rows], dtype=np.int64))
         return metrics
 
-    def finding(self, probe: str, cell: PlannedRun) -> Finding:
+    def finding(self, probe: str, run: PlannedRun) -> Finding:
         """The result of a probe (`mcpo_cli/measures`) on one run.
 
         Raises:
             RunFailed: the run lacks the rows that the probe reads.
         """
         return self._cache.once(
-            ("finding", probe, cell.spec.run_id),
-            lambda: summary.measure(measures.get(probe), cell, self.journal(cell)).finding,
+            ("finding", probe, run.spec.run_id),
+            lambda: summary.measure(measures.get(probe), run, self.journal(run)).finding,
         )
 
     def recorded(self, probe: str) -> list[PlannedRun]:
-        """The cells whose runs have all the kinds of rows that the probe reads."""
-        return [cell for cell in self.cells if not measures.get(probe).lacks(self.journal(cell))]
+        """The runs that have all the kinds of rows that the probe reads."""
+        return [run for run in self.planned if not measures.get(probe).lacks(self.journal(run))]
 
     def findings(self, probe: str, table: str | None = None, *, partial: bool = False) -> pd.DataFrame:
         """A probe's results on all runs: one row per run with its `values`, or the rows of its table `table`.
@@ -260,89 +260,87 @@ class Runs:
             RunFailed: a run lacks the rows that the probe reads, and `partial` is False.
         """
         rows: list[dict[str, Any]] = []
-        for cell in self.recorded(probe) if partial else self.cells:
-            finding = self.finding(probe, cell)
+        for run in self.recorded(probe) if partial else self.planned:
+            finding = self.finding(probe, run)
             results = [finding.values] if table is None else finding.tables.get(table, ())
-            rows += [{**_run_columns(cell), **row} for row in results]
+            rows += [{**_run_columns(run), **row} for row in results]
         return pd.DataFrame(rows).astype(RUN) if rows else pd.DataFrame(columns=list(RUN)).astype(RUN)
 
     def trees(self) -> dict[str, Tree]:
         """State of the working tree that each run was trained from, by run id."""
-        return self._own.once("trees", lambda: {cell.spec.run_id: tree(cell) for cell in self.cells})
+        return self._own.once("trees", lambda: {run.spec.run_id: tree(run) for run in self.planned})
 
     def marks(self) -> list[str]:
         """Warnings about these runs: uncommitted changes, several commits, metrics that are not finite."""
-        return self._own.once("marks", lambda: [*code_marks(self.cells), *self.not_finite()])
+        return self._own.once("marks", lambda: [*code_marks(self.planned), *self.not_finite()])
 
     def not_finite(self) -> list[str]:
         """One warning per run and metric that was recorded as NaN or infinite."""
         return [
             mark
-            for cell in self.cells
-            for mark in self._cache.once(
-                ("not finite", cell.spec.run_id), partial(_not_finite, cell, self.journal(cell))
-            )
+            for run in self.planned
+            for mark in self._cache.once(("not finite", run.spec.run_id), partial(_not_finite, run, self.journal(run)))
         ]
 
 
 def _failed(plan: Plan) -> Iterator[Failed]:
-    for cell in plan.cells:
-        if (error := attempts.failure(run_dir(cell.spec.run_id), cell.spec)) is not None:
-            yield Failed(cell, error)
+    for run in plan.runs:
+        if (error := attempts.failure(run_dir(run.spec.run_id), run.spec)) is not None:
+            yield Failed(run, error)
 
 
-def _check_done(plan: Plan, cells: Sequence[PlannedRun], cache: Cache) -> None:
-    """Raise MissingCells unless the runs of `cells`, which are those of `plan` or some of them, are done."""
+def _check_done(plan: Plan, runs: Sequence[PlannedRun], cache: Cache) -> None:
+    """Raise MissingRuns unless `planned`, the runs of `plan` or some of them, are done."""
     gaps = [
-        f"{cell.arm}, {cell.spec.model.name}, {cell.spec.seeds} ({cell.spec.run_id}): {gap}"
-        for cell in cells
-        if (gap := cache.once(("gap", cell.spec.run_id), partial(_gap, cell, _journal(cache, cell))))
+        f"{run.arm}, {run.spec.model.name}, {run.spec.seeds} ({run.spec.run_id}): {gap}"
+        for run in runs
+        if (gap := cache.once(("gap", run.spec.run_id), partial(_gap, run, _journal(cache, run))))
     ]
     if gaps:
-        head = f"{plan.suite}: {len(gaps)} of {len(plan.cells)} runs are not done"
-        raise MissingCells("\n  ".join([head, *gaps]), fix=plan.command)
+        head = f"{plan.suite}: {len(gaps)} of {len(plan.runs)} runs are not done"
+        raise MissingRuns("\n  ".join([head, *gaps]), fix=plan.command)
 
 
-def tree(cell: PlannedRun) -> Tree:
+def tree(run: PlannedRun) -> Tree:
     """State of the code of a run: dirty if any attempt's tree was, else unknown if any did not record its code.
 
     An installed package is clean: its record names the version and a hash of its files.
     """
-    states = {False if record.get("package") else record.get("dirty") for record in provenance(cell)}
+    states = {False if record.get("package") else record.get("dirty") for record in provenance(run)}
     if True in states:
         return "dirty"
     return "unknown" if None in states else "clean"
 
 
-def _journal(cache: Cache, cell: PlannedRun) -> LoadedJournal:
-    run_id = cell.spec.run_id
+def _journal(cache: Cache, run: PlannedRun) -> LoadedJournal:
+    run_id = run.spec.run_id
     return cache.once(("journal", run_id), lambda: LoadedJournal(run_dir(run_id)))
 
 
-def _gap(cell: PlannedRun, journal: Journal) -> str | None:
+def _gap(run: PlannedRun, journal: Journal) -> str | None:
     """The reason why a run is not done; None if it is."""
-    state = attempts.state(journal.run_dir, cell.spec, journal)
+    state = attempts.state(journal.run_dir, run.spec, journal)
     if state == "done":
         return None
-    lost = [] if state == "planned" else attempts.missing(journal.run_dir, cell.spec, journal)
+    lost = [] if state == "planned" else attempts.missing(journal.run_dir, run.spec, journal)
     return "; ".join([state, *lost])
 
 
-def _run_columns(cell: PlannedRun) -> dict[str, Any]:
+def _run_columns(run: PlannedRun) -> dict[str, Any]:
     """The columns that name a run."""
-    spec = cell.spec
-    about = {"run_id": spec.run_id, "arm": cell.arm, **spec.about}
+    spec = run.spec
+    about = {"run_id": spec.run_id, "arm": run.arm, **spec.about}
     return {name: about[name] for name in RUN}
 
 
-def provenance(cell: PlannedRun) -> list[dict[str, Any]]:
+def provenance(run: PlannedRun) -> list[dict[str, Any]]:
     """The provenance record of each attempt of a run (`runs/provenance.py`); empty if it was not recorded."""
-    return [read(attempt) for attempt in Journal(run_dir(cell.spec.run_id)).attempts()]
+    return [read(attempt) for attempt in Journal(run_dir(run.spec.run_id)).attempts()]
 
 
-def code_marks(cells: Sequence[PlannedRun]) -> Iterator[str]:
+def code_marks(runs: Sequence[PlannedRun]) -> Iterator[str]:
     """Warnings about what trained these runs: uncommitted changes, several commits, versions or CPUs."""
-    trees = {cell.spec.run_id: tree(cell) for cell in cells}
+    trees = {run.spec.run_id: tree(run) for run in runs}
     for state, meaning in (
         ("dirty", "trained from a working tree with uncommitted changes"),
         ("unknown", "no record of the working tree"),
@@ -351,8 +349,8 @@ def code_marks(cells: Sequence[PlannedRun]) -> Iterator[str]:
             which = f" ({', '.join(run_ids)})" if len(run_ids) < len(trees) else ""
             yield f"{len(run_ids)} of {len(trees)} runs: {meaning}{which}"
     runs_by: dict[str, Counter[str]] = defaultdict(Counter)
-    for cell in cells:
-        attempts = [environment(record) for record in provenance(cell)]
+    for run in runs:
+        attempts = [environment(record) for record in provenance(run)]
         # A run counts once for each value that its attempts have.
         for name, value in {item for attempt in attempts for item in attempt.items()}:
             runs_by[name][value] += 1
@@ -361,7 +359,7 @@ def code_marks(cells: Sequence[PlannedRun]) -> Iterator[str]:
             yield f"runs of several {plural}: " + ", ".join(f"{value} ({n})" for value, n in sorted(kinds.items()))
 
 
-def _not_finite(cell: PlannedRun, journal: Journal) -> list[str]:
+def _not_finite(run: PlannedRun, journal: Journal) -> list[str]:
     lost: dict[str, list[int]] = {}
     for row in journal.steps():
         # One check of the sum is quick: it is not finite if any value is not.
@@ -370,7 +368,7 @@ def _not_finite(cell: PlannedRun, journal: Journal) -> list[str]:
                 if not math.isfinite(value):
                     lost.setdefault(name, []).append(row["step"])
     return [
-        f"{cell.spec.run_id}: {name} was NaN or infinite at {len(steps)} steps (first: {steps[0]})"
+        f"{run.spec.run_id}: {name} was NaN or infinite at {len(steps)} steps (first: {steps[0]})"
         for name, steps in lost.items()
     ]
 

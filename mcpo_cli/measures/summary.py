@@ -16,19 +16,19 @@ from mcpo_cli.statistics import stats
 class Measured:
     """The finding of a measure for one run."""
 
-    cell: PlannedRun
+    planned: PlannedRun
     finding: Finding
     source: str
     """The folder of the records that it was computed from."""
 
     def to_json(self) -> dict[str, Any]:
         """The form that `mcpo probe --json` prints."""
-        spec = self.cell.spec
-        about = {"run_id": spec.run_id, "arm": self.cell.arm, **spec.about}
+        spec = self.planned.spec
+        about = {"run_id": spec.run_id, "arm": self.planned.arm, **spec.about}
         return {**about, "records": self.source, **self.finding.to_json()}
 
 
-def measure(probe: Measure, cell: PlannedRun, journal: Journal) -> Measured:
+def measure(probe: Measure, run: PlannedRun, journal: Journal) -> Measured:
     """The finding of `probe` in the records of one run.
 
     Raises:
@@ -36,10 +36,10 @@ def measure(probe: Measure, cell: PlannedRun, journal: Journal) -> Measured:
     """
     if lacks := probe.lacks(journal):
         raise RunFailed(
-            f"{cell.spec.run_id} has no rows of kind {', '.join(lacks)}, which the probe {probe.name} reads",
+            f"{run.spec.run_id} has no rows of kind {', '.join(lacks)}, which the probe {probe.name} reads",
             fix=f"mcpo probe {probe.name} KEY=VALUE ...  (starts a run that records them)",
         )
-    return Measured(cell, probe.measure(cell.spec, journal), str(journal.run_dir))
+    return Measured(run, probe.measure(run.spec, journal), str(journal.run_dir))
 
 
 def document(probe: Measure, measured: Sequence[Measured]) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def arms(probe: Measure, measured: Sequence[Measured]) -> list[dict[str, Any]]:
     """
     groups: dict[tuple[str, str, str], list[Measured]] = defaultdict(list)
     for run in measured:
-        groups[run.cell.spec.regime, run.cell.spec.model.name, run.cell.arm].append(run)
+        groups[run.planned.spec.regime, run.planned.spec.model.name, run.planned.arm].append(run)
     table = []
     for (regime, model, arm), members in groups.items():
         row: dict[str, Any] = {"regime": regime, "model": model, "arm": arm, "seeds": len(members)}

@@ -12,7 +12,7 @@ from mcpo_cli import measures
 from mcpo_cli.config import forking, load, plan, presets
 from mcpo_cli.config.branching import Study, Trunk
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.errors import ConfigError, McpoError, MissingCells
+from mcpo_cli.errors import ConfigError, McpoError, MissingRuns
 from mcpo_cli.home import home, run_dir
 from mcpo_cli.render import markup
 from mcpo_cli.report import artifacts
@@ -72,7 +72,7 @@ def plans(names: Sequence[str], overrides: Sequence[str], command: str) -> dict[
     made = dict[str, Plan]()
     for suite in artifacts.suites(names):
         made[suite] = plan.from_suite(suite, overrides, command)
-        if swept := {cell.arm for cell in made[suite].cells} - plan.read(suite).arms.keys():
+        if swept := {run.arm for run in made[suite].runs} - plan.read(suite).arms.keys():
             raise ConfigError(
                 f"{suite}: its tables and figures are about its own arms, not {', '.join(sorted(swept)[:2])}, ...; "
                 "only model, base_seed and seed can be swept",
@@ -83,9 +83,9 @@ def plans(names: Sequence[str], overrides: Sequence[str], command: str) -> dict[
 
 def merged(plans: Mapping[str, Plan]) -> Plan:
     """All runs of several plans as one plan to show; shared runs appear once."""
-    cells = {cell.spec.run_id: cell for planned in reversed(list(plans.values())) for cell in planned.cells}
+    runs = {run.spec.run_id: run for planned in reversed(list(plans.values())) for run in planned.runs}
     command = next((planned.command for planned in plans.values()), "")
-    return Plan(" + ".join(plans), command, tuple(cells.values()))
+    return Plan(" + ".join(plans), command, tuple(runs.values()))
 
 
 def builder(plans: Mapping[str, Plan], overrides: Sequence[str]) -> ArtifactBuilder:
@@ -93,7 +93,7 @@ def builder(plans: Mapping[str, Plan], overrides: Sequence[str]) -> ArtifactBuil
 
     The scale is that of the runs if all have the same, else the one that `overrides` choose.
     """
-    scales = {cell.spec.scale for planned in plans.values() for cell in planned.cells}
+    scales = {run.spec.scale for planned in plans.values() for run in planned.runs}
     scale = scales.pop() if len(scales) == 1 else load.chosen("scale", overrides)
     return ArtifactBuilder(plans, home() / "reports", scale, overrides)
 
@@ -107,7 +107,7 @@ def build(made: ArtifactBuilder, names: Sequence[str], *, suites: Sequence[Mappi
             the others; empty for artifacts without a report, which all have to be built.
 
     Raises:
-        MissingCells: without a report, a run is not done.
+        MissingRuns: without a report, a run is not done.
     """
     if not report:
         built = {name: made.build(name) for name in names}
@@ -121,7 +121,7 @@ def build(made: ArtifactBuilder, names: Sequence[str], *, suites: Sequence[Mappi
     _publish(made.plans, built, files)
     document = {"suites": suites, "report": {**content.to_json(), "files": [str(path) for path in files]}}
     error = report_files.complaint(content, report, document)
-    if error and not suites and isinstance(error, MissingCells):
+    if error and not suites and isinstance(error, MissingRuns):
         return Build(built, document, files, missing=f"{error.message}\nto train what is missing: {error.fix}")
     return Build(built, document, files, error)
 
@@ -152,7 +152,7 @@ def publish_artifacts(built: Sequence[tuple[Plan, Sequence[BuiltArtifact]]], rep
             log_artifacts(store, whole, [*report, *files], headlines, *results)
 
     if built:
-        publish.publish(built[0][0].cells[0].spec.compute.tracking_uri, send, talk)
+        publish.publish(built[0][0].runs[0].spec.compute.tracking_uri, send, talk)
 
 
 def _headlines(built: BuiltArtifact) -> dict[str, float]:
@@ -180,10 +180,9 @@ def build_branches(
 
 def build_forks(chosen: Plan, overrides: Sequence[str]) -> BuiltArtifact:
     """Write the changes by the forks of a plan to a CSV file next to the report; build table and figure from it."""
-    probe, first = measures.get("fork"), chosen.cells[0].spec
+    probe, first = measures.get("fork"), chosen.runs[0].spec
     findings = {
-        cell.spec.run_id: (cell.arm, probe.measure(cell.spec, Journal(run_dir(cell.spec.run_id))))
-        for cell in chosen.cells
+        run.spec.run_id: (run.arm, probe.measure(run.spec, Journal(run_dir(run.spec.run_id)))) for run in chosen.runs
     }
     run_id, step = forking.parse(first.fork)
     name = f"fork-{run_id}-{step}"

@@ -24,7 +24,7 @@ from loky import ProcessPoolExecutor
 
 from mcpo_cli import measures, plugins
 from mcpo_cli.config.plan import Plan, PlannedRun
-from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed, first_line
+from mcpo_cli.errors import ConfigError, McpoError, MissingRuns, RunFailed, first_line
 from mcpo_cli.home import run_dir
 from mcpo_cli.machine import cores
 from mcpo_cli.measures.frames import Cache, Runs
@@ -54,16 +54,16 @@ def check_axes(plan: Plan, *, by_regime: bool = False) -> None:
     by_regime: whether runs may differ in their regime.
     """
     seen: dict[tuple[object, ...], str] = {}
-    for cell in plan.cells:
-        arm, model, base_seed, seed = cell.arm, cell.spec.model.name, cell.spec.seed_of_base, cell.spec.seed
-        key = arm, model, base_seed, seed, by_regime and cell.spec.regime
+    for run in plan.runs:
+        arm, model, base_seed, seed = run.arm, run.spec.model.name, run.spec.seed_of_base, run.spec.seed
+        key = arm, model, base_seed, seed, by_regime and run.spec.regime
         if key in seen:
             raise ConfigError(
                 f"{plan.suite}: {arm}, {model}, base seed {base_seed}, seed {seed} matches two runs, {seen[key]} and "
-                f"{cell.spec.run_id}; only model, base_seed and seed can be swept",
+                f"{run.spec.run_id}; only model, base_seed and seed can be swept",
                 fix="give every other setting one value; build one table per value",
             )
-        seen[key] = cell.spec.run_id
+        seen[key] = run.spec.run_id
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class ArtifactBuilder:
         """The artifact `name`; it is rebuilt only if an input has changed.
 
         Raises:
-            MissingCells: a run of its suites is not done; the message names the command that completes it.
+            MissingRuns: a run of its suites is not done; the message names the command that completes it.
         """
         return self.make(artifacts.get(name), self.command(name))
 
@@ -207,7 +207,7 @@ class ArtifactBuilder:
         """The runs of a suite, which are looked up once. failed_too: see `Runs`.
 
         Raises:
-            MissingCells: a run is not done.
+            MissingRuns: a run is not done.
         """
         load_runs = partial(Runs, self.plans[suite], self._cache, failed_too=failed_too)
         loaded = self._cache.once(("runs", suite, failed_too), partial(_outcome, load_runs))
@@ -215,17 +215,17 @@ class ArtifactBuilder:
             raise loaded
         return loaded
 
-    def missing(self, suite: str, *, failed_too: bool = False) -> MissingCells | None:
+    def missing(self, suite: str, *, failed_too: bool = False) -> MissingRuns | None:
         """The error if runs of a suite are not done, else None. failed_too: see `Runs`."""
         try:
             self.runs(suite, failed_too=failed_too)
-        except MissingCells as error:
+        except MissingRuns as error:
             return error
         return None
 
     def _hash(self, command: str, artifact: Artifact) -> str:
         journals = {
-            suite: [[cell.arm, cell.spec.run_id, self._digest(cell.spec.run_id)] for cell in self.plans[suite].cells]
+            suite: [[run.arm, run.spec.run_id, self._digest(run.spec.run_id)] for run in self.plans[suite].runs]
             for suite in artifact.needs
         }
         declared = artifacts.declared().sources.get(artifact.name, [])
@@ -283,10 +283,10 @@ def _files(name: str, product: Product, notes: Sequence[str]) -> Iterator[tuple[
 def _runs(runs: Mapping[str, Runs]) -> Iterator[dict[str, Any]]:
     by_id: dict[str, tuple[Runs, PlannedRun]] = {}
     for suite_runs in runs.values():
-        for cell in suite_runs.cells:
-            by_id.setdefault(cell.spec.run_id, (suite_runs, cell))
-    for run_id, (suite_runs, cell) in by_id.items():
-        yield {"run_id": run_id, "arm": cell.arm, **cell.spec.about, "tree": suite_runs.trees()[run_id]}
+        for run in suite_runs.planned:
+            by_id.setdefault(run.spec.run_id, (suite_runs, run))
+    for run_id, (suite_runs, run) in by_id.items():
+        yield {"run_id": run_id, "arm": run.arm, **run.spec.about, "tree": suite_runs.trees()[run_id]}
 
 
 def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:

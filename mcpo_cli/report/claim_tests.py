@@ -90,12 +90,12 @@ def as_family(tests: Sequence[ClaimTest]) -> list[ClaimTest]:
 
 def _of_models(claim: Claim, runs: Runs) -> Iterator[ClaimTest]:
     numbers = {
-        (cell.arm, spec.model.name, spec.regime, spec.seed_of_base, spec.seed): of_run(runs, cell, claim.statistic)
-        for cell in runs.cells
-        for spec in (cell.spec,)
-        if cell.arm in claim.weights
+        (run.arm, spec.model.name, spec.regime, spec.seed_of_base, spec.seed): of_run(runs, run, claim.statistic)
+        for run in runs.planned
+        for spec in (run.spec,)
+        if run.arm in claim.weights
     }
-    for model, regime in dict.fromkeys((cell.spec.model.name, cell.spec.regime) for cell in runs.cells):
+    for model, regime in dict.fromkeys((run.spec.model.name, run.spec.regime) for run in runs.planned):
         rows: dict[str, list[tuple[float, float, int]]] = {}  # by part: the contrast, the baseline's number, the base
         for pair in (key[1:] for key in numbers if key[:3] == (claim.arm, model, regime)):
             by_arm = {arm: numbers.get((arm, *pair), {}) for arm in claim.weights}
@@ -125,8 +125,8 @@ def _unmet(claim: Claim, runs: Runs, model: str, regime: str) -> str:
     if not claim.requires:
         return ""
     setting = (claim.required_arm, model, regime)
-    cells = [cell for cell in runs.cells if (cell.arm, cell.spec.model.name, cell.spec.regime) == setting]
-    values = [value for cell in cells for value in of_run(runs, cell, claim.requires.statistic).values()]
+    planned_runs = [run for run in runs.planned if (run.arm, run.spec.model.name, run.spec.regime) == setting]
+    values = [value for run in planned_runs for value in of_run(runs, run, claim.requires.statistic).values()]
     needed = f"{claim.requires.statistic} of {claim.required_arm} must be above {claim.requires.above:g}"
     if not values:
         return f"{needed}, and has no records"

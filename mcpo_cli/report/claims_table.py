@@ -59,7 +59,7 @@ def claims_table(path: Path, title: str = "", section: str = CONCLUSIONS) -> Art
     def build(data: Mapping[str, Runs]) -> Product:
         tests = claim_tests.of_claims(declared, data)
         larger = dict(_committed(committed)) if committed.is_file() else {}
-        spec = next(iter(data.values())).cells[0].spec
+        spec = next(iter(data.values())).planned[0].spec
         where = f"scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps"
         grids = [_glance(declared, tests, larger), verdict_grid(tests)]
         grids.append(Grid.of("What is tested", declared, CLAIMS, labels=len(CLAIMS)))

@@ -36,21 +36,21 @@ def meaning(name: str) -> str:
     raise ConfigError(f"unknown statistic '{name}': {nearest(name, choices)}", fix=mend("statistic: {}", name, choices))
 
 
-def of_run(runs: Runs, cell: PlannedRun, name: str) -> Numbers:
+def of_run(runs: Runs, run: PlannedRun, name: str) -> Numbers:
     """The number `name` of one run, or its parts; empty if the run lacks the rows that the measure reads."""
     if axis := EQUAL.get(name):
-        return _at_equal_cost(runs, cell, axis)
+        return _at_equal_cost(runs, run, axis)
     measure, _, value = name.partition(".")
-    if measures.get(measure).lacks(runs.journal(cell)):
+    if measures.get(measure).lacks(runs.journal(run)):
         return {}
-    values = runs.finding(measure, cell).values
+    values = runs.finding(measure, run).values
     if value in values:
         return {WHOLE: values[value]}
     start = f"{value}, "
     return {key.removeprefix(start): number for key, number in values.items() if key.startswith(start)}
 
 
-def _at_equal_cost(runs: Runs, cell: PlannedRun, axis: str) -> Numbers:
+def _at_equal_cost(runs: Runs, run: PlannedRun, axis: str) -> Numbers:
     """pass@1 where `mcpo compare --at` compares; empty if a run did not record that cost."""
 
     def table() -> "pd.Series[float] | None":
@@ -60,8 +60,8 @@ def _at_equal_cost(runs: Runs, cell: PlannedRun, axis: str) -> Numbers:
         # A curve ends at the largest cost that all runs of its model reach.
         return curves(axis, scores, "pass@1").groupby(["model", "arm", *PAIR], sort=False)["value"].last()
 
-    spec, scores = cell.spec, runs.once(("at equal", axis), table)
-    return {} if scores is None else {WHOLE: float(scores[spec.model.name, cell.arm, spec.seed_of_base, spec.seed])}
+    spec, scores = run.spec, runs.once(("at equal", axis), table)
+    return {} if scores is None else {WHOLE: float(scores[spec.model.name, run.arm, spec.seed_of_base, spec.seed])}
 
 
 def per_run(runs: Runs, names: Mapping[str, str], arms: Collection[str] = ()) -> list[Row]:
@@ -71,14 +71,14 @@ def per_run(runs: Runs, names: Mapping[str, str], arms: Collection[str] = ()) ->
     arms: by default all.
     """
     rows = []
-    for cell in runs.cells:
-        if arms and cell.arm not in arms:
+    for run in runs.planned:
+        if arms and run.arm not in arms:
             continue
-        spec = cell.spec
-        row: Row = {"block": "run", "regime": spec.regime, "model": spec.model.name, "arm": cell.arm}
+        spec = run.spec
+        row: Row = {"block": "run", "regime": spec.regime, "model": spec.model.name, "arm": run.arm}
         row |= {"base_seed": spec.seed_of_base, "seed": spec.seed, "run_id": spec.run_id}
         for column, name in names.items():
-            parts = of_run(runs, cell, name)
+            parts = of_run(runs, run, name)
             row |= {column if part == WHOLE else f"{column}, {part}": value for part, value in parts.items()}
         rows.append(row)
     return rows

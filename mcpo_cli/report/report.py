@@ -20,7 +20,7 @@ from typing import Any
 from mcpo_cli import __version__
 from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.config.schema import digest
-from mcpo_cli.errors import McpoError, MissingCells
+from mcpo_cli.errors import McpoError, MissingRuns
 from mcpo_cli.measures import frames
 from mcpo_cli.render import markup, pages
 from mcpo_cli.render.markup import Grid
@@ -129,9 +129,9 @@ def gather(builder: ArtifactBuilder, names: Sequence[str]) -> ReportContent:
     pieces = list(_pieces_of(builder, names))
     plans = {suite: builder.plans[suite] for piece in pieces for suite in piece.artifact.needs}
     done = [suite for suite in plans if builder.missing(suite, failed_too=True) is None]
-    shown = {suite: builder.runs(suite, failed_too=True).cells for suite in done}
-    cells = {cell.spec.run_id: cell for suite in reversed(done) for cell in shown[suite]}
-    runs = [cells[run_id] for run_id in sorted(cells)]
+    shown = {suite: builder.runs(suite, failed_too=True).planned for suite in done}
+    by_id = {run.spec.run_id: run for suite in reversed(done) for run in shown[suite]}
+    runs = [by_id[run_id] for run_id in sorted(by_id)]
     software = _software(runs)
     return ReportContent(
         scale=builder.scale,
@@ -145,7 +145,7 @@ def gather(builder: ArtifactBuilder, names: Sequence[str]) -> ReportContent:
         },
         software=software,
         provenance=[_runs(runs), _pieces(pieces), _versions(software)],
-        run_ids=sorted(cells),
+        run_ids=sorted(by_id),
     )
 
 
@@ -172,9 +172,9 @@ def _pieces_of(builder: ArtifactBuilder, names: Sequence[str]) -> Iterator[Piece
 def _facts(runs: Sequence[PlannedRun], pieces: Sequence[Piece]) -> dict[str, str]:
     return {
         "runs": str(len(runs)),
-        "models": _listed(cell.spec.model.name for cell in runs),
-        "regimes": _listed(cell.spec.regime for cell in runs),
-        "seeds": _listed(cell.spec.seed for cell in runs),
+        "models": _listed(run.spec.model.name for run in runs),
+        "regimes": _listed(run.spec.regime for run in runs),
+        "seeds": _listed(run.spec.seed for run in runs),
         # Reports whose tables and figures have equal files share it.
         "content": digest({piece.name: piece.built.record["files"] for piece in pieces if piece.built}),
     }
@@ -197,10 +197,10 @@ def _marks(pieces: Sequence[Piece]) -> Iterator[str]:
 
 def _runs(runs: Sequence[PlannedRun]) -> Grid:
     rows = []
-    for cell in runs:
-        commits = dict.fromkeys(code_name(record) or "unknown" for record in frames.provenance(cell))
-        about = [cell.spec.run_id, cell.arm, cell.spec.model.name, ", ".join(commits), frames.tree(cell)]
-        rows.append([*about, str(cell.spec.seed_of_base), str(cell.spec.seed)])
+    for run in runs:
+        commits = dict.fromkeys(code_name(record) or "unknown" for record in frames.provenance(run))
+        about = [run.spec.run_id, run.arm, run.spec.model.name, ", ".join(commits), frames.tree(run)]
+        rows.append([*about, str(run.spec.seed_of_base), str(run.spec.seed)])
     return Grid("Runs", ["run", "arm", "model", "commit", "working tree", "base seed", "seed"], rows, labels=5)
 
 
@@ -217,7 +217,7 @@ def _pieces(pieces: Sequence[Piece]) -> Grid:
 
 
 def _software(runs: Sequence[PlannedRun]) -> dict[str, str]:
-    records = [record for cell in runs for record in frames.provenance(cell)]
+    records = [record for run in runs for record in frames.provenance(run)]
     packages = [record.get("packages", {}) for record in records]
     by_name = {
         "mcpo": [record.get("mcpo") for record in records],
@@ -253,10 +253,10 @@ def complaint(content: ReportContent, command: str, data: Mapping[str, Any]) -> 
         gaps.setdefault(piece.why, []).append(piece.name)
     message = "\n  ".join(["the report lacks", *(f"{', '.join(names)}: {why}" for why, names in gaps.items())])
     for error in (error for piece in content.lacking for error in piece.errors):
-        if not isinstance(error, MissingCells):
+        if not isinstance(error, MissingRuns):
             # More training does not fix this error.
             return type(error)(message, fix=error.fix, data=data)
-    return MissingCells(message, fix=command, data=data)
+    return MissingRuns(message, fix=command, data=data)
 
 
 def write(content: ReportContent, folder: Path) -> list[Path]:

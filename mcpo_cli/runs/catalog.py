@@ -93,7 +93,7 @@ class Run:
         return f"Run({self.folder.name}, {self.state})"
 
     @property
-    def cell(self) -> PlannedRun:
+    def planned(self) -> PlannedRun:
         """The run with the arm that it was started as."""
         return PlannedRun(self.origin.get("arm", self.spec.method.label), self.spec)
 

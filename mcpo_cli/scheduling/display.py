@@ -23,7 +23,7 @@ LINE_SECONDS = 5.0
 STANDSTILL_SECONDS = 60.0
 """Least seconds between two progress lines that differ in the time left only."""
 BAR_WIDTH = 10
-"""Columns of a running cell's bar."""
+"""Columns of the bar of a run in progress."""
 LIVE_METRICS = {"accuracy": "train/accuracy", "mastered": "mastery/mastered"}
 STYLES = {"failed": "red", "interrupted": "yellow"}
 
@@ -59,7 +59,7 @@ def display() -> LiveDisplay | LineDisplay:
 
 
 class LiveDisplay:
-    """The plan and one row per running cell, redrawn in place."""
+    """The plan and one row per run in progress, redrawn in place."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -83,13 +83,13 @@ class LiveDisplay:
         self.console.print(text, markup=False, soft_wrap=True)
 
     def _table(self, view: View) -> Table:
-        """One row per running cell; if space is short, its details are cut first."""
+        """One row per run in progress; if space is short, its details are cut first."""
         rest = Column(no_wrap=True, overflow="ellipsis", ratio=1)
         table = Table.grid(Column(no_wrap=True), Column(no_wrap=True, justify="right"), Column(), rest, expand=True)
         table.padding = (0, 1, 0, 0)
-        for cell in (cell for cell in view.cells if cell.state == "running"):
-            bar = ProgressBar(total=cell.cell.spec.train.steps, completed=cell.progress.step, width=BAR_WIDTH)
-            table.add_row(label(cell), _left(cell), bar, ", ".join([*_activity(cell), cell.cell.spec.run_id]))
+        for run in (run for run in view.runs if run.state == "running"):
+            bar = ProgressBar(total=run.planned.spec.train.steps, completed=run.progress.step, width=BAR_WIDTH)
+            table.add_row(label(run), _left(run), bar, ", ".join([*_activity(run), run.planned.spec.run_id]))
         return table
 
 
@@ -114,20 +114,20 @@ class LineDisplay:
         """Print what has changed."""
         if not self._states:
             self.note(header(view))
-        for cell in view.cells:
-            name, now = cell.cell.spec.run_id, time.monotonic()
-            changed = self._states.get(name, "planned") != cell.state
+        for run in view.runs:
+            name, now = run.planned.spec.run_id, time.monotonic()
+            changed = self._states.get(name, "planned") != run.state
             first = name not in self._states
-            self._states[name] = cell.state
-            if changed and not (first and cell.state == "done"):
-                error = f" ({cell.error})" if cell.error else ""
-                self.note(f"{label(cell)}: {cell.state}{error}{_done_of(view, cell)}, {name}")
+            self._states[name] = run.state
+            if changed and not (first and run.state == "done"):
+                error = f" ({run.error})" if run.error else ""
+                self.note(f"{label(run)}: {run.state}{error}{_done_of(view, run)}, {name}")
                 self._printed[name] = now, ""
-            elif cell.state == "running":
+            elif run.state == "running":
                 at, before = self._printed.get(name, (now, ""))
-                activity = ", ".join(_activity(cell))
+                activity = ", ".join(_activity(run))
                 if now - at >= (STANDSTILL_SECONDS if activity == before else LINE_SECONDS):
-                    self.note(f"{label(cell)}: {details(cell)}, {name}")
+                    self.note(f"{label(run)}: {details(run)}, {name}")
                     self._printed[name] = now, activity
 
     def note(self, text: str) -> None:
@@ -137,30 +137,30 @@ class LineDisplay:
 
 def header(view: View) -> str:
     """The plan in one line."""
-    done = sum(cell.state == "done" for cell in view.cells)
+    done = sum(run.state == "done" for run in view.runs)
     left = "stopping" if view.stopping else f"about {duration(view.seconds_left)} left"
-    return f"{view.suite}: {done} of {len(view.cells)} runs done, {duration(view.elapsed)} elapsed, {left}"
+    return f"{view.suite}: {done} of {len(view.runs)} runs done, {duration(view.elapsed)} elapsed, {left}"
 
 
-def label(cell: RunView) -> str:
+def label(run: RunView) -> str:
     """A run as people tell it from others of its plan: `MCPO, toy-s, seed 1`."""
-    spec = cell.cell.spec
-    return f"{cell.cell.arm or spec.method.name}, {spec.model.name}, seed {spec.seed}"
+    spec = run.planned.spec
+    return f"{run.planned.arm or spec.method.name}, {spec.model.name}, seed {spec.seed}"
 
 
-def details(cell: RunView) -> str:
-    """A running cell's metrics, time left and phase."""
-    return ", ".join(part for part in (*_activity(cell), _left(cell)) if part)
+def details(run: RunView) -> str:
+    """Its metrics, time left and phase."""
+    return ", ".join(part for part in (*_activity(run), _left(run)) if part)
 
 
-def _left(cell: RunView) -> str:
-    return "" if cell.seconds_left is None else f"{duration(cell.seconds_left)} left"
+def _left(run: RunView) -> str:
+    return "" if run.seconds_left is None else f"{duration(run.seconds_left)} left"
 
 
-def _activity(cell: RunView) -> list[str]:
-    """A running cell's metrics and phase; what matters most comes first, because a narrow terminal cuts the end."""
-    progress = cell.progress
-    reward = {} if cell.cell.spec.train.reward == "verdict" else {"reward": "train/reward"}
+def _activity(run: RunView) -> list[str]:
+    """Its metrics and phase; what matters most comes first, because a narrow terminal cuts the end."""
+    progress = run.progress
+    reward = {} if run.planned.spec.train.reward == "verdict" else {"reward": "train/reward"}
     live = {**reward, **LIVE_METRICS}
     parts = [f"{name} {progress.metrics[key]:.3f}" for name, key in live.items() if key in progress.metrics]
     if progress.pass_at_1 is not None:
@@ -170,12 +170,12 @@ def _activity(cell: RunView) -> list[str]:
 
 def _failures(view: View) -> list[Text]:
     return [
-        Text(f"{label(cell)}: {cell.state}: {cell.error}, {cell.cell.spec.run_id}", style=STYLES.get(cell.state, ""))
-        for cell in view.cells
-        if cell.error
+        Text(f"{label(run)}: {run.state}: {run.error}, {run.planned.spec.run_id}", style=STYLES.get(run.state, ""))
+        for run in view.runs
+        if run.error
     ]
 
 
-def _done_of(view: View, cell: RunView) -> str:
-    done = sum(other.state == "done" for other in view.cells)
-    return f" ({done} of {len(view.cells)})" if cell.state == "done" else ""
+def _done_of(view: View, run: RunView) -> str:
+    done = sum(other.state == "done" for other in view.runs)
+    return f" ({done} of {len(view.runs)})" if run.state == "done" else ""

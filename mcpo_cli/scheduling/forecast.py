@@ -28,7 +28,7 @@ WILD = 0.05
 class Expected:
     """One run of a plan as it was found, and its cost."""
 
-    cell: PlannedRun
+    planned: PlannedRun
     folder: Path
     state: State
     step: int
@@ -47,7 +47,7 @@ class Expected:
     @property
     def spec(self) -> RunSpec:
         """The settings of the run."""
-        return self.cell.spec
+        return self.planned.spec
 
     @property
     def step_seconds(self) -> float:
@@ -57,7 +57,7 @@ class Expected:
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--dry-run --json` prints for the run."""
-        about: dict[str, Any] = {"run_id": self.spec.run_id, "arm": self.cell.arm, **self.spec.about}
+        about: dict[str, Any] = {"run_id": self.spec.run_id, "arm": self.planned.arm, **self.spec.about}
         about |= {"state": self.state, "seconds_left": round(self.seconds_left, 1)}
         if self.estimate.existing:
             about |= {"memory_bytes": round(self.estimate.memory), "disk_bytes": round(self.estimate.disk)}
@@ -90,18 +90,18 @@ class Forecast:
 
         By default a verl run has the machine to itself, and all SLURM jobs are submitted at once.
         """
-        spec = self.plan.cells[0].spec
+        spec = self.plan.runs[0].spec
         if spec.compute.parallel:
             return spec.compute.parallel
         if spec.cluster.launcher == "slurm":
-            return len(self.plan.cells)
+            return len(self.plan.runs)
         return 1 if spec.backend == "verl" else max(1, machine.cores() // spec.compute.threads)
 
     @property
     def cautions(self) -> Iterator[str]:
         """Warnings about settings that are allowed but probably not meant."""
         yield from self.plan.equal_arms
-        specs = [cell.spec for cell in self.plan.cells]
+        specs = [run.spec for run in self.plan.runs]
         yield from dict.fromkeys(line for spec in specs for line in spec.method.without_effect(spec.train))
         if wild := [spec.train.lr for spec in specs if spec.train.lr >= WILD]:
             yield (
@@ -122,7 +122,7 @@ class Forecast:
     @cached_property
     def basis(self) -> str:
         """The source of the estimated seconds."""
-        return self.speeds.basis(cell.spec for cell in self.plan.cells)
+        return self.speeds.basis(run.spec for run in self.plan.runs)
 
 
 def forecast(plan: Plan) -> Forecast:
@@ -131,27 +131,27 @@ def forecast(plan: Plan) -> Forecast:
     speeds = Speeds(home)
     # All arms of one seed come before the next seed, so that a plan that is cut off has whole comparisons.
     compared: dict[tuple[str, str, int, int], list[PlannedRun]] = {}
-    for cell in plan.cells:
-        key = (cell.spec.model.name, cell.spec.regime, cell.spec.seed_of_base, cell.spec.seed)
-        compared.setdefault(key, []).append(cell)
-    cells = chain.from_iterable(compared.values())
-    runs = {cell.spec.run_id: _expected(cell, home, speeds, bases) for cell in cells}
-    in_table = [runs[cell.spec.run_id] for cell in plan.cells]
+    for planned in plan.runs:
+        key = (planned.spec.model.name, planned.spec.regime, planned.spec.seed_of_base, planned.spec.seed)
+        compared.setdefault(key, []).append(planned)
+    planned_runs = chain.from_iterable(compared.values())
+    runs = {planned.spec.run_id: _expected(planned, home, speeds, bases) for planned in planned_runs}
+    in_table = [runs[planned.spec.run_id] for planned in plan.runs]
     return Forecast(plan, home, runs, in_table, [run.estimate for run in in_table if run.state != "done"], speeds)
 
 
-def _expected(cell: PlannedRun, home: Path, speeds: Speeds, bases: set[str]) -> Expected:
+def _expected(run: PlannedRun, home: Path, speeds: Speeds, bases: set[str]) -> Expected:
     """bases: ids of the base policies that other runs are counted to make; that of this run is added."""
-    spec, folder = cell.spec, home / "runs" / cell.spec.run_id
+    spec, folder = run.spec, home / "runs" / run.spec.run_id
     state, estimate = attempts.state(folder, spec), cost.estimate(spec)
     factor = speeds.factor(estimate) or 1.0
     gpus = estimate.gpus and replace(estimate.gpus, seconds=estimate.gpus.seconds * factor)
     if state == "done":
-        return Expected(cell, folder, state, 0, estimate, gpus, 0.0, 0.0, 0.0)
+        return Expected(run, folder, state, 0, estimate, gpus, 0.0, 0.0, 0.0)
     step, evaluation = Tracker(folder).read().step, factor * estimate.evaluation
     start = START_SECONDS + (estimate.warmup if estimate.warmup and makes_base(home, spec, bases) else 0.0)
     left = start + factor * estimate.training * (1 - step / spec.train.steps)
-    return Expected(cell, folder, state, step, estimate, gpus, left, start + (0.0 if step else evaluation), evaluation)
+    return Expected(run, folder, state, step, estimate, gpus, left, start + (0.0 if step else evaluation), evaluation)
 
 
 def makespan(seconds: Sequence[float], parallel: int) -> float:

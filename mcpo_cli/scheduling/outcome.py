@@ -24,7 +24,7 @@ LITTLE_BYTES = 1 << 20
 class RunOutcome:
     """The result of one run of a plan."""
 
-    cell: PlannedRun
+    planned: PlannedRun
     state: State
     metrics: dict[str, float]
     """See `progress.final_metrics`; empty unless the run is done."""
@@ -32,10 +32,10 @@ class RunOutcome:
 
     def to_json(self) -> dict[str, Any]:
         """The object that `mcpo train --json` prints."""
-        spec = self.cell.spec
+        spec = self.planned.spec
         return {
             "run_id": spec.run_id,
-            "arm": self.cell.arm,
+            "arm": self.planned.arm,
             **spec.about,
             "state": self.state,
             "metrics": self.metrics,
@@ -62,8 +62,8 @@ def raise_unfinished(plan: Plan, folder: Path, outcomes: Sequence[RunOutcome], *
     shared = {fix for _, _, fix in errors}
     fix = shared.pop() if len(shared) == 1 else ""
     lines = [
-        f"  {outcome.cell.spec.run_id}: {error if fix else ''.join([error, *its_fix])}\n"
-        f"    log: {folder / 'runs' / outcome.cell.spec.run_id / 'worker.log'}"
+        f"  {outcome.planned.spec.run_id}: {error if fix else ''.join([error, *its_fix])}\n"
+        f"    log: {folder / 'runs' / outcome.planned.spec.run_id / 'worker.log'}"
         for outcome, (error, *its_fix) in zip(unfinished, errors, strict=True)
     ]
     why = "\n".join([f"{counts}; these failed:", *lines])

@@ -30,9 +30,9 @@ class Progress:
 
 @dataclass(frozen=True)
 class RunView:
-    """The state of one cell, for a display."""
+    """The state of one run, for a display."""
 
-    cell: PlannedRun
+    planned: PlannedRun
     state: State
     progress: Progress
     error: str | None = None
@@ -45,7 +45,7 @@ class View:
     """The state of a plan, for a display. Times are in seconds."""
 
     suite: str
-    cells: Sequence[RunView]
+    runs: Sequence[RunView]
     elapsed: float
     seconds_left: float
     stopping: bool

@@ -87,7 +87,7 @@ def run(expected: Forecast, display: Display, worker: Sequence[str] = ()) -> lis
     with following, _signals(scheduler.stop), closing(scheduler):
         scheduler.loop()
     outcomes = [
-        RunOutcome(job.run.cell, job.state, final_metrics(job.run.folder) if job.state == "done" else {}, job.error)
+        RunOutcome(job.run.planned, job.state, final_metrics(job.run.folder) if job.state == "done" else {}, job.error)
         for job in scheduler.jobs
     ]
     outcome.raise_unfinished(plan, expected.home, outcomes, stopped=scheduler.stops > 0)
@@ -119,7 +119,7 @@ class _Scheduler:
         self.began = time.monotonic()
         self.queue = [_Job(run, Tracker(run.folder), run.state) for run in expected.runs.values()]
         jobs = {job.spec.run_id: job for job in self.queue}
-        self.jobs = [jobs[cell.spec.run_id] for cell in expected.plan.cells]
+        self.jobs = [jobs[planned.spec.run_id] for planned in expected.plan.runs]
         self.pace = Pace(expected)
 
     def stop(self) -> None:
@@ -178,7 +178,7 @@ class _Scheduler:
             attempts.check_own(folder, spec)
             write_json(folder / "spec.json", spec.to_dict())
             if not (folder / "origin.json").exists():
-                origin = {"suite": plan.suite, "arm": job.run.cell.arm, "command": plan.command}
+                origin = {"suite": plan.suite, "arm": job.run.planned.arm, "command": plan.command}
                 write_json(folder / "origin.json", origin)
             with writing(folder / "worker.log"):
                 job.process = self._worker(job)
@@ -247,11 +247,11 @@ class _Scheduler:
         now = time.monotonic()
         going = [*(job for job in self.jobs if job.process), *(job for job in self.queue if job.waits)]
         left = {job.spec.run_id: self.pace.seconds_left(job.spec.run_id, now) for job in going}
-        cells = [
-            RunView(job.run.cell, job.state, job.progress, job.error, left.get(job.spec.run_id)) for job in self.jobs
+        runs = [
+            RunView(job.run.planned, job.state, job.progress, job.error, left.get(job.spec.run_id)) for job in self.jobs
         ]
         seconds = self.pace.loading(now - self.began) + makespan([*left.values()], self.expected.parallel)
-        return View(self.expected.plan.suite, cells, now - self.began, seconds, stopping=self.stops > 0)
+        return View(self.expected.plan.suite, runs, now - self.began, seconds, stopping=self.stops > 0)
 
 
 def _placed(spec: RunSpec) -> RunSpec:

@@ -31,8 +31,8 @@ class _Calling:
     def update(self, view: View) -> None:
         """See `Display`."""
         self._shown.update(view)
-        for run in view.cells:
-            key, now = run.cell.spec.run_id, (run.progress.step, run.state)
+        for run in view.runs:
+            key, now = run.planned.spec.run_id, (run.progress.step, run.state)
             before = self._seen.setdefault(key, now)
             self._seen[key] = now
             if self._on_step and now[0] > before[0]:

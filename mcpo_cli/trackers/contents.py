@@ -19,9 +19,9 @@ COMPARED = ("method.", "sampler.", "train.", "model.name", "task.name", "backend
 """The settings that are always parameters of a run in MLflow, or the beginnings of their names."""
 
 
-def tags(cell: PlannedRun, attempt: Path) -> dict[str, Any]:
+def tags(run: PlannedRun, attempt: Path) -> dict[str, Any]:
     """The tags to filter runs by, and those of the code of `attempt`."""
-    values = {"arm": cell.arm, **cell.spec.about, "attempt": attempt.name}
+    values = {"arm": run.arm, **run.spec.about, "attempt": attempt.name}
     code = provenance.read(attempt)
     values |= {key: code[key] for key in ("commit", "dirty") if key in code}
     return values | ({"mlflow.source.git.commit": values["commit"]} if "commit" in values else {})

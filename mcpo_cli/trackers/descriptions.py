@@ -23,8 +23,8 @@ OURS = "<!-- mcpo writes this description; without this line it leaves it as it 
 def plan_name(plan: Plan) -> str:
     """For example `table1: DAPO against MCPO (toy, drift, 12 runs)`. Plans outside a suite list their arms as title."""
     title, _ = about(plan.suite)
-    specs = [cell.spec for cell in plan.cells]
-    arms = ", ".join(dict.fromkeys(cell.arm for cell in plan.cells))
+    specs = [run.spec for run in plan.runs]
+    arms = ", ".join(dict.fromkeys(run.arm for run in plan.runs))
     presets = dict.fromkeys([*(spec.scale for spec in specs), *(spec.regime for spec in specs)])
     runs = f"{len(specs)} run{'s' if len(specs) > 1 else ''}"
     return f"{plan.suite}: {title or textwrap.shorten(arms, LONGEST)} ({', '.join([*presets, runs])})"
@@ -32,9 +32,9 @@ def plan_name(plan: Plan) -> str:
 
 def series(plan: Plan) -> dict[str, str]:
     """Run id -> name shared by the runs that differ only in their seeds: `MCPO toy-s`, `mcpo toy-s regime=drift`."""
-    labels = [f"{cell.arm} {cell.spec.model.name}" for cell in plan.cells]
-    named = arm_names.names(labels, [cell.spec for cell in plan.cells], columns=())
-    return {cell.spec.run_id: name for cell, name in zip(plan.cells, named, strict=True)}
+    labels = [f"{run.arm} {run.spec.model.name}" for run in plan.runs]
+    named = arm_names.names(labels, [run.spec for run in plan.runs], columns=())
+    return {run.spec.run_id: name for run, name in zip(plan.runs, named, strict=True)}
 
 
 def metric_part(name: str) -> str:
@@ -67,10 +67,10 @@ def plan_note(plan: Plan, charts: str, results: str = "") -> str:
 def contrasts(plan: Plan) -> dict[str, str]:
     """The settings in which the arms of a plan differ, each with its values: `DAPO: False; MCPO: True`."""
     values: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    arms = dict.fromkeys(cell.arm for cell in plan.cells)
-    for cell in plan.cells:
-        for key, value in cell.spec.flat_identity().items():
-            values[key][cell.arm].add(str(value))
+    arms = dict.fromkeys(run.arm for run in plan.runs)
+    for run in plan.runs:
+        for key, value in run.spec.flat_identity().items():
+            values[key][run.arm].add(str(value))
     shown = {key: {arm: ", ".join(sorted(by_arm[arm])) or "-" for arm in arms} for key, by_arm in values.items()}
     return {
         key: "; ".join(f"{arm}: {value}" for arm, value in by_arm.items())

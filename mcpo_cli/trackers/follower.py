@@ -100,7 +100,7 @@ def following_plan(plan: Plan, note: Callable[[str], None], stopped: Callable[[]
     Raises:
         ConfigError: the store cannot be reached at the start.
     """
-    setting = plan.cells[0].spec.compute.tracking_uri
+    setting = plan.runs[0].spec.compute.tracking_uri
     uri = resolve(setting)
     if uri is None:
         yield
@@ -124,7 +124,7 @@ def following_plan(plan: Plan, note: Callable[[str], None], stopped: Callable[[]
         yield
     finally:
         whole = follower.close(STOPPED_SECONDS if stopped() else LAST_SECONDS, ". `mcpo runs sync` uploads the rest")
-        if whole and len(plan.cells) > 1:
+        if whole and len(plan.runs) > 1:
             note(f"charts of these runs: {store.link(plan)}")
 
 

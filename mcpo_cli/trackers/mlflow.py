@@ -108,8 +108,8 @@ class Store(Connection):
                     for _ in endings:
                         advance()
                 else:
-                    cells = tuple(run.cell for run in endings)
-                    sent |= self._ingest(Plan(suite, command, cells), adopt=False, advance=advance)
+                    runs = tuple(run.planned for run in endings)
+                    sent |= self._ingest(Plan(suite, command, runs), adopt=False, advance=advance)
         return sent
 
     def _settled(self) -> set[tuple[str, str, str]]:
@@ -167,12 +167,12 @@ class Store(Connection):
             self._named[plan.plan_id] = descriptions.series(plan)
         return self._named[plan.plan_id]
 
-    def _journal(self, cell: PlannedRun) -> Journal:
-        return Journal(self.home / "runs" / cell.spec.run_id)
+    def _journal(self, run: PlannedRun) -> Journal:
+        return Journal(self.home / "runs" / run.spec.run_id)
 
     def _start(self, plan: Plan) -> float:
         """Start time of the first run of a plan; the current time before that."""
-        firsts = [attempt for cell in plan.cells for attempt in self._journal(cell).attempts()[:1]]
+        firsts = [attempt for run in plan.runs for attempt in self._journal(run).attempts()[:1]]
         return min((_status(attempt)["started"] for attempt in firsts), default=time.time())
 
     def _ingest(
@@ -184,16 +184,16 @@ class Store(Connection):
         """
         sent: dict[str, int] = {}
         ends: dict[str, list[tuple[State, float]]] = defaultdict(list)
-        for cell in plan.cells:
-            run_id, journal = cell.spec.run_id, self._journal(cell)
+        for run in plan.runs:
+            run_id, journal = run.spec.run_id, self._journal(run)
             if not journal.attempts():
                 ends[self.parent(plan)].append(("planned", 0.0))
                 continue
             try:
                 # Other processes get their turn between two runs.
                 with self.turn:
-                    child = self._child(plan, cell, journal, adopt=adopt)
-                    sent[run_id] = self._update(child, cell, journal)
+                    child = self._child(plan, run, journal, adopt=adopt)
+                    sent[run_id] = self._update(child, run, journal)
                 ends[child.parent].append((child.state, _status(journal.attempts()[-1])["updated"]))
             except RunFailed as error:
                 self.left[run_id] = error.message
@@ -205,15 +205,15 @@ class Store(Connection):
             if run_id in self.left and adopt:
                 ends[self.parent(plan)].append(("failed", time.time()))
             advance()
-        for parent, cells in ends.items():
-            status = STATUS["running"] if is_running else _plan_status({state for state, _ in cells})
-            self.set_status(parent, status, max(end for _, end in cells))
+        for parent, runs in ends.items():
+            status = STATUS["running"] if is_running else _plan_status({state for state, _ in runs})
+            self.set_status(parent, status, max(end for _, end in runs))
         return sent
 
-    def _child(self, plan: Plan, cell: PlannedRun, journal: Journal, *, adopt: bool) -> _Child:
-        key = plan.suite, cell.spec.run_id
+    def _child(self, plan: Plan, planned: PlannedRun, journal: Journal, *, adopt: bool) -> _Child:
+        key = plan.suite, planned.spec.run_id
         if key not in self._children:
-            run = self._found_or_made(plan, cell, journal)
+            run = self._found_or_made(plan, planned, journal)
             tags = run.data.tags
             # MLflow drops points that are sent again, so an unreadable cursor costs only time.
             rows = Rows(journal, _number(tags.get(STEP), 0), _number(tags.get(EVALUATED), -1))
@@ -222,18 +222,18 @@ class Store(Connection):
         child = self._children[key]
         if (adopt or not child.parent) and child.parent != self.parent(plan):
             child.parent = self.parent(plan)
-            series = self._series(plan)[cell.spec.run_id]
+            series = self._series(plan)[planned.spec.run_id]
             self.log(child.mlflow_id, tags={PARENT: child.parent, descriptions.SERIES: series})
-            self.client().update_run(child.mlflow_id, name=f"{series} {cell.spec.seeds}")
+            self.client().update_run(child.mlflow_id, name=f"{series} {planned.spec.seeds}")
         return child
 
-    def _found_or_made(self, plan: Plan, cell: PlannedRun, journal: Journal) -> Any:
+    def _found_or_made(self, plan: Plan, planned: PlannedRun, journal: Journal) -> Any:
         """The MLflow run of a run; its start is that of the first attempt, which distinguishes runs of one id.
 
         Raises:
             RunFailed: the store has the run from another home, where it was trained anew.
         """
-        experiment, run_id = self.experiment(plan.suite), cell.spec.run_id
+        experiment, run_id = self.experiment(plan.suite), planned.spec.run_id
         started = _status(journal.attempts()[0])["started"]
         run = self.find(experiment, RUN_ID, run_id)
         if run is not None and run.info.start_time != milliseconds(started):
@@ -247,10 +247,10 @@ class Store(Connection):
             series = self._series(plan)[run_id]
             tags = {PARENT: self.parent(plan), SUITE: plan.suite, descriptions.SERIES: series, ORIGIN: self._machine}
             tags[SOURCE] = redact(plan.command)
-            run = self.create(experiment, f"{series} {cell.spec.seeds}", (RUN_ID, run_id), started, tags)
+            run = self.create(experiment, f"{series} {planned.spec.seeds}", (RUN_ID, run_id), started, tags)
         return run
 
-    def _update(self, child: _Child, cell: PlannedRun, journal: Journal) -> int:
+    def _update(self, child: _Child, run: PlannedRun, journal: Journal) -> int:
         """Bring one run up to date; returns the number of points sent."""
         attempt = journal.attempts()[-1]
         updated = _status(attempt)["updated"]
@@ -258,11 +258,11 @@ class Store(Connection):
         if child.settled == ending:
             return 0
         # The state is read before the rows: if the run has ended by then, all rows exist.
-        child.state = attempts.state(journal.run_dir, cell.spec)
+        child.state = attempts.state(journal.run_dir, run.spec)
         has_ended = child.state != "running"
         if has_ended or child.attempt != attempt.name:
-            self.log(child.mlflow_id, tags=contents.tags(cell, attempt), params=contents.params(cell.spec))
-            self.client().log_inputs(child.mlflow_id, contents.inputs(cell.spec, journal.run_dir))
+            self.log(child.mlflow_id, tags=contents.tags(run, attempt), params=contents.params(run.spec))
+            self.client().log_inputs(child.mlflow_id, contents.inputs(run.spec, journal.run_dir))
             child.attempt = attempt.name
         if points := _points(child.rows.new()):
             # After a crash, points from the cursor on are sent again, and MLflow drops equal ones.

@@ -39,8 +39,7 @@ def points(chart: Locator) -> int:
 
 def test_a_parent_names_its_children_and_its_command(parent: Page, plan: Plan) -> None:
     names = [
-        f"{series} {cell.spec.seeds}"
-        for cell, series in zip(plan.cells, descriptions.series(plan).values(), strict=True)
+        f"{series} {run.spec.seeds}" for run, series in zip(plan.runs, descriptions.series(plan).values(), strict=True)
     ]
     assert Counter(names) == Counter(f"{arm} toy-s seed {seed}" for arm in ("DAPO", "MCPO") for seed in (0, 1))
     for name in names:
@@ -65,8 +64,8 @@ def test_the_charts_of_a_plan_show_all_its_runs_by_series(page: Page, ui: str, p
     assert uri
     store = Store(uri)
     page.goto(ui + views.address(store.experiment(plan.suite), store.parent(plan)))
-    for cell in plan.cells:
-        name = f"{descriptions.series(plan)[cell.spec.run_id]} {cell.spec.seeds}"
+    for run in plan.runs:
+        name = f"{descriptions.series(plan)[run.spec.run_id]} {run.spec.seeds}"
         expect(page.get_by_role("link", name=name).first).to_be_visible(timeout=WAIT)
     expect(page.get_by_text("Group: MCPO")).to_be_visible()
     expect(page.get_by_text("1 held-out accuracy").first).to_be_visible()

@@ -27,11 +27,11 @@ def without_store(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
 def done(plan: Plan) -> list[str]:
     """The ids of the runs of `plan`, which are done."""
     write_runs(plan, probed=True)
-    for cell in plan.cells:
-        folder = run_dir(cell.spec.run_id)
-        write_json(folder / "spec.json", cell.spec.to_dict())
-        (folder / "origin.json").write_text(json.dumps({"suite": plan.suite, "arm": cell.arm, "command": plan.command}))
-    return [cell.spec.run_id for cell in plan.cells]
+    for run in plan.runs:
+        folder = run_dir(run.spec.run_id)
+        write_json(folder / "spec.json", run.spec.to_dict())
+        (folder / "origin.json").write_text(json.dumps({"suite": plan.suite, "arm": run.arm, "command": plan.command}))
+    return [run.spec.run_id for run in plan.runs]
 
 
 @pytest.mark.parametrize(
@@ -50,10 +50,10 @@ def done(plan: Plan) -> list[str]:
     ],
 )  # fmt: skip
 def test_an_arm_has_the_method_and_the_swept_settings(words: tuple[str, ...], expected: list[str]) -> None:
-    cells = from_overrides(words).cells
-    assert list(dict.fromkeys(cell.arm for cell in cells)) == expected
-    for cell in cells:
-        assert arm_names.label(cell.arm, cell.spec) is None
+    runs = from_overrides(words).runs
+    assert list(dict.fromkeys(run.arm for run in runs)) == expected
+    for run in runs:
+        assert arm_names.label(run.arm, run.spec) is None
 
 
 def test_a_reward_of_ones_own_is_named_by_its_setting_and_changed_code_by_its_hash(
@@ -61,7 +61,7 @@ def test_a_reward_of_ones_own_is_named_by_its_setting_and_changed_code_by_its_ha
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text("def score(problem, response, gold):\n    return 1.0\n")
-    plain, own = (from_overrides([*words, *SMALL]).cells[0].spec for words in ([], ["train.reward=./mine.py:score"]))
+    plain, own = (from_overrides([*words, *SMALL]).runs[0].spec for words in ([], ["train.reward=./mine.py:score"]))
     assert arm_names.names([None, None], [plain, own]) == ["mcpo reward=verdict", "mcpo reward=./mine.py:score"]
     other = {use: replace(plugin, sha256="0123456789abcdef" * 4) for use, plugin in own.plugins.items()}
     first, second = arm_names.names([None, None], [own, replace(own, plugins=other)])
@@ -71,10 +71,10 @@ def test_a_reward_of_ones_own_is_named_by_its_setting_and_changed_code_by_its_ha
 
 def test_a_sweep_in_a_suite_splits_its_arms_and_keeps_their_names() -> None:
     plan = from_suite("table1", ["train.lr=1e-3,2e-3", "model=toy-s", *SMALL], "")
-    assert list(dict.fromkeys(cell.arm for cell in plan.cells)) == [
+    assert list(dict.fromkeys(run.arm for run in plan.runs)) == [
         "DAPO lr=0.001", "DAPO lr=0.002", "MCPO lr=0.001", "MCPO lr=0.002",
     ]  # fmt: skip
-    assert {arm_names.label(cell.arm, cell.spec) for cell in plan.cells} == {"DAPO", "MCPO"}
+    assert {arm_names.label(run.arm, run.spec) for run in plan.runs} == {"DAPO", "MCPO"}
 
 
 @pytest.mark.slow

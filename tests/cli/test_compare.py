@@ -83,7 +83,7 @@ def test_until_decided_stops_at_a_verdict_and_says_what_it_spent(
     """The runs of all stages exist already; the arms differ by nothing or by a quarter."""
     plan = from_suite(str(suite), ["scale=smoke", f"seed={','.join(map(str, range(STAGES[-1])))}"], "")
     for arm in ("hinged", "plain"):
-        write_runs(Plan("", "", tuple(cell for cell in plan.cells if cell.arm == arm)))
+        write_runs(Plan("", "", tuple(run for run in plan.runs if run.arm == arm)))
         monkeypatch.setitem(fakes.TIERS, "k7-8", fakes.TIERS["k7-8"] + 2 * gap)
     result = here("ablate", str(suite), "scale=smoke", "--until", "decided", "--json")
     assert result.returncode == 0, result.stderr
@@ -122,7 +122,7 @@ def test_arms_with_equal_settings_are_the_same_runs_and_are_not_compared(
     plan = from_suite(str(path), ["scale=smoke"], "")
     assert plan.same == {"again": "plain"}
     assert "warning: again and plain have equal settings" in here("train", "--dry-run", str(path), "scale=smoke").stderr
-    assert len(plan.cells) == 3 * len(compared | {"plain"})
+    assert len(plan.runs) == 3 * len(compared | {"plain"})
     write_runs(plan)
     (one,) = here.json("compare", str(path), "scale=smoke")["comparisons"]
     assert "again and plain have equal settings" in " ".join(one["sentences"])

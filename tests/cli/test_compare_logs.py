@@ -146,7 +146,7 @@ def test_what_is_written_parses_and_escapes_what_models_wrote(here: InProcess, f
 def test_a_run_of_mcpo_is_compared_with_a_log_of_another_tool(here: InProcess, folder: Path) -> None:
     plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0"], "")
     write_runs(plan)
-    spec = plan.cells[0].spec
+    spec = plan.runs[0].spec
     write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
     (log,) = readers.read(Path(spec.run_id), Options())
     log.samples[["benchmark", "problem"]].drop_duplicates().assign(correct=1).to_csv("theirs.csv", index=False)

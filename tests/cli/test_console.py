@@ -14,7 +14,7 @@ from mcpo_cli.scheduling import display as module
 from mcpo_cli.scheduling.display import LineDisplay, LiveDisplay
 from mcpo_cli.scheduling.progress import Progress, RunView, View
 
-CELLS = plan.from_overrides(["seed=0,1,2"]).cells
+CELLS = plan.from_overrides(["seed=0,1,2"]).runs
 STEP = Progress(
     step=12,
     phase="step 13 of 40",
@@ -24,11 +24,11 @@ STEP = Progress(
 
 
 def view(*states: State, progress: Progress = STEP, error: str | None = None) -> View:
-    cells = [
-        RunView(cell, state, progress, error if state == "failed" else None, 65.0 if state == "running" else None)
-        for cell, state in zip(CELLS, states, strict=True)
+    runs = [
+        RunView(run, state, progress, error if state == "failed" else None, 65.0 if state == "running" else None)
+        for run, state in zip(CELLS, states, strict=True)
     ]
-    return View("table1", cells, elapsed=61.0, seconds_left=3723.0, stopping=False)
+    return View("table1", runs, elapsed=61.0, seconds_left=3723.0, stopping=False)
 
 
 def after_the_time(line: str) -> str:

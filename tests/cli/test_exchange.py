@@ -42,7 +42,7 @@ def test_each_file_is_a_tidy_table_of_all_runs(here: InProcess, plan: Plan, tmp_
     tables = read(target)
     assert document["rows"] == {name: len(frame) for name, frame in tables.items()}
     assert tables.keys() == {*("settings", "steps", "scores", "groups", "eval", "rerolls", "mini_batches", "gradients")}
-    ids = {cell.spec.run_id for cell in plan.cells}
+    ids = {run.spec.run_id for run in plan.runs}
     for frame in tables.values():
         assert list(frame.columns[: len(RUN)]) == list(RUN)
         assert set(frame["run_id"]) == ids
@@ -59,14 +59,14 @@ def test_each_file_is_a_tidy_table_of_all_runs(here: InProcess, plan: Plan, tmp_
     }.items():
         assert not tables[name].duplicated(["run_id", *keys]).any(), name
     rates = tables["settings"].query("setting == 'train.lr'")
-    assert set(map(float, rates["value"])) == {cell.spec.train.lr for cell in plan.cells}
+    assert set(map(float, rates["value"])) == {run.spec.train.lr for run in plan.runs}
 
 
 def test_without_words_all_done_runs_are_exported_and_nothing_is_overwritten(
     here: InProcess, plan: Plan, tmp_path: Path
 ) -> None:
     target = tmp_path / "data"
-    assert here.json("runs", "export", "--to", str(target))["runs"] == len(plan.cells)
+    assert here.json("runs", "export", "--to", str(target))["runs"] == len(plan.runs)
     before = {path: path.read_bytes() for path in target.iterdir()}
     assert str(target) in here.refused("bad_input", "runs", "export", "--to", str(target))
     assert {path: path.read_bytes() for path in target.iterdir()} == before
@@ -78,12 +78,12 @@ def test_without_words_all_done_runs_are_exported_and_nothing_is_overwritten(
 def test_a_colleague_gets_a_byte_identical_table(
     here: InProcess, home: Path, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (run_dir(plan.cells[0].spec.run_id) / "attempt_1" / "policy").mkdir()
-    (run_dir(plan.cells[0].spec.run_id) / "attempt_1" / "policy" / "model.safetensors").write_bytes(b"weights")
+    (run_dir(plan.runs[0].spec.run_id) / "attempt_1" / "policy").mkdir()
+    (run_dir(plan.runs[0].spec.run_id) / "attempt_1" / "policy" / "model.safetensors").write_bytes(b"weights")
     file, mine = tmp_path / "table1.mcpo", table(here, home)
     assert set(mine) == {"table1.md", "table1.csv", "table1.tex"}
     written = here.json("runs", "bundle", *SUITE, str(file))
-    assert written["runs"] == [cell.spec.run_id for cell in plan.cells]
+    assert written["runs"] == [run.spec.run_id for run in plan.runs]
 
     theirs = tmp_path / "theirs"
     monkeypatch.setenv("MCPO_HOME", str(theirs))
@@ -96,8 +96,8 @@ def test_a_colleague_gets_a_byte_identical_table(
 
 
 def test_an_unfinished_suite_is_not_bundled(here: InProcess, plan: Plan, tmp_path: Path) -> None:
-    (run_dir(plan.cells[0].spec.run_id) / "attempt_1" / "metrics.jsonl").unlink()
-    (run_dir(plan.cells[0].spec.run_id) / "attempt_1" / "sums.json").unlink()
+    (run_dir(plan.runs[0].spec.run_id) / "attempt_1" / "metrics.jsonl").unlink()
+    (run_dir(plan.runs[0].spec.run_id) / "attempt_1" / "sums.json").unlink()
     said = here.refused("missing_runs", "runs", "bundle", *SUITE, str(tmp_path / "file"))
-    assert f"1 of {len(plan.cells)}" in said
+    assert f"1 of {len(plan.runs)}" in said
     assert not (tmp_path / "file").exists()

@@ -12,9 +12,9 @@ from tests.cli.conftest import InProcess
 def test_a_file_of_settings_and_a_method_s_name_are_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("method: {name: mcpo, delta: [0.01, 0.05]}\ntrain: {lr: 1.0e-3, betas: [0.9, 0.95]}\nseed: 3\n")
-    cells = from_overrides(expanded([str(path), "train.lr=2e-3"])).cells
-    assert [cell.arm for cell in cells] == ["mcpo delta=0.01", "mcpo delta=0.05"]
-    assert {(cell.spec.train.lr, cell.spec.train.betas, cell.spec.seed) for cell in cells} == {(2e-3, (0.9, 0.95), 3)}
+    runs = from_overrides(expanded([str(path), "train.lr=2e-3"])).runs
+    assert [run.arm for run in runs] == ["mcpo delta=0.01", "mcpo delta=0.05"]
+    assert {(run.spec.train.lr, run.spec.train.betas, run.spec.seed) for run in runs} == {(2e-3, (0.9, 0.95), 3)}
     assert expanded(["grpo", "seed=1"]) == ["method=grpo", "seed=1"]
     assert expanded(["table1", "seed=1"]) == ["table1", "seed=1"]
 

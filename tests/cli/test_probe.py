@@ -23,7 +23,7 @@ def finished(*overrides: str, mastered: int) -> str:
     """A done run whose probe resampled one prompt: `mastered` of 4 correct at once, 2 of 4 one step later."""
     plan = plans.from_overrides(["scale=smoke", *overrides])
     write_runs(plan)
-    spec = plan.cells[0].spec
+    spec = plan.runs[0].spec
     folder = run_dir(spec.run_id)
     write_atomic(folder / "spec.json", json.dumps(spec.to_dict()))
     roll = {"source": "mastered", "origin": 1, "prompt": "a", "gold": "b", "n": 4}

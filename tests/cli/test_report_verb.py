@@ -26,7 +26,7 @@ def test_a_report_without_runs_is_written_and_says_what_is_missing(
         if artifact.section == "Diagnostics":
             assert f"{name}:" not in result.stdout + result.stderr
         elif artifact.needs:
-            runs = [len(from_suite(suite, SMALL, "").cells) for suite in artifact.needs]
+            runs = [len(from_suite(suite, SMALL, "").runs) for suite in artifact.needs]
             gaps = [f"{suite}: {n} of {n} runs are not done" for suite, n in zip(artifact.needs, runs, strict=True)]
             (line,) = (line for line in result.stderr.splitlines() if line.endswith(f": {'; '.join(gaps)}"))
             assert name in line.partition(":")[0].replace(",", " ").split()
@@ -50,7 +50,7 @@ def test_reproduce_all_trains_builds_and_reports_and_does_so_once(
         write_runs(from_suite(suite, SMALL, ""), probed=True)
     first = here("reproduce", "all", *SMALL)
     assert first.returncode == 0, first.stderr
-    (trained,) = from_suite("mastery", SMALL, "").cells
+    (trained,) = from_suite("mastery", SMALL, "").runs
     assert [path.parent.name for path in here.home.glob("runs/*/worker.log")] == [trained.spec.run_id]
     folder = here.home / "reports" / "smoke"
     assert all(f"written: {folder / name}\n" in first.stderr for name in FILES)

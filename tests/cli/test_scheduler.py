@@ -51,7 +51,7 @@ def run(plan: Plan) -> tuple[list[RunOutcome], Recorder]:
 
 
 def attempts(home: Path, plan: Plan) -> list[int]:
-    return [len(Journal(home / "runs" / cell.spec.run_id).attempts()) for cell in plan.cells]
+    return [len(Journal(home / "runs" / planned.spec.run_id).attempts()) for planned in plan.runs]
 
 
 def test_runs_every_cell_and_skips_what_is_done(home: Path) -> None:
@@ -67,7 +67,7 @@ def test_runs_every_cell_and_skips_what_is_done(home: Path) -> None:
             "eval/k7-8/pass_at_1": 0.5,
         }
     )
-    assert max(sum(cell.state == "running" for cell in view.cells) for view in recorder.views) == 2
+    assert max(sum(planned.state == "running" for planned in view.runs) for view in recorder.views) == 2
     assert run(plan)[0] == outcomes
     assert attempts(home, plan) == [1, 1, 1]
 
@@ -76,9 +76,9 @@ def test_runs_every_cell_and_skips_what_is_done(home: Path) -> None:
 def test_all_arms_of_a_seed_start_before_the_next_seed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make("method=dapo,mcpo", "base_seed=0", "seed=0,1")
     monkeypatch.setenv("FAKE_SECONDS", "0.1")
-    assert [cell.spec.seed for cell in plan.cells] == [0, 1, 0, 1]
+    assert [planned.spec.seed for planned in plan.runs] == [0, 1, 0, 1]
     _, recorder = run(plan)
-    running = [run.cell.spec for view in recorder.views for run in view.cells if run.state == "running"]
+    running = [run.planned.spec for view in recorder.views for run in view.runs if run.state == "running"]
     assert [spec.seed for spec in {spec.run_id: spec for spec in running}.values()] == [0, 0, 1, 1]
 
 
@@ -92,7 +92,7 @@ def test_a_failed_cell_stops_no_other_and_continues_later(home: Path, monkeypatc
     assert "1 of 3 runs are done" in message
     assert "the learning rate exploded" in message
     assert "a library is missing" in message
-    assert str(home / "runs" / plan.cells[0].spec.run_id / "worker.log") in message
+    assert str(home / "runs" / plan.runs[0].spec.run_id / "worker.log") in message
     assert [entry["state"] for entry in caught.value.data["runs"]] == ["failed", "failed", "done"]
     monkeypatch.delenv("FAKE_FAIL")
     monkeypatch.delenv("FAKE_CRASH")
@@ -146,7 +146,7 @@ def signal_when(home: Path, plan: Plan, number: int, times: int) -> None:
 @pytest.mark.slow
 def test_waits_for_a_run_that_another_process_trains(home: Path) -> None:
     plan = make("seed=0,1")
-    folder = home / "runs" / plan.cells[0].spec.run_id
+    folder = home / "runs" / plan.runs[0].spec.run_id
     began = threading.Event()
 
     def hold() -> None:
@@ -160,19 +160,19 @@ def test_waits_for_a_run_that_another_process_trains(home: Path) -> None:
     outcomes, recorder = run(plan)
     other.join()
     assert {outcome.state for outcome in outcomes} == {"done"}
-    first_done = next(view for view in recorder.views if any(cell.state == "done" for cell in view.cells))
-    assert first_done.cells[0].state == "running"
+    first_done = next(view for view in recorder.views if any(planned.state == "done" for planned in view.runs))
+    assert first_done.runs[0].state == "running"
 
 
 @pytest.mark.slow
 def test_prefers_a_cell_whose_base_policy_nobody_makes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_SECONDS", "0.1")
     plan = make("seed=0,1", "method=dapo,mcpo")
-    bases = [cell.spec.base_id for cell in plan.cells]
+    bases = [planned.spec.base_id for planned in plan.runs]
     assert bases[0] == bases[1] != bases[2]
     _, recorder = run(plan)
-    first = next(view for view in recorder.views if sum(cell.state == "running" for cell in view.cells) == 2)
-    assert [cell.state for cell in first.cells] == ["running", "planned", "running", "planned"]
+    first = next(view for view in recorder.views if sum(planned.state == "running" for planned in view.runs) == 2)
+    assert [planned.state for planned in first.runs] == ["running", "planned", "running", "planned"]
 
 
 def test_nothing_starts_when_the_store_cannot_be_reached(home: Path) -> None:
@@ -220,7 +220,7 @@ def test_a_run_that_passes_a_limit_warns_once_and_goes_on(home: Path, monkeypatc
     outcomes, recorder = run(plan)
     assert [outcome.state for outcome in outcomes] == ["done"]
     assert len(recorder.notes) == 1
-    assert recorder.notes[0].startswith(f"{plan.cells[0].spec.run_id}: warning: many responses are cut")
+    assert recorder.notes[0].startswith(f"{plan.runs[0].spec.run_id}: warning: many responses are cut")
     assert "sanity/truncated 0.5" in recorder.notes[0]
     assert run(plan)[1].notes == []
 
@@ -252,7 +252,7 @@ def test_makespan_takes_runs_in_order() -> None:
 
 def test_estimates_follow_the_runs_that_are_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make("seed=0,1", "compute.shipped_base=false")
-    first, second = (cell.spec for cell in plan.cells)
+    first, second = (planned.spec for planned in plan.runs)
     assert forecast(plan).basis == "from the cost model"
     monkeypatch.setenv("FAKE_SECONDS", "0.2")
     run(make("seed=0"))

@@ -65,14 +65,14 @@ def make(*overrides: str) -> Plan:
 
 
 def journal(home: Path, plan: Plan) -> Journal:
-    return Journal(home / "runs" / plan.cells[0].spec.run_id)
+    return Journal(home / "runs" / plan.runs[0].spec.run_id)
 
 
 def after_steps(home: Path, plan: Plan, act: Callable[[], None]) -> None:
     """Call `act` once the first run of `plan` has recorded two steps."""
 
     def wait() -> None:
-        folder = home / "runs" / plan.cells[0].spec.run_id
+        folder = home / "runs" / plan.runs[0].spec.run_id
         while not folder.exists() or len(Journal(folder).steps()) < 2:
             time.sleep(0.05)
         act()
@@ -87,7 +87,7 @@ def test_every_run_is_a_job(home: Path) -> None:
     recorder = Recorder()
     outcomes = scheduler.run(forecast(plan), recorder, WORKER)
     assert [outcome.state for outcome in outcomes] == ["done", "done"]
-    assert max(sum(cell.state == "running" for cell in view.cells) for view in recorder.views) == 2
+    assert max(sum(run.state == "running" for run in view.runs) for view in recorder.views) == 2
     noted = [note for note in recorder.notes if "SLURM job" in note]
     assert len(noted) == 2
     assert len(journal(home, plan).attempts()) == 1
@@ -134,7 +134,7 @@ def test_what_is_submitted(cluster: Path, home: Path) -> None:
         scheduler.run(forecast(plan), Recorder(), WORKER)
     lines = (cluster / "calls.sbatch").read_text().splitlines()
     flags = {line.removeprefix("#SBATCH --") for line in lines if line.startswith("#SBATCH")}
-    spec = plan.cells[0].spec
+    spec = plan.runs[0].spec
     folder = home / "runs" / spec.run_id
     assert {
         f"job-name={spec.run_id}",

@@ -42,8 +42,8 @@ def parent(home: Path) -> RunSpec:
 def forked(parent: RunSpec, step: int, *overrides: str) -> RunSpec:
     plan = forking.plan(parent, step, overrides, "mcpo fork")
     start.train(plan)
-    (cell,) = plan.cells
-    return cell.spec
+    (run,) = plan.runs
+    return run.spec
 
 
 def weights(spec: RunSpec) -> Path:
@@ -91,14 +91,14 @@ def test_a_fork_goes_on_beyond_its_parent(parent: RunSpec) -> None:
 
 def test_a_copy_that_was_killed_is_made_again(parent: RunSpec) -> None:
     """Otherwise the run would train its first steps itself, from the base policy."""
-    (cell,) = forking.plan(parent, 2, ["train.lr=3e-3"], "mcpo fork").cells
-    folder = run_dir(cell.spec.run_id)
-    torn = Attempt(folder, cell.spec, 0)
+    (run,) = forking.plan(parent, 2, ["train.lr=3e-3"], "mcpo fork").runs
+    folder = run_dir(run.spec.run_id)
+    torn = Attempt(folder, run.spec, 0)
     torn.journal.step(Journal(run_dir(parent.run_id)).steps()[0])
     torn.journal.close()
-    start.train(Plan("fork", "mcpo fork", (cell,)))
+    start.train(Plan("fork", "mcpo fork", (run,)))
     assert [read_json(path / "status.json")["start_step"] for path in Journal(folder).attempts()] == [0, 0, 2]
-    groups = [Journal(run_dir(spec.run_id)).groups() for spec in (cell.spec, parent)]
+    groups = [Journal(run_dir(spec.run_id)).groups() for spec in (run.spec, parent)]
     before = [[row for row in rows if row["step"] <= 3] for rows in groups]
     assert before[0] == before[1], "the third batch is sampled by the parent's policy"
 
@@ -134,8 +134,8 @@ def test_a_step_without_steps_after_it_is_refused(
     with refused("bad_input", f"--at {step}") as caught:
         forked(parent, step, *overrides)
     assert caught.value.fix == f"--at {nearest}"
-    (cell,) = forking.plan(parent, nearest, overrides, "mcpo fork").cells
-    assert begin.origin(cell.spec).spec == parent
+    (run,) = forking.plan(parent, nearest, overrides, "mcpo fork").runs
+    assert begin.origin(run.spec).spec == parent
 
 
 def test_a_state_that_was_not_kept_is_refused_before_anything_starts(

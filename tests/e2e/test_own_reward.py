@@ -27,13 +27,13 @@ QUICK = "eval.samples=2 probe.panel=2 compute.sample_groups=4"
 
 
 def trained(home: Path, *words: str) -> tuple[RunSpec, Journal]:
-    (cell,) = plan.from_overrides([*words, *SMALL.split(), *QUICK.split()]).cells
-    BACKEND.check_machine(cost.estimate(cell.spec))
-    attempt = Attempt(home / "runs" / cell.spec.run_id, cell.spec, 0)
-    BACKEND.run(cell.spec, attempt, lambda: False)
+    (run,) = plan.from_overrides([*words, *SMALL.split(), *QUICK.split()]).runs
+    BACKEND.check_machine(cost.estimate(run.spec))
+    attempt = Attempt(home / "runs" / run.spec.run_id, run.spec, 0)
+    BACKEND.run(run.spec, attempt, lambda: False)
     attempt.end("done")
-    assert state(home / "runs" / cell.spec.run_id, cell.spec) == "done"
-    return cell.spec, Journal(home / "runs" / cell.spec.run_id)
+    assert state(home / "runs" / run.spec.run_id, run.spec) == "done"
+    return run.spec, Journal(home / "runs" / run.spec.run_id)
 
 
 def test_a_chat_model_is_rewarded_and_graded_by_functions(tmp_path: Path, mcpo_home: Path) -> None:

@@ -192,7 +192,7 @@ def test_forks_may_change_the_sampler(home: Path, uninterrupted: dict[str, dict[
     parent = spec_of(*STATEFUL["review"])
     folder = home / "runs" / parent.run_id
     plans = {words: forking.plan(parent, 2, words.split(), "mcpo fork") for words in ("train.lr=2e-3", "sampler=pools")}
-    same, other = (plan.cells[0].spec for plan in plans.values())
+    same, other = (plan.runs[0].spec for plan in plans.values())
     assert same.sampler == parent.sampler
     assert other.sampler.name == "pools"
     assert other.task == parent.task
@@ -203,7 +203,7 @@ def test_forks_may_change_the_sampler(home: Path, uninterrupted: dict[str, dict[
         (copied,) = (attempt.folder / "checkpoints").iterdir()
         assert ("sampler" in folders.load(copied).tensors) is has_memory
         assert folders.load(copied).cursor == saved.cursor
-    plain = forking.plan(parent, 2, ["sampler=uniform"], "mcpo fork").cells[0].spec
+    plain = forking.plan(parent, 2, ["sampler=uniform"], "mcpo fork").runs[0].spec
     assert plain.sampler.name == "uniform"
     with pytest.raises(ConfigError) as caught:
         forking.plan(parent, 2, ["sampler=review", "method.dynamic_sampling=true"], "mcpo fork")

@@ -96,10 +96,10 @@ def test_a_report_of_runs_that_somebody_else_trained(
     words = ["scale=smoke", "model=toy-s", "seed=0,1,2,3,4,5"]
     plan = from_suite(ARTIFACT, words, "mcpo reproduce all --built")
     write_runs(plan)
-    for cell, text in zip(plan.cells, ODD.values(), strict=False):
-        path = run_dir(cell.spec.run_id) / "attempt_1" / "provenance.json"
+    for run, text in zip(plan.runs, ODD.values(), strict=False):
+        path = run_dir(run.spec.run_id) / "attempt_1" / "provenance.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), **recorded(text)}))
-    assert len(plan.cells) >= len(ODD)
+    assert len(plan.runs) >= len(ODD)
     builder = ArtifactBuilder({ARTIFACT: plan}, mcpo_home / "reports", "smoke", words)
     report.write(report.gather(builder, [ARTIFACT]), builder.folder)
     ours = re.compile(r"report\.md: </?(a|details|summary)\b")

@@ -72,13 +72,13 @@ def damage(path: Path, how: Damage) -> None:
 def plan(mcpo_home: Path) -> Plan:
     """A done run with every kind of row."""
     found = plans.from_overrides(["scale=smoke", "compute.tracking_uri=offline"])
-    write_run(found.cells[0].spec, probed=True)
+    write_run(found.runs[0].spec, probed=True)
     return found
 
 
 def everything_read(plan: Plan) -> list[str]:
     """The parts of the run that can be read without an error, in every way: kinds of rows, the store, a frame."""
-    spec = plan.cells[0].spec
+    spec = plan.runs[0].spec
     journal = Journal(run_dir(spec.run_id))
     ways: dict[str, Callable[[], object]] = {
         "steps": journal.steps,
@@ -103,7 +103,7 @@ def error_of(way: Callable[[], object]) -> str | None:
 
 @pytest.mark.parametrize("what", DAMAGES)
 def test_damaged_rows_of_a_done_run_are_read_by_nobody(what: str, plan: Plan) -> None:
-    spec = plan.cells[0].spec
+    spec = plan.runs[0].spec
     folder = run_dir(spec.run_id)
     assert everything_read(plan) == ["steps", "store", *KINDS, "frame"]
     files = {"metrics.jsonl": "steps"} | {f"{kind}/step_000003.jsonl": kind for kind in KINDS}
@@ -125,7 +125,7 @@ def test_damaged_rows_of_a_done_run_are_read_by_nobody(what: str, plan: Plan) ->
 @pytest.mark.parametrize("what", ["a flipped bit", "a missing end"])
 @pytest.mark.parametrize("name", ["attempt_1/status.json", "attempt_1/sums.json", "spec.json"])
 def test_damaged_documents_are_named(name: str, what: str, plan: Plan) -> None:
-    spec = plan.cells[0].spec
+    spec = plan.runs[0].spec
     folder = run_dir(spec.run_id)
     shutil.copy(folder / "attempt_1" / "spec.json", folder / "spec.json")
     assert [run.state for run in catalog.runs(folder.parents[1])] == ["done"]

@@ -60,7 +60,7 @@ def record(attempt: Attempt, spec: RunSpec, step: int, time: float, **more: floa
 
 def test_numbers_that_are_none(here: InProcess) -> None:
     plan = make()
-    spec = plan.cells[0].spec
+    spec = plan.runs[0].spec
     attempt = begin(spec)
     strange = {"a/nan": math.nan, "a/inf": math.inf, "a/minus": -math.inf}
     for step in range(spec.train.steps + 1):
@@ -85,7 +85,7 @@ def test_numbers_that_are_none(here: InProcess) -> None:
 def test_a_clock_that_is_set_back(here: InProcess) -> None:
     """Between rows and between attempts: steps keep their order, and no duration is negative."""
     plan = make("train.steps=6")
-    spec = plan.cells[0].spec
+    spec = plan.runs[0].spec
     first = begin(spec)
     for step, moment in enumerate((1000.0, 1001.0, 400.0, 401.0)):
         record(first, spec, step, moment)

@@ -10,7 +10,7 @@ import pytest
 from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import MissingCells, RunFailed
+from mcpo_cli.errors import MissingRuns, RunFailed
 from mcpo_cli.evaluation import gradings
 from mcpo_cli.home import is_plain, run_dir
 from mcpo_cli.measures.frames import Runs
@@ -120,7 +120,7 @@ def test_a_folder_under_another_id_is_not_a_run(
         write_json(target / "spec.json", second.to_dict())
     assert attempts.state(target, second) == "failed"
     assert [run.spec.run_id for run in catalog.runs(mcpo_home)] == [first.run_id]
-    with pytest.raises(MissingCells):
+    with pytest.raises(MissingRuns):
         Runs(Plan("train", "mcpo train", (PlannedRun("MCPO", first), PlannedRun("MCPO", second))))
     with pytest.raises(RunFailed):
         attempts.resume_step(target, second, [2])

@@ -47,7 +47,7 @@ def test_a_sick_worker_is_ended(
     illness: str, limit: str, what: str, mcpo_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = make(f"compute.{limit}")
-    spec = plan.cells[0].spec
+    spec = plan.runs[0].spec
     folder = run_dir(spec.run_id)
     monkeypatch.setenv("SICK", illness)
     with pytest.raises(RunFailed) as caught:
@@ -72,8 +72,8 @@ def test_a_phase_or_a_step_is_a_sign_of_life(tmp_path: Path, monkeypatch: pytest
     # The first reading is the start of the watch.
     clock = iter([0.0, 0.0, 50.0, 100.0, 150.0, 161.0])
     monkeypatch.setattr(limits.time, "monotonic", lambda: next(clock))
-    (cell,) = make("compute.stall_limit=1").cells
-    watch = limits.Watch(cell.spec.compute, LocalWorker(("true",), {}, tmp_path / "log"))
+    (run,) = make("compute.stall_limit=1").runs
+    watch = limits.Watch(run.spec.compute, LocalWorker(("true",), {}, tmp_path / "log"))
     for progress in (Progress(1, "a"), Progress(2, "a"), Progress(2, "b"), Progress(2, "b")):
         assert watch.exceeded(progress) is None
     said = watch.exceeded(Progress(2, "b"))
@@ -82,7 +82,7 @@ def test_a_phase_or_a_step_is_a_sign_of_life(tmp_path: Path, monkeypatch: pytest
 
 
 def test_limits_are_not_for_jobs_of_a_cluster() -> None:
-    (cell,) = make("cluster.launcher=slurm", "compute.time_limit=5").cells
+    (run,) = make("cluster.launcher=slurm", "compute.time_limit=5").runs
     with refused("bad_input", "compute.time_limit=5") as caught:
-        limits.check_limits(cell.spec)
+        limits.check_limits(run.spec)
     assert "cluster.hours" in str(caught.value.fix)

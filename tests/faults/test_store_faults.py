@@ -46,7 +46,7 @@ class Saboteur:
         self.notes: list[str] = []
 
     def update(self, view: View) -> None:
-        if not self._done and any(cell.state == "running" for cell in view.cells):
+        if not self._done and any(run.state == "running" for run in view.runs):
             self._done = True
             self._injure()
 
@@ -155,6 +155,6 @@ def test_killed_while_the_store_is_made(home: Path) -> None:
                 assert connection.execute("select name from experiments").fetchall() == [("Default",)]
     assert killed > 0
     plan = store_runs.plan(store_runs.spec())
-    store_runs.complete(plan.cells[0].spec)
+    store_runs.complete(plan.runs[0].spec)
     Store(f"sqlite:///{database}").sync()
     assert differences(home, plan, database) == (0, 0)

@@ -18,7 +18,7 @@ from matplotlib import image
 from matplotlib.figure import Figure
 
 from mcpo_cli.config.plan import Plan, PlannedRun, from_suite
-from mcpo_cli.errors import MissingCells, RunFailed
+from mcpo_cli.errors import MissingRuns, RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.render import pages
 from mcpo_cli.render.product import Product
@@ -77,9 +77,9 @@ def home(module_home: Path) -> Path:
     """A home with the runs of table1, the first from a dirty tree, the second from another commit, and no others."""
     plan = plans()["table1"]
     write_runs(plan)
-    for cell, number in zip(plan.cells, "01", strict=False):
+    for run, number in zip(plan.runs, "01", strict=False):
         provenance = {"commit": number * 40, "dirty": number == "0"}
-        (run_dir(cell.spec.run_id) / "attempt_1" / "provenance.json").write_text(json.dumps(provenance))
+        (run_dir(run.spec.run_id) / "attempt_1" / "provenance.json").write_text(json.dumps(provenance))
     return module_home
 
 
@@ -153,7 +153,7 @@ def test_every_artifact_stands_there_built_or_not(page: Page, content: ReportCon
 
 
 def test_what_a_reader_must_know_stands_above_the_contents(page: Page, content: ReportContent, home: Path) -> None:
-    dirty, other, *_ = (cell.spec.run_id for cell in plans()["table1"].cells)
+    dirty, other, *_ = (run.spec.run_id for run in plans()["table1"].runs)
     head, rest = page.text.split("Contents", maxsplit=1)
     assert f"1 of 4 runs: trained from a working tree with uncommitted changes ({dirty})" in head
     assert f"runs of several commits: {'0' * 12} (3), {'1' * 12} (1)" in head
@@ -250,7 +250,7 @@ def test_a_disk_that_takes_nothing_and_a_process_that_is_killed_are_errors_of_th
 
 def test_the_record_names_what_the_report_was_made_from(folder: Path, content: ReportContent) -> None:
     record = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    assert record["runs"] == sorted(cell.spec.run_id for cell in plans()["table1"].cells)
+    assert record["runs"] == sorted(run.spec.run_id for run in plans()["table1"].runs)
     assert list(record["artifacts"]) == ["overview", "table1", "fig1", "fig5a"]
     for name, about in record["artifacts"].items():
         beside = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
@@ -262,8 +262,8 @@ def test_the_record_names_what_the_report_was_made_from(folder: Path, content: R
 def test_nothing_in_a_name_is_markup(home: Path) -> None:
     hostile = '<script>1</script> & "x" |<b>*'
     plan = plans()["table1"]
-    cells = tuple(PlannedRun(hostile if cell.arm == "MCPO" else cell.arm, cell.spec) for cell in plan.cells)
-    content = gathered(home, {"table1": dataclasses.replace(plan, cells=cells)}, ["fig5a"], folder="hostile")
+    runs = tuple(PlannedRun(hostile if run.arm == "MCPO" else run.arm, run.spec) for run in plan.runs)
+    content = gathered(home, {"table1": dataclasses.replace(plan, runs=runs)}, ["fig5a"], folder="hostile")
     found = Page(report.html(content, "now"))
     assert (found.tags["script"], found.tags["b"]) == (1, 0)
     assert hostile in found.text
@@ -302,5 +302,5 @@ def test_an_artifact_that_cannot_be_built_keeps_no_other_from_being_read(
     assert error.fix == "mcpo probe hinge"
     monkeypatch.undo()
     others = report.complaint(gathered(home, plans()), "mcpo reproduce all", {})
-    assert isinstance(others, MissingCells)
+    assert isinstance(others, MissingRuns)
     assert others.fix == "mcpo reproduce all"

@@ -56,7 +56,7 @@ def words(built: builder.BuiltArtifact) -> str:
 def shared_home(module_home: Path) -> Path:
     """A home with the runs and reports of both tables, for tests that only read it."""
     write_runs(_plan("table1"))
-    write_runs(Plan("", "", tuple(cell for cell in _plan("table2").cells if cell not in _plan("table1").cells)))
+    write_runs(Plan("", "", tuple(run for run in _plan("table2").runs if run not in _plan("table1").runs)))
     return module_home
 
 
@@ -68,12 +68,12 @@ def table(shared_home: Path, request: pytest.FixtureRequest) -> tuple[str, build
 def _raw(home: Path, plan: Plan) -> dict[tuple[str, str, str, str], dict[tuple[int, str], float]]:
     """(model, arm, tier, metric) -> (seed, problem) -> value, read without any code of the project."""
     values: dict[tuple[str, str, str, str], dict[tuple[int, str], float]] = defaultdict(dict)
-    for cell in plan.cells:
-        for line in (home / f"runs/{cell.spec.run_id}/attempt_1/eval/step_000003.jsonl").read_text().splitlines():
+    for run in plan.runs:
+        for line in (home / f"runs/{run.spec.run_id}/attempt_1/eval/step_000003.jsonl").read_text().splitlines():
             row = json.loads(line)
             for metric, function in METRICS.items():
-                key = (cell.spec.model.name, cell.arm, row["tier"], metric)
-                values[key][cell.spec.seed, row["problem"]] = function(row["n"], row["c"])
+                key = (run.spec.model.name, run.arm, row["tier"], metric)
+                values[key][run.spec.seed, row["problem"]] = function(row["n"], row["c"])
     return values
 
 
@@ -190,9 +190,9 @@ def test_files_hold_the_same_numbers_and_a_rebuild_changes_no_byte(
             assert change in markdown
             assert change in text
             assert change in tex
-    for cell in _plan(name).cells:
-        assert cell.spec.run_id in markdown
-        assert cell.spec.run_id in text
+    for run in _plan(name).runs:
+        assert run.spec.run_id in markdown
+        assert run.spec.run_id in text
     assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 
@@ -231,7 +231,7 @@ def test_fewer_than_three_seeds_claim_no_interval(seeds: str, mcpo_home: Path) -
 def test_runs_of_changed_or_unknown_code_are_marked(mcpo_home: Path) -> None:
     plan = _plan("table1", "model=toy-s")
     for arm, dirty in (("DAPO", None), ("MCPO", True)):
-        write_runs(Plan("", "", tuple(cell for cell in plan.cells if cell.arm == arm)), dirty)
+        write_runs(Plan("", "", tuple(run for run in plan.runs if run.arm == arm)), dirty)
     text = words(build("table1", plan, mcpo_home))
     assert "3 of 6 runs were trained from a working tree with uncommitted changes." in text
     assert "3 of 6 runs were trained from a working tree with changes that nothing recorded." in text

@@ -43,7 +43,7 @@ def test_committed_rows_of_trained_arms_that_were_counted_are_what_the_code_give
     rows = rows[(rows["batches"] == 0) & (rows["stale"] == 4)]
     assert {*rows["suite"]} == {"methods-ratio", "methods-weights", "methods-baselines", "methods-small-groups"}
     for suite, own in rows.groupby("suite"):
-        arms = {cell.arm: cell.spec for cell in plan.from_suite(str(suite), ["seed=0"], "").cells}
+        arms = {run.arm: run.spec for run in plan.from_suite(str(suite), ["seed=0"], "").runs}
         for committed in own.to_dict("records"):
             spec = arms[committed["arm"]]
             found = atlas.row(spec.method, spec.train, atlas.Condition(committed["rollouts"], 4))

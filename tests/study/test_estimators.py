@@ -15,7 +15,7 @@ from mcpo_study.analysis.atlas.world import ACCURACIES, LIMIT, Policy, path, res
 from mcpo_cli.config import plan
 from mcpo_cli.methods import Method, get
 
-TRAIN = plan.from_overrides(["train.overlong_cache=0"]).cells[0].spec.train
+TRAIN = plan.from_overrides(["train.overlong_cache=0"]).runs[0].spec.train
 
 
 def where(stale: int = 0, **train: Any) -> Circumstances:

@@ -32,15 +32,15 @@ def _all(suite: str) -> Plan:
 
 
 def _plan(suite: str, seeds: tuple[int, ...] = PROBED) -> Plan:
-    return Plan(suite, "", tuple(cell for cell in _all(suite).cells if cell.spec.seed in seeds))
+    return Plan(suite, "", tuple(run for run in _all(suite).runs if run.spec.seed in seeds))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def home(module_home: Path) -> Path:
     """The runs of every suite that a figure needs."""
     for seeds in (PROBED, BARE):
-        cells = {cell.spec.run_id: cell for suite in SUITES for cell in _plan(suite, seeds).cells}
-        write_runs(Plan("", "", tuple(cells.values())), probed=seeds == PROBED)
+        runs = {run.spec.run_id: run for suite in SUITES for run in _plan(suite, seeds).runs}
+        write_runs(Plan("", "", tuple(runs.values())), probed=seeds == PROBED)
     return module_home
 
 
@@ -60,18 +60,18 @@ def _product(name: str, seeds: tuple[int, ...] = PROBED) -> Product:
     return _built(name, seeds)
 
 
-def _rows(home: Path, cell: PlannedRun, kind: str) -> list[dict[str, Any]]:
+def _rows(home: Path, run: PlannedRun, kind: str) -> list[dict[str, Any]]:
     """The rows, read without any code of the project."""
     files = sorted(
-        (home / "runs" / cell.spec.run_id / "attempt_1").glob(f"{kind}.jsonl" if kind == "metrics" else f"{kind}/*")
+        (home / "runs" / run.spec.run_id / "attempt_1").glob(f"{kind}.jsonl" if kind == "metrics" else f"{kind}/*")
     )
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
 def _by_arm(plan: Plan) -> dict[tuple[str, str], list[PlannedRun]]:
     found = defaultdict(list)
-    for cell in plan.cells:
-        found[cell.spec.model.name, cell.arm].append(cell)
+    for run in plan.runs:
+        found[run.spec.model.name, run.arm].append(run)
     return found
 
 
@@ -111,7 +111,10 @@ METRICS = {
 def test_metrics_are_the_journals(name: str, home: Path) -> None:
     metric, column = METRICS[name]
     product, plan = _product(name), _plan(*artifacts.registry()[name].needs, PROBED)
-    raw = {cell.spec.run_id: [row["metrics"][metric] for row in _rows(home, cell, "metrics")] for cell in plan.cells}
+    raw = {
+        planned.spec.run_id: [row["metrics"][metric] for row in _rows(home, planned, "metrics")]
+        for planned in plan.runs
+    }
     assert {run: rows[column].tolist() for run, rows in product.data.groupby("run_id")} == raw
 
 
@@ -132,11 +135,11 @@ NEXT_STEP = {"fig2b": ["DAPO w/o filter"], "fig7": ["DAPO w/o filter", "MCPO"]}
 @pytest.mark.parametrize("name", NEXT_STEP)
 def test_next_step_accuracy_and_its_control(name: str, home: Path) -> None:
     product, plan = _product(name), _plan(*artifacts.registry()[name].needs, PROBED)
-    shown = [cell for cell in plan.cells if cell.arm in NEXT_STEP[name]]
+    shown = [run for run in plan.runs if run.arm in NEXT_STEP[name]]
     drawn = product.data.set_index(["run_id", "step"])
-    for cell in shown:
-        for step, pairs in _cohorts(_rows(home, cell, "rerolls")).items():
-            row = drawn.loc[(cell.spec.run_id, step)]
+    for run in shown:
+        for step, pairs in _cohorts(_rows(home, run, "rerolls")).items():
+            row = drawn.loc[(run.spec.run_id, step)]
             both = [(control, then) for control, then in pairs if then is not None]
             assert row["same_policy"] == pytest.approx(mean(control for control, _ in pairs))
             if both:
@@ -144,15 +147,15 @@ def test_next_step_accuracy_and_its_control(name: str, home: Path) -> None:
                 assert row["gap_lag_1"] == pytest.approx(mean(control - then for control, then in both))
             else:
                 assert math.isnan(row["gap_lag_1"])
-    assert len(drawn) == sum(len(_cohorts(_rows(home, cell, "rerolls"))) for cell in shown)
+    assert len(drawn) == sum(len(_cohorts(_rows(home, run, "rerolls"))) for run in shown)
 
 
 def test_the_selection_estimate_is_the_closed_form(home: Path) -> None:
-    for cell in _plan("mastery", PROBED).cells:
-        groups = [row for row in _rows(home, cell, "groups") if row["step"] == 1]
+    for run in _plan("mastery", PROBED).runs:
+        groups = [row for row in _rows(home, run, "groups") if row["step"] == 1]
         whole, less = (sum(row["p"] == p for row in groups) for p in (1.0, 0.75))
         rows = _product("fig2b").data
-        row = rows[(rows["run_id"] == cell.spec.run_id) & (rows["step"] == 1)]
+        row = rows[(rows["run_id"] == run.spec.run_id) & (rows["step"] == 1)]
         assert row["selection_estimate"].tolist() == pytest.approx([whole / (whole + less / G)] if whole else [])
     assert "selection_estimate" not in _product("fig7").data
 
@@ -160,12 +163,12 @@ def test_the_selection_estimate_is_the_closed_form(home: Path) -> None:
 def test_the_histogram_counts_every_group(home: Path) -> None:
     product = _product("fig3a")
     bins = [k / G for k in range(G + 1)]
-    for cell in _plan("mastery", PROBED).cells:
-        groups = _rows(home, cell, "groups")
+    for run in _plan("mastery", PROBED).runs:
+        groups = _rows(home, run, "groups")
         parts = {"all steps": (1, 2, 3), "first step": (1,), "last quarter": (3,)}
         for part, steps in parts.items():
             here = [row["p"] for row in groups if row["step"] in steps]
-            rows = product.data[(product.data["run_id"] == cell.spec.run_id) & (product.data["part"] == part)]
+            rows = product.data[(product.data["run_id"] == run.spec.run_id) & (product.data["part"] == part)]
             assert rows["p"].tolist() == bins
             assert rows["share"].tolist() == pytest.approx([here.count(p) / len(here) for p in bins])
 
@@ -187,12 +190,12 @@ def test_query_weights_are_pooled_over_the_prompts_of_all_seeds(name: str, home:
     for arm, p, weight in theory[["arm", "p", "weight"]].itertuples(index=False):
         assert weight == pytest.approx(WEIGHTS[name][arm](p), abs=1e-6)
     drawn = {str(one.get_label()): one.lines[0] for one in product.figure.axes[0].containers}
-    for (_, arm), cells in _by_arm(plan).items():
+    for (_, arm), runs in _by_arm(plan).items():
         if arm not in WEIGHTS[name]:
             continue
         found = defaultdict(list)
-        for cell in cells:
-            for row in _rows(home, cell, "gradients"):
+        for run in runs:
+            for row in _rows(home, run, "gradients"):
                 if row["p"] < 1:
                     found[row["p"]].append(row["weight"])
         means = {p: mean(values) for p, values in sorted(found.items())}

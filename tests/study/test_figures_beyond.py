@@ -52,8 +52,8 @@ def _write(spec: RunSpec, arm: str) -> None:
 
 @pytest.fixture(scope="module")
 def runs(module_home: Path) -> Runs:
-    for cell in _plan().cells:
-        _write(cell.spec, cell.arm)
+    for run in _plan().runs:
+        _write(run.spec, run.arm)
     return Runs(_plan())
 
 

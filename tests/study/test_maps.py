@@ -36,9 +36,9 @@ def test_a_suite_trains_every_arm_at_every_point_with_the_settings_that_concern_
     content["design"] = {"points": 4, "factors": factors, "blocks": {"seed": [0, 1]}}
     (tmp_path / "space.yaml").write_text(yaml.safe_dump(content))
     (tmp_path / "suite.yaml").write_text(yaml.safe_dump(design.read(tmp_path / "space.yaml").suite(), sort_keys=False))
-    cells = from_suite(str(tmp_path / "suite.yaml"), [], "mcpo").cells
-    assert [cell.arm for cell in cells] == [f"{arm} at point {i}" for i in range(4) for arm in arms]
-    pairs = list(zip(cells[::2], cells[1::2], strict=True))
+    runs = from_suite(str(tmp_path / "suite.yaml"), [], "mcpo").runs
+    assert [run.arm for run in runs] == [f"{arm} at point {i}" for i in range(4) for arm in arms]
+    pairs = list(zip(runs[::2], runs[1::2], strict=True))
     assert all(base.spec.seed == hinge.spec.seed for base, hinge in pairs)
     assert sorted(base.spec.seed for base, _ in pairs) == [0, 0, 1, 1]
     assert all(base.spec.train.steps == hinge.spec.train.steps for base, hinge in pairs)

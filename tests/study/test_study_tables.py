@@ -32,7 +32,7 @@ def test_differences_are_paired_means_of_the_rows_of_runs(suite: str) -> None:
     shown = outcomes.SUITES[suite]
     frame = outcomes.build({suite: Runs(plan)}).data
     runs, measured = frame[frame["block"] == "run"], frame[frame["block"] == "measured"]
-    assert sorted(runs["run_id"]) == sorted(cell.spec.run_id for cell in plan.cells)
+    assert sorted(runs["run_id"]) == sorted(run.spec.run_id for run in plan.runs)
     arms = list(runs["arm"].unique())
     assert {*measured["statistic"]} >= {*shown.drawn}
     for name in shown.drawn:
@@ -56,7 +56,7 @@ def plan(mcpo_home: Path) -> Plan:
 
 def keep(plan: Plan, arm: str, seed: int, groups: dict[str, dict[str, bool]]) -> None:
     """Write rollouts of step 3 as a second attempt does; by prompt, the responses and whether they are correct."""
-    (spec,) = (cell.spec for cell in plan.cells if (cell.arm, cell.spec.seed) == (arm, seed))
+    (spec,) = (run.spec for run in plan.runs if (run.arm, run.spec.seed) == (arm, seed))
     attempt = Attempt(run_dir(spec.run_id), spec, start_step=spec.train.steps)
     rows = [
         {"step": 3, "prompt": prompt, "gold": "7", "response": response[1:], "correct": correct}

@@ -40,9 +40,9 @@ def compared(
     evaluated(
         runs,
         patch,
-        lambda cell: [
+        lambda run: [
             (step, 100.0 * step, dict(zip(TIERS, (score + 0.05, score - 0.05), strict=True)))
-            for step, score in ((0, before[cell.arm][cell.spec.seed]), (3, end[cell.arm][cell.spec.seed]))
+            for step, score in ((0, before[run.arm][run.spec.seed]), (3, end[run.arm][run.spec.seed]))
         ],
     )
     return of_runs(runs, Question())
@@ -85,9 +85,9 @@ def test_an_interval_below_the_base_policy_gets_the_stronger_mark(runs: Runs, mo
 def test_arms_that_start_from_other_policies_are_measured_from_their_own(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for cell in runs.cells:
+    for run in runs.planned:
         # A cached property of a frozen spec: another warm-up has another id.
-        cell.spec.__dict__["base_id"] = f"{cell.arm} {cell.spec.seed}"
+        run.spec.__dict__["base_id"] = f"{run.arm} {run.spec.seed}"
     found = compared(
         runs,
         monkeypatch,
@@ -132,11 +132,11 @@ def test_an_arm_that_ends_below_its_base_policy_never_gains(
 def test_seeds_of_one_base_policy_keep_their_own_evaluations() -> None:
     plan = from_suite("table1", ["scale=smoke", "model=toy-s", "base_seed=0"], "mcpo reproduce table1")
     rows = [
-        {"model": "toy-s", "arm": cell.arm, "base_seed": 0, "seed": cell.spec.seed, "tier": "easy", "step": 0}
-        | {"pass@1": 0.4 + cell.spec.seed / 100}
-        for cell in Plan("", "", plan.cells).cells
+        {"model": "toy-s", "arm": run.arm, "base_seed": 0, "seed": run.spec.seed, "tier": "easy", "step": 0}
+        | {"pass@1": 0.4 + run.spec.seed / 100}
+        for run in Plan("", "", plan.runs).runs
     ]
-    names, scores = equal_cost.base_policies(pd.DataFrame(rows), plan.cells, ["pass@1"])
+    names, scores = equal_cost.base_policies(pd.DataFrame(rows), plan.runs, ["pass@1"])
     assert set(names.values()) == {BEFORE}
     assert scores.loc[scores["tier"] == "average", "value"].tolist() == pytest.approx([0.4, 0.41, 0.42])
 

@@ -38,7 +38,7 @@ def comes(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunSpec, Pa
 
 
 def test_the_ones_of_table_1_come_with_mcpo() -> None:
-    specs = {cell.spec.base_id: cell.spec for cell in plan.from_suite("table1", [], "mcpo").cells}
+    specs = {run.spec.base_id: run.spec for run in plan.from_suite("table1", [], "mcpo").runs}
     # A changed task, model or warm-up setting changes the ids: then these must be made again.
     assert {folder.name for folder in SHIPPED.iterdir()} == set(specs)
     for base_id, spec in specs.items():

@@ -182,16 +182,16 @@ def test_an_interaction_is_a_difference_of_differences(mcpo_home: Path, monkeypa
     """The hinge lifts by .1 alone and by .25 with the reweight, which alone lifts by .05: .15 more than a sum."""
     plan = from_suite("table2", ["scale=smoke", "model=toy-s", "seed=0,1,2,3,4,5", "eval.problems=50"], "")
     lifts = {"DAPO w/o filter": 0.0, "w/o ReWeight": 0.1, "w/o Hinge-KL": 0.05, "MCPO": 0.3}
-    cells = tuple(cell for cell in plan.cells if cell.arm in lifts)
+    runs = tuple(run for run in plan.runs if run.arm in lifts)
     for arm, lift in lifts.items():
         monkeypatch.setattr(fakes, "TIERS", dict.fromkeys(TIERS, 0.3 + lift))
-        write_runs(Plan("", "", tuple(cell for cell in cells if cell.arm == arm)))
+        write_runs(Plan("", "", tuple(run for run in runs if run.arm == arm)))
     claim = next(
         one for one in claims_file.read(EXPERIMENTS / "paper-claims" / "claims.yaml") if one.id == "complementarity"
     )
     assert claim.weights == {"MCPO": 1, "w/o Hinge-KL": -1, "w/o ReWeight": -1, "DAPO w/o filter": 1}
     assert claim.tested == "scores.pass@1: (MCPO - w/o Hinge-KL) - (w/o ReWeight - DAPO w/o filter) > 0"
-    (found,) = claim_tests.of_claims([claim], {"table2": Runs(Plan("table2", "", cells))})
+    (found,) = claim_tests.of_claims([claim], {"table2": Runs(Plan("table2", "", runs))})
     assert found.effect.mean == pytest.approx(0.15, abs=0.04)
     assert found.verdict == "supported"
 
@@ -207,7 +207,7 @@ def test_the_artifact_says_what_it_tested_on_what(mcpo_home: Path) -> None:
         suite: from_suite(suite, ["scale=smoke", "seed=0,1,2"], f"mcpo reproduce {suite}") for suite in artifact.needs
     }
     for plan in plans.values():
-        write_runs(Plan("", "", tuple(cell for cell in plan.cells if not run_dir(cell.spec.run_id).exists())))
+        write_runs(Plan("", "", tuple(run for run in plan.runs if not run_dir(run.spec.run_id).exists())))
     built = ArtifactBuilder(plans, mcpo_home / "reports", "smoke").build("claims")
     found = {(row["claim"], row["model"]): row for row in built.to_json()["rows"] if row["block"] == "test"}
     assert found["policy-shift", "toy-s"]["why"] == "no such records"
@@ -226,15 +226,15 @@ def test_a_margin_of_a_third_of_what_there_is_makes_a_verdict_vacuous() -> None:
         assert (found.verdict, found.vacuous) == ("supported", vacuous)
 
 
-def entropies(first: float, last: float, arm: str, cells: Plan) -> None:
+def entropies(first: float, last: float, arm: str, runs: Plan) -> None:
     """Runs of one arm whose entropy goes from `first` to `last`, and by a tenth further with each seed."""
-    for cell in cells.cells:
-        if cell.arm != arm:
+    for run in runs.runs:
+        if run.arm != arm:
             continue
-        steps, rise = cell.spec.train.steps, (last - first) * (1 + 0.1 * cell.spec.seed)
+        steps, rise = run.spec.train.steps, (last - first) * (1 + 0.1 * run.spec.seed)
         groups = [rows.group(i + 1, 0.5, f"{i}", entropy=first + rise * i / (steps - 1)) for i in range(steps)]
-        counts = [row for step in eval_steps(cell.spec) for row in rows.evaluation(step, {tier: [4] for tier in TIERS})]
-        rows.journal(cell.spec, {"groups": groups, "eval": counts}, [{}] * steps)
+        counts = [row for step in eval_steps(run.spec) for row in rows.evaluation(step, {tier: [4] for tier in TIERS})]
+        rows.journal(run.spec, {"groups": groups, "eval": counts}, [{}] * steps)
 
 
 @pytest.mark.parametrize(
@@ -242,12 +242,12 @@ def entropies(first: float, last: float, arm: str, cells: Plan) -> None:
 )
 def test_a_claim_about_what_does_not_occur_is_not_testable_here(mcpo_home: Path, last: float, expected: str) -> None:
     """Figure 6: the entropy rises less under MCPO. If DAPO's does not rise, it cannot rise less."""
-    cells = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0,1,2,3", "train.steps=5", "eval.problems=1"], "")
-    entropies(0.4, last, "DAPO", cells)
-    entropies(0.4, 0.45, "MCPO", cells)
+    plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0,1,2,3", "train.steps=5", "eval.problems=1"], "")
+    entropies(0.4, last, "DAPO", plan)
+    entropies(0.4, 0.45, "MCPO", plan)
     claim = Claim("moderate", "", "table1", "entropy.rise", "MCPO", "less", baseline="DAPO")
     claim = dataclasses.replace(claim, requires=Precondition("entropy.rise", above=0.0))
-    runs = Runs(Plan("table1", "", tuple(cell for cell in cells.cells if cell.arm in ("DAPO", "MCPO"))))
+    runs = Runs(Plan("table1", "", tuple(run for run in plan.runs if run.arm in ("DAPO", "MCPO"))))
     (found,) = claim_tests.of_claims([claim], {"table1": runs})
     assert found.verdict == expected
     if expected == "not testable":
@@ -267,10 +267,10 @@ def test_committed_verdicts_stand_beside_those_of_a_readers_runs(mcpo_home: Path
     settings = ["scale=smoke", "model=toy-s", "train.steps=5", "eval.problems=1"]
     built = {}
     for seeds in ("0,1,2,3,4,5", "0,1"):
-        cells = from_suite("table1", [*settings, f"seed={seeds}"], "")
+        plan = from_suite("table1", [*settings, f"seed={seeds}"], "")
         for arm, last in (("DAPO", 0.8), ("MCPO", 0.45)):
-            entropies(0.4, last, arm, cells)
-        two = tuple(cell for cell in cells.cells if cell.arm in ("DAPO", "MCPO"))
+            entropies(0.4, last, arm, plan)
+        two = tuple(run for run in plan.runs if run.arm in ("DAPO", "MCPO"))
         built[seeds] = claims_table(path).build({"table1": Runs(Plan("table1", "", two))})
         (tmp_path / "results").mkdir(exist_ok=True)
         built[seeds].data.to_csv(tmp_path / "results/mine.csv", index=False)

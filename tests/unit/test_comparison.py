@@ -36,9 +36,9 @@ def runs(table1: Plan) -> Runs:
 def set_scores(runs: Runs, patch: pytest.MonkeyPatch, arms: dict[str, list[tuple[int, float, float]]]) -> None:
     """Give every run of an arm evaluations (step, rollouts, score), and MCPO's seed s the score plus s / 100."""
 
-    def points(cell: PlannedRun) -> list[Point]:
-        more = cell.spec.seed / 100 * (cell.arm == "MCPO")
-        return [(step, rollouts, dict.fromkeys(TIERS, score + more)) for step, rollouts, score in arms[cell.arm]]
+    def points(run: PlannedRun) -> list[Point]:
+        more = run.spec.seed / 100 * (run.arm == "MCPO")
+        return [(step, rollouts, dict.fromkeys(TIERS, score + more)) for step, rollouts, score in arms[run.arm]]
 
     evaluated(runs, patch, points)
 
@@ -119,7 +119,7 @@ def test_a_cost_that_runs_did_not_record_is_refused_by_name_and_left_out_by_defa
 
 def test_arms_with_other_seeds_are_refused(mcpo_home: object) -> None:
     plan = fakes.table1()
-    lacking = Plan("table1", "fix", tuple(cell for cell in plan.cells if (cell.arm, cell.spec.seed) != ("MCPO", 2)))
+    lacking = Plan("table1", "fix", tuple(run for run in plan.runs if (run.arm, run.spec.seed) != ("MCPO", 2)))
     with refused("nothing_pairs"):
         of_runs(Runs(lacking), Question())
 
@@ -138,9 +138,9 @@ def test_runs_that_share_base_policies_also_get_the_interval_for_new_ones(
     """MCPO's runs from base policies 0, 1 and 2 differ by .00, .02 and .07, and by seed."""
     runs = Runs(fakes.table1("base_seed=0,1,2"))
 
-    def points(cell: PlannedRun) -> list[Point]:
-        more = (0.0, 0.02, 0.07)[cell.spec.seed_of_base] + cell.spec.seed / 100
-        return [(step, 1.0 * step, dict.fromkeys(TIERS, 0.3 + more * (cell.arm == "MCPO"))) for step in (0, 3)]
+    def points(run: PlannedRun) -> list[Point]:
+        more = (0.0, 0.02, 0.07)[run.spec.seed_of_base] + run.spec.seed / 100
+        return [(step, 1.0 * step, dict.fromkeys(TIERS, 0.3 + more * (run.arm == "MCPO"))) for step in (0, 3)]
 
     evaluated(runs, monkeypatch, points)
     # Means of base policies over seeds 0, 1, 2: .01, .03, .08; t(2) = 4.303, sd = .036056, over the root of 3.
@@ -209,7 +209,7 @@ def test_differences_of_other_arms_tiers_metrics_or_values_are_tests_of_their_ow
 
 
 def test_one_tier_is_the_headline_and_its_other_metrics_are_others(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluated(runs, monkeypatch, lambda cell: [(step, step, {"k2-3": 0.4 + cell.spec.seed / 100}) for step in (0, 3)])
+    evaluated(runs, monkeypatch, lambda run: [(step, step, {"k2-3": 0.4 + run.spec.seed / 100}) for step in (0, 3)])
     found = of_runs(runs, Question()).differences
     assert set(found["benchmark"]) == {"k2-3"}
     assert [row["metric"] for row in records(found, family="others")] == ["best@8", "pass@8"]
@@ -218,7 +218,7 @@ def test_one_tier_is_the_headline_and_its_other_metrics_are_others(runs: Runs, m
 
 def test_equal_scores_are_identical_and_have_no_p(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a setting without effect; a margin makes them no `equivalent`, because nothing is tested."""
-    evaluated(runs, monkeypatch, lambda cell: [(step, step, {"k2-3": 0.4 + cell.spec.seed / 100}) for step in (0, 3)])
+    evaluated(runs, monkeypatch, lambda run: [(step, step, {"k2-3": 0.4 + run.spec.seed / 100}) for step in (0, 3)])
     found = of_runs(runs, Question(margin=0.02))
     assert set(found.differences["verdict"]) == {"identical"}
     assert found.differences[["p", "p_adjusted", "p_equivalent"]].isna().all(axis=None)

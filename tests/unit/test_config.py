@@ -181,19 +181,19 @@ def at_scales() -> Iterator[Any]:
 def test_every_suite_composes(name: str, scale: str) -> None:
     suite = read_yaml(plan.suites()[name])
     # One seed, because composing takes a tenth of a second per run.
-    cells = plan.from_suite(name, [f"scale={scale}", "seed=0"], "mcpo").cells
+    runs = plan.from_suite(name, [f"scale={scale}", "seed=0"], "mcpo").runs
     swept = {**suite["sweep"], **suite.get("sweep_at_scale", {}).get(scale, {}), "seed": [0]}
     names = {load.load([f"model={model}"])[0].model.name for model in swept["model"]}
-    assert {cell.spec.model.name for cell in cells} == names
+    assert {run.spec.model.name for run in runs} == names
     sweep = itertools.product(*swept.values())
-    assert len(cells) == len(suite["arms"]) * len(list(sweep))
-    assert {cell.arm.partition(" lr=")[0] for cell in cells} == set(suite["arms"])
+    assert len(runs) == len(suite["arms"]) * len(list(sweep))
+    assert {run.arm.partition(" lr=")[0] for run in runs} == set(suite["arms"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(plan.suites()))
 def test_every_suite_can_be_trained(name: str) -> None:
-    feasible.check([cost.estimate(cell.spec) for cell in plan.from_suite(name, ["scale=toy", "seed=0"], "mcpo").cells])
+    feasible.check([cost.estimate(run.spec) for run in plan.from_suite(name, ["scale=toy", "seed=0"], "mcpo").runs])
 
 
 def system(text: str) -> str:
@@ -237,14 +237,14 @@ def test_text_that_means_something_else_says_how_to_quote_it() -> None:
 
 
 def test_a_sweep_is_a_product_in_order() -> None:
-    cells = plan.from_overrides(["method=dapo,mcpo", "seed=0,1"]).cells
-    assert [(cell.spec.method.name, cell.spec.seed) for cell in cells] == [
+    runs = plan.from_overrides(["method=dapo,mcpo", "seed=0,1"]).runs
+    assert [(run.spec.method.name, run.spec.seed) for run in runs] == [
         ("dapo", 0), ("dapo", 1), ("mcpo", 0), ("mcpo", 1),
     ]  # fmt: skip
 
 
 def test_overrides_replace_the_sweep_of_a_suite_but_not_what_its_arms_vary() -> None:
-    assert {cell.spec.seed for cell in plan.from_suite("table1", ["seed=5"], "mcpo").cells} == {5}
+    assert {run.spec.seed for run in plan.from_suite("table1", ["seed=5"], "mcpo").runs} == {5}
     with refused("bad_input", "table1", "method"):
         plan.from_suite("table1", ["method=grpo"], "mcpo")
 

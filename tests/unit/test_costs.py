@@ -146,12 +146,12 @@ def test_scores_stand_beside_what_they_cost(mcpo_home: Path) -> None:
     plan = fakes.table1("seed=0,1")
     runs = Runs(plan)
     scores = runs.scores()
-    assert len(scores) == len(plan.cells) * 3 * 3  # tiers, evaluations
+    assert len(scores) == len(plan.runs) * 3 * 3  # tiers, evaluations
     assert (scores.loc[scores["step"] == 0, list(AXES)] == 0).all(axis=None)
-    for cell in plan.cells:
-        here = scores[(scores["run_id"] == cell.spec.run_id) & (scores["step"] == 2)]
+    for run in plan.runs:
+        here = scores[(scores["run_id"] == run.spec.run_id) & (scores["step"] == 2)]
         assert here["cost/rollouts"].tolist() == [2 * 8 * 4] * 3
-        rows = [row for row in runs.journal(cell).eval() if (row["step"], row["tier"]) == (2, "k5-6")]
+        rows = [row for row in runs.journal(run).eval() if (row["step"], row["tier"]) == (2, "k5-6")]
         mean = sum(row["c"] / row["n"] for row in rows) / len(rows)
         assert here.loc[here["tier"] == "k5-6", "pass@1"].item() == pytest.approx(mean)
 

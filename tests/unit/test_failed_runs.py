@@ -7,7 +7,7 @@ from mcpo_cli.compare.runs import of_runs
 from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import MissingCells
+from mcpo_cli.errors import MissingRuns
 from mcpo_cli.home import run_dir
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.runs import attempts
@@ -27,11 +27,11 @@ def spec_of() -> RunSpec:
 def planned(*failing: tuple[str, int]) -> Plan:
     """Four seeds of table1 on one model, on disk; the runs `failing` (arm, seed) ended in an error."""
     plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0,1,2,3"], "mcpo reproduce table1")
-    for cell in plan.cells:
-        if (cell.arm, cell.spec.seed) in failing:
-            Attempt(run_dir(cell.spec.run_id), cell.spec, start_step=0).end("failed", STARVED)
+    for run in plan.runs:
+        if (run.arm, run.spec.seed) in failing:
+            Attempt(run_dir(run.spec.run_id), run.spec, start_step=0).end("failed", STARVED)
         else:
-            write_run(cell.spec)
+            write_run(run.spec)
     return plan
 
 
@@ -40,10 +40,10 @@ def test_only_who_asks_for_failed_runs_gets_past_them(mcpo_home: object) -> None
     with refused("missing_runs", "1 of 8"):
         Runs(plan)
     runs = Runs(plan, failed_too=True)
-    assert len(runs.cells) == 7
-    ((failed, error),) = ((one.cell, one.error) for one in runs.failed)
+    assert len(runs.planned) == 7
+    ((failed, error),) = ((one.planned, one.error) for one in runs.failed)
     assert (failed.arm, failed.spec.seed, error) == ("MCPO", 1, STARVED)
-    assert set(runs.eval()["run_id"]) == {cell.spec.run_id for cell in runs.cells}
+    assert set(runs.eval()["run_id"]) == {run.spec.run_id for run in runs.planned}
 
 
 @pytest.mark.parametrize(("ended", "pid", "state"), [("", 0, "failed"), ("", 1, "running"), ("done", 0, "done")])
@@ -76,10 +76,10 @@ def test_a_file_that_a_power_cut_tore_ends_with_its_last_whole_row(mcpo_home: ob
 @pytest.mark.slow
 def test_an_unfinished_or_damaged_run_is_no_outcome(mcpo_home: object) -> None:
     plan = planned()
-    folder = run_dir(plan.cells[0].spec.run_id)
+    folder = run_dir(plan.runs[0].spec.run_id)
     next(folder.glob("attempt_1/eval/*.jsonl")).unlink()
-    assert attempts.state(folder, plan.cells[0].spec) == "failed"
-    with pytest.raises(MissingCells):
+    assert attempts.state(folder, plan.runs[0].spec) == "failed"
+    with pytest.raises(MissingRuns):
         Runs(plan, failed_too=True)
     more = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=9"], "mcpo reproduce table1")
     with refused("missing_runs", "planned"):
@@ -94,7 +94,7 @@ def test_differences_leave_out_the_pairs_of_failed_runs_and_list_the_runs(mcpo_h
     assert [(run["arm"], run["seed"], run["error"]) for run in records(found.trained.runs, outcome="failed")] == [
         ("MCPO", 1, STARVED)
     ]
-    assert len(found.trained.runs) == len(found.trained.plan.cells)
+    assert len(found.trained.runs) == len(found.trained.plan.runs)
     # The base policy of the failed run's pair is known from the other arm.
     assert set(found.trained.before["seeds"]) == {4}
     assert set(found.sources["arm"]) == {"MCPO"}

@@ -84,7 +84,12 @@ def test_steps_do_not_correct_the_time_of_a_warm_up() -> None:
 def test_the_end_is_that_of_runs_in_the_order_of_their_starts() -> None:
     """All arms of a seed come first; the table has all seeds of an arm first."""
     plan = plans.from_overrides([*WARM[:2], "train.steps=10,400", "seed=0,1", "compute.parallel=2"])
-    assert [(cell.spec.train.steps, cell.spec.seed) for cell in plan.cells] == [(10, 0), (10, 1), (400, 0), (400, 1)]
+    assert [(planned.spec.train.steps, planned.spec.seed) for planned in plan.runs] == [
+        (10, 0),
+        (10, 1),
+        (400, 0),
+        (400, 1),
+    ]
     found = forecast(plan)
     short, _, long, _ = (run.seconds_left for run in found.in_table)
     assert found.seconds == pytest.approx(LOADING_SECONDS + short + short + long)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from mcpo_cli.config.plan import Plan, from_suite
-from mcpo_cli.errors import MissingCells
+from mcpo_cli.errors import MissingRuns
 from mcpo_cli.measures import frames
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.records import AXES
@@ -35,19 +35,19 @@ def test_eval_frame_holds_the_last_evaluation(plan: Plan, mcpo_home: Path) -> No
     assert frame.dtypes.astype(str).to_dict() == frames.dtypes("eval")
     assert set(frame["step"]) == {3}
     assert frame["tier"].unique().tolist() == list(TIERS)
-    for cell in plan.cells:
-        mine = frame[frame["run_id"] == cell.spec.run_id]
+    for run in plan.runs:
+        mine = frame[frame["run_id"] == run.spec.run_id]
         assert mine[["arm", "method", "model", "seed"]].drop_duplicates().values.tolist() == [
-            [cell.arm, cell.spec.method.name, "toy-s", cell.spec.seed]
+            [run.arm, run.spec.method.name, "toy-s", run.spec.seed]
         ]
-        rows = _rows(mcpo_home, cell.spec.run_id, "eval", 3)
+        rows = _rows(mcpo_home, run.spec.run_id, "eval", 3)
         assert mine[["step", "tier", "problem", "n", "c"]].to_dict("records") == rows
 
 
 def test_all_evaluations_on_demand(plan: Plan) -> None:
     write_runs(plan)
     frame = Runs(plan).eval(step="all")
-    assert frame.groupby("step").size().to_dict() == dict.fromkeys([0, 2, 3], len(plan.cells) * 3 * 6)
+    assert frame.groupby("step").size().to_dict() == dict.fromkeys([0, 2, 3], len(plan.runs) * 3 * 6)
 
 
 def test_steps_frame_has_a_column_a_metric_and_nan_where_undefined(plan: Plan) -> None:
@@ -63,8 +63,8 @@ def test_steps_frame_has_a_column_a_metric_and_nan_where_undefined(plan: Plan) -
     ]
     assert frame.columns.tolist() == [*frames.RUN, "step", *metrics]
     assert all(frame[name].dtype == "float64" for name in metrics)
-    assert frame["step"].tolist() == [1, 2, 3] * len(plan.cells)
-    assert frame["train/entropy"].tolist() == [1, 1 / 2, 1 / 3] * len(plan.cells)
+    assert frame["step"].tolist() == [1, 2, 3] * len(plan.runs)
+    assert frame["train/entropy"].tolist() == [1, 1 / 2, 1 / 3] * len(plan.runs)
     assert frame.loc[frame["method"] == "dapo", "train/hinge_loss"].isna().all()
     penalty = frame.loc[(frame["method"] == "mcpo") & (frame["seed"] == 0), "train/hinge_loss"].tolist()
     assert penalty == pytest.approx([math.nan, 0.25, math.nan], nan_ok=True)
@@ -74,7 +74,7 @@ def test_groups_frame_holds_every_group(plan: Plan, mcpo_home: Path) -> None:
     write_runs(plan)
     frame = Runs(plan).rows("groups")
     assert frame.dtypes.astype(str).to_dict() == frames.dtypes("groups")
-    run_id = plan.cells[0].spec.run_id
+    run_id = plan.runs[0].spec.run_id
     rows = [row for step in (1, 2, 3) for row in _rows(mcpo_home, run_id, "groups", step)]
     mine = frame[frame["run_id"] == run_id]
     columns = ["step", "prompt", "p", "mean_length", "kept"]
@@ -82,19 +82,19 @@ def test_groups_frame_holds_every_group(plan: Plan, mcpo_home: Path) -> None:
 
 
 def test_a_plan_that_was_not_run_is_an_error_with_the_command(plan: Plan) -> None:
-    with pytest.raises(MissingCells) as caught:
+    with pytest.raises(MissingRuns) as caught:
         Runs(plan)
     message = str(caught.value)
     assert "4 of 4 runs are not done" in message
-    assert f"DAPO, toy-s, seed 1 ({plan.cells[1].spec.run_id}): planned" in message
+    assert f"DAPO, toy-s, seed 1 ({plan.runs[1].spec.run_id}): planned" in message
     assert "fix: mcpo reproduce table1 scale=smoke model=toy-s seed=0,1" in message
 
 
 def test_a_lost_evaluation_is_named(plan: Plan, mcpo_home: Path) -> None:
     write_runs(plan)
-    broken = plan.cells[2].spec.run_id
+    broken = plan.runs[2].spec.run_id
     (mcpo_home / "runs" / broken / "attempt_1" / "eval" / "step_000003.jsonl").unlink()
-    with pytest.raises(MissingCells) as caught:
+    with pytest.raises(MissingRuns) as caught:
         Runs(plan).eval()
     assert "1 of 4 runs are not done" in caught.value.message
     lost = mcpo_home / "runs" / broken / "attempt_1" / "eval" / "step_000003.jsonl"
@@ -104,8 +104,8 @@ def test_a_lost_evaluation_is_named(plan: Plan, mcpo_home: Path) -> None:
 def test_the_code_of_an_installed_package_is_known_by_its_files(
     plan: Plan, mcpo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cell = plan.cells[0]
-    write_run(cell.spec, None)
+    run = plan.runs[0]
+    write_run(run.spec, None)
     monkeypatch.setattr(provenance, "SOURCE", tmp_path)
     files = ["mcpo_cli/a.py,sha256=1,2", "mcpo_cli/b.py,sha256=3,4"]
 
@@ -120,16 +120,16 @@ def test_the_code_of_an_installed_package_is_known_by_its_files(
 
     assert installed(files) == installed(files[::-1]) != installed([files[0], "mcpo_cli/b.py,sha256=5,4"])
     assert re.fullmatch(r"[\d.]+\+[0-9a-f]{12}", installed(files))
-    provenance.write(mcpo_home / "runs" / cell.spec.run_id / "attempt_1", ["mcpo"])
-    assert frames.tree(cell) == "clean"
-    assert f"commit {installed(files)}" not in " ".join(frames.code_marks([cell]))
+    provenance.write(mcpo_home / "runs" / run.spec.run_id / "attempt_1", ["mcpo"])
+    assert frames.tree(run) == "clean"
+    assert f"commit {installed(files)}" not in " ".join(frames.code_marks([run]))
 
 
 def test_one_dirty_attempt_makes_the_run_dirty(plan: Plan) -> None:
-    cell = plan.cells[0]
+    run = plan.runs[0]
     for dirty in (None, True, False):
-        write_run(cell.spec, dirty)
-    assert frames.tree(cell) == "dirty"
+        write_run(run.spec, dirty)
+    assert frames.tree(run) == "dirty"
 
 
 def test_every_kind_of_row_has_the_types_of_its_schema(plan: Plan) -> None:
@@ -155,7 +155,7 @@ def test_a_journal_is_read_once(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> 
 def test_marks_say_what_a_reader_must_know(plan: Plan, mcpo_home: Path) -> None:
     write_runs(plan)
     assert Runs(plan).marks() == []
-    ids = [cell.spec.run_id for cell in plan.cells]
+    ids = [run.spec.run_id for run in plan.runs]
     folders = [mcpo_home / "runs" / run_id / "attempt_1" for run_id in ids]
     (folders[0] / "provenance.json").write_text(json.dumps({"commit": "1" * 40, "dirty": True}))
     (folders[1] / "provenance.json").unlink()

@@ -36,7 +36,7 @@ def listed(home: Path) -> tuple[list[object], dict[str, str]]:
     found = list(catalog.runs(home, left_out.__setitem__))
     arms = catalog.arms([run.summary for run in found])
     return [
-        (run.folder.name, arm, run.state, run.score, run.date, run.summary.step, run.facts, run.cell)
+        (run.folder.name, arm, run.state, run.score, run.date, run.summary.step, run.facts, run.planned)
         for run, arm in zip(found, arms, strict=True)
     ], left_out
 

@@ -96,18 +96,18 @@ def test_a_measure_reads_the_rows_that_it_declares_and_gives_the_values(name: st
 
 def test_a_run_without_the_rows_that_a_measure_reads_has_no_number(mcpo_home: Path) -> None:
     plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0", "eval.problems=1"], "")
-    cell = plan.cells[0]
-    rows.journal(cell.spec, {**records(eval_steps(cell.spec)), "gradients": []}, [{}] * cell.spec.train.steps)
-    runs = Runs(Plan("table1", "", (cell,)))
+    run = plan.runs[0]
+    rows.journal(run.spec, {**records(eval_steps(run.spec)), "gradients": []}, [{}] * run.spec.train.steps)
+    runs = Runs(Plan("table1", "", (run,)))
     for name in ("weights.effective_share", "transitions.lost", "training.train/clip_high", "paper-claims.promoted"):
-        assert numbers.of_run(runs, cell, name) == {}
+        assert numbers.of_run(runs, run, name) == {}
 
 
 def test_numbers_by_hand(mcpo_home: Path) -> None:
     plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0", "train.rollouts=8", "eval.problems=1"], "")
-    cell = plan.cells[0]
-    rows.journal(cell.spec, records(eval_steps(cell.spec)), METRICS)
-    runs = Runs(Plan("table1", "", (cell,)))
+    run = plan.runs[0]
+    rows.journal(run.spec, records(eval_steps(run.spec)), METRICS)
+    runs = Runs(Plan("table1", "", (run,)))
     middle, hard = 1 - (6 / 8) ** 8, 1 - (7 / 8) ** 8
     expected = {
         "scores.pass@1": 11 / 24,
@@ -134,11 +134,11 @@ def test_numbers_by_hand(mcpo_home: Path) -> None:
         "methods.hardest pass@1": 1 / 8,
         "methods.best@8 over pass@1": (1 + middle + hard) / 3 - 11 / 24,
     }
-    found = {name: numbers.of_run(runs, cell, name)[numbers.WHOLE] for name in expected}
+    found = {name: numbers.of_run(runs, run, name)[numbers.WHOLE] for name in expected}
     assert found == pytest.approx(expected)
     # Two cohorts are too few for five parts, or for swings before and after; only one of them has two prompts.
     absent = ("mastery.deepest_gap", "mastery.swings", "paper-claims.early_swings", "paper-claims.promoted")
-    assert not any(numbers.of_run(runs, cell, name) for name in absent)
+    assert not any(numbers.of_run(runs, run, name) for name in absent)
     thirds = {"first third": 2 / 4, "second third": 1 / 4, "last third": 2 / 4}
     rises = {"second third minus first third": -1 / 4, "last third minus second third": 1 / 4}
     # Of nine accuracies, three are low (two prompts), three in the middle (two) and three high (eight).
@@ -150,7 +150,7 @@ def test_numbers_by_hand(mcpo_home: Path) -> None:
         "training.mastery/mastered rise by third": rises,
         "paper-claims.ends": ends,
     }.items():
-        assert numbers.of_run(runs, cell, name) == parts, name
+        assert numbers.of_run(runs, run, name) == parts, name
     assert all(map(numbers.meaning, [*expected, *absent]))
 
 

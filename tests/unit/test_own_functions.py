@@ -82,8 +82,8 @@ def judged(reference: str, response: str) -> Grade:
 
 def planned(*overrides: str) -> RunSpec:
     forget_plugins()
-    (cell,) = plan.from_overrides(overrides).cells
-    return cell.spec
+    (run,) = plan.from_overrides(overrides).runs
+    return run.spec
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,7 @@ def test_a_suite_by_name_and_by_path(plugin_folder: Path, tmp_path: Path) -> Non
     write(plugin_folder / "suites" / "mine.yaml", MINE)
     path = write(tmp_path / "yours.yaml", MINE)
     named, given = plan.from_suite("mine", ["scale=one-gpu"], ""), plan.from_suite(str(path), ["scale=one-gpu"], "")
-    assert [(cell.arm, cell.spec.seed) for cell in named.cells] == [("A", 0), ("A", 1), ("B", 0), ("B", 1)]
+    assert [(run.arm, run.spec.seed) for run in named.runs] == [("A", 0), ("A", 1), ("B", 0), ("B", 1)]
     assert (named.suite, given.suite, given.plan_id) == ("mine", "yours", named.plan_id)
     taken = write(tmp_path / "table1.yaml", MINE)
     with refused("duplicate_name") as error:

@@ -196,7 +196,7 @@ def suite(plugin_folder: Path, home: Path) -> Plan:
 
 def test_of_a_run_the_last_evaluation_counts(suite: Plan) -> None:
     store_runs.made_up(suite)
-    spec = suite.cells[1].spec
+    spec = suite.runs[1].spec
     (log,) = read(Path(spec.run_id), Options())
     rows = [row for row in Journal(run_dir(spec.run_id)).eval() if row["step"] == spec.train.steps]
     scores = Side("arm", (log,)).scores(rows[0]["tier"])
@@ -210,7 +210,7 @@ def test_of_a_run_the_last_evaluation_counts(suite: Plan) -> None:
 
 
 def test_of_a_suite_each_run_is_a_log_of_its_arm(suite: Plan) -> None:
-    with refused("missing_runs", "4 of 4", *(cell.spec.run_id for cell in suite.cells)):
+    with refused("missing_runs", "4 of 4", *(run.spec.run_id for run in suite.runs)):
         read(Path("mine"), Options())
     store_runs.made_up(suite)
     found = [(log.model, *log.samples["seed"].unique()) for log in read(Path("mine"), Options())]

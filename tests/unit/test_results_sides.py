@@ -68,8 +68,8 @@ def test_a_run_and_an_evaluation_go_to_their_reader_by_their_ids(
 ) -> None:
     plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0"], "")
     write_runs(plan)
-    run_id = plan.cells[0].spec.run_id
-    write_json(run_dir(run_id) / "spec.json", plan.cells[0].spec.to_dict())
+    run_id = plan.runs[0].spec.run_id
+    write_json(run_dir(run_id) / "spec.json", plan.runs[0].spec.to_dict())
     (mcpo_home / "evals" / "graded").mkdir(parents=True)
     (mcpo_home / "log.csv").write_text("0")
     monkeypatch.chdir(mcpo_home)

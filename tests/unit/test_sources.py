@@ -44,8 +44,8 @@ def build(names: list[str], home: Path, code: Path = ROOT) -> tuple[dict[str, bo
 
 def write(suites: list[str]) -> None:
     """Write done runs for the suites; runs that suites share are written once."""
-    cells = {cell.spec.run_id: cell for suite in suites for cell in from_suite(suite, SMALL, "").cells}
-    write_runs(Plan("", "", tuple(cells.values())), probed=True)
+    runs = {run.spec.run_id: run for suite in suites for run in from_suite(suite, SMALL, "").runs}
+    write_runs(Plan("", "", tuple(runs.values())), probed=True)
 
 
 def test_no_module_that_artifacts_import_is_left_out() -> None:

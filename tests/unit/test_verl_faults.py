@@ -157,7 +157,7 @@ def test_a_run_with_samples_without_a_verdict_is_whole_but_not_one_with_fewer_sa
 def test_a_table_counts_the_samples_that_every_problem_has(mcpo_home: Path) -> None:
     plan = fakes.table1("seed=0,1")
     whole = of_runs(Runs(plan), Question("DAPO"))
-    lose(mcpo_home, plan.cells[0].spec, 0, lost=3)
+    lose(mcpo_home, plan.runs[0].spec, 0, lost=3)
     found = of_runs(Runs(plan), Question("DAPO"))
     assert (whole.trained.k, whole.trained.ungraded) == (8, 0)
     assert (found.trained.k, found.trained.ungraded) == (5, 3)

@@ -144,7 +144,7 @@ def hard_prompts(runs: Runs) -> FigureContent:
         Quantity("their number", values["hard_prompts"], "", 0),
     )
     note = (
-        f"Prompts of the panel, resampled every {runs.cells[0].spec.probe.panel_every} global steps. The first "
+        f"Prompts of the panel, resampled every {runs.planned[0].spec.probe.panel_every} global steps. The first "
         "sampling selected them, so its accuracy is biased low: progress shows from the second sampling on."
     )
     return FigureContent(rows.dropna(subset="accuracy").reset_index(drop=True), sentence, [note])

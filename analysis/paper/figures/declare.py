@@ -101,14 +101,14 @@ def band_note(data: pd.DataFrame) -> str:
 def left_out(data: pd.DataFrame, runs: Runs, what: str) -> list[str]:
     """A note on the runs without rows in `data`, if there are any. what: the records that they lack."""
     drawn = set(data["run_id"])
-    lacking = [cell for cell in runs.cells if cell.spec.run_id not in drawn]
-    arms = ", ".join(dict.fromkeys(cell.arm for cell in lacking))
-    return [f"{len(lacking)} of {len(runs.cells)} runs have no {what}: {arms}."] if lacking else []
+    lacking = [run for run in runs.planned if run.spec.run_id not in drawn]
+    arms = ", ".join(dict.fromkeys(run.arm for run in lacking))
+    return [f"{len(lacking)} of {len(runs.planned)} runs have no {what}: {arms}."] if lacking else []
 
 
 def titled(title: str, runs: Runs) -> str:
     """`title` with the scale, regime, seeds and step size, as far as all runs share them."""
-    specs = [cell.spec for cell in runs.cells]
+    specs = [run.spec for run in runs.planned]
     seeds = len({(spec.seed_of_base, spec.seed) for spec in specs})
     facts = [
         dict.fromkeys(f"scale {spec.scale}" for spec in specs),

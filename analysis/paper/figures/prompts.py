@@ -89,7 +89,7 @@ def survival(runs: Runs) -> FigureContent:
     table = runs.findings("transitions", "survival", partial=True)
     table = table.reindex(columns=[*KEYS, "run_id", "steps", "at_risk", "lost"])
     chance = runs.findings("transitions", partial=True).reindex(columns=["run_id", "lost_by_chance"])
-    every = runs.cells[0].spec.probe.panel_every
+    every = runs.planned[0].spec.probe.panel_every
     found = (
         {"model": model, "arm": arm, "seeds": here["run_id"].nunique(), **row}
         for (model, arm), here in table.groupby(["model", "arm"], sort=False)
@@ -164,7 +164,7 @@ def transitions(runs: Runs) -> FigureContent:
         Quantity("of the mastered ones under the same policy", 1 - values["lost_by_chance"]),
         Quantity("of the all-wrong ones", wrong),
     )
-    every = runs.cells[0].spec.probe.panel_every
+    every = runs.planned[0].spec.probe.panel_every
     notes = [
         f"A pair is a sampling of the panel and the next one, {every} global steps later, over all of training.",
         "Shares are pooled over the pairs of all seeds; numbers on the right count the pairs that begin in the class. "
@@ -189,7 +189,7 @@ def build_trajectories(data: Mapping[str, Runs]) -> Product:
     seeds = ", ".join(f"{name.replace('_', ' ')} {frame[name].iloc[0]}" for name in PAIR)
     notes = [
         "The panel consists of the first prompts of the training stream, resampled every "
-        f"{runs.cells[0].spec.probe.panel_every} global steps.",
+        f"{runs.planned[0].spec.probe.panel_every} global steps.",
         f"Only {seeds} is shown. Each line is a prompt, in the same place under every arm of a model; lines are sorted "
         "by accuracy at the first sampling, then by mean accuracy over all samplings and arms.",
         "By chance alone a prompt with a true accuracy slightly below 1 fails at some samplings: see survival.",
@@ -276,13 +276,13 @@ def difficulty(runs: Runs) -> FigureContent:
         for when, policy, name in ends
     }
     sizes, problems = table.groupby("tier", sort=False)["problem"].nunique(), set(table["problem"])
-    trained = {row["prompt"] for cell in runs.cells for row in runs.journal(cell).rows("groups")}
+    trained = {row["prompt"] for run in runs.planned for row in runs.journal(run).rows("groups")}
     notes = [
         "Bars: mean over seeds. Colour: the share of a problem's samples that solved it.",
         "Problems: " + ", ".join(f"{count} of {tier}" for tier, count in sizes.items()) + ".",
         f"{len(problems & trained)} of {len(problems)} held-out problems were among the training prompts.",
     ]
-    if rule := runs.cells[0].spec.task.held_out_rule:
+    if rule := runs.planned[0].spec.task.held_out_rule:
         notes.append(f"No overlap is possible: {rule}.")
     quantities = [Quantity(name, per_run(here, "share")) for name, here in shares.items()]
     return FigureContent(rows, caption("Held-out problems, mean over tiers,", *quantities), notes)

@@ -145,14 +145,14 @@ WEIGHT_NOTES = (
 def _weights(name: str, title: str, *, reweighted: bool) -> Artifact:
     """Query weights of the arms whose weights differ from GRPO's (`reweighted`), or of those with GRPO's weights."""
 
-    def cells(runs: Runs) -> list[PlannedRun]:
-        curves = [(cell, cell.spec.method.query_weight(GRID)) for cell in runs.cells]
-        return [cell for cell, W in curves if np.isfinite(W).all() and np.allclose(W, PLAIN) != reweighted]
+    def drawn(runs: Runs) -> list[PlannedRun]:
+        curves = [(run, run.spec.method.query_weight(GRID)) for run in runs.planned]
+        return [run for run, W in curves if np.isfinite(W).all() and np.allclose(W, PLAIN) != reweighted]
 
     @figure(
         name, title, "table2", partial(_draw_weights, reweighted=reweighted), band=False, height=2.3,
         what=GRADIENTS, section=PAPER, place=place(name),
-        arms=lambda runs: list(dict.fromkeys(cell.arm for cell in cells(runs))),
+        arms=lambda runs: list(dict.fromkeys(run.arm for run in drawn(runs))),
     )  # fmt: skip
     def artifact(runs: Runs) -> FigureContent:
         """Rows of two kinds (`source`): the theory by arm and model; one per run and accuracy with gradients."""
@@ -160,7 +160,7 @@ def _weights(name: str, title: str, *, reweighted: bool) -> Artifact:
         measured = runs.findings("weights", "curve", partial=True).rename(columns=names).assign(source=MEASURED)
         measured = measured.reindex(columns=COLUMNS).astype(INTEGERS).dropna(subset="weight")
         theory, compared = [pd.DataFrame(columns=COLUMNS)], []
-        for (model, arm), spec in {(cell.spec.model.name, cell.arm): cell.spec for cell in cells(runs)}.items():
+        for (model, arm), spec in {(run.spec.model.name, run.arm): run.spec for run in drawn(runs)}.items():
             W, here = spec.method.query_weight, measured[(measured["model"] == model) & (measured["arm"] == arm)]
             about, weight_P = {"model": model, "arm": arm}, _points(here)["weight"]
             theory.append(pd.DataFrame({**about, "source": THEORY, "p": GRID, "weight": W(GRID)}))

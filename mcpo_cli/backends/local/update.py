@@ -147,6 +147,8 @@ class Updater:
                 sum_so_far.add_(gradient)
             total_gradients = total_gradients or gradients
             sums.merge(measured)
+            # Else it would stay in memory, as large as the weights, while the next ones are computed.
+            del gradients
         for parameter, gradient in zip(self.policy.parameters(), total_gradients, strict=True):
             parameter.grad = gradient
         norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.train.grad_clip)

@@ -13,7 +13,7 @@ from mcpo_cli.compare.readers.base import Options, Reader, only
 from mcpo_cli.compare.readers.cells import stated
 from mcpo_cli.config import plan
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import MissingCells
+from mcpo_cli.errors import MissingRuns
 from mcpo_cli.home import location
 from mcpo_cli.runs import catalog
 from mcpo_cli.runs.journal import Journal
@@ -25,7 +25,7 @@ def read(path: Path, options: Options) -> list[Log]:
     A run gives the evaluation after its last global step, an evaluation its newest grading.
 
     Raises:
-        MissingCells: a run is not done.
+        MissingRuns: a run is not done.
         RunFailed: a record is damaged.
     """
     folder = _folder(path)
@@ -36,7 +36,7 @@ def read(path: Path, options: Options) -> list[Log]:
     spec = catalog.spec(folder)
     rows = _last(folder, spec)
     if not rows:
-        raise MissingCells(f"{folder.name} is not done", fix=f"mcpo runs show {folder.name}")
+        raise MissingRuns(f"{folder.name} is not done", fix=f"mcpo runs show {folder.name}")
     return [_of_run(folder, spec, rows, spec.run_id, options)]
 
 
@@ -58,20 +58,20 @@ def _folder(path: Path) -> Path | None:
 def _of_suite(name: str, options: Options) -> list[Log]:
     suite = plan.from_suite(name, [], f"mcpo train {name}")
     runs = location() / "runs"
-    rows_of = [(cell, _last(runs / cell.spec.run_id, cell.spec)) for cell in suite.cells]
-    if gaps := [cell for cell, rows in rows_of if not rows]:
-        listed = "".join(f"\n  {cell.arm}, {cell.spec.seeds} ({cell.spec.run_id})" for cell in gaps)
-        raise MissingCells(f"{name}: {len(gaps)} of {len(rows_of)} runs are not done:{listed}", fix=suite.command)
-    several = len({cell.spec.model.name for cell in suite.cells}) > 1
+    rows_of = [(run, _last(runs / run.spec.run_id, run.spec)) for run in suite.runs]
+    if gaps := [run for run, rows in rows_of if not rows]:
+        listed = "".join(f"\n  {run.arm}, {run.spec.seeds} ({run.spec.run_id})" for run in gaps)
+        raise MissingRuns(f"{name}: {len(gaps)} of {len(rows_of)} runs are not done:{listed}", fix=suite.command)
+    several = len({run.spec.model.name for run in suite.runs}) > 1
     return [
         _of_run(
-            runs / cell.spec.run_id,
-            cell.spec,
+            runs / run.spec.run_id,
+            run.spec,
             rows,
-            f"{cell.arm} {cell.spec.model.name}" if several else cell.arm,
+            f"{run.arm} {run.spec.model.name}" if several else run.arm,
             options,
         )
-        for cell, rows in rows_of
+        for run, rows in rows_of
     ]
 
 

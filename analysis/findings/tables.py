@@ -16,7 +16,7 @@ def table(question: str) -> str:
     for effect in effects.declared().values():
         if effect.question == question:
             one = effects.estimate(effect)
-            digits = 4 if abs(one.control) < 0.1 else 3
+            digits = 4 if abs(one.control) < 0.1 or one.half_width < 0.0055 else 3
             star = "" if effect.registered else " *"
             cells = (
                 effect.label + star, forest.share(one.control, digits),

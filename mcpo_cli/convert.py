@@ -21,6 +21,8 @@ RANGE = re.compile(r"(\d+) *(?:\.\.+|-|:) *(\d+)")
 """Integers from one to another, as people write them."""
 LARGEST_INT, LARGEST_FLOAT = 2**31 - 1, 3.4e38
 """The largest 32-bit values, because computations use settings as 32-bit numbers."""
+DEFAULT = "  (the default)"
+"""End of a fix that is to set the default."""
 BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
     "ge": (">=", operator.ge),
     "gt": (">", operator.gt),
@@ -162,4 +164,4 @@ def _default(field: "dataclasses.Field[Any]", path: str) -> str | None:
     if value is dataclasses.MISSING or dataclasses.is_dataclass(value):
         return None
     text = str(value).lower() if isinstance(value, bool) else str(list(value) if isinstance(value, tuple) else value)
-    return f"{path}={text}  (the default)"
+    return f"{path}={text}{DEFAULT}"

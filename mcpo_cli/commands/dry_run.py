@@ -102,9 +102,15 @@ def _costs(runs: list[Expected]) -> Iterator[Part]:
     for run_id, gpus in costs.items():
         tokens = [f"{count / 1e9:.2f} G" for count in (gpus.sampled, gpus.trained)]
         sizes = [f"{size / GIB:.0f} GiB" for size in (gpus.checkpoint, gpus.disk)]
-        rows.append([run_id, f"about {gpus.seconds / 3600:,.0f}", *tokens, *sizes])
+        rows.append([run_id, f"about {gpus.seconds / 3600:,.0f}", f"{gpus.memory / GIB:.0f} GiB", *tokens, *sizes])
     yield ""
-    yield table(["run_id", "GPU-hours", "tokens sampled", "trained", "per checkpoint", "disk"], rows)
+    yield table(
+        ["run_id", "GPU-hours", "least memory per GPU", "tokens sampled", "trained", "per checkpoint", "disk"], rows
+    )
+    hours, disk = sum(gpus.seconds for gpus in costs.values()) / 3600, sum(gpus.disk for gpus in costs.values())
+    if len(costs) > 1:
+        yield f"\nall {len(costs)}: about {hours:,.0f} GPU-hours, {disk / GIB:,.0f} GiB of disk"
+    yield "\nnot checked before a start: GPUs, memory, and what is installed (mcpo doctor)"
 
 
 def preview_text(preview: Mapping[str, Any]) -> str:

@@ -80,6 +80,8 @@ class GpuCost:
     """Tokens trained on."""
     checkpoint: int
     """Bytes of one checkpoint."""
+    memory: float
+    """The least bytes of memory that each GPU must have."""
 
     @property
     def disk(self) -> int:
@@ -94,6 +96,7 @@ class GpuCost:
             "tokens_trained": round(self.trained),
             "checkpoint_bytes": self.checkpoint,
             "disk_bytes": self.disk,
+            "gpu_memory_bytes": round(self.memory),
         }
 
 
@@ -172,7 +175,7 @@ def estimate(spec: RunSpec) -> Estimate:
         a_sample = _operations(spec, policy, 1, 0) / PEAK / SAMPLING_UTILISATION
         seconds = sampled * a_sample + trained * _operations(spec, policy, 0, 1) / PEAK / TRAINING_UTILISATION
         gpus = spec.cluster.nodes * spec.cluster.gpus
-        cost = GpuCost(seconds, sampled, trained, policy.checkpoint)
+        cost = GpuCost(seconds, sampled, trained, policy.checkpoint, max(gpu_bytes(spec).values()))
         return Estimate(spec, seconds / gpus, evaluated * response * a_sample / gpus, gpus=cost)
     existing = _existing_on_local(spec)
     a_token = SECONDS_PER_TOKEN + SECONDS_PER_TOKEN_AND_PARAMETER * policy.count

@@ -18,14 +18,14 @@ from mcpo_cli.config.class_options import given
 from mcpo_cli.config.reading import MAX_VALUES, TYPED, key_of, parse, read, read_yaml, refuse_secrets, short
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.config.used_plugins import used_plugins
-from mcpo_cli.convert import convert
+from mcpo_cli.convert import DEFAULT, convert
 from mcpo_cli.errors import ConfigError, first_line
 from mcpo_cli.redaction import redact
 from mcpo_cli.settings import flat, plain
 
 T = TypeVar("T")
-OF_EXISTING = "laptop"
-"""The scale of a local run with an existing model that has no preset."""
+OF_EXISTING = {"local": "laptop", "verl": "one-gpu"}
+"""The scale of an existing model by its backend, if none is chosen."""
 
 
 def load(overrides: Sequence[str]) -> list[RunSpec]:
@@ -154,7 +154,7 @@ def _load_one(overrides: list[str], read_model: model_settings.Reader) -> RunSpe
 
     try:
         # Presets first, then single settings, as in Hydra. The runs of a sweep share the slow first part.
-        data: Any = class_options.with_options(copy.deepcopy(_composed(_chosen(overrides))), overrides)
+        data: Any = class_options.with_options(copy.deepcopy(_presets(overrides)), overrides)
         _apply(data, overrides)
         if "oc.env" in (composed := str(data)):
             raise ConfigError(
@@ -176,7 +176,19 @@ def _load_one(overrides: list[str], read_model: model_settings.Reader) -> RunSpe
         for line in listed:
             refuse_secrets(line)
     settings["model"] = model_settings.completed(settings["model"], _given_for_model(overrides), read_model)
-    return from_dict(settings)
+    try:
+        return from_dict(settings)
+    except ConfigError as error:
+        raise ConfigError(error.message, fix=_of_presets(error.fix, overrides), code=error.code) from error
+
+
+def _of_presets(fix: str | None, overrides: Sequence[str]) -> str | None:
+    """`fix` with the value of the chosen presets, if it is to set the default of a setting."""
+    key, is_default = (fix or "").partition("=")[0], (fix or "").endswith(DEFAULT)
+    value = flat(_presets(overrides)).get(key) if is_default else None
+    if value is None or value == flat(presets.defaults()).get(key):
+        return fix
+    return f"{key}={value}  (the value of {' '.join(_chosen(overrides))})"
 
 
 def _remainder(number: Any, divisor: int) -> int:
@@ -209,10 +221,21 @@ def preset_model(name: str) -> Model:
 
 def _given_for_model(overrides: Sequence[str]) -> set[str]:
     """The settings of `model` that the overrides set, and those of a preset that is itself an existing model."""
-    given = {key.removeprefix("model.") for key in map(key_of, overrides) if key.startswith("model.")}
-    preset = _composed(_chosen(overrides))["model"]
+    settings = {key.removeprefix("model.") for key in map(key_of, overrides) if key.startswith("model.")}
+    preset = _presets(overrides)["model"]
     built = plain(RunSpec.model)
-    return given | ({name for name, value in preset.items() if value != built[name]} if preset["path"] else set())
+    return settings | ({name for name, value in preset.items() if value != built[name]} if preset["path"] else set())
+
+
+def _presets(overrides: Sequence[str]) -> dict[str, Any]:
+    """The settings of the presets that `overrides` choose.
+
+    The model that a scale chooses is another one than `model.path` names without `model`.
+    """
+    composed = _composed(_chosen(overrides))
+    if given("model", overrides) or not given("model.path", overrides):
+        return composed
+    return composed | {"model": presets.defaults()["model"]}
 
 
 def _chosen(overrides: Sequence[str]) -> tuple[str, ...]:
@@ -222,11 +245,13 @@ def _chosen(overrides: Sequence[str]) -> tuple[str, ...]:
     )
     if given("scale", overrides):
         return named
-    model, scale = given("model", overrides), None
-    if model:
+    backend, scale = given("backend", overrides), None
+    if model := given("model", overrides):
         scale = read_yaml(presets.file("model", model)).get("scale")
-    elif given("model.path", overrides) and given("backend", overrides) != "verl":
-        scale = OF_EXISTING
+        if scale and backend and (scale == OF_EXISTING["local"]) != (backend == "local"):
+            scale = OF_EXISTING.get(backend)
+    elif given("model.path", overrides):
+        scale = OF_EXISTING.get(backend or "local")
     return (*named, f"scale={scale}") if scale else named
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli import weight_files
 from mcpo_cli.backends import Stop
 from mcpo_cli.backends.verl import checkpoint, checks, overrides
 from mcpo_cli.config.cost import Estimate
@@ -22,7 +23,11 @@ class Verl:
         checks.check_spec(spec)
 
     def check_model(self, spec: RunSpec, folder: Path) -> None:
-        """verl trains what transformers loads; `check_machine` compares sizes and window."""
+        """Raise ConfigError if weight files are missing or damaged; `check_machine` compares sizes and window.
+
+        verl trains what transformers loads, so architecture and tokenizer are left to it.
+        """
+        weight_files.stored(spec.model.name, folder)
 
     def check_machine(self, expected: Estimate) -> None:
         """Raise ConfigError unless verl, GPUs, model, data and disk space are there."""

@@ -51,11 +51,13 @@ def _no_option(context: Any, verb: str, option: str, words: Sequence[str]) -> Co
     settings = [f"--{name}" for name in _settings(context.command)]
     typed = [word for word in words if word not in ("--json", "--debug")]
     others = _with_option(context.find_root(), option)
-    meant = option if option in settings else similar(option, [*options, *settings])
+    key = option.removeprefix("--").replace("-", "_")
+    of_group = next((name for name in settings if name.rpartition(".")[2] == key), "")
+    meant = option if option in settings else of_group or similar(option, [*options, *settings])
     message = f"{verb} has no option '{option}'"
     if option in settings:
         message = f"{option} is not an option but a setting"
-    elif len(others) == 1 and context.parent and not (meant and (option.startswith(meant) or meant.startswith(option))):
+    elif len(others) == 1 and context.parent and not (of_group or _is_slip(option, meant)):
         fix = shlex.join([*others[0].split(), *typed[len(verb.split()) - 1 :]])
         return ConfigError(f"{message}: {others[0]} has it", fix=fix, code="unknown_name")
     elif others and not meant:
@@ -74,6 +76,11 @@ def _no_option(context: Any, verb: str, option: str, words: Sequence[str]) -> Co
     return ConfigError(
         message, fix=shlex.join(["mcpo", *typed[:at], name + equals + value, *after]), code="unknown_name"
     )
+
+
+def _is_slip(option: str, meant: str) -> bool:
+    """True if an option only lacks the end of the one that was probably meant, or has more: `--step`, `--steps`."""
+    return bool(meant) and (option.startswith(meant) or meant.startswith(option))
 
 
 def _with_option(root: Any, option: str) -> list[str]:

@@ -186,7 +186,8 @@ def _of_presets(fix: str | None, overrides: Sequence[str]) -> str | None:
     """`fix` with the value of the chosen presets, if it is to set the default of a setting."""
     key, is_default = (fix or "").partition("=")[0], (fix or "").endswith(DEFAULT)
     value = flat(_presets(overrides)).get(key) if is_default else None
-    if value is None or value == flat(presets.defaults()).get(key):
+    default = flat(presets.defaults()).get(key)
+    if value is None or value == (list(default) if isinstance(default, tuple) else default):
         return fix
     return f"{key}={value}  (the value of {' '.join(_chosen(overrides))})"
 

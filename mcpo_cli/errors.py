@@ -173,14 +173,15 @@ def similar(wanted: str, known: Iterable[str]) -> str:
 def _alike(wanted: str, known: Iterable[str]) -> list[str]:
     """The known names with a spelling nearest to that of `wanted`, several if they are equally near.
 
-    The one that shares the longest beginning with it is first: `dappo` is as near to `dapo` as to `dppo`, but few slips
-    are at the beginning of a word.
+    Nearest are those of the same letters in another order, as `mcpo` is to `mpco`. Then the one that shares the longest
+    beginning is first: `dappo` is as near to `dapo` as to `dppo`, but few slips are at the beginning of a word.
     """
     spelled = {name.lower(): name for name in sorted(known, reverse=True)}
     word = wanted.lower()
     close = difflib.get_close_matches(word, spelled, n=max(1, len(spelled)), cutoff=SIMILAR)
     likeness = {name: difflib.SequenceMatcher(None, name, word).ratio() for name in close}
-    equal = [name for name in close if likeness[name] == max(likeness.values())]
+    swapped = [name for name in close if sorted(name) == sorted(word)]
+    equal = swapped or [name for name in close if likeness[name] == max(likeness.values())]
     return [spelled[name] for name in sorted(equal, key=lambda name: (-_same_beginning(name, word), name))]
 
 

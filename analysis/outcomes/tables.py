@@ -63,6 +63,18 @@ WHOLE_DRAWN = {
     "best@8": "best@8, at the end",
     "next-step gap": "gap, next step",
 }
+TRUST = {
+    "pass@1": "scores.pass@1",
+    "best@8": "scores.best@8",
+    "next-step gap": "mastery.gap",
+    "tokens left out": "training.train/left_out",
+    "tokens clipped above": "training.train/clip_high",
+    "tokens clipped below": "training.train/clip_low",
+    "tokens that IcePop leaves out": "training.rollout_corr/masked",
+    "sampler's difference": "training.rollout_corr/logp_difference",
+}
+TRUST_DRAWN = {"pass@1": "pass@1", "best@8": "best@8", "next-step gap": "gap, next step"}
+TRUST_SHOWN = "clip", TRUST, TRUST_DRAWN
 KEPT_SHOWN = "nothing", KEPT, KEPT_DRAWN
 WHOLE_SHOWN = "DAPO w/o filter", WHOLE_RUNS, WHOLE_DRAWN
 SUITES = {
@@ -70,6 +82,9 @@ SUITES = {
     "opposite-weights": Outcomes("weights-outcomes", "Opposite weights, and what is kept", *KEPT_SHOWN),
     "smollm2-runs": Outcomes("smollm2-runs-outcomes", "Whole runs of SmolLM2-135M", *WHOLE_SHOWN),
     "smollm2-runs-again": Outcomes("smollm2-runs-again-outcomes", "Whole runs of SmolLM2-135M once more", *WHOLE_SHOWN),
+    "smollm2-half-rate": Outcomes("half-rate-outcomes", "Whole runs of SmolLM2-135M at half the rate", *WHOLE_SHOWN),
+    "trust-regions": Outcomes("trust-regions-outcomes", "Which tokens are left out", *TRUST_SHOWN),
+    "trust-regions-rougher": Outcomes("trust-regions-rougher-outcomes", "The same, rougher sampler", *TRUST_SHOWN),
 }
 
 

@@ -44,7 +44,7 @@ def check_mini_batch(step: int, number: int, sums: MetricSums) -> None:
 
 
 def signals(method: Method, step: Step, state: State) -> tuple[Signals, State]:
-    """`Method.signals`.
+    """What `Method.signals` returns, checked.
 
     Raises:
         RunFailed: it returned something else, or of another shape. NotFinite: an advantage is NaN or infinite.

@@ -17,7 +17,7 @@ EPOCHS = 64
 
 
 class TrainingStream:
-    """The training stream of a run by positions (`samplers.Stream`)."""
+    """The training stream of a run by positions (`prompt_samplers.Stream`)."""
 
     def __init__(self, problems: Problems, seed: int) -> None:
         self.distinct = problems.distinct
@@ -39,7 +39,7 @@ class TrainingStream:
         return [problem for run in runs for problem in self._training(self._seed, run[0], len(run))]
 
     def numbers(self, positions: Sequence[int]) -> list[int]:
-        """See `samplers.Stream`."""
+        """See `prompt_samplers.Stream`."""
         return [problem.number for problem in self.problems(positions)]
 
 

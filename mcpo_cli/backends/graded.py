@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FEWEST = 2
-"""Graded rollouts of a group, so that there is something to compare."""
+"""The fewest graded rollouts of a group that a method can compare."""
 
 
 @dataclass(frozen=True)

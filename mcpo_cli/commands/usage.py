@@ -49,7 +49,9 @@ def _no_option(context: Any, verb: str, option: str, words: Sequence[str]) -> Co
     """An option that a verb does not have: the nearest of its options, or of the settings that it takes."""
     options = [name for parameter in context.command.params for name in parameter.opts if name.startswith("--")]
     settings = [f"--{name}" for name in _settings(context.command)]
-    meant = option if option in settings else similar(option, [*options, *settings])
+    key = option.removeprefix("--").replace("-", "_")
+    of_group = next((name for name in settings if name.rpartition(".")[2] == key), "")
+    meant = option if option in settings else of_group or similar(option, [*options, *settings])
     message = f"{verb} has no option '{option}'"
     if option in settings:
         message = f"{option} is not an option but a setting"

@@ -109,7 +109,7 @@ class Pair:
         return np.asarray(one_P - other_P)
 
     def sources(self, estimate: Estimate) -> Sources:
-        """Sources of the variance of the difference of mean scores. found: that difference, over both."""
+        """Sources of the variance of the difference of mean scores. estimate: that difference, over both."""
         if not self.has_problems:
             seed = sum(part.value * seeds for part, seeds in zip(estimate.parts, estimate.seeds, strict=True))
             return Sources(math.nan, seed, math.nan, math.nan, len(estimate.seeds))

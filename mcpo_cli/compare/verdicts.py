@@ -32,8 +32,9 @@ def judged(
     share: bool = False,
     differing: int | None = None,
 ) -> dict[str, object]:
-    """A difference as columns of a frame: its interval at 1 - level, its p-values, `why` there are none, and `student`,
-    the estimate behind them, of minus the difference if lower is better.
+    """A difference as columns of a frame: its interval at 1 - level, its p-values, and `why` there are none.
+
+    The column `student` has the estimate that is tested, with the other sign if lower is better.
 
     Args:
         margin: the largest difference that does not matter, above 0.

@@ -185,11 +185,10 @@ def _load_one(overrides: list[str], read_model: model_settings.Reader) -> RunSpe
 def _of_presets(fix: str | None, overrides: Sequence[str]) -> str | None:
     """`fix` with the value of the chosen presets, if it is to set the default of a setting."""
     key, is_default = (fix or "").partition("=")[0], (fix or "").endswith(DEFAULT)
-    value = flat(_presets(overrides)).get(key) if is_default else None
-    default = flat(presets.defaults()).get(key)
-    if value is None or value == (list(default) if isinstance(default, tuple) else default):
+    value, named = flat(_presets(overrides)).get(key) if is_default else None, " ".join(_chosen(overrides))
+    if value is None or not named or fix == f"{key}={value}{DEFAULT}":
         return fix
-    return f"{key}={value}  (the value of {' '.join(_chosen(overrides))})"
+    return f"{key}={value}  (the value of {named})"
 
 
 def _remainder(number: Any, divisor: int) -> int:

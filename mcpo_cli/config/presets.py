@@ -133,6 +133,8 @@ def _unknown_name(group: str, name: str, known: Sequence[str]) -> ConfigError:
             f"unknown model '{name}': model= is for presets, model.path= for folders and the Hugging Face Hub",
             fix=f"model.path={name}",
         )
+    if group == "model" and Path(name).is_dir():
+        return unknown(f"unknown model '{name}': a folder is written with a /", fix=f"model=./{name}")
     if group in CLASSES and (path := _undeclared(group, name)):
         return unknown(
             f"unknown {group} '{name}': {path} declares it, and MCPO_PLUGINS does not name its folder",

@@ -21,6 +21,8 @@ TYPED = "write key=value, for example method=mcpo seed=0,1,2"
 """The fix of words that are no settings."""
 SPACED = re.compile(r"([\w.]+)\s*[=:]\s*([\w.,+-]+)")
 """A setting with spaces around its sign, or with the colon of YAML."""
+KEY = re.compile(r"\w+([.]\w+)+")
+"""The key of a setting in a group."""
 MAX_BYTES = 1 << 20
 """Largest size of a file of settings in bytes: YAML is read at a few hundred kB per second."""
 MAX_SHOWN = 200
@@ -177,6 +179,8 @@ def reading(text: str) -> Iterator[None]:
         if "=" not in text:
             why = "it has no ="
             fix = f"data={text} (mcpo evaluate: --benchmarks NAME={text})" if Path(text).is_file() else TYPED
+            if KEY.fullmatch(text):
+                fix = f"{text}=VALUE  (without spaces around =)"
         else:
             why = "a bracket is not closed" if _open(text) else short(first_line(error))
             fix = f"close the bracket, or as text: {in_quotes(text)}" if _open(text) else f"as text: {in_quotes(text)}"

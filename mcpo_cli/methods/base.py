@@ -274,7 +274,7 @@ class Method(ABC):
     token_advantages: ClassVar[bool] = False
     """True if each token has its own advantage."""
     stop_gradients: ClassVar[bool] = False
-    """True if `token_loss` detaches something on purpose. Finite differences then hold that fixed."""
+    """True if `token_loss` detaches something on purpose. Checks of the gradient then hold that constant."""
     binary_rewards: ClassVar[bool] = False
     """True if the method is defined only for rewards 0 and 1."""
 
@@ -331,7 +331,7 @@ class Method(ABC):
     def without_effect(self, train: TrainSettings) -> Iterator[str]:
         """A sentence, without its full stop, for each part of the method that cannot act with the settings of the run.
 
-        Of options that have their default, only for a part that makes the method what it is.
+        An option that has its default is named only if the method is pointless without it.
         """
         yield from ()
 

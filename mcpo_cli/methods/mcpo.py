@@ -105,8 +105,8 @@ class Mcpo(Clipped, Normalized, AdvancedMethod):
             return super().scale(p)
         return 1 + (p > 0.5) * (2 * (p * (1 - p)) ** 0.5 - 1)
 
-    def mastered(self, step: Step) -> Tensor:
-        """Rollouts that the hinge holds, PG: all of the prompts with p = 1."""
+    def holds(self, step: Step) -> Tensor:
+        """held_PG: the rollouts that the hinge holds, all of the prompts with p = 1."""
         return step.correct_PG.bool().all(-1, keepdim=True).expand_as(step.correct_PG)
 
     def budget(self, batch: TokenBatch) -> float:
@@ -116,7 +116,7 @@ class Mcpo(Clipped, Normalized, AdvancedMethod):
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
         """Rollouts of mastered prompts, which the column `mastered` flags, may have the gradient of the hinge."""
         signals, state = super().signals(step, state)
-        mastered_PG = self.mastered(step)
+        mastered_PG = self.holds(step)
         has_gradient_PG = signals.has_gradient_PG | mastered_PG if self.penalises_drift else signals.has_gradient_PG
         return dataclasses.replace(signals, has_gradient_PG=has_gradient_PG, columns={"mastered": mastered_PG}), state
 

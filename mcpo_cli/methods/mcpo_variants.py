@@ -58,7 +58,7 @@ class McpoExtended(Mcpo):
         scale, least = super().scale(p), 1 / self.reweight_cap if self.reweight_cap else 0.0
         return (scale + least + abs(scale - least)) / 2
 
-    def mastered(self, step: Step) -> Tensor:
+    def holds(self, step: Step) -> Tensor:
         # Accuracies are multiples of 1/G: .9 of ten rollouts must not depend on rounding.
         return (step.p_P[:, None] >= self.mastery - 1e-9) & step.correct_PG.bool()
 
@@ -110,9 +110,9 @@ class McpoPlacebo(Mcpo):
     def uneven_groups(self) -> bool:
         return self.held == "all"
 
-    def mastered(self, step: Step) -> Tensor:
+    def holds(self, step: Step) -> Tensor:
         """Rollouts that the hinge holds, PG. The draw depends on the step's rollouts, not on the order of prompts."""
-        mastered_PG = super().mastered(step)
+        mastered_PG = super().holds(step)
         if self.held == "all":
             return mastered_PG.new_ones(mastered_PG.shape)
         # The sum of lengths differs from step to step, so that a prompt that returns is held at some steps only.
@@ -170,7 +170,7 @@ class Reweighted(Mcpo):
         return (1 - p) * _minimum(weight, p * cut) + p * _minimum(weight, (1 - p) * cut)
 
     def advantages(self, reward_PG: Tensor, correct_PG: Tensor) -> Tensor:
-        """As in `Method.advantages`; with `renormalise` the groups must be those of one whole batch."""
+        """As in `GroupRelative.advantages`; with `renormalise` the groups must be those of one whole batch."""
         advantage_PG = super().advantages(reward_PG, correct_PG)
         if self.clip_advantage:
             advantage_PG = advantage_PG.clamp(-self.clip_advantage, self.clip_advantage)

@@ -150,7 +150,7 @@ def left_out(reasons: Mapping[str, str]) -> str:
 
 
 def chosen(runs: Iterable[Run], where: Sequence[str] = (), sort: str = "") -> list[Run]:
-    """Those of `found` with these settings, in order.
+    """Those of `runs` with these settings, in order.
 
     where: words such as `method=mcpo`, `train.lr=1e-3`, `state=done`, `tag=keep`. sort: a setting, `name`, `state`,
     `score` or `date`; with a minus, the largest first; runs that lack it come last.

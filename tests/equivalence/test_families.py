@@ -20,7 +20,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from mcpo_cli.backends.local import generate, prediction, products
+from mcpo_cli.backends.local import generate, log_probs, products
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.generate import Rollouts, sample
@@ -265,7 +265,7 @@ def test_the_backward_pass_of_the_output_layer_in_bfloat16() -> None:
     def gradient(dtype: torch.dtype) -> tuple[Tensor, ...]:
         x, weight = (tensor.to(dtype).requires_grad_() for tensor in (x_NE, weight_VE))
         if dtype == torch.float32:
-            logp_K = prediction.log_probs(x, weight, row_K, token_K)
+            logp_K = log_probs.log_probs(x, weight, row_K, token_K)
         else:
             logp_K = (x @ weight.T).log_softmax(-1)[row_K, token_K]
         return logp_K.detach(), *torch.autograd.grad(logp_K, (x, weight), given_K.to(dtype))

@@ -103,6 +103,38 @@ def test_a_name_on_the_command_line_holds_and_a_size_turns_reading_off(folder: P
     assert "model.hidden=64 but 32 in the file" in complaint(model)
 
 
+@pytest.mark.parametrize("scale", ["one-gpu", "paper"])
+def test_a_folder_is_not_the_model_that_a_scale_chooses(folder: Path, scale: str) -> None:
+    (spec,) = load([f"scale={scale}", f"model.path={folder}"])
+    own = of(folder).model
+    assert spec.scale == scale
+    assert (spec.model.name, spec.model.hidden, spec.model.layers) == (own.name, own.hidden, own.layers)
+
+
+@pytest.mark.parametrize(
+    ("words", "scale"),
+    [
+        ("model=qwen3-0.6b", "one-gpu"),
+        ("model=qwen3-8b", "paper"),
+        ("model=qwen2.5-0.5b", "laptop"),
+        ("model=qwen2.5-0.5b backend=verl", "one-gpu"),
+        ("model=qwen3-0.6b backend=local task=sums", "laptop"),
+        ("model.path={folder} task=sums", "laptop"),
+        ("model.path={folder} backend=verl", "one-gpu"),
+        ("model=toy-m", "toy"),
+    ],
+)
+def test_an_existing_model_never_gets_the_settings_of_the_toy_scale(folder: Path, words: str, scale: str) -> None:
+    (spec,) = load(words.format(folder=folder).split())
+    assert (spec.scale, spec.train.lr < 1e-4) == (scale, scale != "toy")
+
+
+def test_a_wrong_value_is_answered_with_that_of_the_scale(folder: Path) -> None:
+    with refused("bad_input") as error:
+        load(["scale=one-gpu", "train.lr=abc"])
+    assert error.value.fix == "train.lr=1e-06  (the value of scale=one-gpu)"
+
+
 def test_folders_of_one_path_with_other_content_are_other_models(folder: Path) -> None:
     first = of(folder)
     tensors = load_file(folder / "model.safetensors")

@@ -25,7 +25,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 
-from mcpo_cli.backends.local import prediction
+from mcpo_cli.backends.local import log_probs
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.lora import Lora
 from mcpo_cli.backends.local.products import FUSED, Matrices, Matrix, fused, last_apart, product, products
@@ -217,7 +217,7 @@ class Policy:
     def _at_tokens(self, x_NE: Tensor, row: Tensor, token: Tensor, measure: Measure | None) -> tuple[Tensor, ...]:
         """Log-probability of each `token`, and its measure if asked for, where row `row` of `x_NE` predicts."""
         if self.reduced_on_cpu and not measure and torch.is_grad_enabled():
-            return (prediction.log_probs(x_NE, self.model.lm_head.weight, row, token),)
+            return (log_probs.log_probs(x_NE, self.model.lm_head.weight, row, token),)
         logp_NV = self.logits(x_NE).log_softmax(-1)
         logp = logp_NV.flatten()[row * self.vocabulary + token]
         return (logp, measure(logp_NV.detach())[row]) if measure else (logp,)

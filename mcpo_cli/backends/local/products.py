@@ -49,7 +49,7 @@ def product(x_NE: Tensor, matrix: Matrix) -> Tensor:
 
 
 def last_apart(made: list[Tensor], width: int) -> tuple[Tensor, Tensor]:
-    """The products `found`, fused or not: those of all matrices but the last, and that of the last, `width` wide."""
+    """The products `made`, fused or not: those of all matrices but the last, and that of the last, `width` wide."""
     if len(made) == 1:
         others, last = made[0].split([made[0].shape[-1] - width, width], dim=-1)
         return others, last

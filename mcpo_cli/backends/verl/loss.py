@@ -25,8 +25,8 @@ CORRECTIONS = (corrections.SAMPLER, corrections.WEIGHT)
 NOTHING = Train()
 """Settings without a correction."""
 METRIC = "mcpo"
-"""The metric in which the loss reports a micro-batch: one of its prompts, pairs and prompts of `MetricSums`, and the
-largest drift of a token."""
+"""The metric in which the loss reports a micro-batch: the index of one of its prompts, the
+parts of its `MetricSums` (`pairs` and `prompts`), and the largest drift of a token."""
 
 
 def column_field(name: str) -> str:

@@ -100,7 +100,7 @@ class Local:
         return finish(self.tokenizer, request, ids[:length], self.sampling.stop_ids, seed)
 
     def _draw(self, logits_NV: Tensor, row_M: Tensor, uniform_M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """See `sampler.Draw`; the tokens of `engine=hf`, without log-probabilities and entropies."""
+        """See `generate.Draw`; the tokens of `engine=hf`, without log-probabilities and entropies."""
         nothing_M = logits_NV.new_zeros(len(row_M))
         if self.sampling.temperature == 0:
             return finite(logits_NV).argmax(-1)[row_M], nothing_M, nothing_M

@@ -145,11 +145,12 @@ def _models() -> Mapping[str, Any]:
 def _of_model(name: str) -> Facts:
     from mcpo_cli import pretrained
     from mcpo_cli.config import load
+    from mcpo_cli.config.cost import weights
 
     model = load.preset_model(name)
     return {
         "run_name": model.name,
-        "parameters": model.parameters,
+        "parameters": weights(*load.load([f"model={name}"])).count if not model.path else model.parameters,
         "weights": model.quantization or ("float" if model.path else None),
         "source": model.path or "built from scratch",
         "fetched": pretrained.find(model) is not None if model.path else None,

@@ -37,6 +37,7 @@ DRIVER, CUDA = ">=580", "==13.*"
 """NVIDIA driver and CUDA that verl's pins need: their torch and vLLM are built for CUDA 13, which no older driver runs
 (https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, table 1)."""
 UPDATE_DRIVER = "apt-get install nvidia-driver-580-server  (CUDA 13 needs 580 or newer; on the host of a container)"
+CLUSTER = "an NVIDIA GPU with its driver, or those of a cluster: cluster.launcher=slurm, cluster.ray_address=HOST:PORT"
 ASK_DRIVER = "nvidia-smi  (shows what the driver says of the GPUs)"
 REBUILD_KERNELS = (
     "pip install --force-reinstall --no-deps --require-hashes --no-build-isolation --no-cache-dir "
@@ -112,7 +113,7 @@ def _gpus(gpus: list[machine.Gpu]) -> Iterator[Line]:
     """Check GPUs, their driver and the packages built for them; one line on a machine without GPUs."""
     if not gpus:
         found = "none (nvidia-smi finds none, or CUDA_VISIBLE_DEVICES hides them); the local engine needs none"
-        yield Line("GPUs", "verl", "missing", found, "cluster.launcher=slurm, or cluster.ray_address=HOST:PORT")
+        yield Line("GPUs", "verl", "missing", found, CLUSTER)
         return
     names = ", ".join(f"{gpu.name} ({gpu.free / GIB:.0f} of {gpu.memory / GIB:.0f} GiB free)" for gpu in gpus)
     yield Line("GPUs", "verl", "ok", f"{len(gpus)}: {names}")
@@ -204,7 +205,9 @@ def _hub() -> Iterator[Line]:
     import httpx
     from huggingface_hub import constants
 
-    fix = "task.data_path=FOLDER model.path=FOLDER  (local copies), or HF_ENDPOINT=MIRROR"
+    fix = (
+        "model=./FOLDER data=./FILE  (your copies), task.data_path=FOLDER  (copies of data sets), or HF_ENDPOINT=MIRROR"
+    )
     if constants.HF_HUB_OFFLINE:
         yield Line("hub", "hub", "missing", "disabled by HF_HUB_OFFLINE; cached files can be used", fix)
         return

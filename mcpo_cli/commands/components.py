@@ -133,6 +133,8 @@ def _cell(value: Any) -> str:
             return "yes" if value else "no"
         case int() if value >= MILLION:
             return f"{value / MILLION:,.1f} M"
+        case int() if value >= 100_000:
+            return f"{value / 1000:,.0f} k"
         case list() | tuple():
             return ", ".join(value) or "-"
     return str(value)

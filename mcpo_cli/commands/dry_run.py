@@ -1,7 +1,7 @@
 """Show the runs of a plan instead of starting them: ids, states, expected time and cost, and the processes to start."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from mcpo_cli.commands import console
 from mcpo_cli.commands.reply import Part, Reply, table
 from mcpo_cli.config.cost import Estimate
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.config.schema import Model
+from mcpo_cli.config.schema import Model, RunSpec
+from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.machine import GIB
 from mcpo_cli.scheduling.forecast import Expected, Forecast, forecast
 
@@ -46,7 +47,9 @@ def _page(
     yield from _runs(expected, runs)
     for caution in expected.cautions:
         yield partial(console.talk, f"warning: {caution}")
+    yield from _sizes([run.spec for run in runs if run.spec.model.path])
     yield from _needs([run.estimate for run in runs if run.estimate.existing], folders)
+    yield from _refusal([run for run in expected.unfinished if run.spec.backend == "local"])
     yield from _costs(runs)
     if previews and not verbose:
         yield "\neach setting of verl: add --verbose"
@@ -72,6 +75,22 @@ def _runs(expected: Forecast, runs: list[Expected]) -> Iterator[Part]:
     yield f"\n{done} of {len(rows)} runs done; {rest}\nstart or continue: {expected.plan.command}"
 
 
+def _sizes(specs: list[RunSpec]) -> Iterator[str]:
+    """What decides how long runs of existing models are and what they can learn."""
+    if not specs:
+        return
+
+    def said(setting: Callable[[RunSpec], float]) -> str:
+        return " or ".join(dict.fromkeys(f"{setting(spec):g}" for spec in specs))
+
+    yield (
+        f"a run: {said(lambda spec: spec.train.steps)} global steps of {said(lambda spec: spec.train.prompts)} prompts "
+        f"x {said(lambda spec: spec.train.rollouts)} rollouts, prompts of up to "
+        f"{said(lambda spec: spec.train.max_prompt)} and responses of up to "
+        f"{said(lambda spec: spec.train.max_response)} tokens, learning rate {said(lambda spec: spec.train.lr)}"
+    )
+
+
 def _needs(runs: list[Estimate], folders: Mapping[Model, Path | None]) -> Iterator[str]:
     """The memory and disk that runs of existing models on the local engine need, and what is free on this machine.
 
@@ -93,6 +112,15 @@ def _needs(runs: list[Estimate], folders: Mapping[Model, Path | None]) -> Iterat
     yield from map(local.formats, {spec.compute.dtype: spec for spec in specs if local.on_cpu(spec)}.values())
 
 
+def _refusal(unfinished: Iterable[Estimate]) -> Iterator[Part]:
+    """A warning if a start on the local engine would be refused now."""
+    try:
+        for run in unfinished:
+            local.check_room(run)
+    except (ConfigError, StoreError) as error:
+        yield partial(console.talk, f"warning: a start would be refused: {error.message}; fix: {error.fix}")
+
+
 def _costs(runs: list[Expected]) -> Iterator[Part]:
     """The estimated GPU-hours, tokens and disk space of runs on GPUs."""
     costs = {run.spec.run_id: run.gpus for run in runs if run.gpus}
@@ -100,17 +128,32 @@ def _costs(runs: list[Expected]) -> Iterator[Part]:
         return
     rows = []
     for run_id, gpus in costs.items():
-        tokens = [f"{count / 1e9:.2f} G" for count in (gpus.sampled, gpus.trained)]
-        sizes = [f"{size / GIB:.0f} GiB" for size in (gpus.checkpoint, gpus.disk)]
-        rows.append([run_id, f"about {gpus.seconds / 3600:,.0f}", f"{gpus.memory / GIB:.0f} GiB", *tokens, *sizes])
+        tokens = [_count(count) for count in (gpus.sampled, gpus.trained)]
+        rows.append(
+            [run_id, _time(gpus.seconds), _size(gpus.memory), *tokens, _size(gpus.checkpoint), _size(gpus.disk)]
+        )
     yield ""
     yield table(
-        ["run_id", "GPU-hours", "least memory per GPU", "tokens sampled", "trained", "per checkpoint", "disk"], rows
+        ["run_id", "GPU time", "least memory per GPU", "tokens sampled", "trained", "per checkpoint", "disk"], rows
     )
-    hours, disk = sum(gpus.seconds for gpus in costs.values()) / 3600, sum(gpus.disk for gpus in costs.values())
+    seconds, disk = sum(gpus.seconds for gpus in costs.values()), sum(gpus.disk for gpus in costs.values())
     if len(costs) > 1:
-        yield f"\nall {len(costs)}: about {hours:,.0f} GPU-hours, {disk / GIB:,.0f} GiB of disk"
+        yield f"\nall {len(costs)}: {_time(seconds)} of GPU time, {_size(disk)} of disk"
     yield "\nnot checked before a start: GPUs, memory, and what is installed (mcpo doctor)"
+
+
+def _time(seconds: float) -> str:
+    """Time of a GPU: hours, or minutes below one hour."""
+    return f"about {seconds / 3600:,.0f} h" if seconds >= 3600 else f"about {seconds / 60:.2g} min"
+
+
+def _count(tokens: float) -> str:
+    return f"{tokens / 1e9:,.2f} G" if tokens >= 1e7 else f"{tokens / 1e3:,.1f} k"
+
+
+def _size(count: float) -> str:
+    """A number of bytes in GiB, or in MiB below one GiB."""
+    return f"{count / GIB:,.0f} GiB" if count >= GIB else f"{count / GIB * 1024:.0f} MiB"
 
 
 def preview_text(preview: Mapping[str, Any]) -> str:

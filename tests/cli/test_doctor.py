@@ -75,7 +75,7 @@ def test_the_hub_that_is_asked(
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         line = lines(json.loads(here("doctor", "--json").stdout))["hub", "hub"]
     assert line["state"] == state
-    assert endpoint in line["found"] if status else "model.path=FOLDER" in line["fix"]
+    assert endpoint in line["found"] if status else "model=./FOLDER data=./FILE" in line["fix"]
 
 
 def stack(monkeypatch: pytest.MonkeyPatch, versions: Mapping[str, str], gpus: list[Gpu]) -> dict[str, Line]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mcpo_cli.backends import local
 from tests.cli.conftest import InProcess
 from tests.models import wordy
 from tests.unit.test_write_a_task import told
@@ -44,4 +45,18 @@ KINDS = {
 def test_a_dry_run_refuses_what_train_refuses(kind: str, here: InProcess, words: dict[str, list[str]]) -> None:
     refused = here.refused(KINDS[kind], "train", *words[kind])
     assert here.refused(KINDS[kind], "train", *words[kind], "--dry-run") == refused
+    assert here.untouched()
+
+
+def test_a_dry_run_warns_with_the_message_of_a_start_that_lacks_memory(
+    here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory may be free again when the run starts, so the dry run still ends well."""
+    monkeypatch.setattr(local, "on_cpu", lambda spec: True)
+    words, room = ("train", "model=smollm2-135m"), local.Free(1e9, 1e12, tmp_path)
+    assert "would be refused" not in here(*words, "--dry-run").stderr
+    monkeypatch.setattr(local, "free", lambda: room)
+    dry = here(*words, "--dry-run")
+    assert dry.returncode == 0
+    assert f"warning: a start would be refused: {here.refused('bad_input', *words)}" in dry.stderr
     assert here.untouched()

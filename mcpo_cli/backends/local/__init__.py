@@ -60,6 +60,29 @@ def formats(spec: RunSpec) -> str:
     return "products in float32"
 
 
+def check_room(expected: Estimate) -> None:
+    """Raise ConfigError if memory or the device is missing for a run, and StoreError if the disk is full."""
+    spec, room, needed = expected.spec, free(), expected.memory
+    if spec.model.path and on_cpu(spec) and needed > room.memory:
+        raise ConfigError(
+            f"model={spec.model.name} with {spec.train.prompts} prompts x {spec.train.rollouts} rollouts of up to "
+            f"{spec.train.max_response} tokens needs about {needed / GIB:.1f} GiB of memory; "
+            f"{room.memory / GIB:.1f} GiB are free",
+            fix=f"compute.micro_batch_tokens={max(64, spec.compute.micro_batch_tokens // 4)}, fewer "
+            "train.rollouts, model.lora_rank=16, or a smaller model",
+        )
+    if (needed := expected.disk + RECORDS_BYTES) > room.disk:
+        smaller = "compute.checkpoints=1, model.lora_rank=16, or " if spec.model.path else ""
+        raise StoreError(
+            f"model={spec.model.name} needs about {gigabytes(needed)} on the disk of {room.folder}, for records, "
+            f"{spec.compute.checkpoints} checkpoints and one being written; {gigabytes(room.disk)} are free",
+            fix=f"make room there, or {smaller}MCPO_HOME=FOLDER on another disk",
+            code="cannot_write",
+        )
+    if spec.compute.device == "cuda" and not Path("/proc/driver/nvidia").exists():
+        raise ConfigError("compute.device=cuda: this machine has no NVIDIA driver", fix="compute.device=auto")
+
+
 class Local:
     """See `mcpo_cli.backends.Backend`. Heavy imports happen inside `run`."""
 
@@ -79,27 +102,8 @@ class Local:
 
     def check_machine(self, expected: Estimate) -> None:
         """Raise ConfigError if memory, the device or the problems are missing, and StoreError if the disk is full."""
-        spec = expected.spec
-        spec.task.check()
-        room, needed = free(), expected.memory
-        if spec.model.path and on_cpu(spec) and needed > room.memory:
-            raise ConfigError(
-                f"model={spec.model.name} with {spec.train.prompts} prompts x {spec.train.rollouts} rollouts of up to "
-                f"{spec.train.max_response} tokens needs about {needed / GIB:.1f} GiB of memory; "
-                f"{room.memory / GIB:.1f} GiB are free",
-                fix=f"compute.micro_batch_tokens={max(64, spec.compute.micro_batch_tokens // 4)}, fewer "
-                "train.rollouts, model.lora_rank=16, or a smaller model",
-            )
-        if (needed := expected.disk + RECORDS_BYTES) > room.disk:
-            smaller = "compute.checkpoints=1, model.lora_rank=16, or " if spec.model.path else ""
-            raise StoreError(
-                f"model={spec.model.name} needs about {gigabytes(needed)} on the disk of {room.folder}, for records, "
-                f"{spec.compute.checkpoints} checkpoints and one being written; {gigabytes(room.disk)} are free",
-                fix=f"make room there, or {smaller}MCPO_HOME=FOLDER on another disk",
-                code="cannot_write",
-            )
-        if spec.compute.device == "cuda" and not Path("/proc/driver/nvidia").exists():
-            raise ConfigError("compute.device=cuda: this machine has no NVIDIA driver", fix="compute.device=auto")
+        expected.spec.task.check()
+        check_room(expected)
 
     def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:
         """Empty: it trains in the worker's own process."""

@@ -4,6 +4,7 @@ import difflib
 import glob
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from mcpo_cli.compare.log import Log, Side
@@ -18,7 +19,7 @@ SUFFIXES = (*FORMATS, ".eval")
 """Suffixes that make a word the name of a log, even if the file does not exist."""
 UNSAID = re.compile(r"\d{4}-?\d\d-?\d\d|/|^[0-9a-f]{8}[0-9a-f-]*$")
 """A date, a whole path or a hash in the name of a file: it does not say what was evaluated."""
-Read = Callable[[Path], list[Log]]
+Read = Callable[[Iterable[Path]], Mapping[Path, list[Log]]]
 
 
 def is_log(word: str) -> bool:
@@ -42,25 +43,23 @@ def sides(words: Sequence[str], arms: Mapping[str, str], read: Read, history: st
     Raises:
         ConfigError: see `readers.read`; or a word or a glob matches no file.
     """
-    logs_of: dict[Path, list[Log]] = {}
     paths = [path for word in words for path in _paths(word)]
-    for path in paths:
-        logs = read(path)
-        if paths.count(path) > 1:
-            raise ConfigError(
-                f"{path} is named twice: a log is not compared with itself",
-                fix=f"mcpo compare {path} OTHER",
-                code="duplicate_name",
-            )
-        models = {log.model for log in logs}
-        for log in logs:
-            logs_of.setdefault(path / log.model if len(models) > 1 else path, []).append(log)
-    named = [Side(name, tuple(logs)) for name, logs in zip(_said(logs_of), logs_of.values(), strict=True)]
+    if twice := next((path for path in paths if paths.count(path) > 1), None):
+        raise ConfigError(
+            f"{twice} is named twice: a log is not compared with itself",
+            fix=f"mcpo compare {twice} OTHER",
+            code="duplicate_name",
+        )
     new = {path.resolve() for path in paths}
-    return named + [
-        Side(name, tuple(log for path in _matches(pattern, new if pattern == history else set()) for log in read(path)))
-        for name, pattern in arms.items()
-    ]
+    of_arms = {name: _matches(pattern, new if pattern == history else set()) for name, pattern in arms.items()}
+    logs = read(chain(paths, *of_arms.values()))
+    logs_of: dict[Path, list[Log]] = {}
+    for path in paths:
+        models = {log.model for log in logs[path]}
+        for log in logs[path]:
+            logs_of.setdefault(path / log.model if len(models) > 1 else path, []).append(log)
+    named = [Side(name, tuple(of_side)) for name, of_side in zip(_said(logs_of), logs_of.values(), strict=True)]
+    return named + [Side(name, tuple(log for path in of_arm for log in logs[path])) for name, of_arm in of_arms.items()]
 
 
 def _paths(word: str) -> list[Path]:

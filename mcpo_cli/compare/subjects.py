@@ -100,7 +100,7 @@ def answers(subject: Subject, question: Question) -> list[Answer]:
         if question.at:
             raise ConfigError("logs have no cost to be equal: --at is for runs", fix="omit --at", code="contradiction")
         options = Options(dict(subject.columns), subject.benchmark)
-        read = partial(readers.read, options=options, reader=subject.reader)
+        read = partial(readers.read_all, options=options, reader=subject.reader)
         return [_of_logs(sides_of(words, subject.arms, read, subject.history), subject, question)]
     if subject.grader:
         raise ConfigError(

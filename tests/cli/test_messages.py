@@ -25,6 +25,7 @@ FILES = {
     "answers.jsonl": '{"gold": 1}\n',
     "one.jsonl": '{"problem": "a", "correct": 1}\n{"problem": "b", "correct": 0}\n',
     "two.jsonl": '{"problem": "c", "correct": 1}\n{"problem": "d", "correct": 0}\n',
+    "odd.csv": "Question ID,Is Right\n1,1\n2,0\n",
     "elsewhere.jsonl": '{"problem": "a", "correct": 1, "benchmark": "another"}\n',
     "list.yaml": "[1]",
     "tag.yaml": "arms: !!python/object/apply:os.system [exit]",

@@ -1,5 +1,6 @@
 """Sides of a comparison from the words of a user: their names, globs, runs, and the texts of flips."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
@@ -39,7 +40,11 @@ def test_where_files_are_named_by_their_dates_sides_are_named_by_their_models(tm
     assert [side.name for side in found] == ["base", "new"]
 
 
-def read(path: Path) -> list[Log]:
+def read(paths: Iterable[Path]) -> dict[Path, list[Log]]:
+    return {path: logs_at(path) for path in paths}
+
+
+def logs_at(path: Path) -> list[Log]:
     """One log per word of a file, by its model (its first letter is a seed); or one log if it is not a file."""
     found = path.read_text().split() if path.is_file() else ["0"]
     samples = pd.DataFrame({"benchmark": ["b"], "problem": ["p"], "correct": [1]})

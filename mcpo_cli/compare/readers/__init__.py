@@ -1,6 +1,8 @@
 """Readers of graded samples, one file per tool. A plug-in of the group `mcpo.readers` also declares READER."""
 
 import sqlite3
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from mcpo_cli.compare.readers.base import Options, Reader
 from mcpo_cli.errors import ConfigError, bad_data, first_line, mend, nearest
 from mcpo_cli.plugins import Found
 
-__all__ = ["Options", "Reader", "read", "readers"]
+__all__ = ["Options", "Reader", "read", "read_all", "readers"]
 UNEXPECTED = (ValueError, TypeError, KeyError, IndexError, AttributeError, sqlite3.Error)
 """What a file raises whose parts are not those that its tool writes, or whose texts are not UTF-8."""
 TABLE = "or write a CSV with the columns problem and correct (docs/readers.md)"
@@ -40,6 +42,38 @@ def read(path: Path, options: Options, reader: str = "") -> list[Log]:
     if not logs:
         raise ConfigError(f"{path}: {chosen.name} finds no samples in it; it reads {chosen.about}", code="bad_data")
     return logs
+
+
+def read_all(paths: Iterable[Path], options: Options, reader: str = "") -> dict[Path, list[Log]]:
+    """The logs at each path, see `read`.
+
+    A file that lacks a column which the user names is read as if the user had not named it, if another file has all
+    these columns: tables of two tools are compared without a name for each. A note says so.
+    """
+    logs: dict[Path, list[Log]] = {}
+    lacking: dict[Path, base.LacksColumn] = {}
+    for path in dict.fromkeys(paths):
+        try:
+            logs[path] = read(path, options, reader)
+        except base.LacksColumn as error:
+            lacking[path] = error
+    if lacking and not logs:
+        raise next(iter(lacking.values()))
+    return logs | {path: _without(path, first, options, reader) for path, first in lacking.items()}
+
+
+def _without(path: Path, lacking: base.LacksColumn, options: Options, reader: str) -> list[Log]:
+    """The logs of a file that lacks columns which the user names, with a note on each. lacking: about the first."""
+    notes = []
+    while lacking.name in options.columns:
+        asked = " or ".join(map(repr, options.columns[lacking.name]))
+        notes.append(f"{path} has no column {asked}: what it has as {lacking.name} was read")
+        options = options.without(lacking.name)
+        try:
+            return [replace(log, notes=(*log.notes, *notes)) for log in read(path, options, reader)]
+        except base.LacksColumn as another:
+            lacking = another
+    raise lacking
 
 
 def _named(name: str) -> Reader:

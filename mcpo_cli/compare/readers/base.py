@@ -6,14 +6,16 @@ that is not asked for is not looked into.
 """
 
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from mcpo_cli.compare.log import Log, checked
+from mcpo_cli.compare.readers import guess
 from mcpo_cli.compare.readers.cells import Field, Row, cell, clean, stated
 from mcpo_cli.data import tables
 from mcpo_cli.errors import ConfigError, bad_data, nearest, similar
@@ -45,10 +47,24 @@ class Options:
         asked = self.columns.get(name, ())
         return "" if any(column in known for column in asked) else "".join(asked[:1])
 
-    def among(self, name: str, asked: str, known: Collection[str]) -> str:
-        """The fix for a file that has no column `asked`: a second name, which this file has."""
-        other = name if name in known else similar(asked, known) or "NAME"
-        return f"--columns {name}={asked},{name}={other}  (each file is read by the one that it has)"
+    def without(self, name: str) -> "Options":
+        """The options for a file that has no column of those that the user gives to `name`."""
+        return replace(self, columns={other: columns for other, columns in self.columns.items() if other != name})
+
+    def mended(self, known: Collection[str], guessed: Mapping[str, str] | None = None) -> str:
+        """The option `--columns` with names that a file has, with the columns `known`, in place of those that it lacks.
+
+        guessed: by our name, columns that are probably meant.
+        """
+        guesses = guessed or {}
+        columns = dict(self.columns)
+        for name in {**guesses, **columns}:
+            asked = self.lacking(name, known)
+            if asked or name not in columns:
+                own = name if name in known else "NAME"
+                columns[name] = [similar(asked, known) or guesses.get(name, own)]
+        pairs = ",".join(f"{name}={column}" for name, names in columns.items() for column in names)
+        return f"--columns {shlex.quote(pairs)}"
 
 
 @dataclass(frozen=True)
@@ -97,8 +113,27 @@ def log(path: Path, parts: Sequence[LogPart], model: str = "", notes: Sequence[s
     )
 
 
-class UnknownScore(ConfigError):
+class LacksColumn(ConfigError):
+    """A file lacks a column that the user names, or has no score that is known to say whether a response is correct."""
+
+    name: str = "correct"
+    """Our name of the column."""
+
+
+class UnknownScore(LacksColumn):
     """A file has no score that is known to say whether a response is correct."""
+
+
+def lacks(path: Path, name: str, known: Collection[str], options: Options, guessed: Mapping[str, str]) -> LacksColumn:
+    """The error of a file with the columns `known` that lacks the column which the user gives to `name`."""
+    asked = options.columns[name][0]
+    error = LacksColumn(
+        f"{path}: it has no column {asked!r}: {nearest(asked, known)}",
+        fix=options.mended(known, {other: guessed[other] for other in options.columns if other in guessed}),
+        code="bad_data",
+    )
+    error.name = name
+    return error
 
 
 def damaged(path: Path, why: object) -> ConfigError:
@@ -111,13 +146,11 @@ def left_out(path: Path, left: int, of: int, why: str) -> tuple[str, ...]:
     return (f"{path}: {left} of {of} samples {why}, and were left out",) if left else ()
 
 
-def refuse_lacking(path: Path, known: Collection[str], options: Options) -> None:
-    """Raise ConfigError if a table with the columns `known` lacks one that the user names."""
+def refuse_lacking(path: Path, known: Sequence[str], options: Options) -> None:
+    """Raise LacksColumn if a table with the columns `known` lacks one that the user names."""
     for name in options.columns:
-        if asked := options.lacking(name, known):
-            raise bad_data(
-                f"{path}: it has no column {asked!r}: {nearest(asked, known)}", fix=options.among(name, asked, known)
-            )
+        if options.lacking(name, known):
+            raise lacks(path, name, known, options, guess.columns(path, known).names())
 
 
 def files_named(path: Path, pattern: str, name: re.Pattern[str], cells: Collection[str] = ()) -> list[Path]:
@@ -283,7 +316,7 @@ def samples(path: Path, rows: Sequence[Row], fields: Mapping[str, Field], option
     """The columns of samples: each from its field, or from the column that the user names.
 
     Raises:
-        ConfigError: no row has the column that the user names.
+        LacksColumn: no row has the column that the user names.
     """
     chosen = dict(fields)
     for name, columns in options.columns.items():
@@ -294,10 +327,7 @@ def samples(path: Path, rows: Sequence[Row], fields: Mapping[str, Field], option
         known = [column for column in columns if any(cell(row, column) is not None for row in rows)]
         if not known:
             names = [*rows[0], *(rows[0]["doc"] if isinstance(rows[0].get("doc"), Mapping) else ())]
-            raise bad_data(
-                f"{path}: it has no column {columns[0]!r}: {nearest(columns[0], names)}",
-                fix=options.among(name, columns[0], names),
-            )
+            raise lacks(path, name, names, options, {})
         chosen[name] = known[0]
     return pd.DataFrame(
         {
@@ -318,7 +348,7 @@ def score_name(path: Path, known: Sequence[str], options: Options, preferred: It
     if wanted := options.lacking("correct", known):
         raise UnknownScore(
             f"{path}: it has no score {wanted!r}: {nearest(wanted, known)}" if known else f"{path}: it has no scores",
-            fix=options.among("correct", wanted, known) if known else None,
+            fix=options.mended(known) if known else None,
             code="bad_data",
         )
     asked = [options.column("correct", known)] if "correct" in options.columns else []

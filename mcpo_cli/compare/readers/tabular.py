@@ -10,7 +10,7 @@ import pandas as pd
 from pandas.api.types import union_categoricals
 
 from mcpo_cli.compare.log import GROUPS, NAMES, NEEDED, OPTIONAL, TEXTS, Log, check_headings, checked
-from mcpo_cli.compare.readers import base, cells, values
+from mcpo_cli.compare.readers import base, cells, guess, values
 from mcpo_cli.compare.readers.base import Options, Reader, only
 from mcpo_cli.data import tables
 from mcpo_cli.errors import bad_data
@@ -31,6 +31,7 @@ def read(path: Path, options: Options) -> list[Log]:
     """
     known = tables.heading(path)
     if options.column("problem", known) not in known and not options.columns.get("problem"):
+        _refuse_samples(path, known, options)
         return values.read(path, known, options)
     samples = _samples(path, _columns(path, known, options))
     if "benchmark" not in samples:
@@ -48,6 +49,19 @@ def read(path: Path, options: Options) -> list[Log]:
     ]
 
 
+def _refuse_samples(path: Path, known: Sequence[str], options: Options) -> None:
+    """Raise ConfigError if a table without a column `problem` is probably one of samples whose columns are renamed."""
+    guessed = guess.columns(path, known)
+    if not guessed.of_samples or ("correct" in options.columns and not guessed.of_problem):
+        return
+    has_score = options.column("correct", known) in known
+    names = {"problem": guessed.problem} | ({} if has_score else {"correct": guessed.correct or "NAME"})
+    raise bad_data(
+        f"{path} has no {'column problem' if has_score else 'columns problem and correct'}; it has: {', '.join(known)}",
+        fix=options.mended(known, names),
+    )
+
+
 def _columns(path: Path, known: Sequence[str], options: Options) -> dict[str, str]:
     """By our name: the column of the file, which several names may share.
 
@@ -59,7 +73,7 @@ def _columns(path: Path, known: Sequence[str], options: Options) -> dict[str, st
     if "correct" not in chosen:
         raise bad_data(
             f"{path}: it has no column 'correct'; its columns are {', '.join(known)}",
-            fix="name the column of scores: --columns correct=NAME",
+            fix=options.mended(known, {"correct": guess.columns(path, known).correct or "NAME"}),
         )
     return chosen
 

@@ -1,0 +1,107 @@
+"""Which columns of a table are probably its problems and its scores, by their names and their first cells.
+
+Nothing is read by a guess: it decides whether a table without a column `problem` is one of runs (`values.py`) or one
+of samples whose columns have other names, and which names a fix suggests.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mcpo_cli.compare.readers import cells
+from mcpo_cli.data import tables
+
+LOOKED_AT = 1000
+"""Rows that are looked at."""
+OF_PROBLEMS = frozenset({"question", "problem", "doc", "document", "item", "qid", "instance"})
+"""Words in names of columns that only tables of samples have."""
+NAMES = OF_PROBLEMS | {"id", "idx", "index", "task", "example", "prompt", "name", "key"}
+"""Words in names of columns that name problems."""
+SCORES = frozenset(
+    {"correct", "right", "acc", "accuracy", "pass", "passed", "solved", "success", "match", "em", "score", "reward",
+     "grade", "verdict"}
+)  # fmt: skip
+"""Words in names of columns of scores."""
+OF_RUNS = frozenset(
+    {"run", "model", "seed", "benchmark", "sample", "step", "epoch", "iteration", "config", "method", "arm", "lr",
+     "rate", "time", "timestamp", "date"}
+)  # fmt: skip
+"""Words in names of columns that are neither: they name runs, or count."""
+
+
+@dataclass(frozen=True)
+class Guess:
+    """The probable columns of a table; empty if none is probable."""
+
+    problem: str = ""
+    correct: str = ""
+    of_problem: bool = False
+    """True if the name of `problem` is one that only tables of samples have."""
+    is_verdict: bool = False
+    """True if `correct` holds 0 and 1, or words that mean them, alone."""
+    decimals: Collection[str] = field(default_factory=frozenset)
+    """The columns of numbers that are not all integers."""
+
+    @property
+    def of_samples(self) -> bool:
+        """True if the table is one of samples: a row is a response to a problem, not a run."""
+        if not self.problem:
+            return False
+        if self.of_problem:
+            return bool(self.correct) or not self.decimals
+        return self.is_verdict and (bool(_words(self.correct) & SCORES) or not self.decimals)
+
+    def names(self) -> dict[str, str]:
+        """By our name: the columns that are probable."""
+        return {name: column for name, column in (("problem", self.problem), ("correct", self.correct)) if column}
+
+
+def columns(path: Path, known: Sequence[str]) -> Guess:
+    """The probable columns of a table with the columns `known`. Raises ConfigError as `tables.rows` does."""
+    names = [
+        name for name in known if name and "," not in name and known.count(name) == 1 and not _words(name) & OF_RUNS
+    ]
+    rows = [row for _, row in islice(tables.rows(path, names), LOOKED_AT)]
+    filled = {name: [row[name] for row in rows if row.get(name) is not None] for name in names}
+    numbers = {name: _numbers(column) for name, column in filled.items() if column}
+    verdicts = [name for name, values in numbers.items() if values is not None and set(values) <= {0.0, 1.0}]
+    decimals = {name for name, values in numbers.items() if values is not None and (values % 1 != 0).any()}
+    named = [
+        name
+        for name, values in numbers.items()
+        if name not in {*verdicts, *decimals} and _can_name(name, filled[name], len(rows))
+    ]
+    problem = min(named, key=lambda name: (-len(_words(name) & NAMES), _length(filled[name])), default="")
+    of_problem = bool(_words(problem) & OF_PROBLEMS)
+    scored = [name for name in (*verdicts, *sorted(decimals)) if _words(name) & SCORES]
+    correct = next(iter([*scored, *verdicts]), "")
+    return Guess(problem, correct, of_problem, correct in verdicts, decimals)
+
+
+def _words(name: str) -> set[str]:
+    """The words of a name: `Question ID`, `question_id` and `questionId` have the same."""
+    return set(re.findall("[a-z]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).casefold()))
+
+
+def _numbers(column: Sequence[Any]) -> Any:
+    """The cells as numbers; None if one is none."""
+    if any(isinstance(cell, Mapping | list) for cell in column):
+        return None
+    values = cells.numbers(column)
+    return values if values.dtype == np.float64 and np.isfinite(values).all() else None
+
+
+def _can_name(name: str, column: Iterable[Any], rows: int) -> bool:
+    """True if the cells are texts or integers, in each row another one, or with a name that says what they are."""
+    texts = [str(cell) for cell in column if isinstance(cell, str | int | float)]
+    different = len(set(texts))
+    return len(texts) == rows and (different == rows or (different > 1 and bool(_words(name) & NAMES)))
+
+
+def _length(column: Sequence[Any]) -> float:
+    return sum(len(str(cell)) for cell in column) / len(column)

@@ -1,0 +1,90 @@
+"""Tables whose columns have names of their own: refused with a fix that works, or read as runs where they are runs."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli.commands.compare import columns as parsed
+from mcpo_cli.compare.readers import Options, read, read_all
+from mcpo_cli.errors import ConfigError
+from tests.errors import refused
+
+SAMPLES = {
+    "Question ID,Is Right,model_output\n1,1,a\n2,0,b\n3,1,c\n": "problem=Question ID,correct=Is Right",
+    "Question ID;Is Right;model_output\n1;1;a\n2;0;b\n3;1;c\n": "problem=Question ID,correct=Is Right",
+    "qid\tpassed\nx\ttrue\ny\tfalse\n": "problem=qid,correct=passed",
+    "idx,acc,latency\n1,1,.31\n2,0,.22\n": "problem=idx,correct=acc",
+    "id,sample,acc\n1,0,1\n1,1,1\n2,0,0\n2,1,1\n": "problem=id,correct=acc",
+    "questionId,score\na,.25\nb,1\n": "problem=questionId,correct=score",
+    "text,question_id,epoch,solved\nlong text,7,1,no\nanother,9,1,yes\n": "problem=question_id,correct=solved",
+}
+RUNS = (
+    "seed,gsm8k,math\n0,63.1,41\n1,62.5,40\n",
+    "run,value\n1,.5\n2,1\n",
+    "config,seed,success\na,0,1\na,1,0\n",
+    "name,gsm8k,finished\nx,.5,1\ny,.7,1\n",
+    "step,loss\n100,2.5\n200,2.25\n",
+)
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def fix_of(path: Path, columns: str = "") -> str:
+    """The names that a refusal suggests for `--columns`."""
+    with pytest.raises(ConfigError) as error:
+        read(path, Options(parsed(columns)))
+    assert error.value.fix
+    option, names = shlex.split(error.value.fix)
+    assert (error.value.code, option) == ("bad_data", "--columns")
+    return names
+
+
+@pytest.mark.parametrize("text", SAMPLES)
+def test_samples_with_other_columns_are_refused_with_columns_that_work(tmp_path: Path, text: str) -> None:
+    path = written(tmp_path / "odd.csv", text)
+    names = fix_of(path)
+    assert names == SAMPLES[text]
+    (log,) = read(path, Options(parsed(names)))
+    assert set(log.samples["problem"]) != {"all"}
+
+
+def test_the_message_lists_what_the_table_has(tmp_path: Path) -> None:
+    with refused("bad_data", "has no columns problem and correct; it has: Question ID, Is Right, model_output"):
+        read(written(tmp_path / "odd.csv", next(iter(SAMPLES))), Options())
+    with refused("bad_data", "has no column problem; it has: item, correct"):
+        read(written(tmp_path / "item.csv", "item,correct\n1,1\n2,0\n"), Options())
+
+
+@pytest.mark.parametrize("text", RUNS)
+def test_tables_of_runs_are_read_as_runs(tmp_path: Path, text: str) -> None:
+    (log,) = read(written(tmp_path / "runs.csv", text), Options())
+    assert set(log.samples["problem"]) == {"all"}
+
+
+def test_who_names_the_score_alone_says_that_rows_are_runs(tmp_path: Path) -> None:
+    path = written(tmp_path / "runs.csv", "name,solved\nx,1\ny,0\n")
+    assert fix_of(path) == "problem=name,correct=solved"
+    (log,) = read(path, Options(parsed("correct=solved")))
+    assert set(log.samples["problem"]) == {"all"}
+
+
+def test_a_column_that_no_file_has_is_answered_with_one_that_it_has(tmp_path: Path) -> None:
+    plain = written(tmp_path / "plain.csv", "problem,correct\n1,1\n2,0\n")
+    odd = written(tmp_path / "odd.csv", next(iter(SAMPLES)))
+    assert fix_of(plain, "problem=nope,correct=acc") == "problem=problem,correct=correct"
+    assert fix_of(odd, "problem=nope,correct=Is Rigth") == "problem=Question ID,correct=Is Right"
+    with refused("bad_data", "plain.csv: it has no column 'nope'"):
+        read_all([plain, odd], Options(parsed("problem=nope,correct=correct")))
+
+
+def test_a_file_keeps_its_names_where_another_has_those_that_are_named(tmp_path: Path) -> None:
+    plain = written(tmp_path / "plain.csv", "problem,correct\n1,1\n2,0\n")
+    odd = written(tmp_path / "odd.csv", next(iter(SAMPLES)))
+    logs = read_all([plain, odd], Options(parsed("problem=Question ID,correct=Is Right")))
+    assert [list(logs[path][0].samples["problem"]) for path in (plain, odd)] == [["1", "2"], ["1", "2", "3"]]
+    assert ["no column 'Question ID'" in note for note in logs[plain][0].notes] == [True, False]
+    assert logs[odd][0].notes == ()

@@ -15,7 +15,7 @@ from torch import Tensor
 from trl import GRPOTrainer
 
 from mcpo_cli.backends.measure import MetricSums, reported
-from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Step, TokenBatch, reduce
+from mcpo_cli.methods import Method, MiniBatch, Step, TokenBatch, reduce
 from mcpo_cli.seeds import stream
 
 LEFT_OUT = {"beta": 0.0, "top_entropy_quantile": 1.0, "mask_truncated_completions": False, "use_vllm": False}
@@ -70,7 +70,7 @@ class MethodTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
         facts = reward_PG, self.correct(reward_PG), self.length_PG, prompt_PG[:, 0], self.max_completion_length
         logp_PGT, entropy_PGT = self.old_BT.unflatten(0, shape), entropy_BT.unflatten(0, shape)
         step = Step(*facts, logp_PGT=logp_PGT, entropy_PGT=entropy_PGT, answer_PG=answer_PG)
-        if isinstance(self.method, AdvancedMethod) and self.memory:
+        if self.memory:
             self.memory = self.method.learn(self.memory, self.sums.means())
         self.signals, self.memory = self.method.signals(step, self.memory)
         self.sums = MetricSums()
@@ -86,7 +86,7 @@ class MethodTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
         advantage_BT = flat.advantage.view(len(rows), -1)
         self.tokens = TokenBatch(*tensors, advantage_BT, group_B, total, flat.columns)
         self.first = int(rows[0])
-        if isinstance(self.method, AdvancedMethod) and self.method.prepares:
+        if self.method.prepares:
             columns = self.method.prepare(self.tokens, stream(self.args.seed, "method", self._step))
             self.tokens = self.tokens.replace(columns={**self.tokens.columns, **columns})
         if self.previous is not None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from verl.trainer.ppo.core_algos import register_adv_est, register_policy_loss
 
-from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Step, TokenBatch, get, reduce, registry
+from mcpo_cli.methods import Method, MiniBatch, Step, TokenBatch, get, reduce, registry
 
 CORRECT = 0.5
 """A rollout is correct if its reward is larger."""
@@ -26,7 +26,7 @@ def fits(method: Method) -> bool:
         return False
     step = Step(*(torch.tensor(value) for value in ([[0.0, 1.0]], [[False, True]], [[1, 1]], [0])), max_response=1)
     signals, memory = method.signals(step, {})
-    return not memory and signals.counts_PG is None and not (isinstance(method, AdvancedMethod) and method.prepares)
+    return not memory and signals.counts_PG is None and not (method.prepares)
 
 
 def register(method: Method, name: str = "") -> None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from mcpo_cli.methods import AdvancedMethod, Clipped, Normalized, Signals, State, Step, TokenBatch, get, registry
+from mcpo_cli.methods import Clipped, Normalized, Signals, State, Step, TokenBatch, get, registry
 
 
 def kinds() -> list[str]:
@@ -15,8 +15,7 @@ def kinds() -> list[str]:
     found = dict[Any, str]()
     for name in sorted(registry()):
         method = get(name)
-        advanced = isinstance(method, AdvancedMethod) and (method.prepares, method.screens)
-        found.setdefault((method.needs, method.token_advantages, advanced), name)
+        found.setdefault((method.needs, method.token_advantages, method.prepares, method.screens), name)
     return list(found.values())
 
 
@@ -49,7 +48,7 @@ class Remembering(Clipped):
 
 
 @dataclass(frozen=True)
-class Centred(Clipped, Normalized, AdvancedMethod):
+class Centred(Clipped, Normalized):
     """Weighs a token by how far its log-probability is from the mini-batch's mean, under the current policy."""
 
     name: ClassVar[str] = "centred"

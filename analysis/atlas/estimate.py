@@ -17,7 +17,7 @@ from torch import Tensor
 
 from mcpo_cli.backends import checks, corrections
 from mcpo_cli.config.schema import Train
-from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Signals, State, Step, TokenBatch, reduce
+from mcpo_cli.methods import Method, MiniBatch, Signals, State, Step, TokenBatch, reduce
 
 from .world import LIMIT, SYMBOLS, Policy, World, path, responses, world
 
@@ -112,7 +112,7 @@ def compute(method: Method, where: Circumstances, drawn: Drawn, state: State, se
         columns = {name: _cropped(column, length_MG) for name, column in extra.items()}
         signals = dataclasses.replace(signals, columns={**signals.columns, **columns})
     batch = _batch(method, where, drawn, signals, length_MG)
-    if isinstance(method, AdvancedMethod) and method.prepares:
+    if method.prepares:
         batch = batch.replace(columns={**batch.columns, **method.prepare(batch, seed)})
     logp_BT = batch.logp_BT.requires_grad_()
     loss = corrections.applied(where.train, checks.token_loss(method, batch), batch)

@@ -1,7 +1,7 @@
 """Errors in the words of a command that typer finds: an unknown option, a missing argument, a wrong value."""
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -46,18 +46,24 @@ def verb_of(context: Any) -> str:
 
 
 def _no_option(context: Any, verb: str, option: str, words: Sequence[str]) -> ConfigError:
-    """An option that a verb does not have: the nearest of its options, or of the settings that it takes."""
-    options = [name for parameter in context.command.params for name in parameter.opts if name.startswith("--")]
+    """An option that a verb does not have: the only verb that has it, or else the nearest option or setting."""
+    options = _options(context.command)
     settings = [f"--{name}" for name in _settings(context.command)]
+    typed = [word for word in words if word not in ("--json", "--debug")]
+    others = _with_option(context.find_root(), option)
     key = option.removeprefix("--").replace("-", "_")
     of_group = next((name for name in settings if name.rpartition(".")[2] == key), "")
     meant = option if option in settings else of_group or similar(option, [*options, *settings])
     message = f"{verb} has no option '{option}'"
     if option in settings:
         message = f"{option} is not an option but a setting"
+    elif len(others) == 1 and context.parent and not (of_group or _is_slip(option, meant)):
+        fix = shlex.join([*others[0].split(), *typed[len(verb.split()) - 1 :]])
+        return ConfigError(f"{message}: {others[0]} has it", fix=fix, code="unknown_name")
+    elif others and not meant:
+        message += f": {', '.join(others)} {'has' if len(others) == 1 else 'have'} it"
     elif meant:
         message += f": did you mean '{meant.removeprefix('--') if meant in settings else meant}'?"
-    typed = [word for word in words if word not in ("--json", "--debug")]
     at = next((place for place, word in enumerate(typed) if word.partition("=")[0] == option), None)
     if not meant or at is None:
         return ConfigError(message, fix=f"{verb} --help", code="unknown_name")
@@ -70,6 +76,26 @@ def _no_option(context: Any, verb: str, option: str, words: Sequence[str]) -> Co
     return ConfigError(
         message, fix=shlex.join(["mcpo", *typed[:at], name + equals + value, *after]), code="unknown_name"
     )
+
+
+def _is_slip(option: str, meant: str) -> bool:
+    """True if an option only lacks the end of the one that was probably meant, or has more: `--step`, `--steps`."""
+    return bool(meant) and (option.startswith(meant) or meant.startswith(option))
+
+
+def _with_option(root: Any, option: str) -> list[str]:
+    """The verbs that have an option, in the order in which the help lists them."""
+
+    def verbs(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+        for verb in command.list_commands(root) if hasattr(command, "list_commands") else ():
+            yield from verbs(command.get_command(root, verb), f"{name} {verb}")
+        yield name, command
+
+    return [name for name, command in verbs(root.command, "mcpo") if option in _options(command)]
+
+
+def _options(command: Any) -> list[str]:
+    return [name for parameter in command.params for name in parameter.opts if name.startswith("--")]
 
 
 def _settings(command: Any) -> Collection[str]:

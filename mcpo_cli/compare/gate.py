@@ -10,7 +10,7 @@ from mcpo_cli.compare import page, rules
 from mcpo_cli.compare.comparison import Comparison, records
 from mcpo_cli.compare.equal_cost import AVERAGE, shown
 from mcpo_cli.compare.rules import EACH, MEAN, GatePolicy, Rule
-from mcpo_cli.errors import ConfigError, GateBroken, GateUndecided, McpoError, mend, nearest
+from mcpo_cli.errors import ConfigError, GateBroken, GateUndecided, McpoError, nearest, similar
 from mcpo_cli.render import markup
 from mcpo_cli.render.markup import Columns, Grid, share, signed
 from mcpo_cli.render.product import Row
@@ -174,7 +174,9 @@ def _lines(rows: Sequence[Row], wanted: Mapping[str, str], *, required: bool) ->
             known = [EACH, *(shown(row["benchmark"]) for row in rows)]
             raise ConfigError(
                 f"--gate: there is no difference on {where or 'the mean of the benchmarks'}: {nearest(where, known)}",
-                fix=mend(f"--gate {{}}={text}", where, known, f"--gate {EACH}={text}"),
+                fix=rules.option(
+                    {(similar(where, known) or EACH) if name == where else name: rule for name, rule in wanted.items()}
+                ),
                 code="unknown_name",
             )
         for row in chosen:

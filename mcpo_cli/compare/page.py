@@ -19,7 +19,7 @@ from mcpo_cli.statistics.words import DECIDED, Word
 MOST_BENCHMARKS = 12
 """Most benchmarks or categories in the first table; the others are among the details."""
 FAMILIES = {"headline": "headline difference", "others": "other difference", "categories": "category"}
-"""What is adjusted together, with the word for one of its tests."""
+"""What is corrected together, with the word for one of its tests."""
 LONGEST_ANSWER = 20
 """Most characters of an answer in that table."""
 MOST_NAMED = 8
@@ -214,14 +214,30 @@ def legend(comparison: Comparison) -> list[str]:
     if comparison.differences.empty:
         return []
     look = "" if comparison.level == ALPHA else f"; p decides below {comparison.level:.3g}, the level of this look"
-    tests = comparison.differences.groupby("family")["test"].nunique().to_dict()
-    families = [_count(tests[family], word) for family, word in FAMILIES.items() if family in tests]
-    each = f" ({len(families)} families, each at level .05)" if len(families) > 1 and not look else ""
+    differences = comparison.differences
+    families = [
+        _family(word, rows) for name, word in FAMILIES.items() if len(rows := records(differences, family=name))
+    ]
+    each = " (each family at level .05)" if len(families) > 1 and not look else ""
+    tests = " (of the test that gives the verdict)" if comparison.margin else ""
+    corrected = f"; p-values{tests} need no correction: there is one difference"
+    if differences["test"].nunique() > 1:
+        over = ", and over ".join(families)
+        corrected = f", not corrected for several differences; p-values{tests} are: over {over}{each}"
     return [
-        f"interval: {100 * (1 - comparison.level):.3g} %, not adjusted; "
-        f"p: of the verdict's test, adjusted over {' and, separately, '.join(families)}{each}{look}",
+        f"intervals: {100 * (1 - comparison.level):.3g} %{corrected}{look}",
         "detects: the smallest difference that this design finds with probability .8",
     ]
+
+
+def _family(word: str, rows: Sequence[Row]) -> str:
+    """The differences that are corrected together: `the mean alone`, `the 2 benchmarks together`."""
+    benchmarks, tests = {row["benchmark"] for row in rows}, len({row["test"] for row in rows})
+    if benchmarks == {AVERAGE}:
+        word = "mean"
+    elif word == FAMILIES["others"] and len(benchmarks - {AVERAGE}) == tests > 1:
+        word = "benchmark"
+    return f"the {word} alone" if tests == 1 else f"the {_count(tests, word)} together"
 
 
 def details(comparison: Comparison) -> list[str]:

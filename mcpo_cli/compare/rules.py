@@ -46,24 +46,27 @@ class Rule:
     """M, in the units of the scores."""
 
     @classmethod
-    def parse(cls, text: str) -> "Rule":
-        """`no-worse:0.01` as a rule.
+    def parse(cls, text: str, typed: str = "--gate {}") -> "Rule":
+        """`no-worse:0.01` as a rule. typed: what it is a part of, with `{}` in its place.
 
         Raises:
             ConfigError: there is no such rule, or its margin is missing or not a number above 0.
         """
         kind, colon, margin = text.strip().partition(":")
+        whole = typed.replace("{}", text.strip())
         if kind not in KINDS:
-            fix = mend("--gate {}", kind, KINDS, "--gate no-worse:0.01")
-            raise ConfigError(f"--gate {text}: {nearest(kind, KINDS)}", fix=fix, code="unknown_name")
+            fix = mend(typed.replace("{}", "{}" + colon + margin), kind, KINDS, typed.replace("{}", "no-worse:0.01"))
+            raise ConfigError(
+                f"{whole}: there is no rule {kind!r}: {nearest(kind, KINDS)}", fix=fix, code="unknown_name"
+            )
         try:
             value = float(margin) if colon else None
         except ValueError:
             value = math.nan
         if (value is None and kind == "equivalent") or not (value is None or 0 < value < math.inf):
             raise ConfigError(
-                f"--gate {text}: the margin after the colon must be a number above 0",
-                fix=f"--gate {kind}:0.01",
+                f"{whole}: the margin after the colon must be a number above 0",
+                fix=typed.replace("{}", f"{kind}:0.01"),
                 code="out_of_bounds",
             )
         return cls(KINDS[kind], value)
@@ -140,15 +143,22 @@ def policy(text: str) -> GatePolicy:
         gate_policy = convert(GatePolicy, read_yaml(named(Path(text))), "")
         if not gate_policy.required:
             raise ConfigError(f"{text}: no rule is required", fix="required: {mean: no-worse:0.01}", code="bad_data")
-    else:
-        pieces = [piece.rpartition("=") for piece in text.split(",")]
-        gate_policy = GatePolicy({where: rule for where, _, rule in pieces})
-        if len(gate_policy.required) < len(pieces):
-            raise ConfigError(
-                f"--gate {text}: two rules are about one benchmark",
-                fix="--gate mean=better,gsm8k=no-worse:0.01",
-                code="duplicate_name",
-            )
-    for rule in (*gate_policy.required.values(), *gate_policy.advisory.values()):
-        Rule.parse(rule)
-    return gate_policy
+        for where, rule in (*gate_policy.required.items(), *gate_policy.advisory.items()):
+            Rule.parse(rule, f"{where}: {{}} in {text}")
+        return gate_policy
+    pieces = [piece.rpartition("=") for piece in text.split(",")]
+    required = {where: rule for where, _, rule in pieces}
+    if len(required) < len(pieces):
+        raise ConfigError(
+            f"--gate {text}: two rules are about one benchmark",
+            fix="--gate mean=better,gsm8k=no-worse:0.01",
+            code="duplicate_name",
+        )
+    for where, rule in required.items():
+        Rule.parse(rule, option({**required, where: "{}"}))
+    return GatePolicy(required)
+
+
+def option(required: Mapping[str, str]) -> str:
+    """The option `--gate` that gives these rules."""
+    return "--gate " + ",".join(f"{where}={rule}" if where else rule for where, rule in required.items())

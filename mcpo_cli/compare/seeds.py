@@ -39,7 +39,7 @@ def reach(named: Sequence[str], question: Question) -> dict[str, Any]:
     Raises:
         ConfigError: no such suite, setting or run.
     """
-    names, _ = subjects.parted(named, "mcpo compare")
+    names, overrides = subjects.parted(named, "mcpo compare")
     suite = names[0] if names and plan.is_suite(names[0]) else ""
     smallest = plan.read(suite).smallest_effect if suite else plan.SMALLEST_EFFECT
     whole, question = subjects.plan_of(named, "mcpo compare"), replace(question, at=question.at or ("steps",))
@@ -51,7 +51,9 @@ def reach(named: Sequence[str], question: Question) -> dict[str, Any]:
     return {
         "suite": whole.suite,
         "trained_by": whole.command if suite or not names else "",
-        "in_stages": f"mcpo ablate {shlex.quote(suite)} --until decided" if suite else "",
+        "in_stages": shlex.join(["mcpo", "ablate", suite, *_without_seeds(overrides), "--until", "decided"])
+        if suite
+        else "",
         "power": POWER,
         "alpha": ALPHA,
         "smallest_effect": smallest,
@@ -59,6 +61,11 @@ def reach(named: Sequence[str], question: Question) -> dict[str, Any]:
         "differences": differences,
         "without_spread": [_names(row) | {"seeds": row["seeds"], "why": why} for row in done if (why := _lacks(row))],
     }
+
+
+def _without_seeds(overrides: Sequence[str]) -> list[str]:
+    """The overrides without those of the seeds, which the stages choose."""
+    return [word for word in overrides if key_of(word) != "seed"]
 
 
 def _headline(whole: Plan, suite: str, question: Question) -> list[Row]:

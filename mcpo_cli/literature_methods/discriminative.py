@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from mcpo_cli.methods.base import AdvancedMethod, Floats, Signals, State, Step, Term, TokenBatch, TokenLoss
+from mcpo_cli.methods.base import Floats, Signals, State, Step, Term, TokenBatch, TokenLoss
 from mcpo_cli.methods.group_relative import PolicyGradient
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Disco(PolicyGradient, AdvancedMethod):
+class Disco(PolicyGradient):
     """DisCO (arXiv 2505.12366): raise correct answers above the hard incorrect ones, under a constraint on the drift.
 
     Discriminative Constrained Optimization. Groups with correct and incorrect answers: J_i = mean over right of [s -
@@ -146,7 +146,7 @@ class Drpo(Disco):
 
 
 @dataclass(frozen=True)
-class Real(PolicyGradient, AdvancedMethod):
+class Real(PolicyGradient):
     """REAL (arXiv 2602.05630): the rollouts of a group are classified as correct or not by how their likelihood moves.
 
     Rewards as Labels. s = mean over tokens of log pi - log pi_old of a response. Loss of a group with correct and

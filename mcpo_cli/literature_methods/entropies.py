@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from mcpo_cli.methods.base import (
-    AdvancedMethod,
     Floats,
     Method,
     Need,
@@ -103,7 +102,7 @@ class TopEntropy(Clipped, Normalized):
 
 
 @dataclass(frozen=True)
-class RlZvp(Clipped, Standardized, AdvancedMethod):
+class RlZvp(Clipped, Standardized):
     """RL-ZVP (arXiv 2509.21880): zero-variance groups get token advantages in proportion to the tokens' entropy.
 
     RL with Zero-Variance Prompts. Groups whose rewards differ: A as in `grpo`. All correct: A_t = alpha H_t. All wrong:

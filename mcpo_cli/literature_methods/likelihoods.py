@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from mcpo_cli.methods.base import AdvancedMethod, Method, Need, Signals, State, Step, Term, TokenBatch, TokenLoss
+from mcpo_cli.methods.base import Method, Need, Signals, State, Step, Term, TokenBatch, TokenLoss
 from mcpo_cli.methods.group_relative import Aggregation, Clipped, Normalized, Standardized
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def covariance(batch: TokenBatch) -> Tensor:
 
 
 @dataclass(frozen=True)
-class ClipCov(Clipped, Normalized, AdvancedMethod):
+class ClipCov(Clipped, Normalized):
     """Clip-Cov (arXiv 2505.22617): random tokens of large covariance of advantage and log-probability are left out.
 
     cov = (A - mean A)(log pi - mean log pi), means over the mini-batch's tokens at the current policy; of the
@@ -146,7 +146,7 @@ class ClipCov(Clipped, Normalized, AdvancedMethod):
 
 
 @dataclass(frozen=True)
-class KlCov(Normalized, AdvancedMethod):
+class KlCov(Normalized):
     """KL-Cov (arXiv 2505.22617): the tokens of largest covariance of advantage and log-probability pay for their drift.
 
     cov as in `clip_cov`; loss -r A of every token, unclipped, plus kappa |log pi - log pi_old| for the share of the

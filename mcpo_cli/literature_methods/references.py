@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from mcpo_cli.methods.base import AdvancedMethod, Need, Report, Signals, State, Step, Term, TokenBatch, TokenLoss
+from mcpo_cli.methods.base import Need, Report, Signals, State, Step, Term, TokenBatch, TokenLoss
 from mcpo_cli.methods.group_relative import Clipped, GroupRelative, Normalized
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ReferenceKl(GroupRelative, AdvancedMethod):
+class ReferenceKl(GroupRelative):
     """A loss term beta KL(pi || pi_ref), estimated from the tokens drawn; it comes first among a method's bases."""
 
     kl_beta: float = dataclasses.field(default=0.001, metadata={"gt": 0.0})

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from mcpo_cli.methods.base import AdvancedMethod, Report, Signals, State, Step, Term, TokenBatch, TokenLoss
+from mcpo_cli.methods.base import Report, Signals, State, Step, Term, TokenBatch, TokenLoss
 from mcpo_cli.methods.group_relative import Aggregation, Clipped, GroupRelative, Normalized
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Ipo(Normalized):
 
 
 @dataclass(frozen=True)
-class M2po(Normalized, AdvancedMethod):
+class M2po(Normalized):
     """M2PO (arXiv 2510.01161): the tokens that moved most are left out until the mean squared log ratio is small.
 
     Second-Moment Trust Policy Optimization. Over the mini-batch's tokens at the current policy, M2 = mean of (log pi -
@@ -236,7 +236,7 @@ class M2po(Normalized, AdvancedMethod):
 
 
 @dataclass(frozen=True)
-class Dro(GroupRelative, AdvancedMethod):
+class Dro(GroupRelative):
     """DRO (arXiv 2405.19107): REINFORCE under a squared penalty on the log ratio; no ratio, no clipping.
 
     Direct Reward Optimization, as Kimi k1.5 (arXiv 2501.12599) made it a loss for groups. Loss -log pi A + beta/2 (log

@@ -11,7 +11,6 @@ from typing import Any
 from mcpo_cli import plugins
 from mcpo_cli.convert import choose
 from mcpo_cli.methods.base import (
-    AdvancedMethod,
     Floats,
     Method,
     MiniBatch,
@@ -28,7 +27,6 @@ from mcpo_cli.methods.group_relative import Clipped, GroupRelative, Normalized, 
 from mcpo_cli.plugins import Found
 
 __all__ = [
-    "AdvancedMethod",
     "Clipped",
     "GroupRelative",
     "Method",

@@ -2,8 +2,9 @@
 
 A method gets one whole global step (`Step`), returns signals (`Signals`: advantages, rollouts that do not count, its
 own columns), and turns each part of a mini-batch (`TokenBatch`) into a loss of named terms (`TokenLoss`). It marks the
-rollouts that have a gradient, and may report metrics. `AdvancedMethod` adds hooks that few methods need;
-`group_relative.py` has the shared code of GRPO and its relatives.
+rollouts that have a gradient, and may report metrics. The last hooks of `Method` are for the few that look at the
+current policy before a gradient, or learn from metrics. `group_relative.py` has the shared code of GRPO and its
+relatives.
 
 Shape suffixes: P prompts, G rollouts of a prompt, B sequences (rollouts in a row), T response tokens. A `_PGT` or `_BT`
 tensor is padded on the right with zeros; the mask says which tokens are real.
@@ -118,7 +119,7 @@ class Signals:
         return Signals(change(self.advantage), change(self.has_gradient_PG), counts_PG, columns)
 
     def with_columns(self, column_of: Mapping[str, Tensor]) -> Signals:
-        """With the columns of `AdvancedMethod.prepare` too, each B or BT over the sequences of all groups in order."""
+        """With the columns of `Method.prepare` too, each B or BT over the sequences of all groups in order."""
         shaped = {name: column.unflatten(0, self.has_gradient_PG.shape) for name, column in column_of.items()}
         return dataclasses.replace(self, columns={**self.columns, **shaped})
 
@@ -165,7 +166,7 @@ class TokenBatch:
     total: MiniBatch
     """Of the mini-batch that this is part of."""
     columns: Mapping[str, Tensor] = field(default_factory=dict)
-    """Columns of the signals and of `AdvancedMethod.prepare`, each B or BT."""
+    """Columns of the signals and of `Method.prepare`, each B or BT."""
     logp_previous_BT: Tensor | None = None
     """Under the policy before the last optimizer step. Need: `previous_policy`."""
     logp_reference_BT: Tensor | None = None
@@ -270,13 +271,15 @@ class Method(ABC):
     columns: ClassVar[tuple[str, ...]] = ()
     """Names of the PG columns of `signals`."""
     token_columns: ClassVar[tuple[str, ...]] = ()
-    """Names of the PGT columns of `signals`, and of everything that `AdvancedMethod.prepare` returns."""
+    """Names of the PGT columns of `signals`, and of everything that `Method.prepare` returns."""
     token_advantages: ClassVar[bool] = False
     """True if each token has its own advantage."""
     stop_gradients: ClassVar[bool] = False
     """True if `token_loss` detaches something on purpose. Checks of the gradient then hold that constant."""
     binary_rewards: ClassVar[bool] = False
     """True if the method is defined only for rewards 0 and 1."""
+    prepares: ClassVar[bool] = False
+    """True if `prepare` is called before the gradient of each mini-batch."""
 
     dynamic_sampling: bool = False
     """Keep only some groups (`keeps`: 0 < p < 1) and sample others in place of the rest (DAPO)."""
@@ -360,14 +363,6 @@ class Method(ABC):
     def report(self, batch: TokenBatch) -> Report:
         """Metrics of `batch`, which is everything that may have a gradient. Called without a graph."""
         return Report()
-
-
-@dataclass(frozen=True)
-class AdvancedMethod(Method):
-    """A method that looks at the current policy before the gradient of a mini-batch, or learns from its metrics."""
-
-    prepares: ClassVar[bool] = False
-    """True if `prepare` is called before the gradient of each mini-batch."""
 
     @property
     def screens(self) -> bool:

@@ -5,7 +5,7 @@ import math
 import sys
 
 from mcpo_cli import settings
-from mcpo_cli.methods.base import AdvancedMethod, Method, Step
+from mcpo_cli.methods.base import Method, Step
 
 DECIDES = ("advantages", "divisor", "signals")
 """Functions that decide a method's advantages: overriding one of them makes an inherited `query_weight` incorrect."""
@@ -30,8 +30,7 @@ def backends(method: Method) -> dict[str, str]:
         return {"local": "", "verl": "refused: it does not pass on squared probabilities"}
     if "greedy_reward" in method.needs:
         return {"local": "one more rollout a prompt", "verl": "refused: its trainer samples no greedy response"}
-    prepares = isinstance(method, AdvancedMethod) and method.prepares
-    return {"local": "", "verl": "one mini-batch a step (train.mini_batch=train.prompts)" if prepares else ""}
+    return {"local": "", "verl": "one mini-batch a step (train.mini_batch=train.prompts)" if method.prepares else ""}
 
 
 def curve(method: Method, rollouts: int) -> list[tuple[float, float]]:

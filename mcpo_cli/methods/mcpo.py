@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from mcpo_cli.methods.base import (
-    AdvancedMethod,
     Floats,
     Need,
     Report,
@@ -42,7 +41,7 @@ def hinge_kl(d: Tensor, delta: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Mcpo(Clipped, Normalized, AdvancedMethod):
+class Mcpo(Clipped, Normalized):
     """MCPO (arXiv 2604.16972): reweighted advantages (Eq. 12-14) and hinge-KL on mastered prompts (Eq. 7-11).
 
     Mastery-Consolidated Policy Optimization. Its ablations are configurations of it, not copies. With the advantage A

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Signals, Step, TokenBatch
+from mcpo_cli.methods import Method, MiniBatch, Signals, Step, TokenBatch
 
 LIMIT = 8
 """The longest response."""
@@ -74,6 +74,6 @@ def mini_batch(method: Method, of: Step, signals: Signals, drift: float = 0.2, s
     )
     if "current_entropy" in method.needs:
         batch = batch.replace(entropy_BT=torch.rand(old_BT.shape, generator=rng, dtype=torch.float64) * mask_BT)
-    if isinstance(method, AdvancedMethod) and method.prepares:
+    if method.prepares:
         batch = batch.replace(columns={**batch.columns, **method.prepare(batch, seed)})
     return batch.replace(logp_BT=batch.logp_BT.requires_grad_())

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from mcpo_cli.config.schema import Train
-from mcpo_cli.methods import AdvancedMethod, Method, Signals, State, Step, TokenBatch, reduce
+from mcpo_cli.methods import Method, Signals, State, Step, TokenBatch, reduce
 from mcpo_cli.testing.batches import mini_batch, step
 from mcpo_cli.testing.outcomes import CheckOutcome, named, outcomes
 
@@ -160,7 +160,7 @@ def what_is_left_out_has_no_gradient(method: Method) -> None:
             batch = mini_batch(method, of, signals, drift, seed + 10)
             gradient = _loss(method, batch)[1]
             out_B = ~signals.has_gradient_PG.flatten()
-            if isinstance(method, AdvancedMethod) and method.screens:
+            if method.screens:
                 out_B = out_B | ~method.has_gradient(batch.replace(logp_BT=batch.logp_BT.detach()))
             assert not gradient[out_B].any(), "a rollout that is marked as without gradient has one"
 
@@ -191,7 +191,7 @@ def report_adds_up(method: Method) -> None:
         for name, flags in whole.prompts.items():
             for side, flag_B in zip(("flag", "among"), flags, strict=True):
                 assert flag_B.shape == batch.group_B.shape, f"{name}: {side}_B is not one a sequence"
-        has_gradient_B = method.has_gradient(batch) if isinstance(method, AdvancedMethod) else batch.has_advantage_B
+        has_gradient_B = method.has_gradient(batch)
         idle = batch.select(~has_gradient_B)
         for name, (total, count) in method.report(idle).sums.items():
             assert not total or not count, f"{name}: sequences without gradient add {float(total):g}"

@@ -99,6 +99,7 @@ def test_until_decided_stops_at_a_verdict_and_says_what_it_spent(
 def test_plan_says_what_seeds_find_in_units_of_the_spread_and_of_the_metric(here: InProcess) -> None:
     relative = here.json("compare", "table1", "scale=smoke", "model=toy-s", "--plan")
     assert relative["differences"] == []
+    assert relative["in_stages"] == "mcpo ablate table1 scale=smoke model=toy-s --until decided"
     # Cohen's d of a paired t-test at power .8 with 10 pairs.
     assert relative["in_standard_deviations"]["10"] == pytest.approx(0.9960, abs=1e-3)
     write_runs(from_suite("table1", ["scale=smoke", "model=toy-s"], ""))

@@ -16,7 +16,7 @@ from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.config.load import load
-from mcpo_cli.methods import AdvancedMethod, Method, Step, reduce
+from mcpo_cli.methods import Method, Step, reduce
 from mcpo_cli.runs import bases
 from mcpo_cli.seeds import stream
 from mcpo_cli.tasks import closed
@@ -119,8 +119,8 @@ def test_loss_and_gradient_are_ours(name: str, sampled: Any, monkeypatch: pytest
         parts = [theirs._compute_loss(theirs.model, {"index": index}) for index in theirs.index.chunk(theirs.parts)]
         found, own = sum(parts), graded.select(window)
         total = own.total(24)
-        if isinstance(method, AdvancedMethod) and method.prepares:
-            own = updater.prepared(method, own, total, stream(theirs.args.seed, "method", theirs._step), False)
+        if method.prepares:
+            own = updater.prepared(own, total, stream(theirs.args.seed, "method", theirs._step), False)
         tokens = updater.tokens(own, total)
         expected = reduce(method.token_loss(tokens), tokens.mask_BT)
         # TRL's output layer and the norms of transformers compute in single precision.

@@ -18,7 +18,7 @@ from mcpo_cli.backends.local.generate import Rollouts, sample
 from mcpo_cli.backends.local.update import GradedBatch, Updater, crop
 from mcpo_cli.config.schema import Compute, Train
 from mcpo_cli.data.base import Problem
-from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Signals, Step, get, reduce
+from mcpo_cli.methods import Method, MiniBatch, Signals, Step, get, reduce
 from mcpo_cli.seeds import stream
 from mcpo_cli.tasks.chains import Arithmetic
 from tests.policies import EOS, TOKENIZER, G, T, new_policy, prompts
@@ -145,8 +145,8 @@ def test_an_update_is_that_of_the_groups_without_empty_places(rollouts: Rollouts
     updater = Updater(policy, method, train, Compute(micro_batch=3), seed=0)
     batch = graded_batch(rollouts, method)
     total = batch.total(T)
-    if isinstance(method, AdvancedMethod) and method.prepares:
-        batch = updater.prepared(method, batch, total, stream(0, "method", 1, 1), on_policy=False)
+    if method.prepares:
+        batch = updater.prepared(batch, total, stream(0, "method", 1, 1), on_policy=False)
     expected = [torch.zeros_like(parameter) for parameter in policy.parameters()]
     for index in range(4):
         own, of = alone(batch.rollouts, index)

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Signals, State, Step, TokenBatch, reduce
+from mcpo_cli.methods import Method, MiniBatch, Signals, State, Step, TokenBatch, reduce
 
 F1 = ((1, 0, 0, 0), (1, 1, 1, 0), (1, 1, 1, 1), (0, 0, 0, 0))
 LENGTH = ((2, 4, 3, 1), (1, 2, 3, 4), (2, 2, 2, 2), (4, 3, 2, 1))
@@ -75,7 +75,6 @@ def f2(
 
 def prepared(method: Method, batch: TokenBatch, seed: int = 0) -> TokenBatch:
     """`batch` with the columns of `prepare`, as backends add them."""
-    assert isinstance(method, AdvancedMethod)
     found = method.prepare(batch.replace(logp_BT=batch.logp_BT.detach()), seed)
     return batch.replace(columns={**batch.columns, **found})
 
@@ -83,7 +82,7 @@ def prepared(method: Method, batch: TokenBatch, seed: int = 0) -> TokenBatch:
 def loss(method: Method, batch: TokenBatch | None = None) -> list[float]:
     """The loss of `batch` (F2), and its gradient with respect to log pi on the real tokens in reading order."""
     batch = batch or f2()
-    if isinstance(method, AdvancedMethod) and method.prepares:
+    if method.prepares:
         batch = prepared(method, batch)
     value = reduce(method.token_loss(batch), batch.mask_BT)
     (gradient_BT,) = torch.autograd.grad(value, batch.logp_BT)

@@ -15,6 +15,7 @@ from mcpo_cli.compare.gate import Gate, judge
 from mcpo_cli.compare.noise_floor import noise_floor
 from mcpo_cli.compare.rules import GatePolicy, Rule
 from mcpo_cli.compare.scores import MEAN, Arm, Scores, Slice
+from mcpo_cli.errors import ConfigError
 from mcpo_cli.render.product import Row
 from mcpo_cli.statistics.stats import Floats, Student
 from tests.errors import refused
@@ -131,6 +132,14 @@ def test_wrong_rules(tmp_path: Path) -> None:
     for text, code in {**wrong, "a=better,a=better": "duplicate_name"}.items():
         with refused(code, text):
             rules.policy(text)
+    file.write_text("required:\n  mean: beter:0.1\n")
+    for text, fix in {
+        str(file): f"mean: better:0.1 in {file}",
+        "a=no-wors,b=better": "--gate a=no-worse,b=better",
+    }.items():
+        with pytest.raises(ConfigError) as error:
+            rules.policy(text)
+        assert error.value.fix == fix
 
 
 def binary(random: np.random.Generator, level_P: Floats, seeds: int, run_sd: float = 0.0) -> Floats:

@@ -350,6 +350,12 @@ def test_a_path_without_a_file_is_not_found(tmp_path: Path) -> None:
         read(tmp_path / "nothing", Options())
 
 
+def test_an_empty_folder_is_called_empty(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    with refused("bad_data", f"{tmp_path}: there is no file in this folder"):
+        read(tmp_path, Options())
+
+
 def test_a_reader_that_is_named_finds_nothing_in_files_of_others(tmp_path: Path) -> None:
     with refused("bad_data", "verl finds no samples"):
         read(completions(tmp_path), Options(), "verl")

@@ -24,7 +24,7 @@ from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.backends.verl import batch as verl_batch
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model
-from mcpo_cli.methods import AdvancedMethod, Method, Step, TokenBatch, get, reduce
+from mcpo_cli.methods import Method, Step, TokenBatch, get, reduce
 from mcpo_cli.seeds import stream
 from mcpo_cli.tasks.chains import Arithmetic
 from tests.methods import Centred, Remembering
@@ -102,8 +102,8 @@ def prepared(rollouts: Rollouts, method: Method) -> tuple[Updater, GradedBatch]:
         updater.previous = policy(PREVIOUS)
     if updater.reference is not None:
         updater.reference = policy(REFERENCE)
-    if isinstance(method, AdvancedMethod) and method.prepares:
-        batch = updater.prepared(method, batch, batch.total(LIMIT), 0, on_policy=False)
+    if method.prepares:
+        batch = updater.prepared(batch, batch.total(LIMIT), 0, on_policy=False)
     return updater, batch
 
 
@@ -257,7 +257,7 @@ def test_what_is_prepared_is_what_the_local_backend_prepares(method: Method, rol
     """The only mini-batch of a step, under the policy that sampled it, with the random numbers of that step."""
     batch, seed = graded(rollouts, method), stream(SPEC.seed, "method", 5, 0)
     updater = Updater(policy(), method, SPEC.train, SPEC.compute, SPEC.seed)
-    expected = updater.prepared(method, batch, batch.total(LIMIT), seed, on_policy=True).signals
+    expected = updater.prepared(batch, batch.total(LIMIT), seed, on_policy=True).signals
     step = Step(batch.correct_PG.double(), batch.correct_PG, rollouts.length_PG, torch.arange(P), max_response=LIMIT)
     longest = int(rollouts.length_PG.max())
     logp_PGT = rollouts.logp_PGT[..., :longest]

@@ -14,7 +14,7 @@ from torch import Tensor
 from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.update import GradedBatch, Updater, crop, log_probs
-from mcpo_cli.methods import AdvancedMethod, reduce
+from mcpo_cli.methods import reduce
 from mcpo_cli.records import GradientRow
 
 Vector = Sequence[Tensor]
@@ -37,9 +37,9 @@ def update_direction(updater: Updater, prompt: str, group: GradedBatch) -> Direc
     The loss is that of the update with the group as the whole mini-batch, so its size does not depend on the batch's.
     u is the gradient of mean s+ - mean s-, s the mean over a response's tokens of the ratio (Eq. 5).
     """
-    policy, method, total = updater.policy, updater.method, group.total(updater.train.max_response)
-    if isinstance(method, AdvancedMethod) and method.prepares:
-        group = updater.prepared(method, group, total, seed=0, on_policy=True)
+    policy, total = updater.policy, group.total(updater.train.max_response)
+    if updater.method.prepares:
+        group = updater.prepared(group, total, seed=0, on_policy=True)
 
     def v() -> Vector:
         tokens = updater.tokens(group, total)

@@ -31,7 +31,6 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import Interrupted
 from mcpo_cli.methods import State
-from mcpo_cli.methods.base import AdvancedMethod
 from mcpo_cli.records import SOURCES, EvalRow
 from mcpo_cli.runs import folders, prompts
 from mcpo_cli.runs.attempts import Attempt
@@ -128,8 +127,7 @@ class Trainer:
             probed = self.probe(sampled.graded) | self.gradients(sampled, batch)
         with clock.phase("update"):
             updates, mini_batches = self.updater.global_step(batch, self.step)
-            if isinstance(self.spec.method, AdvancedMethod):
-                self.method_state = self.spec.method.learn(self.method_state, updates)
+            self.method_state = self.spec.method.learn(self.method_state, updates)
         self.costs.add(
             rollouts=int(sampled.rollouts.drawn_PG.sum()),
             sampled_tokens=int(sampled.rollouts.length_PG.sum()),

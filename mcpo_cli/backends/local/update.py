@@ -1,7 +1,7 @@
 """The gradient steps of one global step: mini-batches, micro-batches, and their measurements.
 
 Groups without a gradient are excluded from the backward pass; the method marks them (`Signals.has_gradient_PG`, and
-`AdvancedMethod.has_gradient` if that depends on the current policy). They still count in the mini-batch's totals, so
+`Method.has_gradient` if that depends on the current policy). They still count in the mini-batch's totals, so
 no gradient changes.
 """
 
@@ -20,7 +20,7 @@ from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.rounding import Rounding
 from mcpo_cli.backends.measure import MetricSums
 from mcpo_cli.config.schema import Compute, Train
-from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Signals, TokenBatch, TokenLoss, reduce
+from mcpo_cli.methods import Method, MiniBatch, Signals, TokenBatch, TokenLoss, reduce
 from mcpo_cli.records import MiniBatchRow
 from mcpo_cli.seeds import stream
 
@@ -123,13 +123,13 @@ class Updater:
         total, sums, method = batch.total(self.train.max_response), MetricSums(), self.method
         # Until the first optimizer step the policy is the one that sampled: its log-probabilities need no forward pass.
         on_policy = number == 0 and (self.previous is None or step == 1)
-        if isinstance(method, AdvancedMethod) and method.prepares:
-            batch = self.prepared(method, batch, total, stream(self.seed, "method", step, number), on_policy)
+        if method.prepares:
+            batch = self.prepared(batch, total, stream(self.seed, "method", step, number), on_policy)
         trained_M = batch.signals.has_gradient_PG.any(-1)
         screened_M = trained_M & False
-        if isinstance(method, AdvancedMethod) and method.screens:
+        if method.screens:
             screened_M = trained_M & ~(batch.signals.advantage_PG != 0).any(-1)
-            trained_M[screened_M] = self._screen(method, batch, screened_M, total, on_policy, sums)
+            trained_M[screened_M] = self._screen(batch, screened_M, total, on_policy, sums)
         if not trained_M.any():
             # The optimizer's momentum still moves the weights; one group stands in for all, so that a loss is recorded.
             trained_M[batch.used_PG.any(-1).to(torch.int8).argmax()] = True
@@ -194,25 +194,17 @@ class Updater:
         return {name: value.detach() for name, value in policy.named_parameters().items()}
 
     @torch.no_grad()
-    def prepared(
-        self, method: AdvancedMethod, batch: GradedBatch, total: MiniBatch, seed: int, on_policy: bool
-    ) -> GradedBatch:
-        """The mini-batch with the columns of `method.prepare`, which sees all of it under the current policy."""
+    def prepared(self, batch: GradedBatch, total: MiniBatch, seed: int, on_policy: bool) -> GradedBatch:
+        """The mini-batch with the columns of `Method.prepare`, which sees all of it under the current policy."""
         everything = torch.arange(len(batch.correct_PG)).split(self.compute.micro_batch)
         parts = [self.tokens(batch.select(index), total, on_policy, keep_padding=True) for index in everything]
-        prepared = method.prepare(_joined(parts), seed)
+        prepared = self.method.prepare(_joined(parts), seed)
         columns = {name: batch.in_places(column) for name, column in prepared.items()}
         return dataclasses.replace(batch, signals=batch.signals.with_columns(columns))
 
     @torch.no_grad()
     def _screen(
-        self,
-        method: AdvancedMethod,
-        batch: GradedBatch,
-        chosen_M: Tensor,
-        total: MiniBatch,
-        on_policy: bool,
-        sums: MetricSums,
+        self, batch: GradedBatch, chosen_M: Tensor, total: MiniBatch, on_policy: bool, sums: MetricSums
     ) -> Tensor:
         """Those of the groups `chosen_M` that have a gradient; the method's report about them is added to `sums`.
 
@@ -222,8 +214,8 @@ class Updater:
         for index in self._micro_batches(batch, chosen_M):
             part = batch.select(index)
             tokens = self.tokens(part, total, on_policy)
-            sums.merge(measure.reported(method.report(tokens), tokens.group_B))
-            trained_M[index] = part.in_places(method.has_gradient(tokens)).view(len(index), -1).any(-1)
+            sums.merge(measure.reported(self.method.report(tokens), tokens.group_B))
+            trained_M[index] = part.in_places(self.method.has_gradient(tokens)).view(len(index), -1).any(-1)
         return trained_M[chosen_M]
 
     def loss(self, tokens: TokenBatch) -> TokenLoss:

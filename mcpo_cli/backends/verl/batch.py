@@ -18,7 +18,7 @@ from mcpo_cli.backends.measure import MetricSums
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import Grade, functions
-from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Signals, State, Step, TokenBatch
+from mcpo_cli.methods import Method, MiniBatch, Signals, State, Step, TokenBatch
 from mcpo_cli.tasks import Task
 from mcpo_cli.tokenization import stop_ids
 
@@ -170,7 +170,7 @@ def apply_method(
         MiniBatch.of(step.length_PG[index_M], signals.map(operator.itemgetter(index_M)), step.max_response)
         for index_M in torch.arange(len(step.length_PG)).split(size)
     ]
-    if isinstance(method, AdvancedMethod) and method.prepares:
+    if method.prepares:
         (total,) = totals
         signals = prepare(method, step, signals, used_PG, logp_PGT(), total, seed)
     has_gradient_PG, report = screen(method, step, signals, logp_PGT, totals[0], size)
@@ -178,7 +178,7 @@ def apply_method(
 
 
 def prepare(
-    method: AdvancedMethod,
+    method: Method,
     step: Step,
     signals: Signals,
     used_PG: Tensor,
@@ -186,7 +186,7 @@ def prepare(
     total: MiniBatch,
     seed: int,
 ) -> Signals:
-    """`signals` of a batch of one mini-batch, with the columns of `AdvancedMethod.prepare`; 0 where unused."""
+    """`signals` of a batch of one mini-batch, with the columns of `Method.prepare`; 0 where unused."""
     used_B = used_PG.flatten()
     batch = _on_policy(step, signals, logp_PGT, total).select(used_B)
     columns = dict[str, Tensor]()
@@ -206,7 +206,7 @@ def screen(
     """
     # The policy before the last gradient step differs from the one that sampled, so it may have drifted already.
     has_gradient_PG = signals.has_gradient_PG.clone()
-    if not isinstance(method, AdvancedMethod) or not method.screens or "previous_policy" in method.needs:
+    if not method.screens or "previous_policy" in method.needs:
         return has_gradient_PG, MetricSums()
     screened_PG = signals.has_gradient_PG & (signals.advantage_PG == 0)
     screened_PG[size:] = False

@@ -37,7 +37,7 @@ from mcpo_cli.backends.verl.overrides import draws_by_position
 from mcpo_cli.backends.verl.records import Records, Trained, seconds
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.errors import Interrupted, RunFailed
-from mcpo_cli.methods import AdvancedMethod, State
+from mcpo_cli.methods import State
 from mcpo_cli.records import MiniBatchRow
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.seeds import Stream, stream
@@ -310,8 +310,7 @@ class Trainer(PPOTrainerSync):
     def _signals_need_logp(self) -> bool:
         """True if the method's output for a batch depends on the trainer's log-probabilities or entropies."""
         method = self.spec.method
-        prepares = isinstance(method, AdvancedMethod) and method.prepares
-        return bool(method.needs & {"logp", "entropy"}) or prepares
+        return bool(method.needs & {"logp", "entropy"}) or method.prepares
 
     def _as_in_the_update(self, batch: Any) -> Any:
         """verl's `compute_log_prob`, with the sequences packed together as the update will pack them.
@@ -375,8 +374,7 @@ class Trainer(PPOTrainerSync):
         self.mini_batches, measured = gradient_steps(
             self.global_steps, reports, output["grad_norm"], train.mini_batch, self.output.report
         )
-        if isinstance(self.spec.method, AdvancedMethod):
-            self.method_state = self.spec.method.learn(self.method_state, measured)
+        self.method_state = self.spec.method.learn(self.method_state, measured)
         floor = {"sanity/noise_floor": noise_floor(reports, train.mini_batch)}
         self.updates = measured | rounded | {"train/lr": rate} | floor
         output.pop("lr")  # that of verl's scheduler

@@ -8,7 +8,7 @@ from mcpo_cli import plugins
 from mcpo_cli.compare.log import Log
 from mcpo_cli.compare.readers import base
 from mcpo_cli.compare.readers.base import Options, Reader
-from mcpo_cli.errors import ConfigError, first_line, mend, nearest
+from mcpo_cli.errors import ConfigError, bad_data, first_line, mend, nearest
 from mcpo_cli.plugins import Found
 
 __all__ = ["Options", "Reader", "read", "readers"]
@@ -73,6 +73,8 @@ def _recognised(path: Path) -> Reader:
         raise ConfigError(
             f"{path}: several readers recognise it: {', '.join(names)}", fix=f"--reader {names[0]}", code="bad_data"
         )
+    if path.is_dir() and not any(file.is_file() for file in path.rglob("*")):
+        raise bad_data(f"{path}: there is no file in this folder", fix="name the folder that the tool wrote")
     known = "".join(f"\n  {reader.name}: {reader.about}" for reader in readers().values())
     missing = "" if path.exists() else "there is no such file or folder, and "
     raise ConfigError(

@@ -170,7 +170,10 @@ def fetch(dataset: Dataset) -> Path:
     from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
 
     repo, file, revision = dataset.repo, dataset.file, dataset.revision
-    otherwise = f"use a copy (parquet or JSONL): data.path=FILE, or mcpo components check data FILE --as {dataset.name}"
+    otherwise = (
+        "use a copy (parquet or JSONL): task.data_path=FILE to train, data.path=FILE to evaluate, or "
+        f"mcpo components check data FILE --as {dataset.name}"
+    )
     with hub.fetching(
         f"{dataset.name}, {file} of {repo}@{revision}", f"https://huggingface.co/datasets/{repo}", otherwise
     ):

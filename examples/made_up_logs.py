@@ -46,18 +46,19 @@ def write_task(folder: Path, task: str, problems: int, gain: float, seed: int) -
 def row(number: int, correct: bool) -> dict[str, Any]:
     """The harness's line for one document."""
     question, gold = f"What is {number} + {number + 1}?", str(2 * number + 1)
+    prompt = f"{question}\nEnd with a line 'Answer: ' and the number."
     answer = gold if correct else str(2 * number)
     return {
         "doc_id": number,
         "doc": {"question": question, "answer": gold},
         "target": gold,
-        "arguments": {"gen_args_0": {"arg_0": f"{question}\nAnswer:", "arg_1": {"until": ["\n"]}}},
-        "resps": [[f"{number} and {number + 1} make {answer}."]],
+        "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": {"until": ["\n\n"]}}},
+        "resps": [[f"{number} and {number + 1} make {answer}.\nAnswer: {answer}"]],
         "filtered_resps": [answer],
         "filter": "none",
         "metrics": ["exact_match"],
         "doc_hash": hashlib.sha256(question.encode()).hexdigest(),
-        "prompt_hash": hashlib.sha256(f"{question}\nAnswer:".encode()).hexdigest(),
+        "prompt_hash": hashlib.sha256(prompt.encode()).hexdigest(),
         "target_hash": hashlib.sha256(gold.encode()).hexdigest(),
         "exact_match": float(correct),
     }

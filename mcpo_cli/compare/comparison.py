@@ -276,8 +276,9 @@ def _warnings(pairs: Sequence[Pair], baseline: Arm, metric: Metric, over: Over) 
     for arm, names in wrong.items():
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         yield (
-            f"{', '.join(names[:MOST_NAMED])}{more}: no answer of {arm} or {baseline.name} is correct: check that the "
-            "golds have the form that the grader compares (mcpo components check data FILE)"
+            f"{', '.join(names[:MOST_NAMED])}{more}: no answer of {arm} or {baseline.name} is correct: either the "
+            "grader found no answer in the responses, or the golds have another form than it compares "
+            "(mcpo components check data FILE)"
         )
     for each in pairs:
         yield from each.limits(each.estimate(metric, over))

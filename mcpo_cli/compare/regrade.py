@@ -28,6 +28,8 @@ NO_RESPONSE, NO_GOLD, FAILED = "no response", "no gold", "infra_error"
 LEFT_OUT = (NO_RESPONSE, NO_GOLD, FAILED)
 """Reasons why a sample was not graded again."""
 KEYS = ["benchmark", "metric", "arm"]
+MOST_UNREAD = 0.95
+"""The largest share of a side's responses to a benchmark in which a grader may find no answer."""
 VERDICT = [field.name for field in fields(Grade)]
 
 
@@ -122,8 +124,8 @@ class Regraded:
     changes: pd.DataFrame
     """One row per sample whose score changed: side, benchmark, seed, problem, gold, before, after, status, answer."""
     counts: pd.DataFrame
-    """One row per side and benchmark: samples, regraded, up, down, right (correct now), and the samples left out by
-    reason (LEFT_OUT)."""
+    """One row per side and benchmark: samples, regraded, up, down, right (correct now), unread (no answer is found),
+    and the samples left out by reason (LEFT_OUT)."""
 
     def shares(self, question: Question, after: Comparison) -> pd.DataFrame:
         """One row per difference: before, after, the grader's part (before - after), and its share of before.
@@ -137,7 +139,7 @@ class Regraded:
         both = logged.merge(again, on=KEYS, suffixes=("_before", "_after"))
         both = both.rename(columns={"difference_before": "before", "difference_after": "after"})
         by_grader = both["before"] - both["after"]
-        return both.assign(by_grader=by_grader, share=(by_grader / both["before"]).where(both["before"] != 0))
+        return both.assign(by_grader=by_grader, share=(by_grader / both["before"]).where(both["before"] != 0) + 0.0)
 
     def to_json(self, question: Question, after: Comparison) -> dict[str, Any]:
         """The output of `mcpo compare --regrade --json`: one object per row of the frames; after: see `shares`."""
@@ -151,12 +153,14 @@ class Regraded:
             again = f"{self.grader} graded {row['regraded']} of {row['samples']} samples again"
             out = f"; left out: {', '.join(left)}" if left else ""
             moved = f"{row['up']} became correct, {row['down']} incorrect"
-            yield f"{row['side']}, {row['benchmark']}: {again}; {moved}{out}"
-        right = self.counts.groupby("benchmark", sort=False)["right"].sum()
-        for benchmark in right.index[right == 0]:
+            unread = f"; no answer is found in {row['unread']}" if row["unread"] else ""
+            yield f"{row['side']}, {row['benchmark']}: {again}; {moved}{unread}{out}"
+        whole = self.counts.groupby("benchmark", sort=False)[["regraded", "unread", "right"]].sum()
+        for benchmark, total in whole[whole["right"] == 0].iterrows():
+            answers = f"an answer in {total['regraded'] - total['unread']} of {total['regraded']} responses"
             yield (
-                f"warning: {benchmark}: {self.grader} calls no answer of any side correct: the golds may have another "
-                "form, such as whole solutions, which says nothing about the sides"
+                f"warning: {benchmark}: {self.grader} finds {answers} of all sides and calls none correct: the golds "
+                "may have another form, such as whole solutions, which says nothing about the sides"
             )
         for row in self.shares(question, after).to_dict("records"):
             share = "" if pd.isna(row["share"]) else f" ({row['share']:.0%} of it)"
@@ -169,7 +173,8 @@ def regrade(sides: Sequence[Side], grader: str, *, workers: int = 0) -> Regraded
     """Grade the responses of all sides with one grader. workers: processes; 0 for one per core.
 
     Raises:
-        ConfigError: no such grader, or a side has no response with a gold.
+        ConfigError: no such grader; a side has no response with a gold; or the grader finds no answer in nearly all
+            responses of a side to a benchmark.
         RunFailed: the grader failed on too many samples.
     """
     if not grading.functions.is_function(grader):
@@ -188,11 +193,34 @@ def regrade(sides: Sequence[Side], grader: str, *, workers: int = 0) -> Regraded
         ignore_index=True,
     )
     check(whole[whole["why"].isin(("", FAILED))])
+    counts = _counts(whole)
+    _refuse_unread(counts, grader)
     after, before = (
         tuple(_side(side, logs, facts) for side, logs in zip(sides, done, strict=True))
         for facts in ({"grader": name}, None)
     )
-    return Regraded(name, after, before, _changes(whole), _counts(whole))
+    return Regraded(name, after, before, _changes(whole), counts)
+
+
+def _refuse_unread(counts: pd.DataFrame, grader: str) -> None:
+    """Raise ConfigError if a grader finds no answer in nearly all responses of a side to a benchmark.
+
+    Such a side has a score of about 0 whatever it answers, so its difference from another says nothing.
+    """
+    unread = counts[counts["unread"] > MOST_UNREAD * counts["regraded"]]
+    if unread.empty:
+        return
+    sides = [
+        f"{side}: no answer is found in {rows['unread'].sum()} of {rows['regraded'].sum()} responses "
+        f"({', '.join(rows['benchmark'].astype(str))})"
+        for side, rows in unread.groupby("side", sort=False)
+    ]
+    reads = f": {grader} reads {grading.READS[grader]}" if grader in grading.READS else ""
+    raise ConfigError(
+        f"{'; '.join(sides)}{reads}",
+        fix="--regrade NAME of a grader that reads these responses (mcpo components list grader)",
+        code="ungraded",
+    )
 
 
 def _why(samples: pd.DataFrame) -> pd.Series:
@@ -253,6 +281,7 @@ def _counts(whole: pd.DataFrame) -> pd.DataFrame:
                 "up": int((kept["after"] > kept["before"]).sum()),
                 "down": int((kept["after"] < kept["before"]).sum()),
                 "right": int(kept["after"].sum()),
+                "unread": int((kept["status"] == "unparsable").sum()),
                 **{why: int((samples["why"] == why).sum()) for why in LEFT_OUT},
             }
         )

@@ -6,9 +6,21 @@ from functools import cache
 from mcpo_cli.grading import functions
 from mcpo_cli.grading.base import STATUSES, Grade, Grader, Status, check
 from mcpo_cli.grading.functions import load
-from mcpo_cli.grading.pool import Pool, check_name, registry
+from mcpo_cli.grading.pool import READS, Pool, check_name, registry
 
-__all__ = ["STATUSES", "Grade", "Grader", "Pool", "Status", "check", "check_name", "grades", "loaded", "registry"]
+__all__ = [
+    "READS",
+    "STATUSES",
+    "Grade",
+    "Grader",
+    "Pool",
+    "Status",
+    "check",
+    "check_name",
+    "grades",
+    "loaded",
+    "registry",
+]
 
 
 @cache

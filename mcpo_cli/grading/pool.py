@@ -59,6 +59,15 @@ GRADERS = {
     "countdown": "mcpo_cli.grading.simple:COUNTDOWN",
 }
 """The graders of this package; one of them loads a library."""
+READS = {
+    "math_verify": r"\boxed{} or 'Answer: ...'",
+    "math_dapo": "'Answer: ...'",
+    "final": "the text after the last ####",
+    "integer": "a response that is an integer, or one after its last =",
+    "answer_is": "one number after 'answer is' or ####",
+    "countdown": "a response that is an expression",
+}
+"""Where the graders that may find no answer (`unparsable`) look for it."""
 
 
 @cache

@@ -11,7 +11,7 @@ from mcpo_cli.compare.comparison import Question
 from mcpo_cli.compare.log import Side, checked
 from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.regrade import Regraded
-from mcpo_cli.grading import Grade
+from mcpo_cli.grading import READS, Grade, loaded
 from tests.errors import refused
 
 ROWS = (
@@ -87,6 +87,34 @@ def test_failures_of_the_grader_are_no_wrong_answers(monkeypatch: pytest.MonkeyP
     Pool.fails = ("7", "12")
     with refused("ungraded"):
         regrade.regrade(sides, "exact")
+
+
+def test_where_a_grader_finds_no_answer_there_is_no_verdict() -> None:
+    """Boxes are no answers for `final`, which reads what follows `####`; one answer of four is not nearly none."""
+    sides = [side("base", 3), side("arm", 4)]
+    with refused("ungraded", "base: no answer is found in 4 of 4 responses (b); arm:", "final reads the text after"):
+        regrade.regrade(sides, "final", workers=1)
+    with refused("ungraded", "base: no answer", "final"):
+        regrade.regrade(
+            [sides[0], side("arm", 4, *[(f"q{k}", "1", "#### 1", 1.0) for k in range(4)])], "final", workers=1
+        )
+    some = [side(name, 3, ("p5", "1", "#### 1", 1.0)) for name in ("base", "arm")]
+    assert regrade.regrade(some, "final", workers=1).counts["unread"].tolist() == [4, 4]
+
+
+def test_answers_that_are_found_and_all_incorrect_are_no_missing_answers() -> None:
+    samples = pd.DataFrame(
+        {"benchmark": "b", "problem": ["p", "q"], "correct": 1.0, "gold": "seven", "response": "#### 7"}
+    )
+    sides = [Side(name, (checked(Path(name), samples),)) for name in ("base", "arm")]
+    found = regrade.regrade(sides, "final", workers=1)
+    said = "\n".join(found.sentences(Question(), of_logs(found.sides, Question())))
+    assert "finds an answer in 4 of 4 responses of all sides and calls none correct: the golds may have another" in said
+
+
+@pytest.mark.parametrize("name", READS)
+def test_graders_that_look_for_a_mark_find_none_where_there_is_none(name: str) -> None:
+    assert loaded(name).grade("1 : 1", "nothing of the kind", extracted=False).status == "unparsable"
 
 
 def test_sides_without_responses_are_refused() -> None:

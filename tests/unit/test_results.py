@@ -336,8 +336,8 @@ def test_benchmarks_without_a_right_answer_are_named_in_one_line() -> None:
     wrong.loc[7, "correct"] = 1.0
     warnings = of_logs([Side(name, (checked(Path(name), wrong),)) for name in ("base", "new")], Question()).warnings
     assert [line for line in warnings if "no answer of" in line] == [
-        "a, b, c: no answer of new or base is correct: check that the golds have the form that the grader compares "
-        "(mcpo components check data FILE)"
+        "a, b, c: no answer of new or base is correct: either the grader found no answer in the responses, or the "
+        "golds have another form than it compares (mcpo components check data FILE)"
     ]
 
 

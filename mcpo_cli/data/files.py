@@ -1,7 +1,8 @@
 """Reads the problems of a local table (see `tables`), in verl's schema or with plain columns.
 
 verl's schema: `{data_source, prompt: [{role, content}], reward_model: {ground_truth}, extra_info}`, see
-https://verl.readthedocs.io/en/latest/preparation/prepare_data.html.
+https://verl.readthedocs.io/en/latest/preparation/prepare_data.html. A plain column of problems may hold such
+turns, too, as TRL's `prompt` does: the problem is the text of the user's turn.
 """
 
 import json
@@ -100,7 +101,9 @@ def _texts(path: Path, dataset: Dataset) -> Iterator[tuple[int, str, tuple[str, 
     is_verl = (problem, answer) == VERL
     for number, row in tables.rows(path, (problem, answer)):
         try:
-            asked, truth = (_turn(row[problem]), _truth(row[answer])) if is_verl else (row[problem], row[answer])
+            asked, truth = row[problem], _truth(row[answer]) if is_verl else row[answer]
+            if is_verl or _has_turns(asked):
+                asked = _turn(problem, asked)
             answers = truth if isinstance(truth, list) and truth else [truth]
             texts = chain.from_iterable(golds.alternatives(tables.text(each)) for each in answers)
             yield number, tables.text(asked), tuple(map(tables.text, texts))
@@ -129,14 +132,19 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def _turn(prompt: Any) -> str:
-    """The text of the single user turn in verl's `prompt`."""
+def _has_turns(cell: Any) -> bool:
+    """True if a cell holds the turns of a conversation."""
+    return isinstance(cell, list) and any(isinstance(turn, dict) and "role" in turn for turn in cell)
+
+
+def _turn(column: str, prompt: Any) -> str:
+    """The text of the single user turn in a cell of `column`; a system turn is left out."""
     if isinstance(prompt, str):
         return prompt
     turns = prompt if isinstance(prompt, list) else []
     texts = [turn.get("content") for turn in turns if isinstance(turn, dict) and turn.get("role") == "user"]
     if len(texts) != 1 or not isinstance(texts[0], str):
-        raise ValueError("'prompt' must hold one user turn as [{role, content}]")
+        raise ValueError(f"{column!r} must hold one user turn as [{{role, content}}]")
     return texts[0]
 
 

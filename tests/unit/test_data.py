@@ -32,6 +32,11 @@ def verl(row: dict[str, Any], text: str | None = None) -> dict[str, Any]:
     }
 
 
+def trl(row: dict[str, Any]) -> dict[str, Any]:
+    turns = [{"role": "system", "content": "Think."}, {"role": "user", "content": row["problem"]}]
+    return {"prompt": turns, "solution": row["answer"]}
+
+
 def lines(rows: list[dict[str, Any]]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
@@ -140,7 +145,7 @@ def test_each_answer_of_a_list_is_correct(
 
 
 @pytest.mark.parametrize("name", WRITERS)
-@pytest.mark.parametrize("shape", [dict, verl], ids=["plain", "verl"])
+@pytest.mark.parametrize("shape", [dict, verl, trl], ids=["plain", "verl", "trl"])
 def test_every_format_says_the_same(tmp_path: Path, name: str, shape: Callable[[Any], Any]) -> None:
     loaded = data.load("aime24", write(tmp_path, [shape(row) for row in ROWS], name))
     assert {(problem.text, problem.gold) for problem in loaded.problems} == {
@@ -216,6 +221,7 @@ def test_another_spelling_of_an_integer_is_no_contradiction(tmp_path: Path) -> N
         ([{**verl(ROWS[0]), "prompt": []}], "row 1: 'prompt'"),
         ([{**verl(ROWS[0]), "prompt": "\ud800"}], r'row 1: "\ud800"'),
         ([{**verl(ROWS[0]), "prompt": verl(ROWS[0])["prompt"] * 2}], "row 1: 'prompt'"),
+        ([{**trl(ROWS[0]), "prompt": trl(ROWS[0])["prompt"] * 2}], "row 1: 'prompt' must hold one user turn"),
         ([{**verl(ROWS[0]), "reward_model": {"style": "rule"}}], "'reward_model' has no 'ground_truth'"),
         ([verl(ROWS[0], base.render("dapo", ""))], "row 1"),
     ],

@@ -5,8 +5,8 @@ of samples whose columns have other names, and which names a fix suggests.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -44,17 +44,14 @@ class Guess:
     """True if the name of `problem` is one that only tables of samples have."""
     is_verdict: bool = False
     """True if `correct` holds 0 and 1, or words that mean them, alone."""
-    decimals: Collection[str] = field(default_factory=frozenset)
-    """The columns of numbers that are not all integers."""
+    has_numbers: bool = False
+    """True if other columns hold numbers alone, which may be benchmarks."""
 
     @property
     def of_samples(self) -> bool:
         """True if the table is one of samples: a row is a response to a problem, not a run."""
-        if not self.problem:
-            return False
-        if self.of_problem:
-            return bool(self.correct) or not self.decimals
-        return self.is_verdict and (bool(_words(self.correct) & SCORES) or not self.decimals)
+        is_scored = self.is_verdict and (bool(_words(self.correct) & SCORES) or not self.has_numbers)
+        return self.of_problem or (bool(self.problem) and is_scored)
 
     def names(self) -> dict[str, str]:
         """By our name: the columns that are probable."""
@@ -80,7 +77,8 @@ def columns(path: Path, known: Sequence[str]) -> Guess:
     of_problem = bool(_words(problem) & OF_PROBLEMS)
     scored = [name for name in (*verdicts, *sorted(decimals)) if _words(name) & SCORES]
     correct = next(iter([*scored, *verdicts]), "")
-    return Guess(problem, correct, of_problem, correct in verdicts, decimals)
+    others = {name for name, values in numbers.items() if values is not None} - {problem, *verdicts}
+    return Guess(problem, correct, of_problem, correct in verdicts, bool(others))
 
 
 def _words(name: str) -> set[str]:

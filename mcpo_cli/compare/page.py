@@ -11,15 +11,13 @@ from mcpo_cli.compare import history_page, training_page
 from mcpo_cli.compare.comparison import Comparison, records
 from mcpo_cli.compare.equal_cost import AVERAGE, shown
 from mcpo_cli.compare.flips import largest_flips
+from mcpo_cli.compare.legend import legend
 from mcpo_cli.render.markup import Columns, Grid, Page, share, signed
 from mcpo_cli.render.product import Row
-from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.words import DECIDED, Word
 
 MOST_BENCHMARKS = 12
 """Most benchmarks or categories in the first table; the others are among the details."""
-FAMILIES = {"headline": "headline difference", "others": "other difference", "categories": "category"}
-"""What is corrected together, with the word for one of its tests."""
 LONGEST_ANSWER = 20
 """Most characters of an answer in that table."""
 MOST_NAMED = 8
@@ -207,37 +205,6 @@ def counts(comparison: Comparison) -> list[str]:
         if row.get("other_answers", 0) > 0:
             lines[-1] += f", {row['other_answers']:,.0f} with the same score and another answer"
     return lines
-
-
-def legend(comparison: Comparison) -> list[str]:
-    """The meaning of the columns of `main_grid`."""
-    if comparison.differences.empty:
-        return []
-    look = "" if comparison.level == ALPHA else f"; p decides below {comparison.level:.3g}, the level of this look"
-    differences = comparison.differences
-    families = [
-        _family(word, rows) for name, word in FAMILIES.items() if len(rows := records(differences, family=name))
-    ]
-    each = " (each family at level .05)" if len(families) > 1 and not look else ""
-    tests = " (of the test that gives the verdict)" if comparison.margin else ""
-    corrected = f"; p-values{tests} need no correction: there is one difference"
-    if differences["test"].nunique() > 1:
-        over = ", and over ".join(families)
-        corrected = f", not corrected for several differences; p-values{tests} are: over {over}{each}"
-    return [
-        f"intervals: {100 * (1 - comparison.level):.3g} %{corrected}{look}",
-        "detects: the smallest difference that this design finds with probability .8",
-    ]
-
-
-def _family(word: str, rows: Sequence[Row]) -> str:
-    """The differences that are corrected together: `the mean alone`, `the 2 benchmarks together`."""
-    benchmarks, tests = {row["benchmark"] for row in rows}, len({row["test"] for row in rows})
-    if benchmarks == {AVERAGE}:
-        word = "mean"
-    elif word == FAMILIES["others"] and len(benchmarks - {AVERAGE}) == tests > 1:
-        word = "benchmark"
-    return f"the {word} alone" if tests == 1 else f"the {_count(tests, word)} together"
 
 
 def details(comparison: Comparison) -> list[str]:

@@ -15,7 +15,7 @@ from mcpo_cli.compare.comparison import Comparison, Question
 from mcpo_cli.compare.equal_cost import AVERAGE
 from mcpo_cli.compare.log import Log, Side, checked
 from mcpo_cli.compare.logs import of_logs
-from mcpo_cli.compare.readers.base import Options
+from mcpo_cli.compare.readers.columns import Options
 from mcpo_cli.statistics import crossed, stats
 from tests.errors import refused
 

@@ -11,7 +11,7 @@ from mcpo_cli.compare.comparison import Question
 from mcpo_cli.compare.log import Side
 from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.readers import lm_eval
-from mcpo_cli.compare.readers.base import Options
+from mcpo_cli.compare.readers.columns import Options
 from tests.errors import refused
 
 read = lm_eval.READER.read

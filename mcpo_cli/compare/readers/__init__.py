@@ -9,7 +9,8 @@ from pathlib import Path
 from mcpo_cli import plugins
 from mcpo_cli.compare.log import Log
 from mcpo_cli.compare.readers import base
-from mcpo_cli.compare.readers.base import Options, Reader
+from mcpo_cli.compare.readers.base import Reader
+from mcpo_cli.compare.readers.columns import LacksColumn, Options
 from mcpo_cli.errors import ConfigError, bad_data, first_line, mend, nearest
 from mcpo_cli.plugins import Found
 
@@ -51,18 +52,18 @@ def read_all(paths: Iterable[Path], options: Options, reader: str = "") -> dict[
     these columns: tables of two tools are compared without a name for each. A note says so.
     """
     logs: dict[Path, list[Log]] = {}
-    lacking: dict[Path, base.LacksColumn] = {}
+    lacking: dict[Path, LacksColumn] = {}
     for path in dict.fromkeys(paths):
         try:
             logs[path] = read(path, options, reader)
-        except base.LacksColumn as error:
+        except LacksColumn as error:
             lacking[path] = error
     if lacking and not logs:
         raise next(iter(lacking.values()))
     return logs | {path: _without(path, first, options, reader) for path, first in lacking.items()}
 
 
-def _without(path: Path, lacking: base.LacksColumn, options: Options, reader: str) -> list[Log]:
+def _without(path: Path, lacking: LacksColumn, options: Options, reader: str) -> list[Log]:
     """The logs of a file that lacks columns which the user names, with a note on each. lacking: about the first."""
     notes = []
     while lacking.name in options.columns:
@@ -71,7 +72,7 @@ def _without(path: Path, lacking: base.LacksColumn, options: Options, reader: st
         options = options.without(lacking.name)
         try:
             return [replace(log, notes=(*log.notes, *notes)) for log in read(path, options, reader)]
-        except base.LacksColumn as another:
+        except LacksColumn as another:
             lacking = another
     raise lacking
 

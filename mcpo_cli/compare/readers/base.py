@@ -6,65 +6,20 @@ that is not asked for is not looked into.
 """
 
 import re
-import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from mcpo_cli.compare.log import Log, checked
-from mcpo_cli.compare.readers import guess
 from mcpo_cli.compare.readers.cells import Field, Row, cell, clean, stated
+from mcpo_cli.compare.readers.columns import LacksColumn, Options, lacks
 from mcpo_cli.data import tables
-from mcpo_cli.errors import ConfigError, bad_data, nearest, similar
+from mcpo_cli.errors import ConfigError, bad_data, nearest
 
 MODEL_NAMES = ("model_name", "model_name_sanitized")
-
-
-@dataclass(frozen=True)
-class Options:
-    """Facts about a log that a user adds."""
-
-    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Names in the file by the names of `compare.log`: correct=exact_match, problem=doc_id, ...
-
-    If a name has several, as for logs of several tools, the first that a file has is read.
-    """
-    benchmark: str = ""
-    """The only benchmark to read, or its name for a file that gives none."""
-
-    def column(self, name: str, known: Collection[str]) -> str:
-        """The name of a column in a file with the columns `known`, which may be written in other cases (`Problem`)."""
-        if asked := next((column for column in self.columns.get(name, ()) if column in known), ""):
-            return asked
-        alike = [column for column in known if column.casefold() == name]
-        return alike[0] if name not in known and len(alike) == 1 else name
-
-    def lacking(self, name: str, known: Collection[str]) -> str:
-        """The name that the user gave to a column, if it is not one of the columns `known`; else empty."""
-        asked = self.columns.get(name, ())
-        return "" if any(column in known for column in asked) else "".join(asked[:1])
-
-    def without(self, name: str) -> "Options":
-        """The options for a file that has no column of those that the user gives to `name`."""
-        return replace(self, columns={other: columns for other, columns in self.columns.items() if other != name})
-
-    def mended(self, known: Collection[str], guessed: Mapping[str, str] | None = None) -> str:
-        """The option `--columns` with names that a file has, with the columns `known`, in place of those that it lacks.
-
-        guessed: by our name, columns that are probably meant.
-        """
-        guesses = guessed or {}
-        columns = dict(self.columns)
-        for name in {**guesses, **columns}:
-            asked = self.lacking(name, known)
-            if asked or name not in columns:
-                own = name if name in known else "NAME"
-                columns[name] = [similar(asked, known) or guesses.get(name, own)]
-        pairs = ",".join(f"{name}={column}" for name, names in columns.items() for column in names)
-        return f"--columns {shlex.quote(pairs)}"
 
 
 @dataclass(frozen=True)
@@ -113,27 +68,8 @@ def log(path: Path, parts: Sequence[LogPart], model: str = "", notes: Sequence[s
     )
 
 
-class LacksColumn(ConfigError):
-    """A file lacks a column that the user names, or has no score that is known to say whether a response is correct."""
-
-    name: str = "correct"
-    """Our name of the column."""
-
-
 class UnknownScore(LacksColumn):
     """A file has no score that is known to say whether a response is correct."""
-
-
-def lacks(path: Path, name: str, known: Collection[str], options: Options, guessed: Mapping[str, str]) -> LacksColumn:
-    """The error of a file with the columns `known` that lacks the column which the user gives to `name`."""
-    asked = options.columns[name][0]
-    error = LacksColumn(
-        f"{path}: it has no column {asked!r}: {nearest(asked, known)}",
-        fix=options.mended(known, {other: guessed[other] for other in options.columns if other in guessed}),
-        code="bad_data",
-    )
-    error.name = name
-    return error
 
 
 def damaged(path: Path, why: object) -> ConfigError:
@@ -144,13 +80,6 @@ def damaged(path: Path, why: object) -> ConfigError:
 def left_out(path: Path, left: int, of: int, why: str) -> tuple[str, ...]:
     """The note on samples that are not compared, if there are any. why: `have no score`."""
     return (f"{path}: {left} of {of} samples {why}, and were left out",) if left else ()
-
-
-def refuse_lacking(path: Path, known: Sequence[str], options: Options) -> None:
-    """Raise LacksColumn if a table with the columns `known` lacks one that the user names."""
-    for name in options.columns:
-        if options.lacking(name, known):
-            raise lacks(path, name, known, options, guess.columns(path, known).names())
 
 
 def files_named(path: Path, pattern: str, name: re.Pattern[str], cells: Collection[str] = ()) -> list[Path]:

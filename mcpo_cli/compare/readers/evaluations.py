@@ -7,8 +7,9 @@ from typing import Any
 import pandas as pd
 
 from mcpo_cli.compare.log import Log, checked
-from mcpo_cli.compare.readers.base import Options, left_out, only
+from mcpo_cli.compare.readers.base import left_out, only
 from mcpo_cli.compare.readers.cells import stated
+from mcpo_cli.compare.readers.columns import Options
 from mcpo_cli.errors import bad_data
 from mcpo_cli.evaluation import gradings
 from mcpo_cli.evaluation.gradings import Samples

@@ -11,7 +11,8 @@ from typing import Any
 from mcpo_cli import extras, golds
 from mcpo_cli.compare.log import Log
 from mcpo_cli.compare.readers import base, cells
-from mcpo_cli.compare.readers.base import LogPart, Options, TaskFile
+from mcpo_cli.compare.readers.base import LogPart, TaskFile
+from mcpo_cli.compare.readers.columns import Options
 from mcpo_cli.errors import bad_data, first_line
 
 FILE = re.compile(r".+\.(eval|json)")

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.compare.readers import base, cells
-from mcpo_cli.compare.readers.base import LogPart, Options, TaskFile
+from mcpo_cli.compare.readers.base import LogPart, TaskFile
 from mcpo_cli.compare.readers.cells import Field, Row
+from mcpo_cli.compare.readers.columns import Options
 
 FILE = re.compile(r"details_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.-]+)\.parquet")
 NEEDED = ("doc", "metric", "model_response")

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.compare.readers import base, cells
-from mcpo_cli.compare.readers.base import LogPart, Options, TaskFile
+from mcpo_cli.compare.readers.base import LogPart, TaskFile
 from mcpo_cli.compare.readers.cells import Field, Row
+from mcpo_cli.compare.readers.columns import Options
 from mcpo_cli.errors import bad_data
 
 SAMPLES = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\d(T[\d.-]+)?)\.jsonl")

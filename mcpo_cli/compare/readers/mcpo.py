@@ -9,8 +9,9 @@ import pandas as pd
 
 from mcpo_cli.compare.log import Log, checked
 from mcpo_cli.compare.readers import evaluations
-from mcpo_cli.compare.readers.base import Options, Reader, only
+from mcpo_cli.compare.readers.base import Reader, only
 from mcpo_cli.compare.readers.cells import stated
+from mcpo_cli.compare.readers.columns import Options
 from mcpo_cli.config import plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import MissingRuns

@@ -7,8 +7,9 @@ from typing import Any
 
 from mcpo_cli import golds
 from mcpo_cli.compare.readers import base, cells
-from mcpo_cli.compare.readers.base import LogPart, Options, TaskFile
+from mcpo_cli.compare.readers.base import LogPart, TaskFile
 from mcpo_cli.compare.readers.cells import Field, Row
+from mcpo_cli.compare.readers.columns import Options
 
 FILE = re.compile(r"results\.jsonl")
 NEEDED = ("problem_idx", "reward")

@@ -18,8 +18,9 @@ import pandas as pd
 from mcpo_cli import extras
 from mcpo_cli.compare.log import WHOLE, Log, checked
 from mcpo_cli.compare.readers import base
-from mcpo_cli.compare.readers.base import Options, Reader
+from mcpo_cli.compare.readers.base import Reader
 from mcpo_cli.compare.readers.cells import numbers_in
+from mcpo_cli.compare.readers.columns import Options
 from mcpo_cli.errors import bad_data, nearest
 
 Rows = Iterator[tuple[str, str, float, float]]

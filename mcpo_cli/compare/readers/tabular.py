@@ -10,8 +10,9 @@ import pandas as pd
 from pandas.api.types import union_categoricals
 
 from mcpo_cli.compare.log import GROUPS, NAMES, NEEDED, OPTIONAL, TEXTS, Log, check_headings, checked
-from mcpo_cli.compare.readers import base, cells, guess, values
-from mcpo_cli.compare.readers.base import Options, Reader, only
+from mcpo_cli.compare.readers import cells, guess, values
+from mcpo_cli.compare.readers.base import Reader, only
+from mcpo_cli.compare.readers.columns import Options, refuse_lacking
 from mcpo_cli.data import tables
 from mcpo_cli.errors import bad_data
 
@@ -68,7 +69,7 @@ def _columns(path: Path, known: Sequence[str], options: Options) -> dict[str, st
     Raises:
         ConfigError: the file lacks a column that a comparison needs, or that the user names.
     """
-    base.refuse_lacking(path, known, options)
+    refuse_lacking(path, known, options)
     chosen = {name: column for name in OWN if (column := options.column(name, known)) in known}
     if "correct" not in chosen:
         raise bad_data(

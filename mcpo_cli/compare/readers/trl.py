@@ -8,8 +8,9 @@ import re
 from functools import partial
 
 from mcpo_cli.compare.readers import base, cells
-from mcpo_cli.compare.readers.base import LogPart, Options, TaskFile
+from mcpo_cli.compare.readers.base import LogPart, TaskFile
 from mcpo_cli.compare.readers.cells import Field, Row
+from mcpo_cli.compare.readers.columns import Options
 
 FILE = re.compile(r"completions_\d+\.(parquet|jsonl)")
 NEEDED = ("step", "prompt", "completion")

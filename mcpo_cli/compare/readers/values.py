@@ -15,8 +15,8 @@ from typing import Any
 import pandas as pd
 
 from mcpo_cli.compare.log import WHOLE, Log, check_headings, checked
-from mcpo_cli.compare.readers import base, cells
-from mcpo_cli.compare.readers.base import Options
+from mcpo_cli.compare.readers import cells
+from mcpo_cli.compare.readers.columns import Options, refuse_lacking
 from mcpo_cli.data import tables
 from mcpo_cli.errors import bad_data, nearest
 
@@ -37,7 +37,7 @@ def read(path: Path, known: Sequence[str], options: Options) -> list[Log]:
         ConfigError: it has no values, a value is no number, or a run has two of them.
     """
     roles = {name: column for name in ROLES if (column := options.column(name, known)) in known}
-    base.refuse_lacking(path, known, options)
+    refuse_lacking(path, known, options)
     value = next((column for name in VALUES if (column := options.column(name, known)) in known), "")
     columns = tables.columns(path, [value, *roles.values()] if value else known)
     numbers = {value: cells.numbers(columns[value])} if value else _benchmarks(columns, roles)

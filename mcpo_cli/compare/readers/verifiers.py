@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from mcpo_cli.compare.readers import base, cells
-from mcpo_cli.compare.readers.base import LogPart, Options, TaskFile
+from mcpo_cli.compare.readers.base import LogPart, TaskFile
 from mcpo_cli.compare.readers.cells import Field
+from mcpo_cli.compare.readers.columns import Options
 
 FILE = re.compile(r"results\.jsonl")
 NEEDED = ("prompt", "completion", "reward")

@@ -1,0 +1,79 @@
+"""Which column of a file is which of ours, as a user names them with `--columns`, and the error where one lacks."""
+
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from mcpo_cli.compare.readers import guess
+from mcpo_cli.errors import ConfigError, nearest, similar
+
+
+@dataclass(frozen=True)
+class Options:
+    """Facts about a log that a user adds."""
+
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Names in the file by the names of `compare.log`: correct=exact_match, problem=doc_id, ...
+
+    If a name has several, as for logs of several tools, the first that a file has is read.
+    """
+    benchmark: str = ""
+    """The only benchmark to read, or its name for a file that gives none."""
+
+    def column(self, name: str, known: Collection[str]) -> str:
+        """The name of a column in a file with the columns `known`, which may be written in other cases (`Problem`)."""
+        if asked := next((column for column in self.columns.get(name, ()) if column in known), ""):
+            return asked
+        alike = [column for column in known if column.casefold() == name]
+        return alike[0] if name not in known and len(alike) == 1 else name
+
+    def lacking(self, name: str, known: Collection[str]) -> str:
+        """The name that the user gave to a column, if it is not one of the columns `known`; else empty."""
+        asked = self.columns.get(name, ())
+        return "" if any(column in known for column in asked) else "".join(asked[:1])
+
+    def without(self, name: str) -> "Options":
+        """The options for a file that has no column of those that the user gives to `name`."""
+        return replace(self, columns={other: columns for other, columns in self.columns.items() if other != name})
+
+    def mended(self, known: Collection[str], guessed: Mapping[str, str] | None = None) -> str:
+        """The option `--columns` with names that a file has, with the columns `known`, in place of those that it lacks.
+
+        guessed: by our name, columns that are probably meant.
+        """
+        guesses = guessed or {}
+        columns = dict(self.columns)
+        for name in {**guesses, **columns}:
+            asked = self.lacking(name, known)
+            if asked or name not in columns:
+                own = name if name in known else "NAME"
+                columns[name] = [similar(asked, known) or guesses.get(name, own)]
+        pairs = ",".join(f"{name}={column}" for name, names in columns.items() for column in names)
+        return f"--columns {shlex.quote(pairs)}"
+
+
+class LacksColumn(ConfigError):
+    """A file lacks a column that the user names, or has no score that is known to say whether a response is correct."""
+
+    name: str = "correct"
+    """Our name of the column."""
+
+
+def lacks(path: Path, name: str, known: Collection[str], options: Options, guessed: Mapping[str, str]) -> LacksColumn:
+    """The error of a file with the columns `known` that lacks the column which the user gives to `name`."""
+    asked = options.columns[name][0]
+    error = LacksColumn(
+        f"{path}: it has no column {asked!r}: {nearest(asked, known)}",
+        fix=options.mended(known, {other: guessed[other] for other in options.columns if other in guessed}),
+        code="bad_data",
+    )
+    error.name = name
+    return error
+
+
+def refuse_lacking(path: Path, known: Sequence[str], options: Options) -> None:
+    """Raise LacksColumn if a table with the columns `known` lacks one that the user names."""
+    for name in options.columns:
+        if options.lacking(name, known):
+            raise lacks(path, name, known, options, guess.columns(path, known).names())

@@ -159,7 +159,7 @@ LACKS: list[tuple[Change, str, str, str]] = [
     (lambda at: shutil.rmtree(at.folder / "model"), "", "there is no such folder", ""),
     (
         lambda at: at.model({**CONFIG, "num_hidden_layers": 40, "tie_word_embeddings": True}),
-        "",
+        "model=qwen3-8b",
         "model.layers=36 but 40 in the file, model.tied=False but True in the file",
         "model.layers=40 model.tied=true",
     ),

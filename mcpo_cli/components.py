@@ -144,15 +144,14 @@ def _models() -> Mapping[str, Any]:
 
 def _of_model(name: str) -> Facts:
     from mcpo_cli import pretrained
-    from mcpo_cli.config import load, presets
+    from mcpo_cli.config import load
     from mcpo_cli.config.cost import weights
-    from mcpo_cli.config.reading import read_yaml
 
     model = load.preset_model(name)
     return {
         "run_name": model.name,
         "parameters": weights(*load.load([f"model={name}"])).count if not model.path else model.parameters,
-        "scale": read_yaml(presets.file("model", name)).get("scale") or presets.default("scale"),
+        "scale": load.chosen("scale", [f"model={name}"]),
         "weights": model.quantization or ("float" if model.path else None),
         "source": model.path or "built from scratch",
         "fetched": pretrained.find(model) is not None if model.path else None,

@@ -16,6 +16,7 @@ def table(question: str) -> str:
     for effect in effects.declared().values():
         if effect.question == question:
             one = effects.estimate(effect)
+            # With three decimals a small half-width would be known to one digit only.
             digits = 4 if abs(one.control) < 0.1 or one.half_width < 0.0055 else 3
             star = "" if effect.registered else " *"
             cells = (

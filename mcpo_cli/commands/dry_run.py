@@ -1,7 +1,7 @@
 """Show the runs of a plan instead of starting them: ids, states, expected time and cost, and the processes to start."""
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def _page(
     yield from _runs(expected, runs)
     for caution in expected.cautions:
         yield partial(console.talk, f"warning: {caution}")
-    yield from _sizes([run.spec for run in runs if run.spec.model.path])
+    yield from _shape([run.spec for run in runs if run.spec.model.path])
     yield from _needs([run.estimate for run in runs if run.estimate.existing], folders)
     yield from _refusal([run for run in expected.unfinished if run.spec.backend == "local"])
     yield from _costs(runs)
@@ -75,19 +75,18 @@ def _runs(expected: Forecast, runs: list[Expected]) -> Iterator[Part]:
     yield f"\n{done} of {len(rows)} runs done; {rest}\nstart or continue: {expected.plan.command}"
 
 
-def _sizes(specs: list[RunSpec]) -> Iterator[str]:
+def _shape(specs: list[RunSpec]) -> Iterator[str]:
     """What decides how long runs of existing models are and what they can learn."""
     if not specs:
         return
 
-    def said(setting: Callable[[RunSpec], float]) -> str:
-        return " or ".join(dict.fromkeys(f"{setting(spec):g}" for spec in specs))
+    def values(name: str) -> str:
+        return " or ".join(dict.fromkeys(f"{getattr(spec.train, name):g}" for spec in specs))
 
     yield (
-        f"a run: {said(lambda spec: spec.train.steps)} global steps of {said(lambda spec: spec.train.prompts)} prompts "
-        f"x {said(lambda spec: spec.train.rollouts)} rollouts, prompts of up to "
-        f"{said(lambda spec: spec.train.max_prompt)} and responses of up to "
-        f"{said(lambda spec: spec.train.max_response)} tokens, learning rate {said(lambda spec: spec.train.lr)}"
+        f"a run: {values('steps')} global steps of {values('prompts')} prompts x {values('rollouts')} rollouts, "
+        f"prompts of up to {values('max_prompt')} and responses of up to {values('max_response')} tokens, "
+        f"learning rate {values('lr')}"
     )
 
 

@@ -248,6 +248,7 @@ def _chosen(overrides: Sequence[str]) -> tuple[str, ...]:
     backend, scale = given("backend", overrides), None
     if model := given("model", overrides):
         scale = read_yaml(presets.file("model", model)).get("scale")
+        # A preset names the scale of one backend; the other one has its own.
         if scale and backend and (scale == OF_EXISTING["local"]) != (backend == "local"):
             scale = OF_EXISTING.get(backend)
     elif given("model.path", overrides):

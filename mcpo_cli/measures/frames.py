@@ -290,7 +290,7 @@ def _failed(plan: Plan) -> Iterator[Failed]:
 
 
 def _check_done(plan: Plan, runs: Sequence[PlannedRun], cache: Cache) -> None:
-    """Raise MissingRuns unless `planned`, the runs of `plan` or some of them, are done."""
+    """Raise MissingRuns unless `runs`, those of `plan` or some of them, are done."""
     gaps = [
         f"{run.arm}, {run.spec.model.name}, {run.spec.seeds} ({run.spec.run_id}): {gap}"
         for run in runs

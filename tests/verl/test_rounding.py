@@ -124,7 +124,7 @@ def test_it_is_taken_over_the_first_gradient_step_of_a_run_alone(monkeypatch: py
     monkeypatch.setattr(module, "noise_floor", lambda *_: 0.0)
     trainer: Any = object.__new__(module.Trainer)
     trainer.spec = load(["scale=verl-cpu", "method=grpo"])[0]
-    trainer.kept_policies, trainer.output = [], SimpleNamespace(report=None)
+    trainer.kept_policies, trainer.method_state, trainer.output = [], {}, SimpleNamespace(report=None)
     trainer._trained = lambda _: iter([(["a"], []), (["b"], [])])
     trainer.on_each_rank = lambda _: []
     metrics = {"mcpo": [], "grad_norm": 1.0, "lr": 1.0, "mfu": 0.5}

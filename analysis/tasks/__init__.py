@@ -1,0 +1,1 @@
+"""Tasks that one study alone trains on, found by the entry point of `mcpo.tasks`."""

@@ -177,13 +177,13 @@ def compare(
     from mcpo_cli import paths
     from mcpo_cli.commands import compare as comparing
     from mcpo_cli.commands import console
-    from mcpo_cli.compare import seeds
+    from mcpo_cli.compare import seeds_needed
     from mcpo_cli.compare.subjects import Subject
 
     question = comparing.question(baseline, metric or (), at or (), margin, look, over, lower=lower_is_better)
     if plan:
-        document = seeds.reach(what or [], question)
-        return Reply(document, [*seeds.reach_page(document), partial(console.talk, seeds.reach_legend(document))])
+        document = seeds_needed.needed(what or [], question)
+        return Reply(document, [*seeds_needed.page(document), partial(console.talk, seeds_needed.legend(document))])
     arms, named = comparing.arms(arm or ()), comparing.columns(columns)
     subject = Subject(what or [], arms, history, named, benchmark, reader, regrade)
     where = comparing.Destination(paths.named(out) if out else None, mlflow)

@@ -111,12 +111,12 @@ def ablate(
     if dry_run:
         return execute(plan.from_suite(suite, rest, command), dry=True, verbose=verbose)
     from mcpo_cli.commands import compare
-    from mcpo_cli.compare import seeds, subjects
+    from mcpo_cli.compare import stages, subjects
     from mcpo_cli.compare.comparison import Question
     from mcpo_cli.scheduling import outcome, start
 
     if until:
-        document, rest = seeds.train_in_stages(suite, rest, command)
+        document, rest = stages.train_in_stages(suite, rest, command)
         trained = plan.from_suite(suite, rest, command)
     else:
         trained = plan.from_suite(suite, rest, command)
@@ -126,5 +126,5 @@ def ablate(
     page = chain([runs_table(document, trained)] if full else [], compared.page)
     if until:
         head = "\nBy stages, which keep the level .05 together; the tables above test these seeds once:"
-        page = chain(page, [head, seeds.decisions_grid(document["decisions"])])
+        page = chain(page, [head, stages.decisions_grid(document["decisions"])])
     return Reply({**document, **compared.document}, page)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from mcpo_cli.compare import page, readers, rules
-from mcpo_cli.compare.comparison import Comparison, Question
+from mcpo_cli.compare.comparison import Comparison, Question, records
 from mcpo_cli.compare.log import Side
 from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.noise_floor import gated
@@ -20,6 +20,7 @@ from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, similar
 from mcpo_cli.home import location
 from mcpo_cli.measures.frames import Runs
+from mcpo_cli.render.product import Row
 from mcpo_cli.runs import catalog
 
 HISTORY = "history"
@@ -134,6 +135,22 @@ def of_plan(whole: Plan, suite: str, question: Question) -> list[Answer]:
     asked = replace(asked, smallest=asked.smallest or smallest)
     return [
         Answer(of_runs(Runs(part, failed_too=True), asked), asked, part, suite) for part in by_regime(whole).values()
+    ]
+
+
+def headline_rows(whole: Plan, suite: str, question: Question) -> list[Row]:
+    """The headline's differences of the done runs of a plan (`Comparison.differences`), with their regimes.
+
+    Raises:
+        MissingRuns: a run is not done.
+    """
+    if not whole.runs:
+        return []
+    return [
+        {"regime": answer.plan.runs[0].spec.regime, **row}
+        for answer in of_plan(whole, suite, question)
+        if answer.plan
+        for row in records(answer.comparison.headline)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Number of seeds: `mcpo compare SUITE --plan` before training, and `mcpo ablate SUITE --until decided` in stages."""
+"""How many seeds a difference takes, before training: `mcpo compare SUITE --plan`."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,30 +6,24 @@ from dataclasses import replace
 from typing import Any
 
 from mcpo_cli.compare import subjects
-from mcpo_cli.compare.comparison import Question, records
+from mcpo_cli.compare.comparison import Question
 from mcpo_cli.config import plan
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
-from mcpo_cli.render import markup
-from mcpo_cli.render.markup import Columns, Grid
-from mcpo_cli.render.product import Row
+from mcpo_cli.render.markup import Grid
 from mcpo_cli.runs import attempts
-from mcpo_cli.scheduling import outcome, start
-from mcpo_cli.scheduling.display import talk
-from mcpo_cli.statistics import difference_tests, power, stats
-from mcpo_cli.statistics.difference_tests import PValues
+from mcpo_cli.statistics import power, stats
 from mcpo_cli.statistics.power import ALPHA, POWER
-from mcpo_cli.statistics.words import OPEN
 
 SEEDS = (3, 5, 6, 8, 10, 12, 20, 40)
-"""Verdicts after which more seeds are trained."""
+"""Numbers of seeds for which `needed` says what they find."""
 SPREAD = f"their spread takes {stats.LEAST} seeds or more"
 TWO_ARMS = "mcpo compare method=dapo,mcpo seed=0,1,2 --plan"
 
 
-def reach(named: Sequence[str], question: Question) -> dict[str, Any]:
+def needed(named: Sequence[str], question: Question) -> dict[str, Any]:
     """For each model and arm, the smallest difference that each of SEEDS finds with probability POWER.
 
     It is in standard deviations; if `stats.LEAST` seeds of all arms are done and their differences vary, also in units
@@ -45,8 +39,8 @@ def reach(named: Sequence[str], question: Question) -> dict[str, Any]:
     whole, question = subjects.plan_of(named, "mcpo compare"), replace(question, at=question.at or ("steps",))
     if len({run.arm for run in whole.runs}) < 2:
         raise ConfigError("a plan of seeds is about the difference of two arms; here is one", fix=TWO_ARMS)
-    done = _headline(_done(whole), suite, question)
-    differences = [_names(row) | _reach(row["sd"], row["seeds"], smallest) for row in done if not _lacks(row)]
+    done = subjects.headline_rows(_done(whole), suite, question)
+    differences = [_names(row) | _spread(row["sd"], row["seeds"], smallest) for row in done if not _lacks(row)]
     relative = {seeds: power.detectable_effect(1.0, seeds) for seeds in SEEDS}
     return {
         "suite": whole.suite,
@@ -68,22 +62,6 @@ def _without_seeds(overrides: Sequence[str]) -> list[str]:
     return [word for word in overrides if key_of(word) != "seed"]
 
 
-def _headline(whole: Plan, suite: str, question: Question) -> list[Row]:
-    """The headline's differences of the done runs of a plan (`Comparison.differences`), with their regimes.
-
-    Raises:
-        MissingRuns: a run is not done.
-    """
-    if not whole.runs:
-        return []
-    return [
-        {"regime": answer.plan.runs[0].spec.regime, **row}
-        for answer in subjects.of_plan(whole, suite, question)
-        if answer.plan
-        for row in records(answer.comparison.headline)
-    ]
-
-
 def _names(row: Mapping[str, Any]) -> dict[str, Any]:
     return {key: row[key] for key in ("regime", "at", "model", "arm")}
 
@@ -98,7 +76,7 @@ def _lacks(row: Mapping[str, Any]) -> str:
     return ""
 
 
-def reach_page(document: Mapping[str, Any]) -> Iterator[str | Grid]:
+def page(document: Mapping[str, Any]) -> Iterator[str | Grid]:
     """The differences that SEEDS find, and the number of seeds that the smallest effect of interest needs."""
     relative, differences, lacking = (
         document[key] for key in ("in_standard_deviations", "differences", "without_spread")
@@ -120,8 +98,8 @@ def reach_page(document: Mapping[str, Any]) -> Iterator[str | Grid]:
         yield f"no seed is done in all arms; {SPREAD}{f': {command}' if command else ''}"
 
 
-def reach_legend(document: Mapping[str, Any]) -> str:
-    """What the numbers of `reach_page` mean, and how to train seeds in stages."""
+def legend(document: Mapping[str, Any]) -> str:
+    """What the numbers of `page` mean, and how to train seeds in stages."""
     stages, command = ", ".join(map(str, power.STAGES)), document["in_stages"]
     in_stages = f" Seeds in stages of {stages} that stop at a verdict: {command}" if command else ""
     return (
@@ -134,7 +112,7 @@ def _label(seen: Mapping[str, Any]) -> str:
     return f"{seen['arm']}, {seen['model']}, {seen['regime']}, equal {seen['at']}"
 
 
-def _reach(sd: float, seeds: int, smallest: float) -> dict[str, Any]:
+def _spread(sd: float, seeds: int, smallest: float) -> dict[str, Any]:
     """The deviation with its interval, and the seeds that the smallest effect of interest needs at both ends."""
     low, high = power.sd_bounds(sd, seeds)
     fewest, most = power.seeds_range(smallest, sd, seeds)
@@ -149,66 +127,3 @@ def _done(whole: Plan) -> Plan:
 
     lacking = {pair(run) for run in whole.runs if attempts.state(run_dir(run.spec.run_id), run.spec) != "done"}
     return replace(whole, runs=tuple(run for run in whole.runs if pair(run) not in lacking))
-
-
-def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple[dict[str, Any], list[str]]:
-    """Train the stages of `power`, and print each stage's outcome on stderr.
-
-    It tests the differences of the suite's headline at equal steps, over all its models, arms and regimes, as one
-    family. All arms train on every seed of a stage, so that the final comparison stays paired.
-
-    Returns:
-        The document for `--json`: the last stage's runs, the decisions, the cost. And the overrides of all seeds.
-
-    Raises:
-        ConfigError: the overrides set the seeds, which the stages choose.
-        RunFailed: a run failed.
-    """
-    if "seed" in {key_of(word) for word in overrides}:
-        raise ConfigError("--until decided chooses the seeds itself", fix="omit seed=..., or --until")
-    decided: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for stage, seeds in enumerate(power.STAGES, 1):
-        given = [*overrides, f"seed={','.join(map(str, range(seeds)))}"]
-        whole = plan.from_suite(suite, given, command)
-        document = outcome.document(whole, start.train(whole))
-        question = Question(at=("steps",), look=(stage, len(power.STAGES)))
-        tested = _headline(whole, suite, question)
-        adjusted = difference_tests.adjusted([PValues(row["p"]) for row in tested])
-        for row, p_values in zip(tested, adjusted, strict=True):
-            key = (row["regime"], row["model"], row["arm"])
-            if decided.get(key, {"verdict": "undecided"})["verdict"] in OPEN:
-                decided[key] = _decision(row, p_values, seeds, question.level)
-        left = sum(row["verdict"] in OPEN for row in decided.values())
-        talk(f"{seeds} seeds: {len(decided) - left} of {len(decided)} differences decided")
-        if not left:
-            break
-    talk(f"spent: {len(document['runs'])} runs of {seeds} seeds; at most {power.STAGES[-1]} seeds")
-    return {**document, "decisions": [*decided.values()], "seeds": seeds}, given
-
-
-def _decision(row: Row, p_values: PValues, seeds: int, level: float) -> dict[str, Any]:
-    """A difference of the headline at the stage that decided it, or at the last one.
-
-    Args:
-        row: see `_headline`.
-        p_values: adjusted over all differences of that stage.
-        seeds: number of seeds after that stage.
-        level: the largest adjusted p that decides at that stage.
-    """
-    names = {key: row[key] for key in ("regime", "model", "arm", "metric", "at")}
-    numbers = {name: row[name] for name in ("difference", "low", "high")}
-    verdict = difference_tests.word(row["difference"], p_values, level, identical=row["identical"])
-    tested = {"p_adjusted": p_values.p, "level": level, "seeds": seeds, "verdict": verdict}
-    return names | numbers | tested
-
-
-def decisions_grid(decisions: Sequence[Mapping[str, Any]]) -> Grid:
-    """The decisions, for people."""
-    columns: Columns = {
-        **{name: name for name in ("regime", "model", "arm", "seeds")},
-        "difference": lambda row: f"{row['difference']:+.3f}",
-        "p adjusted": lambda row: markup.p_value(row["p_adjusted"]),
-        "decides at": lambda row: f"{row['level']:g}",
-        "verdict": "verdict",
-    }
-    return Grid.of("", decisions, columns, labels=len(columns))

@@ -127,7 +127,7 @@ class Gate:
             "arm": lambda line: line.row["arm"],
             "rule": lambda line: f"{line.rule}{'' if line.required else ' (advisory)'}",
             "outcome": lambda line: line.outcome,
-            self.baseline: lambda line: share(line.row["baseline_mean"]),
+            page.heading(self.baseline): lambda line: share(line.row["baseline_mean"]),
             "arm's": lambda line: share(line.row["mean"]),
             "change": lambda line: signed(line.row["difference"]),
             "interval": lambda line: page.interval(line.row),

@@ -27,6 +27,11 @@ OF_MODELS = ("", " (these two models)", " (these models)")
 by the same recipe."""
 SAID = tuple(word + scope for word in get_args(Word) for scope in OF_MODELS)
 BOUGHT = ("problems", "seeds", "samples")
+HEADINGS = {
+    "arm", "arm's", "benchmark", "change", "detects", "equal", "interval", "metric", "model", "outcome", "p",
+    "problem", "rule", "verdict",
+}  # fmt: skip
+"""Headings of the tables that also have a column for each arm."""
 
 
 def title(comparison: Comparison) -> str:
@@ -147,8 +152,8 @@ def _differences(comparison: Comparison, title: str, rows: Sequence[Any], *, is_
         labels["metric"] = "metric"
     columns: Columns = {
         **labels,
-        comparison.baseline: lambda row: share(row["baseline_mean"]),
-        "arm's" if "arm" in labels or not rows else str(rows[0]["arm"]): lambda row: share(row["mean"]),
+        heading(comparison.baseline): lambda row: share(row["baseline_mean"]),
+        "arm's" if "arm" in labels or not rows else heading(rows[0]["arm"]): lambda row: share(row["mean"]),
         "change": lambda row: signed(row["difference"]),
         "interval": interval,
         "p": lambda row: _p(deciding(row)),
@@ -156,6 +161,11 @@ def _differences(comparison: Comparison, title: str, rows: Sequence[Any], *, is_
         "detects": lambda row: ">1" if row["share"] and row["detectable"] > 1 else share(row["detectable"]),
     }
     return Grid.of(title, rows, columns, len(labels), is_detail=is_detail)
+
+
+def heading(arm: str) -> str:
+    """The name of an arm over the column of its means; in quotes if other columns of these tables have that name."""
+    return f"'{arm}'" if arm in HEADINGS else arm
 
 
 def deciding(row: Row) -> float:
@@ -361,7 +371,7 @@ def flips_grid(comparison: Comparison, most: int | None = None) -> Grid:
         "arm": "arm",
         "problem": "problem",
         **(answers if {"answer", "baseline_answer"} <= set(comparison.flips) else {}),
-        comparison.baseline: lambda row: share(row["baseline_score"]),
+        heading(comparison.baseline): lambda row: share(row["baseline_score"]),
         "arm's": lambda row: share(row["score"]),
         "change": lambda row: signed(row["score"] - row["baseline_score"]),
     }

@@ -164,10 +164,10 @@ def _chosen(path: Path, known: list[str], names: Iterable[str] | None) -> list[s
 
 
 def _csv_heading(path: Path) -> tuple[list[str], str]:
-    """The names of the columns and what separates them: the most frequent of comma, semicolon and tab."""
+    """The names of the columns and what separates them: the most frequent of comma, semicolon, tab and |."""
     with _open(path) as file:
         line = file.readline(LONGEST_LINE).decode("utf-8-sig")
-    separator = "\t" if _is(path, "tsv") else max(",;\t", key=line.count)
+    separator = "\t" if _is(path, "tsv") else max(",;\t|", key=line.count)
     names = next(csv.reader(io.StringIO(line, newline=""), delimiter=separator), [])
     return [name.strip() for name in names], separator
 

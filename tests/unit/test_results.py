@@ -16,6 +16,7 @@ from mcpo_cli.compare.equal_cost import AVERAGE
 from mcpo_cli.compare.log import Log, Side, checked
 from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.readers.columns import Options
+from mcpo_cli.render.markup import share
 from mcpo_cli.statistics import crossed, stats
 from tests.errors import refused
 
@@ -345,3 +346,15 @@ def test_a_verdict_of_one_or_two_seeds_is_about_these_models() -> None:
     for seeds, word in ((1, "better (these two models) on"), (2, "better (these models) on"), (3, "better on")):
         found = of_logs([drawn("base", 0.0, seeds), drawn("new", 2.0, seeds)], Question())
         assert word in " ".join(page.sentences(found))
+
+
+@pytest.mark.parametrize("names", [("p", "change"), ("verdict", "benchmark"), ("arm", "arm's"), ("base", "new")])
+def test_sides_named_like_a_column_keep_their_own(names: tuple[str, str]) -> None:
+    found = of_logs([drawn(names[0], 0.0), drawn(names[1], 2.0)], Question())
+    grid = page.main_grid(found)
+    assert len(set(grid.header)) == len(grid.header) == 8
+    assert len(page.flips_grid(found).header) == 6
+    row = only(found, benchmark="average")
+    shown = dict(zip(grid.header, grid.rows[0], strict=True))
+    quoted = [name if name in ("base", "new") else f"'{name}'" for name in names]
+    assert [shown[name] for name in quoted] == [share(row["baseline_mean"]), share(row["mean"])]

@@ -74,8 +74,9 @@ def test_other_columns_are_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["id;n\na;1\n", "id\tn\na\t1\n", "\ufeffid,n\r\na,1\r\n", "id, n\na,1\n", '"id","n"\n"a","1"\n'],
-    ids=["semicolon", "tab", "mark and CRLF", "blank", "quotes"],
+    "content",
+    ["id;n\na;1\n", "id\tn\na\t1\n", "id|n\na|1\n", "\ufeffid,n\r\na,1\r\n", "id, n\na,1\n", '"id","n"\n"a","1"\n'],
+    ids=["semicolon", "tab", "bar", "mark and CRLF", "blank", "quotes"],
 )  # fmt: skip
 def test_dialects_of_csv(tmp_path: Path, content: str) -> None:
     assert list(tables.rows(write(tmp_path / "x.csv", content))) == [(1, {"id": "a", "n": "1"})]

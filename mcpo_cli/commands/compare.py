@@ -16,8 +16,8 @@ from mcpo_cli.commands.reply import Part, Reply
 from mcpo_cli.compare import output, page
 from mcpo_cli.compare.comparison import Question
 from mcpo_cli.compare.log import NEEDED, OPTIONAL
-from mcpo_cli.compare.publish import publish_comparison
 from mcpo_cli.compare.subjects import Answer, Subject, judged
+from mcpo_cli.compare.upload import upload_comparison
 from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.home import home
 from mcpo_cli.statistics.crossed import Over
@@ -65,7 +65,7 @@ def shown(answers: Sequence[Answer], asked: object, where: Destination, *, full:
         if answer.regraded:
             document["regraded"] = answer.regraded.to_json(answer.question, answer.comparison)
         if where.mlflow or answer.suite:
-            publish_comparison(answer, key, files)
+            upload_comparison(answer, key, files)
         documents.append(document)
         pages.append(_page(answer, files, full=full))
     return Reply({"comparisons": documents}, chain.from_iterable(pages))

@@ -63,7 +63,7 @@ def evaluate(
     from mcpo_cli.compare import evaluation_page
     from mcpo_cli.config import load
     from mcpo_cli.config.evaluation import Evaluation
-    from mcpo_cli.evaluation import asking, protocol, publish, run, scope
+    from mcpo_cli.evaluation import asking, protocol, run, scope, upload
 
     if file := next((word[5:] for word in settings or [] if re.match("data=[^{]", word)), ""):
         command = shlex.join(["mcpo", "evaluate", model, "--benchmarks", file])
@@ -84,7 +84,7 @@ def evaluate(
         ]
         document = {"eval_id": plan.eval_id, "protocol": plan.document(), **about}
         return Reply(document, f"{plan.eval_id}: {plan.label}; to be sampled: {', '.join(lacking)}")
-    send = publish.publisher(chosen.compute.tracking_uri, console.talk)
+    send = upload.uploader(chosen.compute.tracking_uri, console.talk)
     try:
         with _terminable():
             results = run.evaluate(plan, loaded, console.progress)
@@ -147,7 +147,7 @@ def grade(
     from mcpo_cli.compare import evaluation_page, regrade
     from mcpo_cli.compare.readers.evaluations import samples_of
     from mcpo_cli.config.evaluation import Grading
-    from mcpo_cli.evaluation import gradings, publish, run
+    from mcpo_cli.evaluation import gradings, run, upload
     from mcpo_cli.evaluation.gradings import Graders
 
     others = [name.strip() for name in compare.split(",") if name.strip()]
@@ -163,7 +163,7 @@ def grade(
                 return regrade.judged(samples, graders.pool(name), advance)
 
         if folder:
-            send = publish.publisher("", console.talk)
+            send = upload.uploader("", console.talk)
             results = run.grade_again(folder, grader, graders, console.progress)
             evaluation_page.write(folder, results)
             send(folder)

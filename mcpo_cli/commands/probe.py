@@ -57,7 +57,7 @@ def probe(
     from mcpo_cli.measures import summary
     from mcpo_cli.runs.journal import Journal
     from mcpo_cli.scheduling import start
-    from mcpo_cli.trackers import publish
+    from mcpo_cli.trackers import upload
 
     chosen, words = measures.get(name), overrides or []
     if targets := diagnostic_runs.targets(words, f"mcpo probe {name}"):
@@ -77,7 +77,7 @@ def probe(
         measured = [summary.measure(chosen, planned, Journal(run_dir(planned.spec.run_id))) for planned in plan.runs]
     document = summary.document(chosen, measured)
     values = {run.planned.spec.run_id: run.finding.values for run in measured}
-    publish.publish_probe(measured[0].planned.spec.compute.tracking_uri, name, values, document, console.talk)
+    upload.upload_probe(measured[0].planned.spec.compute.tracking_uri, name, values, document, console.talk)
     columns = ["regime", "model", "arm", "seeds"]
     rows = [
         [*(str(row[column]) for column in columns), *(summary.shown(row, name) for name in chosen.shows)]

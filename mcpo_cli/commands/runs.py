@@ -143,7 +143,7 @@ def empty_trash() -> Reply:
 def sync_runs() -> Reply:
     """Upload the missing runs and evaluations of MCPO_HOME to the MLflow store. Rerunning sends nothing twice."""
     from mcpo_cli.commands import console
-    from mcpo_cli.evaluation import publish as evaluations
+    from mcpo_cli.evaluation import upload as evaluations
     from mcpo_cli.machine import freeze_gc
     from mcpo_cli.trackers import resolve
 

@@ -23,7 +23,7 @@ from mcpo_cli.report.builder import ArtifactBuilder, BuiltArtifact
 from mcpo_cli.runs.journal import Journal, write_atomic
 from mcpo_cli.scheduling import branches
 from mcpo_cli.scheduling.display import talk
-from mcpo_cli.trackers import publish
+from mcpo_cli.trackers import upload
 from mcpo_cli.trackers.descriptions import headline_name
 
 if TYPE_CHECKING:
@@ -111,14 +111,14 @@ def build(made: ArtifactBuilder, names: Sequence[str], *, suites: Sequence[Mappi
     """
     if not report:
         built = {name: made.build(name) for name in names}
-        _publish(made.plans, built)
+        _upload(made.plans, built)
         documents = {name: artifact.to_json() for name, artifact in built.items()}
         return Build(built, {"suites": suites, "artifacts": documents})
     talk(f"building {len(names)} tables and figures")
     content = report_files.gather(made, names)
     files = report_files.write(content, made.folder)
     built = {piece.name: piece.built for piece in content.pieces if piece.built}
-    _publish(made.plans, built, files)
+    _upload(made.plans, built, files)
     document = {"suites": suites, "report": {**content.to_json(), "files": [str(path) for path in files]}}
     error = report_files.complaint(content, report, document)
     if error and not suites and isinstance(error, MissingRuns):
@@ -126,15 +126,15 @@ def build(made: ArtifactBuilder, names: Sequence[str], *, suites: Sequence[Mappi
     return Build(built, document, files, error)
 
 
-def _publish(plans: Mapping[str, Plan], built: Mapping[str, BuiltArtifact], report: Sequence[Path] = ()) -> None:
+def _upload(plans: Mapping[str, Plan], built: Mapping[str, BuiltArtifact], report: Sequence[Path] = ()) -> None:
     by_suite: dict[str, list[BuiltArtifact]] = {}
     for name, artifact in built.items():
         for suite in artifacts.get(name).needs:
             by_suite.setdefault(suite, []).append(artifact)
-    publish_artifacts([(plans[suite], of_suite) for suite, of_suite in by_suite.items()], report)
+    upload_artifacts([(plans[suite], of_suite) for suite, of_suite in by_suite.items()], report)
 
 
-def publish_artifacts(built: Sequence[tuple[Plan, Sequence[BuiltArtifact]]], report: Sequence[Path] = ()) -> None:
+def upload_artifacts(built: Sequence[tuple[Plan, Sequence[BuiltArtifact]]], report: Sequence[Path] = ()) -> None:
     """Log the artifacts of each plan, with the report, to its parent run in the store that the first plan names.
 
     The headline differences of comparisons become metrics of that run.
@@ -152,7 +152,7 @@ def publish_artifacts(built: Sequence[tuple[Plan, Sequence[BuiltArtifact]]], rep
             log_artifacts(store, whole, [*report, *files], headlines, *results)
 
     if built:
-        publish.publish(built[0][0].runs[0].spec.compute.tracking_uri, send, talk)
+        upload.upload(built[0][0].runs[0].spec.compute.tracking_uri, send, talk)
 
 
 def _headlines(built: BuiltArtifact) -> dict[str, float]:

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.report.build import publish_artifacts
+from mcpo_cli.report.build import upload_artifacts
 from mcpo_cli.report.builder import BuiltArtifact
 from mcpo_cli.trackers import resolve
 from mcpo_cli.trackers.mlflow import Store
@@ -51,7 +51,7 @@ def plan(home: Path) -> Plan:
 def built(plan: Plan, home: Path) -> dict[str, BuiltArtifact]:
     """The table and one of its figures, in the store."""
     found = {name: fakes.build(name, plan, home) for name in ("table1", "fig5a")}
-    publish_artifacts([(plan, list(found.values()))])
+    upload_artifacts([(plan, list(found.values()))])
     return found
 
 

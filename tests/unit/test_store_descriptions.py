@@ -12,7 +12,7 @@ from mlflow import MlflowClient
 
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan, PlannedRun
-from mcpo_cli.report.build import publish_artifacts
+from mcpo_cli.report.build import upload_artifacts
 from mcpo_cli.trackers import descriptions, views
 from mcpo_cli.trackers.connection import NOTE
 from mcpo_cli.trackers.follower import following_plan
@@ -124,5 +124,5 @@ def test_results_are_published_without_a_store_too(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri.format(port=free_port()))
     (home / "table1.csv").write_text("1")
-    publish_artifacts([(BOTH, [])], [home / "table1.csv"])
+    upload_artifacts([(BOTH, [])], [home / "table1.csv"])
     assert ("warning: the MLflow store" in capsys.readouterr().err) == (uri != "offline")

@@ -8,13 +8,13 @@ from mcpo_cli.errors import McpoError
 from mcpo_cli.evaluation.gradings import all_of
 from mcpo_cli.home import home
 from mcpo_cli.trackers import resolve
-from mcpo_cli.trackers.publish import connected
+from mcpo_cli.trackers.upload import connected
 
 if TYPE_CHECKING:
     from mcpo_cli.trackers.mlflow import Store
 
 
-def publisher(setting: str, note: Callable[[str], None]) -> Callable[[Path], None]:
+def uploader(setting: str, note: Callable[[str], None]) -> Callable[[Path], None]:
     """A function that copies the evaluation in a folder to the store that `compute.tracking_uri` names.
 
     Later errors of the store are passed to `note` and never raised.
@@ -27,13 +27,13 @@ def publisher(setting: str, note: Callable[[str], None]) -> Callable[[Path], Non
         return lambda _: None
     store = connected(uri)
 
-    def publish(folder: Path) -> None:
+    def upload(folder: Path) -> None:
         try:
             send(store, folder)
         except McpoError as error:
             note(f"warning: {error}; the results are in {folder}")
 
-    return publish
+    return upload
 
 
 def send(store: "Store", folder: Path) -> int:

@@ -10,14 +10,14 @@ from mcpo_cli.compare.comparison import Comparison, records
 from mcpo_cli.compare.subjects import Answer
 from mcpo_cli.render import markup
 from mcpo_cli.scheduling.display import talk
-from mcpo_cli.trackers import publish, resolve
+from mcpo_cli.trackers import resolve, upload
 from mcpo_cli.trackers.descriptions import headline_name, metric_part
 
 if TYPE_CHECKING:
     from mcpo_cli.trackers.mlflow import Store
 
 
-def publish_comparison(answer: Answer, key: str, files: Sequence[Path]) -> None:
+def upload_comparison(answer: Answer, key: str, files: Sequence[Path]) -> None:
     """Log a comparison of a suite to the parent run of the suite, any other to a run for itself.
 
     key: equal for equal questions, which share one run.
@@ -38,7 +38,7 @@ def publish_comparison(answer: Answer, key: str, files: Sequence[Path]) -> None:
         else:
             log_comparison(store, answer.title, key, files, _differences(answer.comparison), sentence)
 
-    publish.publish(setting, send, talk)
+    upload.upload(setting, send, talk)
 
 
 def _differences(comparison: Comparison) -> dict[str, float]:

@@ -28,7 +28,7 @@ def connected(uri: str) -> "Store":
     return store
 
 
-def publish(setting: str, send: "Callable[[Store], object]", warn: Callable[[str], None]) -> None:
+def upload(setting: str, send: "Callable[[Store], object]", warn: Callable[[str], None]) -> None:
     """Call `send` with the store that `setting` (`compute.tracking_uri`) names; without one, do nothing.
 
     warn: gets the sentence about an error of the store or of `send`.
@@ -45,7 +45,7 @@ def publish(setting: str, send: "Callable[[Store], object]", warn: Callable[[str
         warn(f"warning: {error}")
 
 
-def publish_probe(
+def upload_probe(
     setting: str, probe: str, values: Mapping[str, Mapping[str, float]], document: Any, talk: Callable[[str], None]
 ) -> None:
     """Log a probe's values to the runs in the store, by run id, and its document to their parents."""
@@ -56,4 +56,4 @@ def publish_probe(
         if unknown := log_probe(store, probe, values, document):
             talk(f"not in the MLflow store: {', '.join(unknown)}; to copy runs there: mcpo runs sync")
 
-    publish(setting, send, talk)
+    upload(setting, send, talk)

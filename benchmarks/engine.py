@@ -11,7 +11,7 @@ from torch import Tensor
 from benchmarks import flops, workload
 from mcpo_cli.backends.local.batch import Sampled
 from mcpo_cli.backends.local.generate import sample
-from mcpo_cli.backends.local.start import policy_of, start_policy
+from mcpo_cli.backends.local.initial_policy import initial_policy, policy_of
 from mcpo_cli.backends.local.train import Trainer
 from mcpo_cli.backends.local.update import GradedBatch
 from mcpo_cli.config.schema import RunSpec
@@ -67,7 +67,7 @@ class RealRun(Timed):
     def __init__(self, spec: RunSpec) -> None:
         self.scrap = tempfile.TemporaryDirectory()
         attempt = Attempt(Path(self.scrap.name), spec, 0)
-        super().__init__(spec, attempt, *start_policy(spec, attempt, stop=lambda: False))
+        super().__init__(spec, attempt, *initial_policy(spec, attempt, stop=lambda: False))
 
 
 class LocalEngine(Timed):

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from benchmarks import rows, steps
-from mcpo_cli.backends.local import policy, start, tokenizer
+from mcpo_cli.backends.local import initial_policy, policy, tokenizer
 from mcpo_cli.config.load import load
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.tasks import closed
@@ -26,5 +26,5 @@ def seconds_of_ten() -> Iterator[rows.Measurement]:
         with tempfile.TemporaryDirectory() as folder:
             attempt = Attempt(Path(folder), spec, 0)
             began = time.perf_counter()
-            start._train(spec, fresh, words, attempt, lambda: False)
+            initial_policy._train(spec, fresh, words, attempt, lambda: False)
             yield "ten steps of warm-up", {"model": model}, {"seconds": time.perf_counter() - began}

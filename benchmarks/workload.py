@@ -9,7 +9,7 @@ from typing import Any
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from mcpo_cli import pretrained, tasks
-from mcpo_cli.backends.local import policy, start, tokenizer
+from mcpo_cli.backends.local import initial_policy, policy, tokenizer
 from mcpo_cli.config import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
@@ -35,7 +35,7 @@ def fresh_model(settings: RunSpec) -> tuple[Any, PreTrainedTokenizerBase]:
     """The model at its initial weights, the same at every call, with its tokenizer."""
     if settings.model.path:
         folder = pretrained.folder(settings.model)
-        return start.load(folder, settings.model.name, "float32"), AutoTokenizer.from_pretrained(folder)
+        return initial_policy.load(folder, settings.model.name, "float32"), AutoTokenizer.from_pretrained(folder)
     words = tokenizer.build(tasks.closed(settings.task).vocabulary)
     return policy.build(settings.model, words, settings.seed), words
 

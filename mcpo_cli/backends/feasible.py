@@ -7,7 +7,7 @@ from pathlib import Path
 from mcpo_cli import backends, pretrained, tokenization
 from mcpo_cli.config.cost import Estimate
 from mcpo_cli.config.schema import Model, RunSpec
-from mcpo_cli.runs import begin
+from mcpo_cli.runs import origins
 from mcpo_cli.tasks.base import Messages, Tokens
 from mcpo_cli.tokenization import TEXT, prompt_ids
 
@@ -30,7 +30,7 @@ def check(runs: Sequence[Estimate], *, to_start: bool = False) -> Mapping[Model,
         backend = backends.get(spec.backend)
         backend.check_spec(spec)
         if spec.fork:
-            begin.check_origin(spec)
+            origins.check_origin(spec)
         if to_start:
             backend.check_machine(run)
     # Runs that differ only in seed or method share model and problems.

@@ -14,7 +14,7 @@ from mcpo_cli.config.branching import Trunk
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
 from mcpo_cli.records import BranchRow
-from mcpo_cli.runs import begin, folders
+from mcpo_cli.runs import folders, origins
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.scheduling import start
 from mcpo_cli.scheduling.display import talk
@@ -27,7 +27,7 @@ def place(trunk: Trunk, folder: Path, step: int) -> Path:
 
 def is_measured(trunk: Trunk, folder: Path, step: int) -> bool:
     """True if the point has been measured."""
-    return begin.is_done(place(trunk, folder, step))
+    return origins.is_done(place(trunk, folder, step))
 
 
 def measure(study: str, trunk: Trunk, command: str) -> None:
@@ -64,13 +64,13 @@ def measure_point(trunk: Trunk, folder: Path, step: int) -> None:
     """
     from mcpo_cli.backends.local import branching as engine
 
-    if not is_measured(trunk, folder, step) and step not in begin.kept(folder):
+    if not is_measured(trunk, folder, step) and step not in origins.kept(folder):
         raise ConfigError(
             f"{trunk.spec.run_id} is done and has kept no state of step {step}, which this study branches from",
             fix=f"rm -r {folder}  (then the same command trains it again)",
         )
     point = place(trunk, folder, step)
-    begin.record_once(point, trunk.spec, lambda attempt: engine.branch(trunk, attempt, folder, step))
+    origins.record_once(point, trunk.spec, lambda attempt: engine.branch(trunk, attempt, folder, step))
 
 
 def rows(trunk: Trunk, folder: Path) -> Iterator[dict[str, Any]]:

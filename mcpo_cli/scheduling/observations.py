@@ -6,7 +6,7 @@
 from pathlib import Path
 
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.runs import begin
+from mcpo_cli.runs import origins
 from mcpo_cli.runs.catalog import Run
 
 
@@ -20,13 +20,13 @@ def observe(run: Run, step: int | None, prompts: int) -> Path:
     """
     from mcpo_cli.backends.local import observe as engine  # not above: it imports torch
 
-    begin.check_backend(run.spec)
-    steps = [kept_step for kept_step in begin.kept(run.folder) if step in (None, kept_step)]
+    origins.check_backend(run.spec)
+    steps = [kept_step for kept_step in origins.kept(run.folder) if step in (None, kept_step)]
     if not steps:
         raise ConfigError(
             f"{run.spec.run_id} has no complete checkpoint" + ("" if step is None else f" of step {step}"),
             fix=f"mcpo runs show {run.spec.run_id}",
         )
     folder = run.folder / "probes" / f"steps_{'_'.join(map(str, steps))}_prompts_{prompts}"
-    begin.record_once(folder, run.spec, lambda attempt: engine.observe(run.spec, attempt, run.folder, steps, prompts))
+    origins.record_once(folder, run.spec, lambda attempt: engine.observe(run.spec, attempt, run.folder, steps, prompts))
     return folder

@@ -17,7 +17,7 @@ from mcpo_cli.config import cost, forking
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.used_plugins import used_plugins
 from mcpo_cli.errors import ConfigError, Interrupted
-from mcpo_cli.runs import attempts, begin, differences, provenance
+from mcpo_cli.runs import attempts, differences, origins, provenance
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.catalog import Run
 from mcpo_cli.runs.differences import Compared, Difference
@@ -111,7 +111,7 @@ def stretches(run: Run, asked: Sequence[int]) -> list[Stretch]:
     Raises:
         ConfigError: a fork's state at the fork is gone, so its steps cannot be trained again.
     """
-    kept = begin.kept(run.folder)
+    kept = origins.kept(run.folder)
     starts = dict[int, list[int]]()
     for step in asked:
         starts.setdefault(max((kept_step for kept_step in kept if kept_step < step), default=0), []).append(step)
@@ -131,7 +131,7 @@ def check_run(run: Run) -> None:
         RunFailed: a record does not match its checksum. ConfigError: the run is not done, a plug-in has changed, or no
             run can begin at its states.
     """
-    begin.check_backend(run.spec)
+    origins.check_backend(run.spec)
     Journal(run.folder).check_all()
     if (state := run.state) != "done":
         missing = "; ".join(attempts.missing(run.folder, run.spec)) or state
@@ -172,7 +172,7 @@ def _repeat(
 ) -> Sequence[Compared]:
     """Train a stretch in `folder` and compare its steps, and the state after the last; ends at one that differs."""
     if stretch.start:
-        begin.copy(run.folder, stretch.start, Attempt(folder, run.spec, 0))
+        origins.copy(run.folder, stretch.start, Attempt(folder, run.spec, 0))
     attempt, recorded, repeated = Attempt(folder, run.spec, stretch.start), Journal(run.folder), Journal(folder)
     # Step 0 is the base policy's evaluation.
     first, last, compared = stretch.start + 1 if stretch.start else 0, stretch.asked[-1], list[Compared]()
@@ -198,7 +198,7 @@ def _repeat(
         attempt.end("interrupted")
     stop()
     both = (run.folder, folder)
-    if not any(part.differing for part in compared) and all(last in begin.kept(place) for place in both):
+    if not any(part.differing for part in compared) and all(last in origins.kept(place) for place in both):
         compared.append(differences.of_states(*both, last, exactly=exactly))
     return compared
 

@@ -19,7 +19,7 @@ from mcpo_cli.config.used_plugins import used_plugins
 from mcpo_cli.errors import Interrupted, McpoError, RunFailed, one_line
 from mcpo_cli.home import run_dir
 from mcpo_cli.redaction import redact
-from mcpo_cli.runs import begin, catalog, provenance
+from mcpo_cli.runs import catalog, origins, provenance
 from mcpo_cli.runs.attempts import Attempt, Busy, durable_step, missing, owned, recorded_state, resume_step
 from mcpo_cli.trackers.follower import following_attempt
 
@@ -101,7 +101,7 @@ def _attempt(folder: Path, stop: StopRequest, command: Sequence[str]) -> int:
     start, reached = resume_step(folder, spec, backend.kept(folder)), durable_step(folder)
     # Also if a kill left a part of the copy, or its state is damaged: a fork never starts from the base policy.
     if spec.fork and start < forking.parse(spec.fork)[1]:
-        start = begin.fork(folder, spec)
+        start = origins.fork(folder, spec)
     attempt = Attempt(folder, spec, start)
     try:
         if start < reached:

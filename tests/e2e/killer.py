@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 POINTS = {
-    "warm-up": ("mcpo_cli.backends.local.start", "cross_entropy"),
+    "warm-up": ("mcpo_cli.backends.local.initial_policy", "cross_entropy"),
     "sampling": ("mcpo_cli.backends.local.train", "Trainer.sample", "sample_groups"),
     "gradient step": ("mcpo_cli.backends.local.update", "log_probs"),
     "gradient measurement": ("mcpo_cli.backends.local.gradients", "likelihood_direction"),

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from mcpo_cli import methods
-from mcpo_cli.backends.local import observe, policy, start, train
+from mcpo_cli.backends.local import initial_policy, observe, policy, train
 from mcpo_cli.backends.local.precision import product_precision
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs choose the simulated device."""
-    for module in (policy, start):
+    for module in (policy, initial_policy):
         monkeypatch.setattr(module, "device", lambda _: torch.device("cuda"))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*CUDA is not available.*")
@@ -132,7 +132,7 @@ def test_numbers_are_those_of_the_cpu_and_a_run_resumes(
 def test_bfloat16(folder: Path, tmp_path: Path, cuda: None) -> None:
     spec = spec_of(folder, "method=mcpo", "compute.dtype=auto")
     with SimulatedCuda():
-        found, _ = start.start_policy(spec, Attempt(tmp_path / "a" / spec.run_id, spec, 0), lambda: False)
+        found, _ = initial_policy.initial_policy(spec, Attempt(tmp_path / "a" / spec.run_id, spec, 0), lambda: False)
         assert found.dtype == torch.bfloat16
         with product_precision(found):
             assert torch.get_float32_matmul_precision() == "high"

@@ -11,7 +11,7 @@ from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import run_dir
 from mcpo_cli.measures import get
-from mcpo_cli.runs import begin
+from mcpo_cli.runs import origins
 from mcpo_cli.runs.attempts import Attempt, state
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.scheduling import start
@@ -135,7 +135,7 @@ def test_a_step_without_steps_after_it_is_refused(
         forked(parent, step, *overrides)
     assert caught.value.fix == f"--at {nearest}"
     (run,) = forking.plan(parent, nearest, overrides, "mcpo fork").runs
-    assert begin.origin(run.spec).spec == parent
+    assert origins.origin(run.spec).spec == parent
 
 
 def test_a_state_that_was_not_kept_is_refused_before_anything_starts(

@@ -13,12 +13,12 @@ import torch
 
 from mcpo_cli import prompt_samplers
 from mcpo_cli.backends.local import train
-from mcpo_cli.backends.local.start import start_policy
+from mcpo_cli.backends.local.initial_policy import initial_policy
 from mcpo_cli.config import forking
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.runs import bases, begin, folders
+from mcpo_cli.runs import bases, folders, origins
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.seeds import stream
@@ -79,7 +79,7 @@ def test_plain_samplers_sample_what_the_option_did(words: str, home: Path, monke
     monkeypatch.setenv("MCPO_HOME", str(home))
     spec = spec_of(*words.split())
     attempt = Attempt(home / "scrap" / words.replace(" ", "_"), spec, 0)
-    policy, tokenizer = start_policy(spec, attempt, stop=lambda: False)
+    policy, tokenizer = initial_policy(spec, attempt, stop=lambda: False)
     trainer = train.Trainer(spec, attempt, policy, tokenizer)
     trainer.step = 1
     tokens, kept = list[torch.Tensor](), list[bool]()
@@ -155,7 +155,7 @@ def test_groups_of_one_size_are_those_of_before(home: Path, monkeypatch: pytest.
         allotting = dataclasses.replace(spec)
         object.__setattr__(allotting, "sampler", sampler)
         attempt = Attempt(home / "scrap" / type(sampler).__name__ / "run", allotting, 0)
-        trainer = train.Trainer(allotting, attempt, *start_policy(allotting, attempt, stop=lambda: False))
+        trainer = train.Trainer(allotting, attempt, *initial_policy(allotting, attempt, stop=lambda: False))
         for trainer.step in (1, 2):
             trainer.global_step()
         (_, last) = Journal(attempt.folder.parent).steps()
@@ -199,7 +199,7 @@ def test_forks_may_change_the_sampler(home: Path, uninterrupted: dict[str, dict[
     saved = folders.load(folders.checkpoint_of(folder, 2))
     for spec, has_memory in ((same, True), (other, False)):
         attempt = Attempt(home / "runs" / spec.run_id, spec, 0)
-        begin.copy(folder, 2, attempt)
+        origins.copy(folder, 2, attempt)
         (copied,) = (attempt.folder / "checkpoints").iterdir()
         assert ("sampler" in folders.load(copied).tensors) is has_memory
         assert folders.load(copied).cursor == saved.cursor

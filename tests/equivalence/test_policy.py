@@ -9,8 +9,8 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from mcpo_cli import tasks
+from mcpo_cli.backends.local import initial_policy
 from mcpo_cli.backends.local import policy as policies
-from mcpo_cli.backends.local import start
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.encoding import Language, encode
@@ -197,7 +197,7 @@ def test_the_warm_up_expects_what_sampled_rollouts_show(monkeypatch: pytest.Monk
     for step in range(60):
         optimizer.zero_grad()
         problems = task.demonstrations(0, step, 32)
-        start.cross_entropy(policy, encode(TOKENIZER, problems, longest)).backward()
+        initial_policy.cross_entropy(policy, encode(TOKENIZER, problems, longest)).backward()
         optimizer.step()
     problems = task.training(stream(spec.seed, "probe"), 0, spec.warmup.probe_prompts)
     batch = encode(TOKENIZER, problems, longest)
@@ -205,13 +205,13 @@ def test_the_warm_up_expects_what_sampled_rollouts_show(monkeypatch: pytest.Monk
     p_P = Language(task, TOKENIZER, closed=True).grade(problems, rollouts).correct_PG.double().mean(-1)
     error = float((p_P * (1 - p_P) / 64).sum().sqrt()) / len(p_P)
     assert 0 < error < 0.01
-    expected = start.measured_accuracy(spec, policy, TOKENIZER)
+    expected = initial_policy.measured_accuracy(spec, policy, TOKENIZER)
     assert abs(expected - float(p_P.mean())) < 4 * error
     # The same problems, as if they had other correct responses that only sampling finds.
     monkeypatch.setattr(type(task), "one_right_response", False)
-    sampled = start.measured_accuracy(spec, policy, TOKENIZER)
-    assert sampled == start.measured_accuracy(spec, policy, TOKENIZER) != expected
-    assert abs(sampled - expected) < 4 * error * math.sqrt(64 / start.PROBE_ROLLOUTS)
+    sampled = initial_policy.measured_accuracy(spec, policy, TOKENIZER)
+    assert sampled == initial_policy.measured_accuracy(spec, policy, TOKENIZER) != expected
+    assert abs(sampled - expected) < 4 * error * math.sqrt(64 / initial_policy.PROBE_ROLLOUTS)
 
 
 def test_stock_classes_load_a_saved_policy_and_generate_the_same_tokens(tmp_path: Path) -> None:

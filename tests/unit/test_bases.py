@@ -8,7 +8,7 @@ import pytest
 from safetensors.torch import load_file
 from torch import linalg
 
-from mcpo_cli.backends.local import start
+from mcpo_cli.backends.local import initial_policy
 from mcpo_cli.config import cost, plan
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
@@ -23,7 +23,7 @@ SMALL = ("scale=smoke", "warmup.target_accuracy=0", "warmup.max_steps=2", "warmu
 
 
 def base(spec: RunSpec) -> Path:
-    return start.base_folder(spec, Attempt(location() / "runs" / spec.run_id, spec, 0), lambda: False)
+    return initial_policy.base_folder(spec, Attempt(location() / "runs" / spec.run_id, spec, 0), lambda: False)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_the_ones_of_table_1_come_with_mcpo() -> None:
 
 def test_it_is_copied_instead_of_trained(comes: tuple[RunSpec, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     spec, shipped = comes
-    monkeypatch.setattr(start, "_train", None)
+    monkeypatch.setattr(initial_policy, "_train", None)
     folder = base(spec)
     assert folder != shipped
     assert folders.damage(folder) is None
@@ -82,8 +82,11 @@ def test_a_warm_up_here_gives_the_one_that_comes(mcpo_home: Path, monkeypatch: p
     (spec,) = load(["model=toy-s", "seed=0", "compute.shipped_base=false"])
     shipped = SHIPPED / spec.base_id
     theirs = read_json(shipped / folders.MANIFEST)
-    probe, numbers, last = start.measured_accuracy, itertools.count(), theirs["steps"] // spec.warmup.probe_every
-    monkeypatch.setattr(start, "measured_accuracy", lambda *given: probe(*given) if next(numbers) >= last - 1 else 0.0)
+    probe, numbers = initial_policy.measured_accuracy, itertools.count()
+    last = theirs["steps"] // spec.warmup.probe_every
+    monkeypatch.setattr(
+        initial_policy, "measured_accuracy", lambda *given: probe(*given) if next(numbers) >= last - 1 else 0.0
+    )
     made = base(spec)
     mine = read_json(made / folders.MANIFEST)
     assert mine["steps"] == theirs["steps"]

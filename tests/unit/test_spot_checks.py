@@ -10,7 +10,7 @@ import pytest
 from mcpo_cli.config import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import run_dir
-from mcpo_cli.runs import begin, catalog, differences, folders
+from mcpo_cli.runs import catalog, differences, folders, origins
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.scheduling import spot_checks
@@ -55,14 +55,14 @@ def test_a_stretch_starts_at_the_nearest_state_before(
     mcpo_home: Path, monkeypatch: pytest.MonkeyPatch, asked: list[int], expected: list[Stretch]
 ) -> None:
     one = spec()
-    monkeypatch.setattr(begin, "kept", lambda folder: [5, 10, 12])
+    monkeypatch.setattr(origins, "kept", lambda folder: [5, 10, 12])
     assert spot_checks.stretches(catalog.Run(run_dir(one.run_id), one, {}), asked) == expected
     assert list(expected[-1].steps)[-1] == asked[-1]
 
 
 def test_a_fork_whose_first_state_is_gone(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fork = replace(spec(), fork="dapo-x@3")
-    monkeypatch.setattr(begin, "kept", lambda folder: [5, 10, 12])
+    monkeypatch.setattr(origins, "kept", lambda folder: [5, 10, 12])
     with refused("bad_input", "step 3"):
         spot_checks.stretches(catalog.Run(run_dir(fork.run_id), fork, {}), [4])
 

@@ -14,7 +14,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.home import location
 from mcpo_cli.machine import GIB, gigabytes
-from mcpo_cli.runs import begin, folders, provenance
+from mcpo_cli.runs import folders, origins, provenance
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.tasks import closed
 
@@ -117,13 +117,13 @@ class Local:
 
     def kept(self, run_dir: Path) -> list[int]:
         """The steps of the complete checkpoints."""
-        return begin.kept(run_dir)
+        return origins.kept(run_dir)
 
     def export(self, spec: RunSpec, run_dir: Path, step: int, target: Path) -> None:
-        """Write the weights of a checkpoint; see `start.export`."""
-        from mcpo_cli.backends.local import start
+        """Write the weights of a checkpoint; see `initial_policy.export`."""
+        from mcpo_cli.backends.local import initial_policy
 
-        start.export(spec, folders.checkpoint_of(run_dir, step), target)
+        initial_policy.export(spec, folders.checkpoint_of(run_dir, step), target)
 
 
 BACKEND = Local()

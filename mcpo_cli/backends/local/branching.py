@@ -22,9 +22,9 @@ from torch import Tensor
 from mcpo_cli.backends import checks
 from mcpo_cli.backends.local.batch import Sampled
 from mcpo_cli.backends.local.generate import Rollouts
+from mcpo_cli.backends.local.initial_policy import initial_policy
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.precision import product_precision
-from mcpo_cli.backends.local.start import start_policy
 from mcpo_cli.backends.local.train import Trainer
 from mcpo_cli.backends.local.tree import lengths
 from mcpo_cli.backends.local.update import log_probs
@@ -56,7 +56,7 @@ class Cohort:
 def branch(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
     """Let each arm take its step from the state after `step`, one after the other, and record its rows."""
     torch.set_num_threads(trunk.spec.compute.threads)
-    policy, tokenizer = start_policy(trunk.spec, attempt, stop=lambda: False)
+    policy, tokenizer = initial_policy(trunk.spec, attempt, stop=lambda: False)
     saved, measured = folders.checkpoint_of(run_dir, step), list[BranchRow]()
 
     def at_point(spec: RunSpec) -> Trainer:

@@ -20,9 +20,9 @@ from mcpo_cli.backends.local import checkpoint, gradients
 from mcpo_cli.backends.local.batch import Sampled, greedy_rewards, rewarded
 from mcpo_cli.backends.local.encoding import Grades, Language
 from mcpo_cli.backends.local.generate import Rollouts, sample
+from mcpo_cli.backends.local.initial_policy import initial_policy
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.precision import product_precision
-from mcpo_cli.backends.local.start import start_policy
 from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.backends.measure import CostTotals
 from mcpo_cli.backends.resampling import Resampler
@@ -53,9 +53,9 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
 
 
 def begin(spec: RunSpec, attempt: Attempt, stop: Stop) -> "Trainer":
-    """The trainer of `spec` in the state that the attempt starts from. Raises as `start_policy`."""
+    """The trainer of `spec` in the state that the attempt starts from. Raises as `initial_policy`."""
     torch.set_num_threads(spec.compute.threads)
-    trainer = Trainer(spec, attempt, *start_policy(spec, attempt, stop))
+    trainer = Trainer(spec, attempt, *initial_policy(spec, attempt, stop))
     if sources := trainer.problems.sources():
         write_atomic(attempt.folder.parent / SOURCES, json.dumps(sources, indent=2))
     if spec.model.path:

@@ -104,7 +104,7 @@ def _model(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
         if spec.task.needs_chat_template:
             pretrained.check_chat_template(spec.model.name, folder)
         return folder
-    from mcpo_cli.backends.local.start import base_folder
+    from mcpo_cli.backends.local.initial_policy import base_folder
 
     return base_folder(spec, attempt, stop)
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList, TopPLogitsWarper
 
 from mcpo_cli.backends.local.generate import draw
+from mcpo_cli.backends.local.initial_policy import load
 from mcpo_cli.backends.local.policy import device as torch_device
-from mcpo_cli.backends.local.start import load
 from mcpo_cli.backends.local.tokenizer import Stops
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.evaluation.engines import Sample, SampleRequest, Sampling, finish, room

@@ -16,8 +16,8 @@ from torch.nn.utils.rnn import pad_sequence
 from mcpo_cli import architecture
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.generate import at_quantile, drawn_by
+from mcpo_cli.backends.local.initial_policy import load
 from mcpo_cli.backends.local.policy import Policy
-from mcpo_cli.backends.local.start import load
 from mcpo_cli.backends.local.tokenizer import Stops
 from mcpo_cli.errors import ConfigError, RunFailed, no_room
 from mcpo_cli.evaluation.engines import Sample, SampleRequest, Sampling, finish, room

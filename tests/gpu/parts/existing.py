@@ -16,9 +16,9 @@ from torch import Tensor
 
 from mcpo_cli import pretrained
 from mcpo_cli.backends.local.generate import Rollouts
+from mcpo_cli.backends.local.initial_policy import initial_policy
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.precision import product_precision
-from mcpo_cli.backends.local.start import start_policy
 from mcpo_cli.backends.local.train import Trainer
 from mcpo_cli.backends.local.update import GradedBatch, Updater, log_probs
 from mcpo_cli.config.load import load
@@ -56,7 +56,7 @@ def measure(notes: Notes, device: str, folder: Path) -> None:
     """Measure one model on one device, then a run of a tiny model that is killed."""
     spec = settings(device, folder / "model")
     attempt = Attempt(folder / "run", spec, 0)
-    policy, tokenizer = start_policy(spec, attempt, lambda: False)
+    policy, tokenizer = initial_policy(spec, attempt, lambda: False)
     trainer = Trainer(spec, attempt, policy, tokenizer)
     with product_precision(policy):
         rates(notes, trainer, device)

@@ -43,7 +43,7 @@ PROBE_ROLLOUTS = 4
 """Responses sampled to each prompt of the warm-up's probe if a problem has several correct ones."""
 
 
-def start_policy(spec: RunSpec, attempt: Attempt, stop: Stop) -> tuple[Policy, PreTrainedTokenizerBase]:
+def initial_policy(spec: RunSpec, attempt: Attempt, stop: Stop) -> tuple[Policy, PreTrainedTokenizerBase]:
     """The policy of `spec` before RL, and its tokenizer.
 
     Raises:

@@ -4,8 +4,8 @@ Loss terms are weighted over the whole mini-batch. verl averages gradients over 
 number of ranks. Gradients therefore do not depend on micro-batches, dynamic batch sizes or ranks.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,11 +34,20 @@ def column_field(name: str) -> str:
     return f"mcpo_{name}"
 
 
-def facts(method: Method, signals: Signals, index: tuple[int, int], total: MiniBatch, used_PG: Tensor) -> list[float]:
-    """The row of FACTS for sequence `index` (prompt, rollout).
+class Facts(NamedTuple):
+    """What the loss knows of the sequences of a micro-batch besides their tokens."""
 
-    That is: the prompt, the mini-batch's totals, whether the sequence is used (`masking.used`), columns and their sums.
-    """
+    group_B: Tensor
+    """The index of each sequence's prompt."""
+    used_B: Tensor
+    """See `masking.used`."""
+    total: MiniBatch
+    columns: Mapping[str, Tensor]
+    """One value per sequence, by the names of `Method.columns`."""
+
+
+def facts(method: Method, signals: Signals, index: tuple[int, int], total: MiniBatch, used_PG: Tensor) -> list[float]:
+    """The row of FACTS for sequence `index` (prompt, rollout), which `facts_of` reads."""
     totals = (total.sequences, total.tokens, total.prompts, total.max_response)
     values = [float(column[index]) for column in (used_PG, *(signals.columns[name] for name in method.columns))]
     return [float(index[0]), *map(float, totals), *values, *(total.sums[name] for name in method.columns)]
@@ -48,7 +57,7 @@ def loss(
     method: Method, model_output: Any, data: Any, dp_group: Any = None, train: Train = NOTHING
 ) -> tuple[Tensor, dict[str, Any]]:
     """verl's `loss_fn`; `data` is a TensorDict of the sequences of one micro-batch. train: for its corrections."""
-    everything, used_B = token_batch(method, model_output, data), facts_of(method, data)[:, 5].bool()
+    everything, used_B = token_batch(method, model_output, data), facts_of(method, data).used_B
     group = int(everything.group_B[0])
     drift = float(((everything.logp_BT - everything.logp_old_BT).abs() * everything.mask_BT).detach().max())
     if not used_B.any():
@@ -83,38 +92,35 @@ def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
     fields = [column_field(name) for name in names] + [KEPT[policy] for policy in kept]
     padded = data.select("response_mask", "old_log_probs", "advantages", *fields).to_padded_tensor()
     mask_BT = padded["response_mask"].bool()
-    fact_BF = facts_of(method, data)
-    sequences, token_count, prompts, max_response = fact_BF[0, 1:5].long().tolist()
-    values_CB, sums_C = _halves(fact_BF[:, 6:])
+    known = facts_of(method, data)
     return TokenBatch(
         logp_BT=logp_BT.where(mask_BT, 0.0),
         logp_old_BT=padded["old_log_probs"].where(mask_BT, 0.0),
         mask_BT=mask_BT,
         advantage_BT=padded["advantages"],
-        group_B=fact_BF[:, 0].long(),
-        total=MiniBatch(sequences, token_count, prompts, max_response, dict(zip(method.columns, sums_C, strict=True))),
-        columns=dict(zip(method.columns, values_CB, strict=True))
-        | {name: padded[column_field(name)] for name in names},
+        group_B=known.group_B,
+        total=known.total,
+        columns={**known.columns, **{name: padded[column_field(name)] for name in names}},
         **{f"logp_{policy.removesuffix('_policy')}_BT": padded[KEPT[policy]].where(mask_BT, 0.0) for policy in kept},
         entropy_BT=None if entropy_BT is None else entropy_BT.where(mask_BT, 0.0),
     )
 
 
-def facts_of(method: Method, data: Any) -> Tensor:
-    """fact_BF, the rows of FACTS of a micro-batch; the queue may return them as a ragged tensor."""
+def facts_of(method: Method, data: Any) -> Facts:
+    """The facts of a micro-batch; the queue may return their rows as a ragged tensor."""
     rows: Tensor = data[FACTS]
-    return (rows.values() if rows.is_nested else rows).reshape(-1, 6 + 2 * len(method.columns))
+    rows_BF = (rows.values() if rows.is_nested else rows).reshape(-1, 6 + 2 * len(method.columns))
+    sequences, tokens, prompts, max_response = rows_BF[0, 1:5].long().tolist()
+    values_BC, sums_BC = rows_BF[:, 6:].tensor_split(2, dim=-1)
+    sums = dict(zip(method.columns, sums_BC[0].tolist(), strict=True))
+    columns = dict(zip(method.columns, values_BC.unbind(-1), strict=True))
+    total = MiniBatch(sequences, tokens, prompts, max_response, sums)
+    return Facts(rows_BF[:, 0].long(), rows_BF[:, 5].bool(), total, columns)
 
 
 def noise_floor(reports: list[dict[str, Any]], prompts: int) -> float:
     """Largest change of a token's log-probability in the first mini-batch of `prompts`, before any weight moved."""
     return max(float(report["drift"]) for report in reports if report["group"] < prompts)
-
-
-def _halves(columns_BF: Tensor) -> tuple[Sequence[Tensor], list[float]]:
-    """Each column's values (one per sequence), and each column's sum over the mini-batch."""
-    values_BC, sums_BC = columns_BF.chunk(2, dim=-1) if columns_BF.shape[1] else (columns_BF, columns_BF)
-    return values_BC.unbind(-1), sums_BC[0].tolist()
 
 
 def merged(reports: list[dict[str, Any]], prompts: int) -> list[MetricSums]:

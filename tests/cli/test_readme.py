@@ -1,4 +1,4 @@
-"""Commands in the README and the tutorial: mcpo or make would take each of them."""
+"""Commands in the README, the tutorial and the findings: mcpo or make would take each of them."""
 
 import re
 import shlex
@@ -13,17 +13,17 @@ from mcpo_cli.main import app
 from tests.cli.conftest import InProcess
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "docs" / "tutorial.md"]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "tutorial.md", *sorted((ROOT / "experiments" / "findings").glob("*.md"))]
 TEXT = "\n".join(path.read_text(encoding="utf-8") for path in PAGES)
-PLANNED = ("train", "ablate", "reproduce", "probe")
+PLANNED = ("train", "ablate", "reproduce", "probe", "fork")
 """Verbs that start runs: they can show what they would start."""
 
 
 def commands() -> list[str]:
-    """Each line behind a prompt, and each example of the table of verbs."""
+    """Each line behind a prompt, and each command in a table."""
     lines = re.findall(r"^\$ (.+?)(?:\s+#.*)?$", TEXT, flags=re.MULTILINE)
-    examples = re.findall(r"^\| [^|]*\| `(mcpo [^`]+)` \|", TEXT, flags=re.MULTILINE)
-    return list(dict.fromkeys([*lines, *examples]))
+    tables = "\n".join(line for line in TEXT.splitlines() if line.startswith("| "))
+    return list(dict.fromkeys([*lines, *re.findall(r"`(mcpo [^`]+)`", tables)]))
 
 
 MCPO = [command for command in commands() if command.startswith("mcpo ")]
@@ -48,11 +48,15 @@ def test_the_command_line_takes_it(command: str) -> None:
     assert context.params
 
 
-# The tutorial's own file is written by the test that types the tutorial (tests/e2e).
-@pytest.mark.parametrize(
-    "command", [one for one in MCPO if one.split()[1] in PLANNED and "RUN_ID" not in one and ".yaml" not in one]
-)
-def test_its_settings_exist(command: str, here: InProcess) -> None:
+def is_whole(command: str) -> bool:
+    """True if the command names no run and no file that readers have to make first."""
+    files = [ROOT / word for word in shlex.split(command) if word.endswith(".yaml")]
+    return "RUN_ID" not in command and "./my-model" not in command and all(path.exists() for path in files)
+
+
+@pytest.mark.parametrize("command", [one for one in MCPO if one.split()[1] in PLANNED and is_whole(one)])
+def test_its_settings_exist(command: str, here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
     words = shlex.split(command)[1:]
     result = here(*words, *([] if "--dry-run" in words else ["--dry-run"]))
     assert result.returncode == 0, result.stderr

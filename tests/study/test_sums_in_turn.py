@@ -1,10 +1,14 @@
 """Sorts of sums one after the other: which sort comes when, from pools that return."""
 
 from collections import Counter
+from pathlib import Path
 
+from mcpo_study.analysis.measures.in_turn import MEASURE
 from mcpo_study.analysis.tasks.sums_in_turn import SumsInTurn
 
+from mcpo_cli.config.load import load
 from mcpo_cli.tasks.base import GeneratedTask
+from tests import rows
 
 PER_TURN, POOL = 200, 40
 
@@ -38,3 +42,17 @@ def test_the_problems_of_each_sort_return() -> None:
 def test_a_seed_has_its_own_problems() -> None:
     other = [problem.text for problem in in_turn().training(4, 0, PER_TURN)]
     assert set(other) != set(trained(0, PER_TURN))
+
+
+def test_what_is_kept_is_the_mean_after_the_last_change(mcpo_home: Path) -> None:
+    task = ["task=sums_in_turn", "task.pool=96", "task.change_every=96"]
+    train = ["train.prompts=24", "train.mini_batch=12", "train.steps=12", "method.dynamic_sampling=false"]
+    spec = load(["scale=laptop", "model=smollm2-135m", *task, *train])[0]
+    scores = {0: ([1], [0]), 4: ([8, 4], [0, 2]), 8: ([4, 4], [4, 4]), 12: ([2, 6], [8, 8])}
+    every = [
+        row
+        for step, (first, last) in scores.items()
+        for row in rows.evaluation(step, {"2plus1": first, "2minus1": last})
+    ]
+    found = MEASURE.measure(spec, rows.journal(spec, {"eval": every}))
+    assert found.values == {"kept": 0.5, "learned": 0.75, "lost": 0.25, "average": 0.625}

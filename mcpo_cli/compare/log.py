@@ -208,9 +208,11 @@ def checked(
     bad = ~np.isfinite(correct)
     if bad.any():
         row = samples[bad].iloc[0]
+        score = "empty" if pd.isna(row["correct"]) else f"{row['correct']}, not a number"
         raise bad_data(
-            f"{path}: the score of problem {str(row['problem'])!r} is {row['correct']}, not a number",
-            fix="choose a score that is a number, or a word such as true, correct, pass: --columns correct=NAME",
+            f"{path}: the score of problem {str(row['problem'])!r} is {score} ({bad.sum()} of {len(samples)} are such)",
+            fix="leave out rows that were not graded, or choose a score that is a number, or a word such as true, "
+            "correct, pass: --columns correct=NAME",
         )
     # Each name is kept once for all of its samples, because tables with millions of samples are common.
     names = {name: _categories(samples[name]) for name in NAMES if name in samples}

@@ -266,7 +266,8 @@ def _listed(names: Sequence[str], *, few: bool = False) -> str:
 
 
 def _count(number: float, what: str) -> str:
-    return f"{number:,.10g} {what if number == 1 else f'{what}s'.replace('ys', 'ies')}"
+    digits = 10 if number == int(number) else 3
+    return f"{number:,.{digits}g} {what if number == 1 else f'{what}s'.replace('ys', 'ies')}"
 
 
 def settle(comparison: Comparison) -> list[str]:

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 from mcpo_cli.compare import page, readers, rules
 from mcpo_cli.compare.comparison import Comparison, Question, records
@@ -94,6 +95,12 @@ def answers(subject: Subject, question: Question) -> list[Answer]:
     """
     words = [run_of(word) or word for word in subject.words]
     if subject.history:
+        if len(words) > 1 and Path(subject.history).is_file():
+            raise ConfigError(
+                f"--history {subject.history} is one file, which has no spread, beside {len(words)} others: did the "
+                "shell expand a pattern?",
+                fix="give the pattern in quotes: --history 'runs/*.csv'",
+            )
         baseline = {HISTORY: subject.history}
         subject = replace(subject, arms={**baseline, **subject.arms})
         question = replace(question, baseline=HISTORY, over="history")

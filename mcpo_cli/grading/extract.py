@@ -51,6 +51,13 @@ _PROSE = re.compile(
     r"(?i)(?:\b(?:answer|correct (?:option|choice))[ \t]++(?:is|equals|=)|答案[是为])[\s:*_\uff1a]*+"
     r"(?:(?:therefore|thus|then|simply)\b[\s,]*+)?(?=\S)"
 )
+_DOUBTED = re.compile(
+    r"(?i)\b(?:false|wrong|incorrect|untrue|impossible|cannot be|can['\u2019]t be|doubt"
+    r"|(?:don['\u2019]t|do not) (?:think|believe))(?: that)?(?: the| my| its)?(?: final| correct)?[ \t]*\Z"
+)
+"""What takes back `the answer is` if it stands right before it."""
+_DOUBT = 60
+"""Characters before `answer is` that are looked at for it."""
 _FORMULA = re.compile(r"\$\$([^$]++)\$\$|\$([^$]++)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 _CLOSING_WORDS = re.compile(r"\. I hope it is correct\b.*")
 """The closing words of answers in Minerva's format (arXiv 2206.14858, appendix D.1), and all that follows them."""
@@ -99,7 +106,8 @@ def labelled(text: str) -> Marked | None:
     ]
     if lines := [line for start in last if not _is_placeholder(line := _line(text, start))]:
         return _marked(lines, lines[-1:])
-    ends = [said.end() for said in _PROSE.finditer(text)]
+    prose = _PROSE.finditer(text)
+    ends = [said.end() for said in prose if not _DOUBTED.search(text[max(0, said.start() - _DOUBT) : said.start()])]
     if not ends:
         return None
     said = [_line(text, ends[-1])]

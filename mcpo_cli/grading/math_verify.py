@@ -30,8 +30,8 @@ its order with names or units: `a = 1, b = 2`. Units of one kind are converted: 
 
 The rest follows math-verify: percent signs and units may be omitted, `27.0` is 27, `073` is 73, floats are compared at
 six decimals or three significant digits, whichever is finer, `x = 42` is 42, `a \approx b` is a. A number in a base
-must have the gold's digits and base; it may omit the base. A prediction (`extracted`) that is not an
-expression is searched for one as math-verify does, so it may be a whole sentence.
+must have the gold's digits and base; it may omit the base. A prediction (`extracted`) that is a sentence is
+searched for an expression as math-verify does.
 """
 
 import re
@@ -61,7 +61,7 @@ from mcpo_cli.grading.reading import (
 from mcpo_cli.grading.spelling import TEXT, WORDS, plain, sides_of, spelled, unnamed
 from mcpo_cli.grading.units import ratio, unit_of
 
-RULES = 8
+RULES = 9
 """Version of the rules here and in the modules of `grading` that are imported here; raise it with every change."""
 
 LONGEST_ANSWER = 100
@@ -85,7 +85,7 @@ _ARTICLE = re.compile(r"(?:an?|the) (?=[a-z]{2})")
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*\^\s*\{?\s*\\circ\s*\}?")
 _DECIMAL_COMMA = re.compile(r"(-?\d+),(?!\d{3}$)(\d+)")
 _OPTION_GOLD = re.compile(r"\W*([A-J])\W*")
-_OPTION = re.compile(r"(?:^(?:(?i:option|choice|answer)\b)?|\()\s*([A-Ja-j])(?:\s*[).:]|$)")
+_OPTION = re.compile(r"(?:^(?:(?i:option|choice|answer)\b)?|\()\s*([A-Ja-j])(?:\s*[).:]|\s+(?:because|since)\b|$)")
 _NEXT_OPTION = re.compile(r"[;,&/|+]\s*(?:also\s*)?([A-J])\s*[).:](?=\s|$)")
 _OPTION_TEXT = re.compile(r"\W*(?:(?i:option|choice|answer)\s*)?\(?[A-Ja-j]\s*[).:]\W*(.*)", re.DOTALL)
 _JUDGES = re.compile(r"(?i)(?:is|isn|was|can be|would be|has been|must be)\b")
@@ -97,9 +97,10 @@ _DENIES = re.compile(
 """Words that take back the answer next to them."""
 _CHANGES = re.compile(
     r"(?i)\b(?:below zero|too (?:large|small|big|high|low|many|few)|to the power|times (?:ten|a hundred)|repeating"
-    r"|recurring|ppm|per ?mille|basis points?|percent (?:less|more|fewer|off))\b"
+    r"|recurring|ppm|per ?mille|per thousand|basis points?|percent (?:less|more|fewer|off)|half of|twice"
+    r"|\d+(?:st|nd|rd|th) (?:root|power))\b"
 )
-"""Words after a number that make it another one."""
+"""Words beside a number that make it another one."""
 
 
 def version() -> str:
@@ -348,7 +349,7 @@ def prediction(gold: str, text: str) -> Grade:
         grade = Grade(compared(gold, spelled(answer)), answer)
     else:
         grade = judged(gold, answer)
-    if grade.status == "unparsable" or (sentence and grade.status == "wrong" and not grade.detail):
+    if sentence and (grade.status == "unparsable" or (grade.status == "wrong" and not grade.detail)):
         is_equal = equal(list(read(gold)), search(text))
         return Grade("correct", answer) if is_equal else grade
     return grade

@@ -68,7 +68,10 @@ def numbers(cells: Sequence[Any]) -> Any:
     if not known.isna().any():
         return known.to_numpy(np.float64)
     words = {word: _word(word) for word in set(map(str, cells))}
-    mixed = [words[str(cell)] if pd.isna(number) else float(number) for cell, number in zip(cells, known, strict=True)]
+    mixed = [
+        float(number) if not pd.isna(number) else None if cell is None else words[str(cell)]
+        for cell, number in zip(cells, known, strict=True)
+    ]
     return np.array(mixed, dtype=np.float64 if all(isinstance(each, float) for each in mixed) else object)
 
 

@@ -43,7 +43,7 @@ class Guess:
     of_problem: bool = False
     """True if the name of `problem` is one that only tables of samples have."""
     is_verdict: bool = False
-    """True if `correct` holds 0 and 1, or words that mean them, alone."""
+    """True if `correct` holds 0 and 1 alone, or words that mean them, or 0 and 100 for percent."""
     has_numbers: bool = False
     """True if other columns hold numbers alone, which may be benchmarks."""
 
@@ -66,7 +66,7 @@ def columns(path: Path, known: Sequence[str]) -> Guess:
     rows = [row for _, row in islice(tables.rows(path, names), LOOKED_AT)]
     filled = {name: [row[name] for row in rows if row.get(name) is not None] for name in names}
     numbers = {name: _numbers(column) for name, column in filled.items() if column}
-    verdicts = [name for name, values in numbers.items() if values is not None and set(values) <= {0.0, 1.0}]
+    verdicts = [name for name, values in numbers.items() if values is not None and _is_verdict(set(values))]
     decimals = {name for name, values in numbers.items() if values is not None and (values % 1 != 0).any()}
     named = [
         name
@@ -92,6 +92,10 @@ def _numbers(column: Sequence[Any]) -> Any:
         return None
     values = cells.numbers(column)
     return values if values.dtype == np.float64 and np.isfinite(values).all() else None
+
+
+def _is_verdict(values: set[float]) -> bool:
+    return values <= {0.0, 1.0} or values == {0.0, 100.0}
 
 
 def _can_name(name: str, column: Iterable[Any], rows: int) -> bool:

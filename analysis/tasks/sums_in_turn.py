@@ -30,11 +30,6 @@ class SumsInTurn(Sums):
     def title(self) -> str:
         return f"sums of the sorts {', then '.join(self.sorts)}"
 
-    @property
-    def distinct_problems(self) -> int:
-        """See `Task`; 0, because the stream has no epochs in which each problem comes once."""
-        return 0
-
     def sort_at(self, position: int) -> str:
         """The sort of the problem at `position` of the stream."""
         turn = min(position // self.change_every, len(self.sorts) - 1)

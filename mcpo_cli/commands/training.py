@@ -10,6 +10,7 @@ import typer
 
 from mcpo_cli.commands.reply import Reply, table, verb
 from mcpo_cli.commands.verbs import DryRun, Full, SuiteOverrides, Verbose
+from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
 
 if TYPE_CHECKING:
@@ -108,6 +109,12 @@ def ablate(
 
     named, rest = plan.split_suite(overrides or [])
     suite, command = named or "table2", f"mcpo ablate {named}".strip()
+    if until and dry_run:
+        raise ConfigError(
+            "--dry-run shows one plan, and --until decided has one for each stage of seeds; below is the first",
+            fix=shlex.join([*command.split(), *rest, "seed=0,1,2,3", "--dry-run"]),
+            code="contradiction",
+        )
     if dry_run:
         return execute(plan.from_suite(suite, rest, command), dry=True, verbose=verbose)
     from mcpo_cli.commands import compare

@@ -143,8 +143,10 @@ def expanded(words: Sequence[str]) -> list[str]:
     first, rest = "".join(words[:1]), list(words[1:])
     if first in presets.groups()["method"] and first not in suites():
         return [f"method={first}", *rest]
+    if "=" in first or not presets.is_file(first):
+        return list(words)
     of_suites = {"claims", *(field.name for field in fields(Suite))}
-    if presets.is_file(first) and not (content := read_yaml(paths.named(first))).keys() & of_suites:
+    if not (content := read_yaml(paths.named(first))).keys() & of_suites:
         given = {key_of(word) for word in rest}
         return [*(text for text in as_overrides(content) if key_of(text) not in given), *rest]
     return list(words)

@@ -106,13 +106,14 @@ def ablate(
 ) -> Reply:
     """Train all arms of a suite and compare them. Default: table2 (MCPO, its two components left out, DAPO)."""
     from mcpo_cli.config import plan
+    from mcpo_cli.config.reading import without_seeds
 
     named, rest = plan.split_suite(overrides or [])
     suite, command = named or "table2", f"mcpo ablate {named}".strip()
     if until and dry_run:
         raise ConfigError(
-            "--dry-run shows one plan, and --until decided has one for each stage of seeds; below is the first",
-            fix=shlex.join([*command.split(), *rest, "seed=0,1,2,3", "--dry-run"]),
+            "--dry-run shows one plan, and --until decided has one for each stage of seeds; that of the first",
+            fix=shlex.join([*command.split(), *without_seeds(rest), "seed=0,1,2,3", "--dry-run"]),
             code="contradiction",
         )
     if dry_run:

@@ -9,7 +9,7 @@ from mcpo_cli.compare import subjects
 from mcpo_cli.compare.comparison import Question
 from mcpo_cli.config import plan
 from mcpo_cli.config.plan import Plan, PlannedRun
-from mcpo_cli.config.reading import key_of
+from mcpo_cli.config.reading import without_seeds
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
 from mcpo_cli.render.markup import Grid
@@ -45,7 +45,7 @@ def needed(named: Sequence[str], question: Question) -> dict[str, Any]:
     return {
         "suite": whole.suite,
         "trained_by": whole.command if suite or not names else "",
-        "in_stages": shlex.join(["mcpo", "ablate", suite, *_without_seeds(overrides), "--until", "decided"])
+        "in_stages": shlex.join(["mcpo", "ablate", suite, *without_seeds(overrides), "--until", "decided"])
         if suite
         else "",
         "power": POWER,
@@ -55,11 +55,6 @@ def needed(named: Sequence[str], question: Question) -> dict[str, Any]:
         "differences": differences,
         "without_spread": [_names(row) | {"seeds": row["seeds"], "why": why} for row in done if (why := _lacks(row))],
     }
-
-
-def _without_seeds(overrides: Sequence[str]) -> list[str]:
-    """The overrides without those of the seeds, which the stages choose."""
-    return [word for word in overrides if key_of(word) != "seed"]
 
 
 def _names(row: Mapping[str, Any]) -> dict[str, Any]:

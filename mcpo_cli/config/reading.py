@@ -5,7 +5,7 @@ import itertools
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def key_of(override: str) -> str:
     """The key that one override sets."""
     return override.partition("=")[0].lstrip("+~")
+
+
+def without_seeds(overrides: Sequence[str]) -> list[str]:
+    """The overrides without those of the seeds, for commands that choose these."""
+    return [word for word in overrides if key_of(word) != "seed"]
 
 
 def parse(text: str) -> tuple[str, list[str]]:

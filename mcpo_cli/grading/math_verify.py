@@ -25,8 +25,9 @@ a bracket, point, colon or the end follows it, in either case: `(B)`, `\text{B}`
 `Option B`.
 
 Angles are equal in degrees and in radians: `30^\circ` is `\frac{\pi}{6}`. A list without names, `1, 2`, equals one in
-its order with names or units: `a = 1, b = 2`. Units of one kind are converted: `0.5 m` is `50 cm`, `36 km/h` is
-`10 m/s`; a number without a unit has the gold's. A decimal gold, `0.714`, equals an exact answer that rounds to it.
+its order with names or units: `a = 1, b = 2`; for such a gold, values without names keep its order. Units of one kind
+are converted: `0.5 m` is `50 cm`, `36 km/h` is `10 m/s`; a number without a unit has the gold's. A decimal gold,
+`0.714`, equals an exact answer that rounds to it.
 
 The rest follows math-verify: percent signs and units may be omitted, `27.0` is 27, `073` is 73, floats are compared at
 six decimals or three significant digits, whichever is finer, `x = 42` is 42, `a \approx b` is a. A number in a base
@@ -58,7 +59,7 @@ from mcpo_cli.grading.reading import (
     search,
     several,
 )
-from mcpo_cli.grading.spelling import TEXT, WORDS, plain, sides_of, spelled, unnamed
+from mcpo_cli.grading.spelling import TEXT, WORDS, named_values, plain, sides_of, spelled, unnamed
 from mcpo_cli.grading.units import ratio, unit_of
 
 RULES = 9
@@ -90,6 +91,10 @@ _NEXT_OPTION = re.compile(r"[;,&/|+]\s*(?:also\s*)?([A-J])\s*[).:](?=\s|$)")
 _OPTION_TEXT = re.compile(r"\W*(?:(?i:option|choice|answer)\s*)?\(?[A-Ja-j]\s*[).:]\W*(.*)", re.DOTALL)
 _JUDGES = re.compile(r"(?i)(?:is|isn|was|can be|would be|has been|must be)\b")
 _IN_BRACKETS = re.compile(r"\([^()]{2,}\)")
+_BOUND = re.compile(
+    r"(?i)\b(?:(?:fewer|less|more|greater|larger|smaller) than|at (?:least|most))\s+\$?-?\d[\d.,]*\$?\W*\Z"
+)
+"""A bound at the end of a sentence, which is no answer."""
 _DENIES = re.compile(
     r"(?i)\b(?:wrong|incorrect|false|impossible|invalid|excluded|eliminated|rejected|except|excluding|unless|but|rather"
     r"|(?:is|are|was|does|do|ca)n['\u2019]t|cannot|never|none|anything|other than|instead of)\b"
@@ -199,6 +204,8 @@ def same(gold: str, answer: str) -> bool:
         gold, answer = (_DEGREES.sub(r"\\frac{\1\\pi}{180}", text) for text in (gold, answer))
     if same_parts(gold, answer) or same_sides(gold, answer):
         return True
+    if (in_order := same_order(gold, answer)) is not None:
+        return in_order
     if (share := share_of(answer)) and not share_of(gold):
         return equal(list(read(gold)), share)
     unitless = not _VARIABLE.search(gold)  # "4t" is a product
@@ -242,6 +249,15 @@ def same_parts(gold: str, answer: str) -> bool:
     if len(golds) != len(values) or len(golds) < 2 or re.search("[=:<>]", gold) or ", ".join(values) == answer:
         return False
     return all(same(*pair) for pair in zip(golds, values, strict=True))
+
+
+def same_order(gold: str, answer: str) -> bool | None:
+    """True if `answer`, without names, has the values of x = 1, y = 2 in their order; None if it is another case."""
+    golds = named_values(gold)
+    values = unnamed(re.sub(r"^\((.*)\)$", r"\1", plain(answer)))
+    if not golds or "=" in answer or r"\{" in answer or len(values) != len(golds):
+        return None
+    return all(same(*pair) for pair in zip(golds.values(), values, strict=True))
 
 
 def same_sides(gold: str, answer: str) -> bool:
@@ -349,7 +365,8 @@ def prediction(gold: str, text: str) -> Grade:
         grade = Grade(compared(gold, spelled(answer)), answer)
     else:
         grade = judged(gold, answer)
-    if sentence and (grade.status == "unparsable" or (grade.status == "wrong" and not grade.detail)):
+    has_more = grade.status == "unparsable" or (grade.status == "wrong" and not grade.detail)
+    if sentence and has_more and not _BOUND.search(text):
         is_equal = equal(list(read(gold)), search(text))
         return Grade("correct", answer) if is_equal else grade
     return grade

@@ -75,8 +75,12 @@ def registry() -> Found[str]:
     """The location of each grader, by name (see `load`); imports only files of plug-in folders."""
 
     def declared(candidate: Candidate) -> list[tuple[str, str]]:
-        is_one = candidate.path is None or hasattr(candidate.load(), "grade")
-        return [(candidate.name, candidate.module)] if is_one else []
+        if candidate.path is None:
+            return [(candidate.name, candidate.module)]
+        module = candidate.load()
+        if hasattr(module, "grade") and not hasattr(module, "version"):
+            raise TypeError("its grader has no function version(), which names its rules in records")
+        return [(candidate.name, candidate.module)] if hasattr(module, "grade") else []
 
     graders = plugins.find("graders", [], declared)
     for name, where in GRADERS.items():

@@ -26,11 +26,11 @@ _ORDINAL = rf"{WORDS}\{{\s*(?:st|nd|rd|th)\s*\}}"
 _SIZE = r"(?:\\(?:left|right|[bB]igg?[lr]?))?"
 _SCALES = {
     "hundred thousand": 5,
-    "hundred": 2,
-    "thousand": 3,
-    "million": 6,
-    "billion": 9,
-    "trillion": 12,
+    "hundreds?": 2,
+    "thousands?": 3,
+    "millions?": 6,
+    "billions?": 9,
+    "trillions?": 12,
     "tenths?": -1,
     "hundredths?": -2,
     "thousandths?": -3,
@@ -242,6 +242,13 @@ def unnamed(text: str) -> list[str]:
     """The parts of `text` between commas, semicolons and "and", without names before `=` or `:`."""
     parts = [part for part in _BETWEEN.split(plain(text)) if part.strip()]
     return [_NAME.sub("", part) for part in parts]
+
+
+def named_values(text: str) -> dict[str, str]:
+    """The values of `x = 1, y = 2` by their names; empty unless each of several parts has a name of its own."""
+    parts = [part.split("=") for part in _BETWEEN.split(plain(text)) if part.strip()]
+    values = {part[0].strip(): part[-1] for part in parts if len(part) == 2}
+    return values if len(values) == len(parts) > 1 else {}
 
 
 def plain(text: str) -> str:

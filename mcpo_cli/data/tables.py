@@ -164,10 +164,12 @@ def _chosen(path: Path, known: list[str], names: Iterable[str] | None) -> list[s
 
 
 def _csv_heading(path: Path) -> tuple[list[str], str]:
-    """The names of the columns and what separates them: the most frequent of comma, semicolon, tab and |."""
+    """The names of the columns and what separates them: the most frequent of comma, semicolon and tab; | without any of these."""
     with _open(path) as file:
         line = file.readline(LONGEST_LINE).decode("utf-8-sig")
-    separator = "\t" if _is(path, "tsv") else max(",;\t|", key=line.count)
+    # A name of a column may have bars, as tasks of lighteval do.
+    separators = ",;\t" if any(map(line.count, ",;\t")) else "|"
+    separator = "\t" if _is(path, "tsv") else max(separators, key=line.count)
     names = next(csv.reader(io.StringIO(line, newline=""), delimiter=separator), [])
     return [name.strip() for name in names], separator
 

@@ -82,6 +82,10 @@ def test_dialects_of_csv(tmp_path: Path, content: str) -> None:
     assert list(tables.rows(write(tmp_path / "x.csv", content))) == [(1, {"id": "a", "n": "1"})]
 
 
+def test_names_of_columns_may_have_bars(tmp_path: Path) -> None:
+    assert tables.heading(write(tmp_path / "x.csv", "seed,suite|gsm8k|0\n0,.5\n")) == ["seed", "suite|gsm8k|0"]
+
+
 def test_a_key_given_twice_is_refused_where_it_is_asked_for(tmp_path: Path) -> None:
     inside = '{"id": 1, "note": {"id": 2}, "text": "\\"id\\": 3"}\n'
     path = write(tmp_path / "x.jsonl", inside + '{"id": 1, "n": 1, "n": 2}\n')

@@ -164,7 +164,7 @@ def _chosen(path: Path, known: list[str], names: Iterable[str] | None) -> list[s
 
 
 def _csv_heading(path: Path) -> tuple[list[str], str]:
-    """The names of the columns and what separates them: the most frequent of comma, semicolon and tab; | without any of these."""
+    """The names of the columns, and the most frequent of comma, semicolon and tab; | where none of these stands."""
     with _open(path) as file:
         line = file.readline(LONGEST_LINE).decode("utf-8-sig")
     # A name of a column may have bars, as tasks of lighteval do.

@@ -35,7 +35,7 @@ def of_logs(sides: Sequence[Side], question: Question) -> Comparison:
         raise ConfigError("a comparison needs at least two sides", fix="mcpo compare A B")
     metrics = [Metric.parse(text) for text in question.metrics]
     shared = set.intersection(*(set(side.benchmarks) for side in sides))
-    percentages = _percentages(sides, shared)
+    percentages = {} if question.lower else _percentages(sides, shared)
     arms = [_arm(side, metrics, shared, percentages) for side in sides]
     comparison = compare([Slice(arms)], question)
     by_name = {side.name: side for side in sides}

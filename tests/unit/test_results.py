@@ -358,3 +358,13 @@ def test_sides_named_like_a_column_keep_their_own(names: tuple[str, str]) -> Non
     shown = dict(zip(grid.header, grid.rows[0], strict=True))
     quoted = [name if name in ("base", "new") else f"'{name}'" for name in names]
     assert [shown[name] for name in quoted] == [share(row["baseline_mean"]), share(row["mean"])]
+
+
+def test_a_slower_model_is_no_percentage() -> None:
+    sides = [
+        Side(name, (log(name, [("b", f"q{i}", base * (1 + i / 40)) for i in range(40)]),))
+        for name, base in (("base", 0.3), ("new", 20.0))
+    ]
+    (row,) = of_logs(sides, Question(lower=True)).differences.to_dict("records")
+    assert row["mean"] > 20
+    assert row["verdict"] == "worse"

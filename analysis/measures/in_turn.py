@@ -11,19 +11,16 @@ from ..tasks.sums_in_turn import SumsInTurn
 
 
 def _measure(spec: RunSpec, journal: Journal) -> Finding:
-    task, scores = (
-        spec.task,
-        {step: by_tier(journal, step, 1) for step in sorted({row["step"] for row in journal.eval()})},
-    )
+    task, steps = spec.task, {row["step"] for row in journal.eval()}
     if not isinstance(task, SumsInTurn):
         return Finding({})
     first, *_, last = task.tier_names
     change = task.change_every * (len(task.sorts) - 1) // spec.train.prompts
-    after = [tiers for step, tiers in scores.items() if step > change]
-    if not after or change not in scores:
+    after = [by_tier(journal, step, 1) for step in sorted(steps) if step > change]
+    if not after or change not in steps:
         return Finding({})
     values = {"kept": fmean(tiers[first] for tiers in after), "learned": fmean(tiers[last] for tiers in after)}
-    values["lost"] = scores[change][first] - values["kept"]
+    values["lost"] = by_tier(journal, change, 1)[first] - values["kept"]
     return Finding({**values, "average": (values["kept"] + values["learned"]) / 2})
 
 

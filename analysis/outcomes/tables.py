@@ -76,12 +76,11 @@ TRUST = {
 TRUST_DRAWN = {"pass@1": "pass@1", "best@8": "best@8", "next-step gap": "gap, next step"}
 TRUST_SHOWN = "clip", TRUST, TRUST_DRAWN
 KEPT_SHOWN = "nothing", KEPT, KEPT_DRAWN
-PLACEBOS_SHOWN = "DAPO w/o filter", KEPT, KEPT_DRAWN
 WHOLE_SHOWN = "DAPO w/o filter", WHOLE_RUNS, WHOLE_DRAWN
 SUITES = {
     "retention-again": Outcomes("retention-outcomes", "Ways to keep what was mastered", *KEPT_SHOWN),
     "opposite-weights": Outcomes("weights-outcomes", "Opposite weights, and what is kept", *KEPT_SHOWN),
-    "placebo": Outcomes("placebo-outcomes", "The hinge against placebos", *PLACEBOS_SHOWN),
+    "placebo": Outcomes("placebo-outcomes", "The hinge against placebos", "DAPO w/o filter", KEPT, KEPT_DRAWN),
     "headline": Outcomes("headline-outcomes", "DAPO and MCPO, with and without filter", *WHOLE_SHOWN),
     "smollm2-runs": Outcomes("smollm2-runs-outcomes", "Whole runs of SmolLM2-135M", *WHOLE_SHOWN),
     "smollm2-runs-again": Outcomes("smollm2-runs-again-outcomes", "Whole runs of SmolLM2-135M once more", *WHOLE_SHOWN),

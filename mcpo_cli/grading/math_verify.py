@@ -254,8 +254,10 @@ def same_parts(gold: str, answer: str) -> bool:
 def same_order(gold: str, answer: str) -> bool | None:
     """True if `answer`, without names, has the values of x = 1, y = 2 in their order; None if it is another case."""
     golds = named_values(gold)
+    if not golds or "=" in answer or r"\{" in answer:
+        return None
     values = unnamed(re.sub(r"^\((.*)\)$", r"\1", plain(answer)))
-    if not golds or "=" in answer or r"\{" in answer or len(values) != len(golds):
+    if len(values) != len(golds):
         return None
     return all(same(*pair) for pair in zip(golds.values(), values, strict=True))
 

@@ -240,13 +240,16 @@ def sides_of(answer: str) -> list[str]:
 
 def unnamed(text: str) -> list[str]:
     """The parts of `text` between commas, semicolons and "and", without names before `=` or `:`."""
-    parts = [part for part in _BETWEEN.split(plain(text)) if part.strip()]
-    return [_NAME.sub("", part) for part in parts]
+    return [_NAME.sub("", part) for part in _parts(text)]
+
+
+def _parts(text: str) -> list[str]:
+    return [part for part in _BETWEEN.split(plain(text)) if part.strip()]
 
 
 def named_values(text: str) -> dict[str, str]:
     """The values of `x = 1, y = 2` by their names; empty unless each of several parts has a name of its own."""
-    parts = [part.split("=") for part in _BETWEEN.split(plain(text)) if part.strip()]
+    parts = [part.split("=") for part in _parts(text)]
     values = {part[0].strip(): part[-1] for part in parts if len(part) == 2}
     return values if len(values) == len(parts) > 1 else {}
 

@@ -57,7 +57,8 @@ def loss(
     method: Method, model_output: Any, data: Any, dp_group: Any = None, train: Train = NOTHING
 ) -> tuple[Tensor, dict[str, Any]]:
     """verl's `loss_fn`; `data` is a TensorDict of the sequences of one micro-batch. train: for its corrections."""
-    everything, used_B = token_batch(method, model_output, data), facts_of(method, data).used_B
+    known = facts_of(method, data)
+    everything, used_B = token_batch(method, model_output, data, known), known.used_B
     group = int(everything.group_B[0])
     drift = float(((everything.logp_BT - everything.logp_old_BT).abs() * everything.mask_BT).detach().max())
     if not used_B.any():
@@ -80,8 +81,8 @@ def kept_policies(method: Method) -> list[str]:
     return [policy for policy in KEPT if policy in method.needs]
 
 
-def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
-    """The micro-batch as a right-padded `TokenBatch`."""
+def token_batch(method: Method, model_output: Any, data: Any, known: Facts) -> TokenBatch:
+    """The micro-batch as a right-padded `TokenBatch`. known: its `facts_of`."""
     from verl.workers.utils.padding import no_padding_2_padding
 
     logp_BT = no_padding_2_padding(model_output["log_probs"], data)
@@ -92,7 +93,6 @@ def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
     fields = [column_field(name) for name in names] + [KEPT[policy] for policy in kept]
     padded = data.select("response_mask", "old_log_probs", "advantages", *fields).to_padded_tensor()
     mask_BT = padded["response_mask"].bool()
-    known = facts_of(method, data)
     return TokenBatch(
         logp_BT=logp_BT.where(mask_BT, 0.0),
         logp_old_BT=padded["old_log_probs"].where(mask_BT, 0.0),

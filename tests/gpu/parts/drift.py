@@ -93,13 +93,13 @@ def drifts(notes: Notes, name: str, built: Any, spec: RunSpec, row: dict[str, An
 
 def seen(built: Any, data: Any, spec: RunSpec, limit: int) -> Iterator[torch.Tensor]:
     """|d| of the response tokens of each micro-batch, as the loss of a gradient step sees it."""
-    from mcpo_cli.backends.verl.loss import loss, token_batch
+    from mcpo_cli.backends.verl.loss import facts_of, loss, token_batch
     from tests.verl import fsdp
 
     found = list[torch.Tensor]()
 
     def watched(model_output: Any, data: Any, dp_group: Any = None) -> Any:
-        tokens = token_batch(spec.method, model_output, data)
+        tokens = token_batch(spec.method, model_output, data, facts_of(spec.method, data))
         found.append((tokens.logp_BT - tokens.logp_old_BT).detach().abs()[tokens.mask_BT].cpu())
         return loss(spec.method, model_output, data, dp_group)
 

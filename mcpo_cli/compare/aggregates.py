@@ -14,13 +14,13 @@ from mcpo_cli.statistics.effects import MeanEstimate
 UNKNOWN = MeanEstimate(math.nan, math.nan, math.nan)
 
 
-def over_benchmarks(slices: Sequence[Slice], metrics: Sequence[Metric], baseline: str) -> Iterator[Row]:
+def over_benchmarks(slices: Sequence[Slice], metrics: Sequence[Metric], baseline: str, *, lower: bool) -> Iterator[Row]:
     """One row per cost, metric and arm: all metrics at the first cost, and the first one at the others.
 
-    Columns: at, metric, arm; mean, iqm, better (probability that a run of the arm beats one of the baseline), each with
-    _low and _high; difference_ and mean, low, high, half_width, sd, p, seeds: of the mean over models of paired
-    differences. The last two are NaN for the baseline. Nothing for arms whose seeds differ between benchmarks, for one
-    benchmark of logs, and for scores with gaps or outside 0..1.
+    Columns: at, metric, arm; mean, iqm, better (probability that a run of the arm beats one of the baseline, with
+    `lower` by a lower score), each with _low and _high; difference_ and mean, low, high, half_width, sd, p, seeds: of
+    the mean over models of paired differences. The last two are NaN for the baseline. Nothing for arms whose seeds
+    differ between benchmarks, for one benchmark of logs, and for scores with gaps or outside 0..1.
     """
     for at in dict.fromkeys(part.at for part in slices):
         parts = [part for part in slices if part.at == at]
@@ -33,7 +33,7 @@ def over_benchmarks(slices: Sequence[Slice], metrics: Sequence[Metric], baseline
             several = sum(table.shape[1] for table in tables[baseline].values()) > 1
             shares = all(scores.share for part in parts for arm in part.arms for scores in arm.scores.values())
             if (several or at) and shares and not _gaps(whole):
-                yield from (_row(at, metric, name, tables[name], tables[baseline]) for name in tables)
+                yield from (_row(at, metric, name, tables[name], tables[baseline], lower=lower) for name in tables)
 
 
 def _by_seed(arm: Arm, metric: Metric) -> pd.DataFrame:
@@ -48,13 +48,20 @@ def _gaps(tables: Sequence[pd.DataFrame]) -> bool:
 
 
 def _row(
-    at: str, metric: Metric, arm: str, mine: Mapping[str, pd.DataFrame], theirs: Mapping[str, pd.DataFrame]
+    at: str,
+    metric: Metric,
+    arm: str,
+    mine: Mapping[str, pd.DataFrame],
+    theirs: Mapping[str, pd.DataFrame],
+    *,
+    lower: bool,
 ) -> Row:
     matrices = [table.to_numpy() for table in mine.values()]
     estimates = {"mean": effects.mean(matrices), "iqm": effects.interquartile_mean(matrices), "better": UNKNOWN}
     effect = stats.Effect(math.nan, math.nan, 0, math.nan, math.nan)
     if mine is not theirs:
-        estimates["better"] = effects.probability_of_improvement(matrices, [theirs[model].to_numpy() for model in mine])
+        both = matrices, [theirs[model].to_numpy() for model in mine]
+        estimates["better"] = effects.probability_of_improvement(*(reversed(both) if lower else both))
         diff = [mine[model].mean(axis=1) - theirs[model].mean(axis=1) for model in mine]
         # A seed of several models is one value, as the models may share what the seed decides.
         diff_S = pd.concat(diff, axis=1).mean(axis=1, skipna=False).dropna().to_numpy()

@@ -202,7 +202,8 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
             rows += [about | row for row in _differences(pairs, metrics, question, over, every=is_first)]
             if is_first:
                 rows += [about | row for row in _of_parts(pairs, arm, baseline, metrics[0], question, over)]
-                warnings += _warnings(pairs, baseline, metrics[0], over)
+                warnings += [] if question.lower else _unanswered(pairs, baseline)
+                warnings += [text for each in pairs for text in each.limits(each.estimate(metrics[0], over))]
             if is_first and not whole_runs:
                 sources += [about | row for each in pairs for row in source_rows(each)]
                 flips += [flips_of(part.model, each) for each in pairs]
@@ -215,7 +216,7 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
         students=tuple(differences["student"]),
         sources=pd.DataFrame(sources),
         flips=pd.concat(flips, ignore_index=True) if flips else pd.DataFrame(columns=list(FLIP)),
-        aggregates=pd.DataFrame(aggregates.over_benchmarks(slices, metrics, baselines[0].name)),
+        aggregates=pd.DataFrame(aggregates.over_benchmarks(slices, metrics, baselines[0].name, lower=question.lower)),
         curves=pd.DataFrame([row for part in slices for row in means.curves(part, over)]),
         level=question.level,
         margin=question.margin,
@@ -267,8 +268,8 @@ def _of_parts(
             yield difference(part, metric, question, over) | {"family": family, "part_of": each.benchmark}
 
 
-def _warnings(pairs: Sequence[Pair], baseline: Arm, metric: Metric, over: Over) -> Iterator[str]:
-    """Benchmarks on which no answer is right, and what limits the tests."""
+def _unanswered(pairs: Sequence[Pair], baseline: Arm) -> Iterator[str]:
+    """A sentence on benchmarks on which no answer of both arms is right."""
     wrong: dict[str, list[str]] = {}
     for each in pairs:
         if not (each.one.sum_SP.any() or each.other.sum_SP.any()):
@@ -280,8 +281,6 @@ def _warnings(pairs: Sequence[Pair], baseline: Arm, metric: Metric, over: Over) 
             "grader found no answer in the responses, or the golds have another form than it compares "
             "(mcpo components check data FILE)"
         )
-    for each in pairs:
-        yield from each.limits(each.estimate(metric, over))
 
 
 def _baseline(arms: Sequence[Arm], wanted: str) -> Arm:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,7 +53,7 @@ def tested(each: Pair, metric: Metric, question: "Question", over: Over) -> Row:
         "by_seed": tuple(by_seed.tolist()),
         "sd": float(by_seed.std(ddof=1)) if by_seed.size > 1 else math.nan,
         "above": int((by_seed > ROUNDING).sum()),
-        "detectable": _detectable(estimate),
+        "detectable": _detectable(estimate, question.level),
         "share": each.share,
     }
 
@@ -65,17 +66,18 @@ def needed(each: Pair, metric: Metric, question: "Question", over: Over) -> Row:
     # For other metrics the variance of a sample is not that of a response, so no needed numbers are given for them.
     if metric == MEAN and estimate.test.error > ROUNDING:
         sources = each.sources(each.estimate(metric, "both" if each.has_problems else "seeds"))
+        sources = replace(sources, level=question.level)
         if estimate.over in ("problems", "both") or (estimate.over == "seeds" and not math.isnan(sources.seed)):
             numbers = sources.needed(effect, estimate.problems, min(estimate.seeds), each.samples, estimate.over)
             row |= {f"needed_{name}": math.nan if value is None else value for name, value in numbers.items()}
     return row
 
 
-def _detectable(estimate: Estimate) -> float:
+def _detectable(estimate: Estimate, level: float) -> float:
     """The smallest difference that the design finds with probability .8; NaN without a test."""
     if estimate.test.n < LEAST or not estimate.test.error > ROUNDING:
         return math.nan
-    return estimate.test.error * noncentrality(estimate.test.df)
+    return estimate.test.error * noncentrality(estimate.test.df, level)
 
 
 def source_rows(each: Pair) -> Iterator[Row]:

@@ -8,13 +8,14 @@ from mcpo_cli.compare.equal_cost import AVERAGE, shown
 from mcpo_cli.render.markup import Columns, Grid, share, signed
 from mcpo_cli.render.product import Row
 
-WORDS = {"better": "above", "worse": "below", "not testable": "not testable"}
-"""The place of a new run by the verdict on its difference; others are `within`."""
 
-
-def place(row: Row) -> str:
-    """`above`, `below` or `within` the range of the history, or `not testable`."""
-    return WORDS.get(str(row["verdict"]), "within")
+def place(row: Row, comparison: Comparison) -> str:
+    """`above`, `below` or `within` the range of the history, or `not testable`; whatever margin there is."""
+    if row["verdict"] == "not testable":
+        return "not testable"
+    if not row["p_adjusted"] <= comparison.level:
+        return "within"
+    return "above" if row["difference"] > 0 else "below"
 
 
 def expected(row: Row) -> str:
@@ -30,24 +31,24 @@ def sentences(comparison: Comparison, rows: Sequence[Row]) -> list[str]:
     for arm in dict.fromkeys(row["arm"] for row in rows):
         mine = [row for row in rows if row["arm"] == arm]
         parts: list[str] = []
-        for word in dict.fromkeys(map(place, mine)):
+        for word in dict.fromkeys(place(row, comparison) for row in mine):
             where = [
                 f"{'their mean' if row['benchmark'] == AVERAGE else row['benchmark']} "
                 f"({share(row['mean'])}, expected {expected(row)})"
                 for row in mine
-                if place(row) == word
+                if place(row, comparison) == word
             ]
-            parts.append(f"{word} {'' if parts else _runs(mine[0])}on {', '.join(where)}")
+            parts.append(f"{word} {'' if parts else _runs(word, mine[0]['seeds'])}on {', '.join(where)}")
         lines.append(f"{arm} is {'; '.join(parts)}.")
     return lines
 
 
-def _runs(row: Row) -> str:
-    return "against so few runs " if place(row) == "not testable" else f"what {row['seeds']} earlier runs do "
+def _runs(word: str, number: int) -> str:
+    return "against so few runs " if word == "not testable" else f"what {number} earlier runs do "
 
 
-def grid(rows: Sequence[Row]) -> Grid:
-    """The new run's score beside the range of the history."""
+def grid(comparison: Comparison, rows: Sequence[Row]) -> Grid:
+    """The new run's score beside the range of the history; with a margin also the verdict."""
     several = len({row["metric"] for row in rows}) > 1
     columns: Columns = {
         "benchmark": lambda row: shown(row["benchmark"]),
@@ -58,7 +59,8 @@ def grid(rows: Sequence[Row]) -> Grid:
         "score": lambda row: share(row["mean"]),
         "change": lambda row: signed(row["difference"]),
         "p": lambda row: share(row["p_adjusted"]),
-        "place": place,
+        "place": lambda row: place(row, comparison),
+        **({"verdict": "verdict"} if comparison.margin else {}),
         "detects": lambda row: share(row["detectable"]),
     }
     return Grid.of("New runs and the history", rows, columns, labels=2 + several)

@@ -1,7 +1,6 @@
 """Logs of any tool as scores, compared; with the texts of problems whose score changed."""
 
 import math
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,8 +18,8 @@ SHOWN = 50
 """Most problems per pair of sides and benchmark whose responses are given, those that changed most."""
 LONGEST = 4000
 """Most characters of a text; a longer one loses its middle, as answers are at the end."""
-LOSS = re.compile(r"(?i)(^|[^a-z])(loss|latency|bpb|nll|ppl|perplexity|wer|cer|error|mae|mse|rmse)($|[^a-z])")
-"""Names of numbers of which less is mostly better."""
+LEAST_PERCENT = 10
+"""Scores of one side above it, with those of another within 0..1, are percentages."""
 OF_PROBLEM = ("prompt", "gold")
 """Texts of a problem; all others are texts of a response, one for each side."""
 
@@ -35,16 +34,13 @@ def of_logs(sides: Sequence[Side], question: Question) -> Comparison:
         raise ConfigError("a comparison needs at least two sides", fix="mcpo compare A B")
     metrics = [Metric.parse(text) for text in question.metrics]
     shared = set.intersection(*(set(side.benchmarks) for side in sides))
-    percentages = {} if question.lower else _percentages(sides, shared)
+    percentages, units = ({}, []) if question.lower else _units(sides, shared)
     arms = [_arm(side, metrics, shared, percentages) for side in sides]
     comparison = compare([Slice(arms)], question)
     by_name = {side.name: side for side in sides}
     baseline = by_name[comparison.baseline]
     others = [side for side in sides if side is not baseline]
     notes = [note for side in sides for log in side.logs for note in log.notes]
-    if not question.lower:
-        turned = (name for name in sorted(shared) if LOSS.search(name))
-        notes += [f"{name}: higher counts as better; if it is not: --lower-is-better" for name in turned]
     warnings = [warning for side in others for warning in _facts(side, baseline)] + list(_copies(baseline))
     warnings += [warning for side in (baseline, *others) for warning in _repeated_ids(side)]
     groups = comparison.flips.groupby(["arm", "benchmark"], sort=False)
@@ -53,24 +49,33 @@ def of_logs(sides: Sequence[Side], question: Question) -> Comparison:
         comparison,
         differences=comparison.differences.assign(other_answers=_other_answers(comparison, by_name)),
         flips=pd.concat(flips, ignore_index=True) if flips else comparison.flips,
-        warnings=tuple(dict.fromkeys((*percentages.values(), *warnings, *comparison.warnings, *notes))),
+        warnings=tuple(dict.fromkeys((*percentages.values(), *units, *warnings, *comparison.warnings, *notes))),
     )
 
 
-def _percentages(sides: Sequence[Side], shared: Collection[str]) -> dict[tuple[str, str], str]:
-    """By side and benchmark whose scores are percentages where another side has shares: a sentence that says so."""
-    sentences = {}
-    for name in shared:
+def _units(sides: Sequence[Side], shared: Collection[str]) -> tuple[dict[tuple[str, str], str], list[str]]:
+    """What the scores of sides beyond 1 are where those of others are within 0..1.
+
+    By side and benchmark whose scores are percentages, as some exceed LEAST_PERCENT and all lie within 0..100: a
+    sentence that says so; and questions on smaller scores, which may be in another unit.
+    """
+    percentages: dict[tuple[str, str], str] = {}
+    questions = []
+    for name in sorted(shared):
         tables = {side.name: side.scores(name) for side in sides}
-        means = {side: table.sum_SP.sum() / table.samples_SP.sum() for side, table in tables.items()}
-        shares = [means[side] for side, table in tables.items() if table.share and means[side] > 0]
-        for side, table in tables.items():
-            cell_SP = table.sum_SP / np.maximum(table.samples_SP, 1)
-            within = not table.share and cell_SP.min() >= 0 and cell_SP.max() <= 100
-            if within and shares and means[side] / max(shares) > 20 and means[side] / min(shares) < 500:
+        shares = [side for side, table in tables.items() if table.share]
+        for side in tables.keys() - set(shares) if shares else ():
+            cell_SP = tables[side].score_SP
+            low, high = np.nanmin(cell_SP), np.nanmax(cell_SP)
+            if low >= 0 and LEAST_PERCENT < high <= 100:
                 sentence = f"{name}: the scores of {side} were taken as percentages, because those of others are shares"
-                sentences[side, name] = sentence
-    return sentences
+                percentages[side, name] = sentence
+            elif low >= 0:
+                questions.append(
+                    f"{name}: scores of {side} reach {high:.4g}, and those of {', '.join(shares)} lie within 0 and 1: "
+                    "is the unit the same?"
+                )
+    return percentages, questions
 
 
 def _arm(

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 DIGITS = "%.10g"
 """Significant digits in CSV files; later ones vary with summation order."""
 STEM = "comparison"
+NOT_ALWAYS = ("gate.md", "forest.svg", "curves.png", "curves.pdf", "curves.svg")
+"""Files that some comparisons have; those of an earlier one in the same folder would be taken for this one's."""
 FORMULA = ("=", "+", "-", "@", "\t")
 """Characters that begin formulas of spreadsheets (https://owasp.org/www-community/attacks/CSV_Injection)."""
 MOST = 300
@@ -43,6 +45,8 @@ LEARNING = (
 def write(answer: Answer, folder: Path, command: str) -> list[Path]:
     """Write CSV files of the frames, Markdown, LaTeX, JSON, pictures and `comparison.html`; return the files.
 
+    Of an earlier comparison in the folder no file stays that this one does not have.
+
     command: the command that makes them again.
 
     Raises:
@@ -51,6 +55,8 @@ def write(answer: Answer, folder: Path, command: str) -> list[Path]:
     files = dict(_files(answer, command))
     for name, content in files.items():
         write_atomic(folder / name, content)
+    for name in set(NOT_ALWAYS) - files.keys():
+        (folder / name).unlink(missing_ok=True)
     return [folder / name for name in files]
 
 
@@ -168,7 +174,8 @@ def html(answer: Answer, picture: str, curves: bytes, command: str) -> str:
 def _names_of_others(comparison: Comparison) -> dict[str, str]:
     """The problems that changed beyond the first MOST, by benchmark, arm and direction."""
     rows = largest_flips(comparison.flips)[MOST:]
-    direction = np.where(rows["score"] > rows["baseline_score"], "gained", "lost")
+    gained = (rows["score"] < rows["baseline_score"]) == comparison.lower
+    direction = np.where(gained, "gained", "lost")
     groups = rows.groupby([rows["benchmark"], rows["arm"], direction], sort=False)["problem"]
     return {", ".join(map(str, key)): ", ".join(map(str, names)) for key, names in groups}
 

@@ -109,7 +109,7 @@ def _phrase(row: Row, comparison: Comparison) -> str:
     word = str(row["verdict"])
     if word == "undecided" and (row["low"] > 0 or row["high"] < 0):
         tests = comparison.differences[comparison.differences["family"] == row["family"]]["test"].nunique()
-        return f"undecided after correction for {_count(tests, 'test')}"
+        return f"undecided after correction for {tests} tests" if tests > 1 else word
     if row["over"] != "problems" or word not in DECIDED:
         return word
     return word + OF_MODELS[min(row["seeds"], 2)]
@@ -128,7 +128,7 @@ def main_grid(comparison: Comparison) -> Grid:
         return scores_grid(comparison, comparison.models[0])
     rows = shown_rows(comparison)
     if comparison.of_history:
-        return history_page.grid(rows)
+        return history_page.grid(comparison, rows)
     metric = f" in {comparison.metric}, mean over tiers" if comparison.training else ""
     return _differences(comparison, f"Change from {comparison.baseline}{metric}", rows, is_detail=False)
 
@@ -253,7 +253,7 @@ def _paired(row: Mapping[Any, Any]) -> str:
     others = f"other clusters of problems ({row['clusters']} here)" if is_clustered else "other problems"
     if row["over"] == "both":
         return f"paired {by}; intervals are about {others} and other seeds"
-    few = "two seeds say" if many else "one seed says"
+    few = f"{row['seeds']} seeds say" if many else "one seed says"
     return f"paired {by}; intervals are about {others}, for these models: {few} nothing about others"
 
 

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mcpo_cli.compare.scores import MEAN, Arm, Metric, Scores
 from mcpo_cli.errors import ConfigError
@@ -29,14 +30,30 @@ class Pair:
     other: Scores
     stratum_P: Ints
     """The benchmark of each problem, if these are several benchmarks with equal weights; else all are 0."""
+    unpaired: int = 0
+    """Number of cells that only one of both has, of seeds that belong together: they are left out of both."""
 
     @property
     def same_seeds(self) -> bool:
         """True if the seeds belong together: both arms name the same ones, and share a cell for each of them."""
         if self.one.seeds != self.other.seeds:
             return False
-        both_SP = (self.one.samples_SP > 0) & (self.other.samples_SP > 0)
+        both_SP = self.shared_SP
         return bool(both_SP.any(axis=0).all() and both_SP.any(axis=1).all())
+
+    @property
+    def shared_SP(self) -> NDArray[np.bool_]:
+        """The cells that both have, of the same seeds."""
+        return np.asarray((self.one.samples_SP > 0) & (self.other.samples_SP > 0))
+
+    @property
+    def of_shared_cells(self) -> "Pair":
+        """The pair without the cells that only one of both has, if seeds belong together: then cells do, too."""
+        if not self.same_seeds or self.shared_SP.all():
+            return self
+        one, other = (scores.of_cells(self.shared_SP) for scores in (self.one, self.other))
+        either_SP = (self.one.samples_SP > 0) | (self.other.samples_SP > 0)
+        return replace(self, one=one, other=other, unpaired=int((either_SP & ~self.shared_SP).sum()))
 
     @cached_property
     def cluster_P(self) -> Ints:
@@ -78,7 +95,12 @@ class Pair:
         return tuple(np.mean(parts, axis=0).tolist())
 
     def limits(self, estimate: Estimate) -> Iterator[str]:
-        """A sentence for each reason why an interval of this pair covers more or less than its level."""
+        """A sentence on cells that were left out, and on each reason why an interval does not cover its level."""
+        if self.unpaired:
+            yield (
+                f"{self.benchmark}: {self.unpaired} scores of a problem by a seed were left out: only {self.arm} or "
+                "the baseline has them"
+            )
         seeds = min(estimate.seeds)
         size = f"{seeds} seeds x {estimate.problems} problems x {self.samples:.3g} samples"
         few = seeds * estimate.problems * self.samples <= FEW_SAMPLES or estimate.problems <= FEW_PROBLEMS
@@ -138,7 +160,7 @@ def pair(arm: Arm, baseline: Arm, benchmark: str) -> Pair:
     if arm.named_seeds and baseline.named_seeds:
         seeds = [seed for seed in other.seeds if seed in one.seeds]
         one, other = one.of_seeds(seeds), other.of_seeds(seeds)
-    return Pair(benchmark, arm.name, one, other, np.zeros(len(common), int))
+    return Pair(benchmark, arm.name, one, other, np.zeros(len(common), int)).of_shared_cells
 
 
 def left_out(arm: Arm, baseline: Arm, benchmark: str) -> str:

@@ -240,10 +240,17 @@ def _regraded(log: Log, pool: Pool) -> pd.DataFrame:
     verdicts = judged(complete, pool) if len(complete) else complete.assign(status="", answer=None, detail="")
     samples = samples.assign(**{name: verdicts[name] for name in ("status", "answer", "detail")})
     return samples.assign(
-        before=samples["correct"],
+        before=_as_shares(samples["correct"]),
         after=(samples["status"] == "correct").astype(float),
         why=why.mask(samples["status"] == "infra_error", FAILED),
     )
+
+
+def _as_shares(scores: pd.Series) -> pd.Series:
+    """Scores of two values, a reward of -1 or 1 or a percentage of 0 or 100, as 0 and 1, as a grader gives them."""
+    if scores.isin((-1, 1)).all():
+        return (scores + 1) / 2
+    return scores / 100 if scores.isin((0, 100)).all() else scores
 
 
 def _side(side: Side, logs: Sequence[pd.DataFrame], graded: Mapping[str, str] | None) -> Side:
@@ -254,7 +261,7 @@ def _side(side: Side, logs: Sequence[pd.DataFrame], graded: Mapping[str, str] | 
         if kept.empty:
             continue
         if graded is None:
-            made.append(replace(log, samples=log.samples.reset_index(drop=True).loc[kept.index]))
+            made.append(replace(log, samples=kept.assign(correct=kept["before"])[log.samples.columns]))
             continue
         columns = [*dict.fromkeys([*log.samples.columns, "answer"])]
         facts = {name: {**log.facts.get(name, {}), **graded} for name in map(str, kept["benchmark"].unique())}

@@ -125,13 +125,6 @@ class GatePolicy:
     advisory: Mapping[str, str] = field(default_factory=dict)
     """Reported, and without effect on the gate; a benchmark that the data lack is no error."""
 
-    @property
-    def margin(self) -> float | None:
-        """The margin of its rules, if they have one in common."""
-        rules = [Rule.parse(text) for text in (*self.required.values(), *self.advisory.values())]
-        margins = {rule.margin for rule in rules}
-        return margins.pop() if len(margins) == 1 else None
-
 
 def policy(text: str) -> GatePolicy:
     """The rules that `--gate` gives, or those of a YAML file with the keys `required` and `advisory`.

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple, cast, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.statistics import stats
@@ -135,6 +136,16 @@ class Scores:
             sum_SP=self.sum_SP[at_S],
             square_SP=self.square_SP[at_S],
             values={metric: value_SP[at_S] for metric, value_SP in self.values.items()},
+        )
+
+    def of_cells(self, kept_SP: NDArray[np.bool_]) -> "Scores":
+        """The scores without the cells that are not kept, which are missing."""
+        return replace(
+            self,
+            samples_SP=np.where(kept_SP, self.samples_SP, 0),
+            sum_SP=np.where(kept_SP, self.sum_SP, 0.0),
+            square_SP=np.where(kept_SP, self.square_SP, 0.0),
+            values={metric: np.where(kept_SP, value_SP, np.nan) for metric, value_SP in self.values.items()},
         )
 
     def only(self, problems: Sequence[str]) -> "Scores":

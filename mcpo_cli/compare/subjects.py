@@ -1,5 +1,6 @@
 """What is compared, by the words and options of a command: runs of a suite or a sweep, other runs, or logs."""
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,8 @@ from mcpo_cli.runs import catalog
 
 HISTORY = "history"
 """The name of the side that earlier runs are."""
+LOSS = re.compile(r"(?i)(^|[^a-z])(loss|latency|bpb|nll|ppl|perplexity|wer|cer|error|mae|mse|rmse)($|[^a-z])")
+"""Names of numbers of which less is mostly better."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +81,9 @@ def judged(subject: Subject, question: Question, gate: str) -> list[Answer]:
     if not gate:
         return answers(subject, question)
     policy = rules.policy(gate)
-    asked = replace(question, margin=question.margin or policy.margin)
     return [
         replace(answer, comparison=replace(answer.comparison, gate=gated(answer.comparison, policy, answer.question)))
-        for answer in answers(subject, asked)
+        for answer in answers(subject, question)
     ]
 
 
@@ -124,7 +126,12 @@ def answers(subject: Subject, question: Question) -> list[Answer]:
 def _of_logs(sides: Sequence[Side], subject: Subject, question: Question) -> Answer:
     regraded = regrade(sides, subject.grader) if subject.grader else None
     compared = regraded.sides if regraded else sides
-    return Answer(of_logs(compared, question), question, sides=compared, regraded=regraded)
+    comparison = of_logs(compared, question)
+    names = dict.fromkeys([*subject.columns.get("correct", ()), *comparison.differences["benchmark"]])
+    turned = [] if question.lower else [name for name in names if LOSS.search(name)]
+    notes = (f"{name}: higher counts as better; if it is not: --lower-is-better" for name in turned)
+    whole = replace(comparison, warnings=(*comparison.warnings, *notes))
+    return Answer(whole, question, sides=compared, regraded=regraded)
 
 
 def of_plan(whole: Plan, suite: str, question: Question) -> list[Answer]:

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from mcpo_cli.statistics import clusters as clusters_of
-from mcpo_cli.statistics.power import fewest, noncentrality
+from mcpo_cli.statistics.power import ALPHA, fewest, noncentrality
 from mcpo_cli.statistics.stats import LEAST, ROUNDING, Floats, Interval, Student
 
 Ints = NDArray[np.int64]
@@ -345,6 +345,8 @@ class Sources:
     """Variance of one sample; NaN if every cell has one sample, which is then a part of `cell`."""
     sides: int = 1
     """2 if the seeds of two sides are not paired: each side has its own."""
+    level: float = ALPHA
+    """Level of the two-sided test that is planned."""
 
     def error(self, problems: int, seeds: int, samples: float, over: Over = "both") -> tuple[float, float]:
         """The standard error of a design and its degrees of freedom, as `difference` would give them on average."""
@@ -361,9 +363,9 @@ class Sources:
         return math.sqrt(variance), df
 
     def detectable(self, problems: int, seeds: int, samples: float, over: Over = "both") -> float:
-        """The smallest difference that a two-sided t-test at level .05 finds with probability .8 in a design."""
+        """The smallest difference that a two-sided t-test at `level` finds with probability .8 in a design."""
         error, df = self.error(problems, seeds, samples, over)
-        return error * noncentrality(df)
+        return error * noncentrality(df, self.level)
 
     def needed(
         self, effect: float, problems: int, seeds: int, samples: float, over: Over = "both"

@@ -28,14 +28,14 @@ STAGES = (4, 8, 12)
 """Number of seeds after each stage: equal steps of data."""
 
 
-def power(noncentrality: float, df: float) -> float:
-    """Probability that a two-sided t-test at ALPHA rejects.
+def power(noncentrality: float, df: float, level: float = ALPHA) -> float:
+    """Probability that a two-sided t-test at `level` rejects.
 
     Args:
         noncentrality: the true mean in standard errors, at least 0: effect / sd * sqrt(seeds) for paired runs.
         df: degrees of freedom, at least 1; they need not be an integer.
     """
-    critical = float(special.stdtrit(df, 1 - ALPHA / 2))
+    critical = float(special.stdtrit(df, 1 - level / 2))
     # Both tails count: the test also rejects for a significant result of the wrong sign. NaN means that a series
     # underflowed, at probabilities below 1e-9 in the tail of the wrong sign and far lower in the other.
     below, wrong = (float(special.nctdtr(df, noncentrality, bound)) for bound in (critical, -critical))
@@ -52,14 +52,14 @@ def fewest_differing(level: float) -> int:
     return next(number for number in range(1, MOST_SEEDS) if least_p(number) <= level)
 
 
-def noncentrality(df: float) -> float:
-    """The noncentrality at which `power` is POWER: the smallest effect that is found, in standard errors."""
+def noncentrality(df: float, level: float = ALPHA) -> float:
+    """The noncentrality at which `power` at `level` is POWER: the smallest effect that is found, in standard errors."""
     low, high = 0.0, 1.0
-    while power(high, df) < POWER:
+    while power(high, df, level) < POWER:
         high *= 2
     # Bisection to the last bit: importing scipy.optimize takes a tenth of the time of `mcpo compare`.
     while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if power(middle, df) < POWER else (low, middle)
+        low, high = (middle, high) if power(middle, df, level) < POWER else (low, middle)
     return high
 
 

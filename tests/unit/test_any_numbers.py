@@ -11,10 +11,9 @@ from scipy import stats as scipy_stats
 
 from mcpo_cli.compare import figures, forest
 from mcpo_cli.compare.comparison import Comparison, Question, records
-from mcpo_cli.compare.log import Side
-from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.page import sentences
 from mcpo_cli.compare.readers import Options, read
+from mcpo_cli.compare.subjects import Subject, answers
 from mcpo_cli.render.markup import share, signed
 from tests.errors import refused
 
@@ -28,8 +27,10 @@ def compared(
     *paths: Path, columns: dict[str, list[str]] | None = None, benchmark: str = "", **asked: Any
 ) -> Comparison:
     """Files against the first, or the models in one file."""
-    logs = [log for path in paths for log in read(path, Options(columns or {}, benchmark))]
-    return of_logs([Side(log.model or log.path.stem, (log,)) for log in logs], Question(**asked))
+    (answer,) = answers(
+        Subject([str(path) for path in paths], columns=columns or {}, benchmark=benchmark), Question(**asked)
+    )
+    return answer.comparison
 
 
 def of_runs(random: np.random.Generator, *, lift: float = 0.0, seeds: int = 5) -> dict[str, Any]:
@@ -144,6 +145,20 @@ def test_percentages_beside_shares_are_recognised_and_said(tmp_path: Path) -> No
     assert [text for text in found.warnings if "other were taken as percentages" in text]
     written(tmp_path / "sign.csv", {"problem": names, "correct": [f"{50 + at}%" for at in range(40)]})
     assert read(tmp_path / "sign.csv", Options())[0].samples["correct"].max() == pytest.approx(0.89)
+
+
+def test_percentages_are_told_from_small_numbers_by_their_size_alone(tmp_path: Path) -> None:
+    names = [f"p{at}" for at in range(40)]
+    rare = written(tmp_path / "rare.csv", {"problem": names, "correct": [1] + [0] * 39})
+    none = written(tmp_path / "none.csv", {"problem": names, "correct": 0})
+    often = written(tmp_path / "often.csv", {"problem": names, "correct": [100] * 30 + [0] * 10})
+    for path, expected in ((rare, 0.75 - 0.025), (none, 0.75)):
+        (row,) = records(compared(path, often).differences)
+        assert row["difference"] == pytest.approx(expected)
+    rated = written(tmp_path / "rated.csv", {"problem": names, "correct": [3, 0] * 20})
+    found = compared(rare, rated)
+    assert records(found.differences)[0]["mean"] == pytest.approx(1.5)
+    assert [text for text in found.warnings if "reach 3, and those of rare lie within 0 and 1: is the unit" in text]
 
 
 def test_a_margin_above_1_is_for_numbers_above_1(tmp_path: Path) -> None:

@@ -65,3 +65,19 @@ def test_the_page_names_every_problem_that_changed(tmp_path: Path) -> None:
     assert page.count("<th scope=row") == output.MOST
     assert sorted(re.findall(r"\bq\d+\b", page)) == sorted([f"q{at}" for at in (*range(100, 900), *range(50, 100))])
     assert len(re.findall("<strong>(sums, s1, gained|sums, s2, lost):</strong>", page)) > 0
+
+
+def test_of_lower_scores_the_page_says_gained(tmp_path: Path) -> None:
+    output.write(of_scores("loss", 100, 900, number=1000, question=Question(lower=True)), tmp_path, "mcpo compare")
+    page = (tmp_path / "comparison.html").read_text()
+    assert "<strong>loss, s1, lost:</strong>" in page
+    assert "gained:</strong>" not in page
+
+
+def test_files_of_an_earlier_comparison_do_not_stay(tmp_path: Path) -> None:
+    for name in ("gate.md", "curves.png", "mine.md"):
+        (tmp_path / name).write_text("earlier")
+    output.write(of_scores("sums", 20, 30), tmp_path, "mcpo compare")
+    assert {path.name for path in tmp_path.iterdir()} & {"gate.md", "curves.png", "mine.md", "forest.svg"} == {
+        "mine.md", "forest.svg"
+    }  # fmt: skip

@@ -61,6 +61,24 @@ def test_what_cannot_be_graded_is_left_out_on_both_counts_and_counted(found: Reg
     assert "+.500 as logged, +.000 graded again; +.500 was the grader's (100% of it)" in said
 
 
+@pytest.mark.parametrize(("wrong", "right"), [(-1, 1), (0, 100)])
+def test_rewards_and_percentages_are_no_changes_of_a_grader(wrong: float, right: float) -> None:
+    samples = pd.DataFrame(
+        {
+            "benchmark": "b",
+            "problem": ["p", "q", "r"],
+            "correct": [right, wrong, wrong],
+            "gold": "7",
+            "response": "#### 7",
+        }
+    )
+    samples.loc[2, "response"] = "#### 8"
+    sides = [Side(name, (checked(Path(name), samples),)) for name in ("base", "arm")]
+    found = regrade.regrade(sides, "final", workers=1)
+    assert found.counts[["up", "down"]].to_numpy().tolist() == [[1, 0], [1, 0]]
+    assert found.before[0].scores("b").sum_SP.tolist() == [[1, 0, 0]]
+
+
 def test_failures_of_the_grader_are_no_wrong_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     class Pool:
         version = "1"

@@ -140,6 +140,17 @@ def test_seeds_that_share_no_cell_of_a_problem_are_not_paired() -> None:
     assert only(of_logs([answered("base", cells), answered("arm", cells)], Question()))["paired_by_seed"]
 
 
+def test_scores_that_one_side_lacks_count_on_neither() -> None:
+    cells = {(seed, problem): "ra" for seed in "0123" for problem in ("p", "q", "s")}
+    base = answered("base", {**cells, ("0", "p"): "rr"})
+    arm = answered("arm", {key: letters for key, letters in cells.items() if key != ("0", "p")})
+    found = of_logs([base, arm], Question())
+    row = only(found)
+    assert (row["paired_by_seed"], row["mean"], row["baseline_mean"], row["difference"]) == (True, 0.5, 0.5, 0)
+    assert found.flips.empty
+    assert "b: 1 scores of a problem by a seed were left out: only arm or the baseline has them" in found.warnings
+
+
 def test_p_values_are_adjusted_over_two_families() -> None:
     """The means of the first metric over benchmarks are the headline; all other differences are the other family."""
     sides = [drawn(name, shift) for name, shift in (("base", 0.0), ("one", 0.3), ("other", 0.4))]
@@ -192,6 +203,8 @@ def test_a_look_has_the_level_that_is_spent_at_it() -> None:
     assert (whole["verdict"], late["verdict"], early["verdict"]) == ("better", "better", "undecided")
     widths = [float(row["high"]) - float(row["low"]) for row in (whole, late, early)]
     assert widths[0] < widths[1] < widths[2]
+    for what in ("detectable", "needed_problems", "needed_seeds"):
+        assert float(whole[what]) < float(early[what])
     with refused("out_of_bounds"):
         of_logs([base, arm], Question(look=(4, 3)))
 

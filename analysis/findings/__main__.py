@@ -61,7 +61,7 @@ def records() -> pd.DataFrame:
         about = {"id": name, "question": effect.question, "label": effect.label, "registered": effect.registered}
         made.append(
             about
-            | asdict(effects.of_pairs(pairs, effect.margin))
+            | asdict(effects.of_pairs(pairs, effect))
             | {"sd_unit": sd_unit, "sd_pair": sd_pair, "trials": TRIALS}
             | coverage
         )

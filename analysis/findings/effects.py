@@ -20,13 +20,12 @@ from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, nearest
 from mcpo_cli.statistics import clusters
-from mcpo_cli.statistics.difference_tests import p_values
-from mcpo_cli.statistics.stats import ROUNDING, holm
+from mcpo_cli.statistics.stats import ROUNDING, Student, holm
 
 from .. import EXPERIMENTS
 
 DECLARED = EXPERIMENTS / "findings" / "effects.yaml"
-MOST_FLIPPED = 18
+MOST_FLIPPED = 40
 """Most units whose signs are flipped in all ways."""
 PAIR = ["file", "base_seed", "seed"]
 
@@ -62,6 +61,12 @@ class Effect:
     """Registered hypotheses of one name are corrected together, by Holm's method."""
     margin: float | None = None
     """The hypothesis: the contrast lies within ± margin (two one-sided tests); by default that it is not 0."""
+    at_most: bool = False
+    """The hypothesis is only that the contrast lies below the margin."""
+    by_flips: bool = False
+    """The registered test flips signs of units; by default it is Student's t."""
+    hypothesis: str = ""
+    """Effects of one name are one hypothesis, which holds if all of them do; by default each is one."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +86,9 @@ class Estimate:
 
     flip_p: float
     """p of the sign-flip test over units (Fisher 1935), exact; NaN of more than MOST_FLIPPED units."""
-    p_within: float
-    """p of the two one-sided tests (Schuirmann 1987) that the effect lies within ± its margin; NaN without a margin."""
+    p_test: float
+    """p of the effect's hypothesis by its registered test: the larger of two one-sided ones (Schuirmann 1987) within
+    ± a margin."""
 
     @property
     def more(self) -> dict[str, float]:
@@ -174,42 +180,79 @@ def units(pairs: pd.DataFrame) -> pd.Series:
 
 def estimate(effect: Effect) -> Estimate:
     """The effect from committed rows."""
-    return of_pairs(values(effect), effect.margin)
+    return of_pairs(values(effect), effect)
 
 
 def adjusted(family: str, among: Mapping[str, Effect]) -> dict[str, float]:
-    """The p of each hypothesis of a family after Holm's correction: `p_within` of those with a margin, else `p`."""
-    estimates = {name: estimate(effect) for name, effect in among.items() if effect.family == family}
-    decisive = [one.p_within if among[name].margin else one.p for name, one in estimates.items()]
-    return dict(zip(estimates, map(float, holm(decisive)), strict=True))
+    """By effect: the p of its hypothesis after Holm's correction over the hypotheses of the family."""
+    members = {name: effect.hypothesis or name for name, effect in among.items() if effect.family == family}
+    p_values: dict[str, float] = {}
+    for name, hypothesis in members.items():
+        p_values[hypothesis] = float(np.maximum(p_values.get(hypothesis, 0.0), estimate(among[name]).p_test))
+    corrected = dict(zip(p_values, map(float, holm([*p_values.values()])), strict=True))
+    return {name: corrected[hypothesis] for name, hypothesis in members.items()}
 
 
-def of_pairs(pairs: pd.DataFrame, margin: float | None = None) -> Estimate:
+def of_pairs(pairs: pd.DataFrame, effect: Effect) -> Estimate:
     """The effect from a table of `values`."""
     unit = units(pairs)
     test = clusters.mean(pairs["difference"], np.ones(len(pairs)), unit)
-    tests = p_values(test, margin)
     plain = clusters.mean(pairs["difference"], np.ones(len(pairs)), np.arange(len(pairs)))
     by_unit = pairs["difference"].groupby(unit).mean()
+    flips = SignFlips(by_unit.to_numpy())
     return Estimate(
         value=test.mean,
         half_width=test.interval().half_width,
-        p=tests.p,
+        p=_two_sided(test),
         units=test.n,
         below=int((by_unit < 0).sum()),
         pairs=len(pairs),
         control=float(pairs["control"].mean()),
         pairs_half_width=plain.interval().half_width,
-        flip_p=_sign_flip(by_unit.to_numpy()),
-        p_within=tests.p_equivalent,
+        flip_p=_two_sided(flips),
+        p_test=_of_hypothesis(effect, flips if effect.by_flips else test),
     )
 
 
-def _sign_flip(value_U: NDArray[np.float64]) -> float:
-    """The share of all choices of signs whose mean is as far from 0 as the one seen."""
-    if len(value_U) > MOST_FLIPPED:
-        return math.nan
+@dataclass(frozen=True)
+class SignFlips:
+    """The exact sign-flip test of the mean over units; NaN of more than MOST_FLIPPED units."""
+
+    value_U: NDArray[np.float64]
+
+    def p_above(self, bound: float = 0.0) -> float:
+        """p of a mean of `bound` or less, one-sided."""
+        return self._at_least(self.value_U - bound)
+
+    def p_below(self, bound: float = 0.0) -> float:
+        """p of a mean of `bound` or more, one-sided."""
+        return self._at_least(bound - self.value_U)
+
+    @staticmethod
+    def _at_least(value_U: NDArray[np.float64]) -> float:
+        """The share of all choices of signs whose sum is at least the one seen: the sums of one half of the units,
+        added to those of the other half."""
+        if len(value_U) > MOST_FLIPPED:
+            return math.nan
+        one, other = (_sums(half) for half in np.array_split(value_U, 2))
+        lowest = np.searchsorted(np.sort(other), value_U.sum() - ROUNDING - one)
+        return float(np.mean(1 - lowest / len(other)))
+
+
+def _sums(value_U: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum of the values for each choice of signs."""
     sums = np.zeros(1)
     for value in value_U:
         sums = np.concatenate([sums + value, sums - value])
-    return float(np.mean(np.abs(sums) >= abs(value_U.sum()) - ROUNDING))
+    return sums
+
+
+def _two_sided(test: Student | SignFlips) -> float:
+    return min(1.0, 2 * min(test.p_above(), test.p_below()))
+
+
+def _of_hypothesis(effect: Effect, test: Student | SignFlips) -> float:
+    if effect.margin is None:
+        return _two_sided(test)
+    below = test.p_below(effect.margin)
+    return below if effect.at_most else float(np.maximum(below, test.p_above(-effect.margin)))

@@ -1,10 +1,12 @@
 """Effects over all studies: against Student's intervals over base policies, computed from the rows by other code."""
 
+import numpy as np
 import pandas as pd
 import pytest
 from mcpo_study.analysis import EXPERIMENTS
 from mcpo_study.analysis.findings import __main__ as findings
 from mcpo_study.analysis.findings import effects
+from numpy.typing import NDArray
 from scipy import stats
 
 from tests.errors import refused
@@ -82,6 +84,35 @@ def test_saved_states_count_by_their_mastered_prompts() -> None:
         (difference.to_numpy(),), lambda x, axis: x.mean(axis=axis), permutation_type="samples", n_resamples=20_000
     )
     assert found.flip_p == pytest.approx(signs.pvalue)
+
+
+def test_sign_flips_decide_where_they_were_registered_and_a_hypothesis_holds_if_all_its_effects_do() -> None:
+    """The hypotheses N1 to N3 of hinge-place, in 14 earlier runs of SmolLM2."""
+    about = {"question": "", "label": "", "csv": ("smollm2.csv", "smollm2-again.csv", "smollm2-another-day.csv"),
+             "family": "N", "by_flips": True}  # fmt: skip
+    lost, gained = {"states": "mastered", "columns": ("lost",)}, {"states": "held_out", "columns": ("gained",)}
+    smaller = {"lr 10, hinge": 1.0, "lr 7": -1.0}
+    declared = [
+        effects.Effect("N1", **about, **lost, weights={"lr 10, hinge": 1.0, "lr 10": -1.0}),
+        effects.Effect("gained", **about, **gained, weights=smaller, margin=0.004, hypothesis="N3"),
+        effects.Effect("lost", **about, **lost, weights=smaller, margin=0.003, at_most=True, hypothesis="N3"),
+    ]
+    values = {effect.id: effects.values(effect)["difference"].to_numpy() for effect in declared}
+    flipped = max(
+        flips(values["gained"] - 0.004, "less"), flips(values["gained"] + 0.004, "greater"),
+        flips(values["lost"] - 0.003, "less"),
+    )  # fmt: skip
+    expected = dict(zip(("N1", "N3"), holm_of_two([flips(values["N1"], "two-sided"), flipped]), strict=True))
+    found = effects.adjusted("N", {effect.id: effect for effect in declared})
+    assert found == pytest.approx({"N1": expected["N1"], "gained": expected["N3"], "lost": expected["N3"]})
+
+
+def flips(value_U: NDArray[np.float64], alternative: str) -> float:
+    """p of all 16,384 choices of signs."""
+    test = stats.permutation_test(
+        (value_U,), np.mean, permutation_type="samples", n_resamples=20_000, alternative=alternative
+    )
+    return float(test.pvalue)
 
 
 def test_every_interval_covers_a_new_base_policy_as_often_as_it_says() -> None:

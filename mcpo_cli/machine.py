@@ -5,9 +5,15 @@ import gc
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from loky import ProcessPoolExecutor
 
 MIB, GIB = 2**20, 2**30
 LINUX = sys.platform == "linux"
@@ -53,6 +59,25 @@ def _ask_driver(columns: str) -> list[list[str]]:
 def cores() -> int:
     """Number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def helpers(number: int) -> "ProcessPoolExecutor":
+    """A context manager with helper processes; they exit with this process, even if it is killed.
+
+    loky can send what `pickle` cannot, such as the functions in a figure, and does not import `__main__`.
+    """
+    from loky import ProcessPoolExecutor
+
+    return ProcessPoolExecutor(number, initializer=_end_with, initargs=(os.getpid(),))
+
+
+def _end_with(parent: int) -> None:
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager

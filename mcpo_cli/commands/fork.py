@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from mcpo_cli.commands.completion import completing
+from mcpo_cli.commands.console import talk
 from mcpo_cli.commands.reply import Reply, verb
 from mcpo_cli.commands.verbs import DryRun, Overrides, Verbose
 from mcpo_cli.errors import ConfigError
@@ -93,13 +94,16 @@ def _branch(study: str, words: Sequence[str], *, dry_run: bool, verbose: bool) -
     content, command = branching.read(study), shlex.join(["mcpo", "fork", study, *words])
     trunks = branching.trunks(content, words)
     if dry_run:
+        points = sum(len(trunk.at) for trunk in trunks)
+        talk(
+            f"then {len(content.arms)} arms take a global step at each of {points} points; that is not in the forecast"
+        )
         return shown.show_plan(branching.plan(study, trunks, command), verbose=verbose)
     from mcpo_cli.commands import artifact_page
     from mcpo_cli.report import build
     from mcpo_cli.scheduling import branches
 
-    for trunk in trunks:
-        branches.measure(study, trunk, command)
+    branches.measure(study, trunks, command)
     built = build.build_branches(study, content, trunks, words, command)
     document = {"study": study, "points": branches.points(trunks), **built.to_json()}
     return Reply(document, artifact_page.page(built, full=True))

@@ -8,10 +8,7 @@ the files. An artifact whose hash and checksums still match is not built again.
 import hashlib
 import importlib.metadata
 import json
-import os
 import shlex
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import asdict, dataclass
@@ -20,13 +17,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pandas as pd
-from loky import ProcessPoolExecutor
 
 from mcpo_cli import measures, plugins
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import ConfigError, McpoError, MissingRuns, RunFailed, first_line
 from mcpo_cli.home import run_dir
-from mcpo_cli.machine import cores
+from mcpo_cli.machine import cores, helpers
 from mcpo_cli.measures.frames import Cache, Runs
 from mcpo_cli.render import markup
 from mcpo_cli.render.figures import base
@@ -161,9 +157,10 @@ class ArtifactBuilder:
     def build_all(self, names: Sequence[str]) -> list[BuiltArtifact | McpoError]:
         """Several artifacts in the order given; an artifact that cannot be built is replaced by its error.
 
-        Helper processes draw and write artifacts while this process computes the next.
+        Helper processes draw and write artifacts while this process computes the next. Drawing takes twice as long as
+        computing what is drawn, so more than 3 would idle.
         """
-        with _helpers() as pool:
+        with helpers(min(3, cores())) as pool:
             begun = [_outcome(partial(self._begin, name, pool)) for name in names]
             return [_outcome(outcome.result) if isinstance(outcome, Future) else outcome for outcome in begun]
 
@@ -238,25 +235,6 @@ class ArtifactBuilder:
         ]
         hashes = [_sha256(path.read_bytes()) for path in sources]
         return _sha256(json.dumps([command, [*_code(), *hashes], journals], sort_keys=True))
-
-
-def _helpers() -> Executor:
-    """A context manager with helper processes; they exit with this process, even if it is killed.
-
-    Drawing takes twice as long as computing what is drawn, so more than 3 would idle. loky can send what `pickle`
-    cannot, such as the functions in a figure, and does not import `__main__`.
-    """
-    pool: Executor = ProcessPoolExecutor(min(3, cores()), initializer=_end_with, initargs=(os.getpid(),))
-    return pool
-
-
-def _end_with(parent: int) -> None:
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _outcome(make: Callable[[], Made]) -> Made | McpoError:

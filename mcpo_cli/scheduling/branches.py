@@ -4,20 +4,25 @@
 repeated from the same state; a completed one never is.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor, as_completed
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from mcpo_cli import machine
 from mcpo_cli.config import branching
 from mcpo_cli.config.branching import Trunk
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.errors import ConfigError, Interrupted, RunFailed, first_line
 from mcpo_cli.home import run_dir
 from mcpo_cli.records import BranchRow
 from mcpo_cli.runs import folders, origins
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.scheduling import start
-from mcpo_cli.scheduling.display import talk
+from mcpo_cli.scheduling.display import duration, talk
+from mcpo_cli.scheduling.forecast import forecast
 
 
 def place(trunk: Trunk, folder: Path, step: int) -> Path:
@@ -30,21 +35,61 @@ def is_measured(trunk: Trunk, folder: Path, step: int) -> bool:
     return origins.is_done(place(trunk, folder, step))
 
 
-def measure(study: str, trunk: Trunk, command: str) -> None:
-    """Train one trunk run and measure its points, unless already done; then delete states that are no longer needed.
+def measure(study: str, trunks: Sequence[Trunk], command: str) -> None:
+    """Train the trunk runs and measure their points, unless already done; then delete states that are not kept.
+
+    `compute.parallel` at a time, by default as many as fill the cores. Not all trunk runs first: their states need much
+    room until they have been measured.
 
     Raises:
-        RunFailed: the trunk run failed. ConfigError: see `measure_point`.
+        RunFailed: a trunk run failed, or a process that measures was killed. ConfigError: see `measure_point`.
+        Interrupted: a signal asked to stop.
     """
-    folder = run_dir(trunk.spec.run_id)
-    left = [step for step in trunk.at if not is_measured(trunk, folder, step)]
-    if not left:
+    unmeasured = [trunk for trunk in trunks if _left(trunk)]
+    if not unmeasured:
         return
-    start.train(branching.plan(study, [trunk], command))
-    for step in left:
-        talk(f"{trunk.spec.run_id}: {len(trunk.arms)} arms take global step {step + 1}")
-        measure_point(trunk, folder, step)
-    folders.prune(folder, trunk.kept_after)
+    parallel = forecast(branching.plan(study, unmeasured, command)).parallel
+    pace = _Pace(sum(len(_left(trunk)) for trunk in unmeasured))
+    pool = machine.helpers(parallel)
+    try:
+        for first in range(0, len(unmeasured), parallel):
+            some = unmeasured[first : first + parallel]
+            start.train(branching.plan(study, some, command))
+            steps = [(trunk, run_dir(trunk.spec.run_id), step) for trunk in some for step in _left(trunk)]
+            for future in as_completed([pool.submit(measure_point, *point) for point in steps]):
+                future.result()
+                talk(pace.measured())
+            for trunk in some:
+                folders.prune(run_dir(trunk.spec.run_id), trunk.kept_after)
+    except KeyboardInterrupt as error:
+        raise Interrupted("stopped; all points that were measured are kept", fix=command) from error
+    except BrokenExecutor as error:
+        raise RunFailed(
+            f"a process that measured a point was killed: {first_line(error)}",
+            fix=f"{command} compute.parallel=1  (it continues, and needs less memory)",
+        ) from error
+    finally:
+        pool.shutdown(kill_workers=True)
+
+
+def _left(trunk: Trunk) -> list[int]:
+    folder = run_dir(trunk.spec.run_id)
+    return [step for step in trunk.at if not is_measured(trunk, folder, step)]
+
+
+@dataclass
+class _Pace:
+    """How far the points are, and what the rest will take at the pace so far, the trunk runs included."""
+
+    points: int
+    done: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    def measured(self) -> str:
+        """A sentence after one more point."""
+        self.done += 1
+        rest = (time.monotonic() - self.began) / self.done * (self.points - self.done)
+        return f"{self.done} of {self.points} points measured, about {duration(rest)} left"
 
 
 def points(trunks: Sequence[Trunk]) -> list[dict[str, Any]]:

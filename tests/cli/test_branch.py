@@ -25,9 +25,11 @@ def mine(tmp_path: Path) -> str:
 
 
 def test_a_dry_run_shows_the_trunk_runs(here: InProcess) -> None:
-    document = here.json("fork", "toy", "seed=0", "base_seed=0,1", "--dry-run")
+    words = ("fork", "toy", "seed=0", "base_seed=0,1", "--dry-run")
+    document = here.json(*words)
     assert [run["arm"] for run in document["runs"]] == ["trunk", "trunk"]
     assert document["command"] == "mcpo fork toy seed=0 base_seed=0,1"
+    assert "at each of 6 points; that is not in the forecast" in here(*words).stderr
     assert here.untouched()
 
 
@@ -45,6 +47,7 @@ def test_a_study_from_its_file_to_its_table(here: InProcess, warm_home: Path, mi
     assert done.returncode == 0, done.stderr
     assert "A global step of trunk takes" in done.stdout
     assert "4 branch points of 2 trunk runs" in done.stdout
+    assert "4 of 4 points measured, about 0:00 left" in done.stderr
     files = {path.name for path in (warm_home / "reports" / "toy").glob("branch-mine*")}
     made = {f"branch-mine.{kind}" for kind in ("csv", "json", "md", "pdf", "png", "tex")}
     assert files == {*made, "branch-mine-rows.csv"}

@@ -112,8 +112,8 @@ def _command() -> Iterator[Line]:
 def _gpus(gpus: list[machine.Gpu]) -> Iterator[Line]:
     """Check GPUs, their driver and the packages built for them; one line on a machine without GPUs."""
     if not gpus:
-        found = "none (nvidia-smi finds none, or CUDA_VISIBLE_DEVICES hides them); the local engine needs none"
-        yield Line("GPUs", "verl", "missing", found, CLUSTER)
+        none = "none (nvidia-smi finds none, or CUDA_VISIBLE_DEVICES hides them); the local engine needs none"
+        yield Line("GPUs", "verl", "missing", none, CLUSTER)
         return
     names = ", ".join(f"{gpu.name} ({gpu.free / GIB:.0f} of {gpu.memory / GIB:.0f} GiB free)" for gpu in gpus)
     yield Line("GPUs", "verl", "ok", f"{len(gpus)}: {names}")
@@ -259,8 +259,8 @@ def _plugins() -> Iterator[Line]:
                 provided[plugin].append(f"{kind} {name}")
     for plugin, named in provided.items():
         is_void = plugin.name.endswith(".py") and not named
-        found = ", ".join([*(["declares nothing"] if is_void else named), f"sha256 {plugin.sha256[:12]}"])
-        yield Line(f"{plugin.name} {plugin.version}".strip(), "plug-in", "wrong" if is_void else "ok", found)
+        about = ", ".join([*(["declares nothing"] if is_void else named), f"sha256 {plugin.sha256[:12]}"])
+        yield Line(f"{plugin.name} {plugin.version}".strip(), "plug-in", "wrong" if is_void else "ok", about)
     yield from (Line("plug-in", "plug-in", "wrong", problem) for problem in plugins.problems())
 
 

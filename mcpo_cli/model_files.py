@@ -57,8 +57,8 @@ def local_folder(model: str) -> Path | None:
         return path.resolve()
     # runs/NAME is a path if the folder runs exists, else a hub model.
     if not HUB_ID.fullmatch(model) or path.parent.is_dir():
-        here = "the folder of a model, a model of the Hugging Face Hub (OWNER/NAME), or a run (mcpo runs list)"
-        raise ConfigError(f"{model}: there is no such folder; {_neighbour(path)}", fix=here, code="not_found")
+        known = "the folder of a model, a model of the Hugging Face Hub (OWNER/NAME), or a run (mcpo runs list)"
+        raise ConfigError(f"{model}: there is no such folder; {_neighbour(path)}", fix=known, code="not_found")
     return None
 
 
@@ -189,7 +189,9 @@ def counted(folder: Path) -> list[Path]:
                 f"{folder.name}: {name} is {what}", fix=f"move {name} to another folder, or merge it", code="unsafe"
             )
     paths = sorted([*folder.iterdir(), *folder.glob("additional_chat_templates/*")])
-    chosen = [path for path in paths if any(fnmatch.fnmatch(path.relative_to(folder).as_posix(), one) for one in READ)]
+    chosen = [
+        path for path in paths if any(fnmatch.fnmatch(path.relative_to(folder).as_posix(), pattern) for pattern in READ)
+    ]
     return [path for path in chosen if not path.is_dir() and _is_readable(folder, path)]
 
 
@@ -211,7 +213,7 @@ def _is_readable(folder: Path, path: Path) -> bool:
 def _is_inside(folder: Path, target: Path) -> bool:
     """True for files of the folder; in the hub's cache its files are links to a folder beside those of all commits."""
     folders = [folder.resolve()] + ([folder.parents[1] / "blobs"] if folder.parent.name == "snapshots" else [])
-    return any(target.is_relative_to(one.resolve()) for one in folders)
+    return any(target.is_relative_to(allowed.resolve()) for allowed in folders)
 
 
 def agreed(name: str, what: str, *values: Any) -> Any:

@@ -76,13 +76,13 @@ def options(kind: type) -> list[Option]:
     """The options of a dataclass, in the order of its fields, without fields that allow a single value."""
     hints, meanings = typing.get_type_hints(kind), _meanings(kind)
     listed = []
-    for one in dataclasses.fields(kind):
-        choices = typing.get_args(hints[one.name]) if typing.get_origin(hints[one.name]) is Literal else ()
+    for declared in dataclasses.fields(kind):
+        choices = typing.get_args(hints[declared.name]) if typing.get_origin(hints[declared.name]) is Literal else ()
         if len(choices) != 1:
-            bounds = [f"{SIGNS[name]} {value:g}" for name, value in one.metadata.items() if name in SIGNS]
+            bounds = [f"{SIGNS[name]} {value:g}" for name, value in declared.metadata.items() if name in SIGNS]
             allowed = ", ".join(map(str, choices)) or ", ".join(bounds)
-            role = one.metadata.get("role", IDENTITY)
-            listed.append(Option(one.name, one.default, allowed, meanings.get(one.name, ""), role))
+            role = declared.metadata.get("role", IDENTITY)
+            listed.append(Option(declared.name, declared.default, allowed, meanings.get(declared.name, ""), role))
     return listed
 
 

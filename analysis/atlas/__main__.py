@@ -30,8 +30,8 @@ def main() -> None:
     verbs.add_parser("draw").add_argument("csv", type=Path, help="what `rows` printed")
     given = parser.parse_args()
     if given.verb == "rows":
-        found = [row for arm, run in _arms(given.words).items() for row in _rows(arm, run)]
-        pd.DataFrame(found, columns=list(tables.COLUMNS)).to_csv(
+        of_arms = [row for arm, run in _arms(given.words).items() for row in _rows(arm, run)]
+        pd.DataFrame(of_arms, columns=list(tables.COLUMNS)).to_csv(
             sys.stdout, index=False, na_rep="nan", float_format="%.6g"
         )
         return

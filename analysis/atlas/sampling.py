@@ -61,7 +61,7 @@ class Sample:
         """The measures, and the standard errors `cosine_mean_se` and `cosine_se` by jackknife."""
         left_out = [self.moments(block).measures() for block in range(BLOCKS)]
         errors = {
-            f"{name}_se": math.sqrt((BLOCKS - 1) * float(np.var([one[name] for one in left_out])))
+            f"{name}_se": math.sqrt((BLOCKS - 1) * float(np.var([estimate[name] for estimate in left_out])))
             for name in ("cosine_mean", "cosine")
         }
         return self.moments().measures() | errors
@@ -100,15 +100,15 @@ def _divisor(method: Method, where: Circumstances, rollouts: int, seed: int) -> 
     """The divisor by which the loss of many batches differs from the loss of each; None if no divisor fits."""
     drawn = draw(where, CHECKED, rollouts, seed)
     single = [compute(method, where, _batch(drawn, number), {}, seed=number) for number in range(CHECKED)]
-    if any(one.state for one in single):
+    if any(computed.state for computed in single):
         return None
     for divide in DIVISORS:
         together_MGT = _together(method, where, drawn, divide)
         parts = together_MGT.split(len(ACCURACIES))
-        largest = max(float(one.coefficient_MGT.abs().max()) for one in single)
+        largest = max(float(computed.coefficient_MGT.abs().max()) for computed in single)
         if all(
-            float((one.coefficient_MGT - part).abs().max()) <= 1e-9 * largest
-            for one, part in zip(single, parts, strict=True)
+            float((computed.coefficient_MGT - part).abs().max()) <= 1e-9 * largest
+            for computed, part in zip(single, parts, strict=True)
         ):
             return divide
     return None
@@ -116,12 +116,12 @@ def _divisor(method: Method, where: Circumstances, rollouts: int, seed: int) -> 
 
 def _together(method: Method, where: Circumstances, drawn: Drawn, divide: Divide) -> Tensor:
     """The coefficients of many batches from one call, each with the divisor of its own batch."""
-    found, P = compute(method, where, drawn, {}, seed=0), len(ACCURACIES)
+    computed, P = compute(method, where, drawn, {}, seed=0), len(ACCURACIES)
     length_MG = responses().length_R[drawn.response_MG]
-    whole = divide(MiniBatch.of(length_MG, found.signals, LIMIT))
-    own = [divide(_total(length_MG, found.signals, slice(at, at + P))) for at in range(0, len(length_MG), P)]
-    factor_M = length_MG.new_tensor(own).double().repeat_interleave(P)
-    return found.coefficient_MGT * whole / factor_M[:, None, None]
+    whole = divide(MiniBatch.of(length_MG, computed.signals, LIMIT))
+    divisor_M = [divide(_total(length_MG, computed.signals, slice(at, at + P))) for at in range(0, len(length_MG), P)]
+    factor_M = length_MG.new_tensor(divisor_M).double().repeat_interleave(P)
+    return computed.coefficient_MGT * whole / factor_M[:, None, None]
 
 
 def _total(length_MG: Tensor, signals: Signals, index: slice) -> MiniBatch:

@@ -93,7 +93,7 @@ class Entries:
     @property
     def pages(self) -> list[str]:
         """All pages that an entry names."""
-        return sorted({page for one in self.all for page in one.pages})
+        return sorted({page for finding in self.all for page in finding.pages})
 
 
 def read(root: Path = ROOT) -> Entries:
@@ -103,64 +103,67 @@ def read(root: Path = ROOT) -> Entries:
         ConfigError: an entry has an unknown key or a wrong type, an id is used twice, or an entry gives no source of
             its numbers, or several.
     """
-    found = convert(Entries, read_yaml(root / ENTRIES), "")
-    ids = [one.id for one in found.all]
+    entries = convert(Entries, read_yaml(root / ENTRIES), "")
+    ids = [finding.id for finding in entries.all]
     if twice := {name for name in ids if ids.count(name) > 1}:
         raise ConfigError(f"ids are used twice: {', '.join(sorted(twice))}", fix=f"edit {ENTRIES}")
-    kinds = {"values": found.findings, "reason": found.unverified, "test": found.tested}
+    kinds = {"values": entries.findings, "reason": entries.unverified, "test": entries.tested}
     wrong = [
-        one.id
-        for kind, entries in kinds.items()
-        for one in entries
-        if [name for name in kinds if getattr(one, name)] != [kind] or (one.test and not (root / one.test).is_file())
+        finding.id
+        for kind, listed in kinds.items()
+        for finding in listed
+        if [name for name in kinds if getattr(finding, name)] != [kind]
+        or (finding.test and not (root / finding.test).is_file())
     ]
     if wrong:
         raise ConfigError(
             f"{', '.join(wrong)}: a finding needs values, an unverified text a reason, a tested one its test",
             fix=f"edit {ENTRIES}",
         )
-    return found
+    return entries
 
 
-def read_pages(found: Entries) -> dict[str, str]:
+def read_pages(entries: Entries) -> dict[str, str]:
     """The text of each page.
 
     Raises:
         ConfigError: a page does not exist.
     """
-    if missing := [page for page in found.pages if not (ROOT / page).is_file()]:
+    if missing := [page for page in entries.pages if not (ROOT / page).is_file()]:
         raise ConfigError(f"there is no page {', '.join(missing)}", fix=f"edit {ENTRIES}")
-    return {page: (ROOT / page).read_text(encoding="utf-8") for page in found.pages}
+    return {page: (ROOT / page).read_text(encoding="utf-8") for page in entries.pages}
 
 
-def compute(found: Entries, root: Path = ROOT) -> dict[str, list[float] | str]:
+def compute(entries: Entries, root: Path = ROOT) -> dict[str, list[float] | str]:
     """The numbers of each finding by its id, or the message of the error that its queries raise."""
     committed = Committed(root / "experiments")
     computed: dict[str, list[float] | str] = {}
-    for one in found.findings:
+    for finding in entries.findings:
         try:
-            computed[one.id] = [number for query in one.values for number in committed.numbers(query)]
+            computed[finding.id] = [number for query in finding.values for number in committed.numbers(query)]
         except ConfigError as error:
-            computed[one.id] = error.message
+            computed[finding.id] = error.message
     return computed
 
 
-def check(found: Entries, computed: Mapping[str, list[float] | str], pages: Mapping[str, str]) -> list[str]:
+def check(entries: Entries, computed: Mapping[str, list[float] | str], pages: Mapping[str, str]) -> list[str]:
     """One line for each number that differs, each quote missing on a page, each missing mark, each unlisted result."""
-    lines = [line for one in found.findings for line in _differing(one, computed[one.id])]
+    lines = [line for finding in entries.findings for line in _differing(finding, computed[finding.id])]
     for page, text in pages.items():
         flat = _flat(text)
-        here = [one for one in found.all if page in one.pages]
-        for one in here:
-            count = flat.count(_flat(one.quote))
+        quoted = [finding for finding in entries.all if page in finding.pages]
+        for finding in quoted:
+            count = flat.count(_flat(finding.quote))
             if count != 1:
-                lines.append(f"{page}, {one.id}: the page has {count or 'no'} text {one.quote!r}; it must have one")
-        unmarked = [one for one in here if one.reason and not _marked(text, one.quote)]
-        lines += [f"{page}, {one.id}: the paragraph does not say {MARK!r}" for one in unmarked]
+                lines.append(
+                    f"{page}, {finding.id}: the page has {count or 'no'} text {finding.quote!r}; it must have one"
+                )
+        unmarked = [finding for finding in quoted if finding.reason and not _marked(text, finding.quote)]
+        lines += [f"{page}, {finding.id}: the paragraph does not say {MARK!r}" for finding in unmarked]
         made = filled(text)
         lines += [] if made == text else [f"{page}: a table of effects is not that of the rows: make findings"]
         tables = [_flat(block[0]) for block in BLOCK.finditer(text)]
-        lines += _unlisted(page, flat, [*(_flat(one.quote) for one in here), *tables])
+        lines += _unlisted(page, flat, [*(_flat(finding.quote) for finding in quoted), *tables])
     return lines
 
 
@@ -305,8 +308,8 @@ def _estimate(committed: Committed, query: Query) -> list[float]:
     effect = committed.effects.get(str(query.where["effect"]))
     if effect is None:
         raise ConfigError(f"there is no effect {nearest(str(query.where['effect']), committed.effects)}")
-    found = effects.estimate(effect)
-    numbers = {**asdict(found), **found.more}
+    estimate = effects.estimate(effect)
+    numbers = {**asdict(estimate), **estimate.more}
     if effect.family:
         numbers["p_adjusted"] = effects.adjusted(effect.family, committed.effects)[effect.id]
     sign = abs if query.where.get("size") else float
@@ -336,17 +339,17 @@ STATISTICS: Mapping[str, Callable[[Committed, Query], list[float]]] = {
 def main() -> int:
     """Print every difference and how many numbers are verified; the exit code is 1 if there is a difference."""
     try:
-        found = read()
-        lines = check(found, compute(found), read_pages(found))
+        entries = read()
+        lines = check(entries, compute(entries), read_pages(entries))
     except McpoError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     for line in lines:
         print(line)
-    counted = sum(len(NUMBER.findall(one.quote)) for one in found.findings)
+    counted = sum(len(NUMBER.findall(finding.quote)) for finding in entries.findings)
     print(
-        f"{len(found.pages)} pages: {counted} numbers in {len(found.findings)} texts recomputed from committed rows, "
-        f"{len(found.unverified)} texts marked as {MARK}, {len(lines)} problems"
+        f"{len(entries.pages)} pages: {counted} numbers in {len(entries.findings)} texts recomputed from committed "
+        f"rows, {len(entries.unverified)} texts marked as {MARK}, {len(lines)} problems"
     )
     return 1 if lines else 0
 

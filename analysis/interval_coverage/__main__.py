@@ -85,11 +85,11 @@ def simulate(design: Design, trials: int) -> Found:
     intervals, shifted = ([test.interval() for test in those] for those in (tests, better))
     p_N = np.array([_p(test) for test in tests])
     return Found(
-        float(np.mean([one.low <= 0 <= one.high for one in intervals])),
-        float(np.mean([one.low <= truth <= one.high for one in shifted])),
+        float(np.mean([interval.low <= 0 <= interval.high for interval in intervals])),
+        float(np.mean([interval.low <= truth <= interval.high for interval in shifted])),
         float(np.mean([_p(test) <= ALPHA for test in better])),
         float(np.mean(covered_mean)) if covered_mean else math.nan,
-        float(np.mean([2 * one.half_width for one in intervals])),
+        float(np.mean([2 * interval.half_width for interval in intervals])),
         *(float(np.mean(p_N <= level)) for level in TAILS.values()),
     )
 
@@ -181,7 +181,10 @@ def family(arms: int, benchmarks: int, seeds: int, trials: int) -> dict[str, flo
     for _ in range(trials):
         tests = _tests(design, random, np.zeros(60, int), 0.0, arms * benchmarks)
         found += (
-            min(one.p for one in difference_tests.adjusted([difference_tests.p_values(test) for test in tests]))
+            min(
+                p_values.p
+                for p_values in difference_tests.adjusted([difference_tests.p_values(test) for test in tests])
+            )
             <= ALPHA
         )
     return {"difference": 1 - found / trials}

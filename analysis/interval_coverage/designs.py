@@ -73,7 +73,9 @@ class Design:
             f"run sd {self.run:g}" if self.run not in (0.0, 0.3) else "",
         ]
         problems = " + ".join(map(str, self.problems))
-        return f"{self.metric}, {self.seeds} x {problems} x {self.samples}" + "".join(f", {one}" for one in more if one)
+        return f"{self.metric}, {self.seeds} x {problems} x {self.samples}" + "".join(
+            f", {word}" for word in more if word
+        )
 
     @property
     def truth(self) -> float:
@@ -180,8 +182,8 @@ def _metric(name: str, count_SP: Ints, chance_SP: Floats, random: np.random.Gene
         return np.asarray(stats.pass_at_k(count_SP, right_SP, int(k)))
     wrong_SPA = random.multinomial(count_SP - right_SP, WRONG)
     cells = zip(right_SP.ravel(), np.sort(wrong_SPA[..., :-1]).reshape(-1, 4), wrong_SPA[..., -1].ravel(), strict=True)
-    found = [majority(int(right), tuple(map(int, wrong)), int(blank), int(k)) for right, wrong, blank in cells]
-    return np.array(found).reshape(right_SP.shape)
+    values = [majority(int(right), tuple(map(int, wrong)), int(blank), int(k)) for right, wrong, blank in cells]
+    return np.array(values).reshape(right_SP.shape)
 
 
 @cache

@@ -84,9 +84,9 @@ def _held_out(runs: Runs) -> Iterator[list[str]]:
 
 def _cells(runs: Runs, rows: pd.DataFrame) -> list[str]:
     """pass@1 of each tier and of their mean, with the half-width of its interval."""
-    found = [rows.loc[rows["tier"] == tier, "share"] for tier in _tiers(runs)]
-    variances = [share.var() / len(share) for share in found]
-    means = [share.mean() for share in found]
+    shares = [rows.loc[rows["tier"] == tier, "share"] for tier in _tiers(runs)]
+    variances = [share.var() / len(share) for share in shares]
+    means = [share.mean() for share in shares]
     overall = sum(means) / len(means), sum(variances) / len(variances) ** 2
     pairs = [*zip(means, variances, strict=True), overall]
     return [f"{100 * mean:.1f} ± {196 * math.sqrt(variance):.1f}" for mean, variance in pairs]

@@ -133,7 +133,7 @@ class Design:
         if self.assignment == "cyclic":
             return {key: [i % size for i in range(self.points)] for key, size in self._sizes().items()}
         # In units of its spread: otherwise a factor of two levels, the widest, is balanced at the cost of the others.
-        spread_F = np.array([one.spread or UNIFORM for one in self.factors.values()])
+        spread_F = np.array([factor.spread or UNIFORM for factor in self.factors.values()])
         return balanced((self.positions(points) - 0.5) / spread_F * UNIFORM, self._sizes(), self.seed)
 
 

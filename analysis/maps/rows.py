@@ -22,10 +22,10 @@ def values(space: Space, points: int = 0) -> pd.DataFrame:
     Raises:
         MissingRuns: a run is not done.
     """
-    found = [(point, PlannedRun(arm, load.load(overrides)[0])) for point, arm, overrides in space.runs(points)]
-    runs = Runs(Plan("maps", "mcpo train SUITE", tuple(run for _, run in found)))
+    planned = [(point, PlannedRun(arm, load.load(overrides)[0])) for point, arm, overrides in space.runs(points)]
+    runs = Runs(Plan("maps", "mcpo train SUITE", tuple(run for _, run in planned)))
     settings, rows = space.design.settings(), []
-    for point, run in found:
+    for point, run in planned:
         numbers = {column: of_run(runs, run, name).get(WHOLE, np.nan) for column, name in NAMES.items()}
         seeds = {"base_seed": run.spec.seed_of_base, "seed": run.spec.seed}
         varied = {key: settings[point][key] for key in space.design.factors}

@@ -23,7 +23,7 @@ def rows(of_runs: Sequence[Row], names: Collection[str], baseline: str) -> list[
             if name in run:
                 key = (run["regime"], run["model"], run["arm"], name)
                 values.setdefault(key, {})[run["base_seed"], run["seed"]] = run[name]
-    found = []
+    rows = []
     for (regime, model, arm, name), by_seed in values.items():
         mean = stats.t_interval([*by_seed.values()])
         row: Row = {"block": "measured", "regime": regime, "model": model, "arm": arm, "statistic": name}
@@ -33,20 +33,20 @@ def rows(of_runs: Sequence[Row], names: Collection[str], baseline: str) -> list[
             difference = stats.t_interval(paired)
             bounds = {"difference_low": difference.low, "difference_high": difference.high}
             row |= {"difference": difference.mean, **bounds}
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
-def grids(found: Sequence[Row]) -> list[Grid]:
+def grids(rows: Sequence[Row]) -> list[Grid]:
     """A grid per regime and model: a line per arm, a column per statistic, differences in brackets."""
     made = []
-    for regime, model in dict.fromkeys((row["regime"], row["model"]) for row in found):
-        here = {
-            (row["arm"], row["statistic"]): row for row in found if (row["regime"], row["model"]) == (regime, model)
+    for regime, model in dict.fromkeys((row["regime"], row["model"]) for row in rows):
+        by_arm = {
+            (row["arm"], row["statistic"]): row for row in rows if (row["regime"], row["model"]) == (regime, model)
         }
-        names = [*dict.fromkeys(name for _, name in here)]
-        arms = dict.fromkeys(arm for arm, _ in here)
-        cells = [[arm, *(_shown(here.get((arm, name))) for name in names)] for arm in arms]
+        names = [*dict.fromkeys(name for _, name in by_arm)]
+        arms = dict.fromkeys(arm for arm, _ in by_arm)
+        cells = [[arm, *(_shown(by_arm.get((arm, name))) for name in names)] for arm in arms]
         made.append(Grid(f"{regime}, {model}", ["arm", *names], cells, labels=1))
     return made
 

@@ -57,8 +57,8 @@ def signals(method: Method, step: Step, state: State, used_PG: Tensor) -> tuple[
     indices = [(count_P == size).nonzero().squeeze(-1) for size in sizes]
     places = [place_PG[index_P, :size] for index_P, size in zip(indices, sizes, strict=True)]
     steps = [_chosen(step, *where) for where in zip(indices, places, strict=True)]
-    found = [checks.signals(method, part, state) for part in steps]
-    parts = [part for part, _ in found]
+    of_parts = [checks.signals(method, part, state) for part in steps]
+    parts = [part for part, _ in of_parts]
 
     def whole(values: list[Tensor]) -> Tensor:
         value = values[0].new_zeros(step.mask_PGT.shape[: values[0].ndim])
@@ -70,7 +70,7 @@ def signals(method: Method, step: Step, state: State, used_PG: Tensor) -> tuple[
     columns = {name: whole([part.columns[name] for part in parts]) for name in parts[0].columns}
     advantage = whole([part.advantage for part in parts])
     merged = Signals(advantage, whole([part.has_gradient_PG for part in parts]), whole(counts), columns)
-    return merged, state if method.uneven_groups else found[0][1]
+    return merged, state if method.uneven_groups else of_parts[0][1]
 
 
 def _chosen(step: Step, index_P: Tensor, place: Tensor) -> Step:

@@ -233,7 +233,7 @@ def weights(correct_PG: Tensor, advantage_PG: Tensor, rollouts_P: Tensor) -> dic
 def signs(correct_PG: Tensor, advantage_PG: Tensor, rollouts_P: Tensor) -> dict[str, float]:
     """Shares of the batch's rollouts: without advantage, and with one of the wrong sign (a correct answer below 0)."""
     flipped_PG = ((correct_PG.double() - 0.5) * advantage_PG) < 0
-    rollouts, flipped, nonzero = (int(one.sum()) for one in (rollouts_P, flipped_PG, advantage_PG != 0))
+    rollouts, flipped, nonzero = (int(counted.sum()) for counted in (rollouts_P, flipped_PG, advantage_PG != 0))
     return {"advantage/zero": (rollouts - nonzero) / rollouts, "advantage/flipped": flipped / rollouts}
 
 

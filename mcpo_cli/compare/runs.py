@@ -79,15 +79,15 @@ def _arms(
         seeds = tuple(seed_name(*pair) for pair in of_pairs)
         made: dict[str, Scores] = {}
         for tier in dict.fromkeys(index.get_level_values("tier")):
-            own = [table.loc[tier] for table in table_S]
-            samples_SP = np.array([table["n"].fillna(0) for table in own]).astype(np.int64)
+            tier_S = [table.loc[tier] for table in table_S]
+            samples_SP = np.array([table["n"].fillna(0) for table in tier_S]).astype(np.int64)
             values = {
-                Metric.parse(name): np.array([table[name] for table in own], dtype=np.float64)
-                for name in own[0].columns
+                Metric.parse(name): np.array([table[name] for table in tier_S], dtype=np.float64)
+                for name in tier_S[0].columns
                 if name != "n"
             }
             sum_SP = np.where(samples_SP > 0, values[Metric("pass", 1)] * samples_SP, 0.0)
-            made[str(tier)] = Scores(seeds, tuple(map(str, own[0].index)), samples_SP, sum_SP, sum_SP, values)
+            made[str(tier)] = Scores(seeds, tuple(map(str, tier_S[0].index)), samples_SP, sum_SP, sum_SP, values)
         yield Arm(arm, made, named_seeds=True)
 
 

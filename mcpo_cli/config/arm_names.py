@@ -59,7 +59,7 @@ def label(arm: str, spec: RunSpec) -> str | None:
     known = {shown for key in settings for shown in (*_shown(settings, [key]), _written(key, settings[key]))}
     while len(words) > 1 and words[-1] in known:
         words.pop()
-    return None if (found := " ".join(words)) == spec.method.label else found
+    return None if (shortened := " ".join(words)) == spec.method.label else shortened
 
 
 def _varied(members: Sequence[Settings], columns: Sequence[str]) -> set[str]:

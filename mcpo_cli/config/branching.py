@@ -171,7 +171,7 @@ def _trunk(spec: RunSpec, study: Study, given: Collection[str]) -> Trunk:
 
 def plan(name: str, trunks: Sequence[Trunk], command: str) -> Plan:
     """The trunk runs of a study as a plan."""
-    return Plan(f"branch-{presets.stem(name)}", command, tuple(PlannedRun("trunk", one.spec) for one in trunks))
+    return Plan(f"branch-{presets.stem(name)}", command, tuple(PlannedRun("trunk", trunk.spec) for trunk in trunks))
 
 
 def _saving(spec: RunSpec, at: tuple[int, ...]) -> RunSpec:

@@ -35,7 +35,7 @@ def _fork(spec: RunSpec, journal: Journal) -> Finding:
     other = Journal(journal.run_dir.parent / run_id)
     if not other.attempts():
         raise RunFailed(f"{run_id}, which {spec.run_id} is forked from, is not in {journal.run_dir.parent}")
-    ours, theirs = (_prompts(one, left) for one in (journal, other))
+    ours, theirs = (_prompts(records, left) for records in (journal, other))
     rows = [{"step": key[0], "difference": ours[key] - theirs[key]} for key in ours if key in theirs]
     values = means(rows, training=itemgetter("difference"), changed=lambda row: row["difference"] != 0)
     if evaluations := _evaluations(journal, other, left):
@@ -58,7 +58,7 @@ def _evaluations(journal: Journal, other: Journal, left: int) -> list[dict[str, 
 
     The interval is about other problems of these tiers, for these two runs.
     """
-    ours, theirs = (_problems(one, left) for one in (journal, other))
+    ours, theirs = (_problems(records, left) for records in (journal, other))
     rows = []
     for step in dict.fromkeys(key[0] for key in ours if key in theirs):
         tiers: dict[str, list[float]] = {}

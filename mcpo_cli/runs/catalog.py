@@ -306,8 +306,8 @@ def named(runs: Sequence[Run]) -> tuple[PlannedRun, ...]:
 
 def arms(summaries: Sequence[Summary]) -> list[str]:
     """The names of the arms of runs, see `named`."""
-    labels, methods = [one.arm for one in summaries], [one.method for one in summaries]
-    return arm_names.of_settings(labels, methods, [one.settings for one in summaries])
+    labels, methods = [summary.arm for summary in summaries], [summary.method for summary in summaries]
+    return arm_names.of_settings(labels, methods, [summary.settings for summary in summaries])
 
 
 def spec(folder: Path) -> RunSpec:

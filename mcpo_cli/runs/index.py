@@ -130,12 +130,12 @@ def stamp(folder: Path, files: Sequence[str]) -> list[int]:
 
 def _files(folder: Path) -> list[str]:
     """The files of a run that a summary depends on, and the folders that list them."""
-    found = [".", "spec.json", "origin.json"]
+    files = [".", "spec.json", "origin.json"]
     for attempt in numbered(folder):
         names = (".", "spec.json", "status.json", SUMS, STEPS, "eval")
         evaluations = sorted(path.name for path in (attempt / "eval").glob("*.jsonl"))
-        found += [f"{attempt.name}/{name}" for name in (*names, *(f"eval/{name}" for name in evaluations))]
-    return found
+        files += [f"{attempt.name}/{name}" for name in (*names, *(f"eval/{name}" for name in evaluations))]
+    return files
 
 
 class Index:
@@ -206,4 +206,4 @@ def _made_by() -> list[str]:
     """What decides how a run's files are read: this package's code and the plug-ins."""
     code = [path.stat() for pattern in ("**/*.py", "conf/**/*.yaml") for path in PACKAGE.glob(pattern)]
     newest = max(seen.st_mtime_ns for seen in code)
-    return [__version__, f"{len(code)} {newest}", *(f"{one.name} {one.sha256}" for one in plugins.present())]
+    return [__version__, f"{len(code)} {newest}", *(f"{plugin.name} {plugin.sha256}" for plugin in plugins.present())]

@@ -72,8 +72,8 @@ def signals_do_not_depend_on_order(method: Method) -> None:
 
 def uneven_groups_are_apart(method: Method) -> None:
     """Where `uneven_groups` is declared, a group's signals depend on that group alone, at any number of rollouts."""
-    if method.uneven_groups and (found := needs_even_groups(method)):
-        raise AssertionError(f"uneven_groups is declared, but {found}")
+    if method.uneven_groups and (reason := needs_even_groups(method)):
+        raise AssertionError(f"uneven_groups is declared, but {reason}")
 
 
 def needs_even_groups(method: Method) -> str:

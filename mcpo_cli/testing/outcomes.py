@@ -25,7 +25,7 @@ class CheckOutcome:
 
 def named(*checks: Callable[[T], None]) -> dict[str, Callable[[T], None]]:
     """Each check by its name in words; its docstring states the requirement."""
-    return {one.__name__.replace("_", " "): one for one in checks}
+    return {check.__name__.replace("_", " "): check for check in checks}
 
 
 def outcomes(checks: Mapping[str, Callable[[T], None]], subject: T) -> list[CheckOutcome]:

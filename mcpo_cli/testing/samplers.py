@@ -60,11 +60,11 @@ def name_and_options(sampler: Sampler) -> None:
 
 def every_step_gets_a_batch(sampler: Sampler) -> None:
     """Each step gets a whole batch; a sampler without a filter rolls no more prompts than that."""
-    for one in _run(sampler):
-        rollouts = sum(group.rollouts for group in one.groups)
-        assert rollouts == ROLLOUTS * len(one.groups), f"{rollouts} rollouts of {len(one.groups)} prompts"
-        assert len(one.batch) == PROMPTS, f"a batch of {len(one.batch)} prompts, not {PROMPTS}"
-        assert sampler.filters or len(one.groups) == PROMPTS, f"{len(one.groups)} groups without a filter"
+    for step in _run(sampler):
+        rollouts = sum(group.rollouts for group in step.groups)
+        assert rollouts == ROLLOUTS * len(step.groups), f"{rollouts} rollouts of {len(step.groups)} prompts"
+        assert len(step.batch) == PROMPTS, f"a batch of {len(step.batch)} prompts, not {PROMPTS}"
+        assert sampler.filters or len(step.groups) == PROMPTS, f"{len(step.groups)} groups without a filter"
 
 
 def budgets_are_kept(sampler: Sampler) -> None:
@@ -80,9 +80,9 @@ def budgets_are_kept(sampler: Sampler) -> None:
 
 def no_prompt_is_twice_in_a_batch(sampler: Sampler) -> None:
     """No problem is in a batch twice, unless the stream itself brought it twice."""
-    for one in _run(sampler):
-        again = [one.groups[index] for index in one.batch if one.groups[index].position < one.cursor]
-        numbers = [one.groups[index].number for index in one.batch]
+    for step in _run(sampler):
+        again = [step.groups[index] for index in step.batch if step.groups[index].position < step.cursor]
+        numbers = [step.groups[index].number for index in step.batch]
         twice = [group.number for group in again if numbers.count(group.number) > 1]
         assert not twice, f"a prompt that was brought back is in the batch twice: number {twice[0]}"
 
@@ -97,18 +97,18 @@ def draws_are_deterministic(sampler: Sampler) -> None:
 
 def nothing_is_changed_in_place(sampler: Sampler) -> None:
     """`draw` and `after` leave the state that they get as it is."""
-    for one in _run(sampler):
-        before = copy.deepcopy(dict(one.state))
-        _step(sampler, 1 + STEPS, one.cursor, one.state)
-        assert one.state == before, "the state is changed in place"
+    for step in _run(sampler):
+        before = copy.deepcopy(dict(step.state))
+        _step(sampler, 1 + STEPS, step.cursor, step.state)
+        assert step.state == before, "the state is changed in place"
 
 
 def only_declared_state(sampler: Sampler) -> None:
     """The state is columns of numbers with the same names after every step; the object itself remembers nothing."""
     before = repr(sampler)
     run = _run(sampler)
-    names = [sorted(one.state) for one in run[1:]]
-    assert all(one == names[0] for one in names), "the state's names change from step to step"
+    names = [sorted(step.state) for step in run[1:]]
+    assert all(named == names[0] for named in names), "the state's names change from step to step"
     assert repr(sampler) == before, "its options change while it draws"
     again = _run(dataclasses.replace(sampler))
     assert again == run, "it remembers something outside of its state"

@@ -168,7 +168,7 @@ def wrong_answers_are_graded_wrong(checked: Checked) -> None:
         verdicts = _judge(grader, [*asked, *others])
         right = [one for one, verdict in zip([*asked, *others], verdicts, strict=True) if verdict.status == "correct"]
         allowed = 0 if getattr(checked.task, "one_right_response", True) else len(others) / 2
-        is_wrong = len(right) <= allowed and not any(one in asked for one in right)
+        is_wrong = len(right) <= allowed and not any(answer in asked for answer in right)
         assert is_wrong, f"{grader}: correct: {right[0][1]!r}, to {right[0][0].text!r}"
 
 

@@ -90,13 +90,13 @@ def survival(runs: Runs) -> FigureContent:
     table = table.reindex(columns=[*KEYS, "run_id", "steps", "at_risk", "lost"])
     chance = runs.findings("transitions", partial=True).reindex(columns=["run_id", "lost_by_chance"])
     every = runs.planned[0].spec.probe.panel_every
-    found = (
-        {"model": model, "arm": arm, "seeds": here["run_id"].nunique(), **row}
-        for (model, arm), here in table.groupby(["model", "arm"], sort=False)
-        for row in pooled_survival(here, chance.loc[chance["run_id"].isin(here["run_id"]), "lost_by_chance"], every)
+    survivals = (
+        {"model": model, "arm": arm, "seeds": of_arm["run_id"].nunique(), **row}
+        for (model, arm), of_arm in table.groupby(["model", "arm"], sort=False)
+        for row in pooled_survival(of_arm, chance.loc[chance["run_id"].isin(of_arm["run_id"]), "lost_by_chance"], every)
     )
     columns = ["model", "arm", "seeds", "steps", "at_risk", "lost", "survival", "low", "high", "chance"]
-    rows = pd.DataFrame(found, columns=columns)
+    rows = pd.DataFrame(survivals, columns=columns)
     last = rows.drop_duplicates(["model", "arm"], keep="last").set_index(["model", "arm"])
     sentence = caption(
         "Prompts of the panel that are still mastered",

@@ -34,7 +34,7 @@ def save(attempt_dir: Path, checkpoint: Checkpoint, kept: int) -> None:
 def as_tensors(state: prompt_samplers.State) -> dict[str, Tensor]:
     """A sampler's memory as a checkpoint holds it: integers as int64, other numbers as float64."""
     return {
-        name: torch.tensor(column, dtype=torch.int64 if all(type(one) is int for one in column) else torch.float64)
+        name: torch.tensor(column, dtype=torch.int64 if all(type(value) is int for value in column) else torch.float64)
         for name, column in state.items()
     }
 

@@ -231,7 +231,7 @@ class Updater:
     def collisions(self, rollouts: Rollouts) -> Tensor:
         """collision_PGT under the policy now; see `Step`."""
         parts = self._parts(rollouts)
-        return torch.cat([self.policy.collisions(one.prompt_PS, one.token_PGT, one.mask_PGT) for one in parts])
+        return torch.cat([self.policy.collisions(part.prompt_PS, part.token_PGT, part.mask_PGT) for part in parts])
 
     def _parts(self, rollouts: Rollouts) -> list[Rollouts]:
         """Micro-batches of `rollouts` in their order."""

@@ -88,10 +88,10 @@ def command(paths: Paths, settings: Sequence[str]) -> list[str]:
 def preview(spec: RunSpec, home: Path) -> dict[str, Any]:
     """The first start, as plain data: command, environment, and verl's settings as a tree."""
     paths = planned(spec, home)
-    own = {key: value for key, _, value in (text.partition("=") for text in spec.cluster.verl)}
+    of_user = {key: value for key, _, value in (text.partition("=") for text in spec.cluster.verl)}
     settings: dict[str, Any] = {}
     rows = table(spec, paths)
-    for key, value in {**rows, **own}.items():
+    for key, value in {**rows, **of_user}.items():
         *groups, name = key.lstrip("+").split(".")
         functools.reduce(lambda tree, group: tree.setdefault(group, {}), groups, settings)[name] = value
     return {"command": command(paths, overrides(spec, rows)), "environment": environment(spec), "config": settings}

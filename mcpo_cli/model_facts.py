@@ -126,19 +126,19 @@ def examine(name: str, folder: Path, revision: str | None = None) -> ModelFacts:
     )
 
 
-def _check_weights(name: str, found: Architecture, weights: Mapping[str, Tensor]) -> None:
+def _check_weights(name: str, stated: Architecture, weights: Mapping[str, Tensor]) -> None:
     """Raise ConfigError if the stored tensors are not those of the architecture, one of the Llama family."""
-    if found.quantized or found.output_bias or found.mlp_bias:
+    if stated.quantized or stated.output_bias or stated.mlp_bias:
         return
-    if found.layers > len(weights):
-        raise bad_model(f"{name}: its config.json describes {found.layers} layers, its files have fewer tensors")
-    described = architecture.tensors(found)
+    if stated.layers > len(weights):
+        raise bad_model(f"{name}: its config.json describes {stated.layers} layers, its files have fewer tensors")
+    described = architecture.tensors(stated)
     shapes = {key: tensor.shape for key, tensor in weights.items() if not key.endswith(BUFFERS)}
-    if found.tied and OUTPUT in shapes and weight_files.are_equal(weights, OUTPUT, EMBEDDING):
+    if stated.tied and OUTPUT in shapes and weight_files.are_equal(weights, OUTPUT, EMBEDDING):
         del shapes[OUTPUT]
     every = [*described, *sorted(shapes.keys() - described.keys())]
     if differing := [key for key in every if described.get(key) != shapes.get(key)]:
-        is_tied = differing == [OUTPUT] and found.tied
+        is_tied = differing == [OUTPUT] and stated.tied
         by_config, by_files = (" x ".join(map(str, of.get(differing[0], ["none"]))) for of in (described, shapes))
         raise bad_model(
             f"{name}: {len(differing)} tensors of its weight files differ from its config.json, {differing[0]} first: "
@@ -285,8 +285,8 @@ def _of_template(folder: Path, vocabulary: _Vocabulary) -> tuple[str, int] | Non
     """The special token that follows a turn in the chat template, and its number; None if there is no such token."""
     for path in (folder / "chat_template.jinja", folder / "tokenizer_config.json"):
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-        if found := re.search(r"content[^{}<]*(?:\}\}|\+ *['\"])(<[^<>{}'\"]+>)", text):
-            return (found[1], vocabulary.special[found[1]]) if found[1] in vocabulary.special else None
+        if marker := re.search(r"content[^{}<]*(?:\}\}|\+ *['\"])(<[^<>{}'\"]+>)", text):
+            return (marker[1], vocabulary.special[marker[1]]) if marker[1] in vocabulary.special else None
     return None
 
 

@@ -52,22 +52,22 @@ def signals(method: Method, step: Step, state: State) -> tuple[Signals, State]:
     # The annotation is a promise of the method's author, so it is checked.
     returned: Any = method.signals(step, state)
     match returned:
-        case (Signals() as found, Mapping() as after):
+        case (Signals() as computed, Mapping() as after):
             pass
         case _:
             raise _unexpected(method, "signals", _named(returned), "(Signals, State)")
     PG, PGT = step.length_PG.shape, step.mask_PGT.shape
-    _check_shape(method, "signals", "advantage", found.advantage, PGT if method.token_advantages else PG)
-    _check_shape(method, "signals", "has_gradient_PG", found.has_gradient_PG, PG)
-    if found.counts_PG is not None:
-        _check_shape(method, "signals", "counts_PG", found.counts_PG, PG)
+    _check_shape(method, "signals", "advantage", computed.advantage, PGT if method.token_advantages else PG)
+    _check_shape(method, "signals", "has_gradient_PG", computed.has_gradient_PG, PG)
+    if computed.counts_PG is not None:
+        _check_shape(method, "signals", "counts_PG", computed.counts_PG, PG)
     for names, shape in ((method.columns, PG), (method.token_columns, PGT)):
         for name in names:
-            if name in found.columns:
-                _check_shape(method, "signals", f"the column {name}", found.columns[name], shape)
-    if not found.advantage[found.has_gradient_PG].isfinite().all():
+            if name in computed.columns:
+                _check_shape(method, "signals", f"the column {name}", computed.columns[name], shape)
+    if not computed.advantage[computed.has_gradient_PG].isfinite().all():
         raise NotFinite(f"method={method.name}: an advantage is NaN or infinite")
-    return found, after
+    return computed, after
 
 
 def token_loss(method: Method, batch: TokenBatch) -> TokenLoss:
@@ -83,9 +83,9 @@ def token_loss(method: Method, batch: TokenBatch) -> TokenLoss:
 
 
 def _check_shape(method: Method, call: str, what: str, value: Tensor, shape: tuple[int, ...]) -> None:
-    found = getattr(value, "shape", None)
-    if found != shape:
-        actual = "no tensor" if found is None else f"shape {tuple(found)}"
+    actual = getattr(value, "shape", None)
+    if actual != shape:
+        actual = "no tensor" if actual is None else f"shape {tuple(actual)}"
         raise _unexpected(method, call, f"{what} of {actual}", f"shape {tuple(shape)}")
 
 

@@ -131,7 +131,7 @@ def global_step(
     probed: Mapping[str, float],
     costs: Mapping[str, float],
     seconds: Mapping[str, float],
-    own: Mapping[str, float],
+    of_backend: Mapping[str, float],
 ) -> StepRow:
     """The row of a global step.
 
@@ -143,7 +143,7 @@ def global_step(
         probed: metrics of probes.
         costs: totals, including this step.
         seconds: by phase.
-        own: metrics that only this backend has.
+        of_backend: metrics that only this backend has.
     """
     informed_P, known = graded.informed_P.tolist(), graded.informed()
     chosen = [index for index in in_batch if informed_P[index]]
@@ -160,7 +160,7 @@ def global_step(
         **costs,
         **speed(seconds, float(graded.length_PG.sum())),
         **ungraded(graded),
-        **own,
+        **of_backend,
     }
     return StepRow(step=step, time=time.time(), metrics=metrics)
 

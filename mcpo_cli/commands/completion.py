@@ -88,8 +88,8 @@ def _listed(module: str, names: str) -> Callable[[Words], Iterable[str]]:
     """`names` of `mcpo_cli.MODULE`, a collection or a function that returns one; imported when the words are typed."""
 
     def offer(_: Words) -> Iterable[str]:
-        found = getattr(import_module(f"mcpo_cli.{module}"), names)
-        offered: Iterable[str] = found() if callable(found) else found
+        listed = getattr(import_module(f"mcpo_cli.{module}"), names)
+        offered: Iterable[str] = listed() if callable(listed) else listed
         return offered
 
     return offer

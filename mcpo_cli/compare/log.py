@@ -67,8 +67,8 @@ class Side:
         """
         frames = []
         for index, (log, label) in enumerate(zip(self.logs, _labels(self.logs), strict=True)):
-            own = log.samples.assign(log=index)
-            frames.append(own if "seed" in own else own.assign(seed=pd.Categorical([label] * len(own))))
+            samples = log.samples.assign(log=index)
+            frames.append(samples if "seed" in samples else samples.assign(seed=pd.Categorical([label] * len(samples))))
         whole = pd.concat(frames, ignore_index=True)
         for name in NAMES:
             whole[name] = union_categoricals([frame[name] for frame in frames], sort_categories=True)

@@ -55,11 +55,11 @@ def _wrong(samples: pd.DataFrame, scores: Scores) -> dict[tuple[int, ...], tuple
     text_N = chosen["answer"].astype(str).str.replace(r"\s+", "", regex=True).to_numpy()
     counts = pd.Series(1, index=pd.MultiIndex.from_arrays([seed_N, problem_N, text_N])).groupby(level=[0, 1, 2]).sum()
     keys, sizes = cast(list[tuple[int, int, str]], counts.index.to_list()), counts.to_list()
-    found: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    sizes_of: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for (seed, problem, text), size in zip(keys, sizes, strict=True):
         if text:
-            found[seed, problem].append(int(size))
-    return defaultdict(tuple, {cell: tuple(sorted(of_cell, reverse=True)) for cell, of_cell in found.items()})
+            sizes_of[seed, problem].append(int(size))
+    return defaultdict(tuple, {cell: tuple(sorted(of_cell, reverse=True)) for cell, of_cell in sizes_of.items()})
 
 
 @lru_cache(maxsize=2**18)

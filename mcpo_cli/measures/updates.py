@@ -32,8 +32,8 @@ def _hinge(spec: RunSpec, journal: Journal) -> Finding:
     for row in rows:
         by_number[row["mini_batch"]].append(row)
     table = [
-        {"mini_batch": number, **_felt(own), **(_variance(own) if len(own) > 1 else {})}
-        for number, own in sorted(by_number.items())
+        {"mini_batch": number, **_felt(of_mini_batch), **(_variance(of_mini_batch) if len(of_mini_batch) > 1 else {})}
+        for number, of_mini_batch in sorted(by_number.items())
     ]
     variances = [{"step": step, **_variance(rows)} for step, rows in steps.items() if len(rows) > 1]
     added = means(variances, **{name: itemgetter(name) for name in ("variance_policy", "variance_added")})

@@ -107,17 +107,17 @@ def check(model: Model, path: Path, *, longest: int, chat: bool = False) -> Mode
     Raises:
         ConfigError: the first thing that is wrong, with its fix.
     """
-    found = architecture.read(model.name, model_facts.configuration(str(path)))
-    architecture.check(model.name, found)
-    check_sizes(model, found.sizes)
+    stated = architecture.read(model.name, model_facts.configuration(str(path)))
+    architecture.check(model.name, stated)
+    check_sizes(model, stated.sizes)
     facts = _facts(model.name, path)
-    if facts.tokens > found.vocabulary:
+    if facts.tokens > stated.vocabulary:
         raise bad_model(
-            f"{model.name}: its tokenizer has {facts.tokens} tokens, but the embedding only {found.vocabulary} rows: "
+            f"{model.name}: its tokenizer has {facts.tokens} tokens, but the embedding only {stated.vocabulary} rows: "
             "tokenizer and weights belong to different models",
             fix=f"replace the tokenizer files in {path}",
         )
-    _check_lengths(model.name, found, facts, longest)
+    _check_lengths(model.name, stated, facts, longest)
     if chat:
         check_chat_template(model.name, path)
     return facts
@@ -135,15 +135,15 @@ def check_chat_template(name: str, path: Path) -> None:
 _facts = functools.lru_cache(maxsize=8)(model_facts.examine)
 
 
-def _check_lengths(name: str, found: Architecture, facts: ModelFacts, longest: int) -> None:
+def _check_lengths(name: str, stated: Architecture, facts: ModelFacts, longest: int) -> None:
     if longest > facts.window:
         raise no_room(
             f"{name} has a context of {facts.window} tokens; train.max_prompt + train.max_response is {longest}",
             fix="smaller train.max_response or train.max_prompt",
         )
-    if found.sliding_window and longest > found.sliding_window:
+    if stated.sliding_window and longest > stated.sliding_window:
         raise no_room(
-            f"{name} attends to the last {found.sliding_window} tokens only (sliding_window), which backend=local does "
-            f"not compute; train.max_prompt + train.max_response is {longest}",
-            fix=f"at most {found.sliding_window} tokens, or backend=verl",
+            f"{name} attends to the last {stated.sliding_window} tokens only (sliding_window), which backend=local "
+            f"does not compute; train.max_prompt + train.max_response is {longest}",
+            fix=f"at most {stated.sliding_window} tokens, or backend=verl",
         )

@@ -64,11 +64,11 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # keeps the package's output out of the answer
     try:
-        found: list[dict[str, Any]] | str = entries(request["set"], request["config"], request["count"])
+        answer: list[dict[str, Any]] | str = entries(request["set"], request["config"], request["count"])
     except Unusable as why:
-        found = str(why)
+        answer = str(why)
     with answers:
-        json.dump(found, answers)
+        json.dump(answer, answers)
 
 
 if __name__ == "__main__":

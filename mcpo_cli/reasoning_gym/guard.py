@@ -37,10 +37,10 @@ class Guard:
             return f"longer than {self.longest} characters"
         at = 0
         while at < len(text):
-            found = self.words.match(text, at)
-            if found is None:
+            word = self.words.match(text, at)
+            if word is None:
                 return f"{text[at : at + 20]!r} is no part of an answer"
-            at = found.end()
+            at = word.end()
         return ""
 
 

@@ -80,8 +80,8 @@ def drawn(name: str, config: Sequence[str] = (), count: int = DRAWS) -> list[Pro
 
 def answer(problem: Problem) -> str | None:
     """The answer that reasoning-gym gives with a problem; None if it only verifies."""
-    found: str | None = json.loads(problem.gold)["entry"]["answer"]
-    return found
+    answer: str | None = json.loads(problem.gold)["entry"]["answer"]
+    return answer
 
 
 def options(config: Sequence[str]) -> dict[str, Any]:
@@ -155,14 +155,14 @@ def _installed() -> None:
     try:
         # pycosat has no wheel, so it may be missing where reasoning-gym is installed.
         version("pycosat")
-        found = version("reasoning-gym")
+        installed = version("reasoning-gym")
     except PackageNotFoundError as error:
         raise ConfigError(
             f"{PREFIX}NAME needs the package {error.name}, which is not installed", fix=fix, code="not_installed"
         ) from None
-    if found != VERSION:
+    if installed != VERSION:
         raise ConfigError(
-            f"reasoning-gym is {found}, but problems of {VERSION} are meant", fix=fix, code="not_installed"
+            f"reasoning-gym is {installed}, but problems of {VERSION} are meant", fix=fix, code="not_installed"
         )
 
 
@@ -178,9 +178,9 @@ def _asked(own: str, request: str) -> str:
         check=False,
     )
     if done.returncode:
-        said = done.stderr.strip().rpartition("\n")[2]
-        raise bad_data(f"{PREFIX}{own}: reasoning-gym cannot draw its problems: {said}", fix="mcpo doctor")
-    found = json.loads(done.stdout)
-    if isinstance(found, str):
-        raise ConfigError(f"{PREFIX}{own}: {found}", fix=GALLERY, code="unknown_name")
+        complaint = done.stderr.strip().rpartition("\n")[2]
+        raise bad_data(f"{PREFIX}{own}: reasoning-gym cannot draw its problems: {complaint}", fix="mcpo doctor")
+    drawn = json.loads(done.stdout)
+    if isinstance(drawn, str):
+        raise ConfigError(f"{PREFIX}{own}: {drawn}", fix=GALLERY, code="unknown_name")
     return done.stdout

@@ -151,7 +151,7 @@ class Trainer:
             probed=probed,
             costs=self.costs.totals,
             seconds=clock.seconds,
-            own=measure.process(time.process_time() - clock.cpu_before, sum(clock.seconds.values())),
+            of_backend=measure.process(time.process_time() - clock.cpu_before, sum(clock.seconds.values())),
         )
         row["weights"] = weights
         self.attempt.journal.step(row)

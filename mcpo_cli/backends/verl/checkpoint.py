@@ -153,15 +153,15 @@ def lora_merged(weights: dict[str, Tensor], model: Model) -> dict[str, Tensor]:
     if not model.lora_rank:
         return weights
     scale = model.lora_alpha / model.lora_rank
-    found: dict[str, Tensor] = {}
+    merged: dict[str, Tensor] = {}
     for name, weight_OI in weights.items():
         layer = name.removesuffix(LORA_WEIGHT)
         if layer != name:
             update_OI = weights[layer + LORA_B].float() @ weights[layer + LORA_A].float()
-            found[f"{layer.removeprefix(PEFT_PREFIX)}.weight"] = weight_OI.float() + scale * update_OI
+            merged[f"{layer.removeprefix(PEFT_PREFIX)}.weight"] = weight_OI.float() + scale * update_OI
         elif not name.endswith((LORA_A, LORA_B)):
-            found[name.removeprefix(PEFT_PREFIX)] = weight_OI
-    return found
+            merged[name.removeprefix(PEFT_PREFIX)] = weight_OI
+    return merged
 
 
 def _weights(actor: Path) -> dict[str, Tensor]:

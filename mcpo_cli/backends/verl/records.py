@@ -90,7 +90,7 @@ class Records:
             probed=trained.probed,
             costs=costs.totals,
             seconds=trained.seconds,
-            own={f"verl/{name}": value for name, value in _flat(trained.verl)},
+            of_backend={f"verl/{name}": value for name, value in _flat(trained.verl)},
         )
         self.journal.step(row)
 

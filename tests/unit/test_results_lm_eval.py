@@ -181,3 +181,25 @@ def test_a_group_adds_nothing_to_its_tasks(tmp_path: Path) -> None:
     assert log.samples["benchmark"].value_counts().to_dict() == {"sums_one": 4, "sums_two": 4}
     with refused("bad_data", "sums_one"):
         read(tmp_path, Options(benchmark="sums"))
+
+
+def test_a_filter_is_compared_with_the_same_filter_of_another_log(tmp_path: Path) -> None:
+    """A log of two filters and logs of one of them each: their only filters are no benchmark that both have."""
+    filters = {"both": ("strict", "flexible"), "strict": ("strict",), "flexible": ("flexible",)}
+    sides = {}
+    for name, of in filters.items():
+        folder = written(tmp_path / name, [row(i, i % 2, each) for each in of for i in range(4)])
+        sides[name] = Side(name, tuple(read(folder, Options())))
+    found = of_logs([sides["both"], sides["strict"]], Question())
+    assert found.differences["benchmark"].tolist() == ["sums (strict)"]
+    assert [warning for warning in found.warnings if "sums (flexible) was left out" in warning]
+    with refused("nothing_pairs", "sums (strict)", "sums (flexible)"):
+        of_logs([sides["strict"], sides["flexible"]], Question())
+    (log,) = read(tmp_path / "strict", Options(benchmark="sums"))
+    assert log.samples["benchmark"].unique().tolist() == ["sums (strict)"]
+
+
+def test_a_row_without_a_score_is_named_even_if_it_is_the_first(tmp_path: Path) -> None:
+    rows = [{**row(i, 1.0), "exact_match": None if i == 0 else 1.0} for i in range(3)]
+    with refused("bad_data", "is empty (1 of 3"):
+        read(written(tmp_path, rows), Options())

@@ -20,6 +20,8 @@ from mcpo_cli.data import tables
 from mcpo_cli.errors import ConfigError, bad_data, nearest
 
 MODEL_NAMES = ("model_name", "model_name_sanitized")
+NO_FILTER = "none"
+"""The name of the only filter of a task that asks for none."""
 
 
 @dataclass(frozen=True)
@@ -311,7 +313,7 @@ def parts(
         facts: the settings of the samples.
         value: the score of a row by its name.
         unscored: says of rows without a score that they are left out (`have no score`); empty to refuse them.
-        filters: the cell that says which filter of the task a row is of; each has a part.
+        filters: the cell that says which filter of the task a row is of; each has a part, which it names.
 
     Raises:
         ConfigError: see `score_name` and `samples`; or no row has a score.
@@ -323,7 +325,7 @@ def parts(
     names = list(dict.fromkeys(str(row[filters]) for row in scored)) if filters else [""]
     return [
         LogPart(
-            f"{file.task} ({name})" if len(names) > 1 else file.task,
+            f"{file.task} ({name})" if len(names) > 1 or name not in ("", NO_FILTER) else file.task,
             samples(
                 file.path,
                 [row for row in scored if not filters or str(row[filters]) == name],

@@ -1,7 +1,7 @@
 """lm-evaluation-harness 0.4: samples_TASK_DATE.jsonl of `--log_samples`, next to results_DATE.json.
 
-A task with several filters has a benchmark for each of them, `gsm8k (flexible-extract)`, and counts as one. A sample
-that a filter makes from several repeats counts once, as in the harness.
+Each filter of a task has a benchmark, `gsm8k (flexible-extract)`, which is compared with the same filter of another
+log; several of a task count as one. A sample that a filter makes from several repeats counts once, as in the harness.
 """
 
 import re
@@ -61,7 +61,7 @@ def _parts(file: TaskFile, options: Options) -> list[LogPart]:
             f"{file.path}: it holds document {twice[0][0]} twice, so rows of two runs or tasks are in it",
             fix="keep the rows of one: the harness appends to a file of the same name",
         )
-    known = [name for name in cells.numbers_in(rows[0]) if name in rows[0]["metrics"]]
+    known = [name for name in cells.numbers_in(rows) if name in rows[0]["metrics"]]
     return base.parts(
         file, rows, known, options, fields=FIELDS, preferred=METRICS, value=lambda row, metric: row.get(metric),
         facts=_settings(file), filters="filter",

@@ -142,3 +142,12 @@ def test_rollouts_of_verifiers_before_0_4(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert log.samples[["prompt", "response", "gold"]].iloc[0].tolist() == ["0 + 1", "2", "1"]
     assert set(read(tmp_path, Options({"correct": ["format"]}))[0].samples["correct"]) == {1.0}
+
+
+def test_rollouts_of_old_verifiers_without_a_reward_are_left_out(tmp_path: Path) -> None:
+    row = {"prompt": "1 + 1", "completion": "2"}
+    rows = [{**row, "example_id": at, "reward": reward} for at, reward in enumerate((None, 1.0, 0.0))]
+    (log,) = read(lines(tmp_path / "results.jsonl", rows), Options())
+    assert log.samples["correct"].tolist() == [1.0, 0.0]
+    (note,) = log.notes
+    assert "1 of 3 samples have no score" in note

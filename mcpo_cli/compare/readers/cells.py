@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -106,6 +106,7 @@ def stated(facts: Mapping[str, Any]) -> dict[str, str]:
     return {name: value for name, value in texts.items() if value not in ("", "null", "{}", "[]")}
 
 
-def numbers_in(row: Row, without: Collection[str] = ()) -> list[str]:
-    """The names of the cells of a row that are numbers, but for those of `without`."""
-    return [name for name, value in row.items() if isinstance(value, int | float) and name not in without]
+def numbers_in(rows: Iterable[Row], without: Collection[str] = ()) -> list[str]:
+    """The names of the cells that are numbers in some row, but for those of `without`."""
+    names = dict.fromkeys(name for row in rows for name, value in row.items() if isinstance(value, int | float))
+    return [name for name in names if name not in without]

@@ -34,7 +34,7 @@ def _task_file(path: Path) -> TaskFile:
 
 def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     rows = base.rows_of(file.path, NEEDED)
-    known, first = cells.numbers_in(rows[0]["metric"]), rows[0]["doc"]
+    known, first = cells.numbers_in(row["metric"] for row in rows), rows[0]["doc"]
     return base.parts(
         file,
         rows,

@@ -67,7 +67,7 @@ def _wandb(path: Path) -> Rows:
     for file in sorted(path.rglob("wandb-summary.json")):
         run = str(file.parent.parent.relative_to(path))
         summary = base.settings_file(file)
-        yield from ((run, name, 0, summary[name]) for name in numbers_in(summary) if not name.startswith("_"))
+        yield from ((run, name, 0, summary[name]) for name in numbers_in([summary]) if not name.startswith("_"))
 
 
 def _tensorboard(path: Path) -> Rows:
@@ -100,7 +100,7 @@ def _databases(path: Path) -> Rows:
             elif {"run_name", "step", "metrics"} <= columns:
                 for run, step, text in database.execute("SELECT run_name, step, metrics FROM metrics"):
                     metrics = json.loads(text)
-                    yield from ((run, name, step, metrics[name]) for name in numbers_in(metrics))
+                    yield from ((run, name, step, metrics[name]) for name in numbers_in([metrics]))
 
 
 def _recognises(path: Path) -> bool:

@@ -25,7 +25,7 @@ FIELDS: dict[str, Field] = {
 
 def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     rows = base.rows_of(file.path, NEEDED)
-    rewards = cells.numbers_in(rows[0], without=OTHERS)
+    rewards = cells.numbers_in(rows, without=OTHERS)
     texts = {name: partial(_text, name) for name in ("gold", "answer") if name in rows[0]}
     preferred, facts = rewards if len(rewards) == 1 else (), {"step": int(file.path.stem.rpartition("_")[2])}
     return base.parts(file, rows, rewards, options, fields={**FIELDS, **texts}, preferred=preferred, facts=facts)

@@ -35,11 +35,11 @@ def _task_file(path: Path) -> TaskFile:
 def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     rows = base.rows_of(file.path, NEEDED)
     about = base.settings_file(file.path.parent / "metadata.json")
-    known, facts = (
-        cells.numbers_in(rows[0], NO_SCORES),
-        {name: about.get(name) for name in ("sampling_args", "env_args")},
-    )
-    return base.parts(file, rows, known, options, fields=FIELDS, preferred=SCORES, facts=facts)
+    known = cells.numbers_in(rows, without=NO_SCORES)
+    facts = {name: about.get(name) for name in ("sampling_args", "env_args")}
+    return base.parts(
+        file, rows, known, options, fields=FIELDS, preferred=SCORES, facts=facts, unscored="have no score"
+    )  # fmt: skip
 
 
 READER = base.of_files(

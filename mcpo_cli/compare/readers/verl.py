@@ -29,7 +29,7 @@ FIELDS: dict[str, Field] = {
 def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     rows = _last_of_each(base.rows_of(file.path, NEEDED))
     answer = {"answer": lambda row: str(row.get("pred"))} if "pred" in rows[0] else {}
-    known, facts = cells.numbers_in(rows[0], without=("step",)), {"step": rows[0]["step"]}
+    known, facts = cells.numbers_in(rows, without=("step",)), {"step": rows[0]["step"]}
     return base.parts(file, rows, known, options, fields={**FIELDS, **answer}, preferred=SCORES, facts=facts)
 
 

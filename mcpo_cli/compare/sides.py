@@ -4,6 +4,7 @@ import difflib
 import glob
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -37,11 +38,11 @@ def run_of(word: str) -> str:
 def sides(words: Sequence[str], arms: Mapping[str, str], read: Read, history: str = "") -> list[Side]:
     """The sides that `words` name, and those of `arms`: name -> glob of the logs of its training seeds.
 
-    A word is one side, or one per model if it has logs of several. Logs of one model are its training seeds. What the
-    words name is no part of the `history`, one of the patterns of `arms`, even if it matches.
+    A word is one side, or one per model if it has logs of several. Logs of one model are its training seeds. What
+    others name is no part of the `history`, one of the patterns of `arms`, even if it matches; a note says so.
 
     Raises:
-        ConfigError: see `readers.read`; or a word or a glob matches no file.
+        ConfigError: see `readers.read`; a word or a glob matches no file; or two sides have a file in common.
     """
     paths = [path for word in words for path in _paths(word)]
     if twice := next((path for path in paths if paths.count(path) > 1), None):
@@ -50,9 +51,16 @@ def sides(words: Sequence[str], arms: Mapping[str, str], read: Read, history: st
             fix=f"mcpo compare {twice} OTHER",
             code="duplicate_name",
         )
-    new = {path.resolve() for path in paths}
-    of_arms = {name: _matches(pattern, new if pattern == history else set()) for name, pattern in arms.items()}
-    logs = read(chain(paths, *of_arms.values()))
+    others = {name: _matches(pattern) for name, pattern in arms.items() if pattern != history}
+    new = {path.resolve() for path in chain(paths, *others.values())}
+    of_arms = {name: others.get(name) or _matches(pattern, new) for name, pattern in arms.items()}
+    _refuse_shared({"the files named without --arm": paths, **of_arms})
+    logs = {**read(chain(paths, *of_arms.values()))}
+    for pattern in set(arms.values()) & {history}:
+        kept = _matches(pattern, new)
+        left = [path for path in _matches(pattern) if path not in kept]
+        notes = tuple(f"{path} is the new run, and was left out of the history" for path in left)
+        logs[kept[0]] = [replace(log, notes=(*log.notes, *notes)) for log in logs[kept[0]]]
     logs_of: dict[Path, list[Log]] = {}
     for path in paths:
         models = {log.model for log in logs[path]}
@@ -60,6 +68,19 @@ def sides(words: Sequence[str], arms: Mapping[str, str], read: Read, history: st
             logs_of.setdefault(path / log.model if len(models) > 1 else path, []).append(log)
     named = [Side(name, tuple(of_side)) for name, of_side in zip(_said(logs_of), logs_of.values(), strict=True)]
     return named + [Side(name, tuple(log for path in of_arm for log in logs[path])) for name, of_arm in of_arms.items()]
+
+
+def _refuse_shared(paths_of: Mapping[str, Sequence[Path]]) -> None:
+    """Raise ConfigError if a file is in two of the arms."""
+    owner: dict[Path, str] = {}
+    for name, paths in paths_of.items():
+        for path in paths:
+            if (other := owner.setdefault(path.resolve(), name)) != name:
+                raise ConfigError(
+                    f"{path} is in {name}, and in {other}: a log is not compared with itself",
+                    fix="patterns that share no file: --arm base='logs/base-s*' --arm grpo='logs/grpo-s*'",
+                    code="duplicate_name",
+                )
 
 
 def _paths(word: str) -> list[Path]:

@@ -62,10 +62,27 @@ def test_a_word_is_a_side_for_each_model_in_it(tmp_path: Path) -> None:
     assert shown(sides([one, other], {}, read)) == {"a": ["0", "1"], "b": ["0", "1"]}
     assert shown(sides([two], {}, read)) == {"small": ["0small"], "large": ["0large", "1large"]}
     assert list(shown(sides([one, two], {}, read))) == ["a", "small", "large"]
-    assert shown(sides([one], {"arm": str(tmp_path / "[ab].csv")}, read)) == {"a": ["0", "1"], "arm": ["0", "1"] * 2}
+    assert shown(sides([two], {"arm": str(tmp_path / "[ab].csv")}, read))["arm"] == ["0", "1"] * 2
     assert list(shown(sides([str(tmp_path / "?.csv")], {}, read))) == ["a", "b"]
     with refused("duplicate_name", "a.csv"):
         sides([one, one], {}, read)
+
+
+def test_a_log_is_on_one_side_and_the_new_run_is_not_in_its_history(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.csv").write_text("0")
+    every, new = str(tmp_path / "*.csv"), str(tmp_path / "c.csv")
+    with refused("duplicate_name", "c.csv", "one", "other"):
+        sides([], {"one": every, "other": new}, read)
+    with refused("duplicate_name", "c.csv", "arm"):
+        sides([new], {"arm": every}, read)
+    for words, arms in (([new], {}), ([], {"new": new})):
+        history, side = sorted(
+            sides(words, {"history": every, **arms}, read, every), key=lambda side: side.name != "history"
+        )
+        assert [log.path.parent.name for log in history.logs] == ["a.csv", "b.csv"]
+        assert [log.path.parent.name for log in side.logs] == ["c.csv"]
+        assert [note for log in history.logs for note in log.notes if "c.csv is the new run" in note]
 
 
 def test_a_run_and_an_evaluation_go_to_their_reader_by_their_ids(

@@ -20,6 +20,7 @@ import pandas as pd
 from pandas.api.types import union_categoricals
 
 from mcpo_cli import redaction
+from mcpo_cli.compare.equal_cost import AVERAGE, shown
 from mcpo_cli.compare.scores import Scores
 from mcpo_cli.errors import ConfigError, bad_data
 
@@ -190,7 +191,8 @@ def checked(
 
     Raises:
         ConfigError: there are no samples, a column is missing, a sample has no name or the name of another, the name of
-            a benchmark or the model cannot be shown, or a score is not a finite number.
+            a benchmark or the model cannot be shown, one of several benchmarks is named as their mean is, or a score is
+            not a finite number.
     """
     if lacking := [name for name in NEEDED if name not in samples]:
         raise bad_data(f"{path}: samples need the columns {', '.join(NEEDED)}; {', '.join(lacking)} is missing")
@@ -202,8 +204,14 @@ def checked(
     if "sample" in keys and (twice := samples[samples.duplicated(keys)]).size:
         which = ", ".join(f"{name} {twice.iloc[0][name]}" for name in keys)
         raise bad_data(f"{path}: it holds a sample twice: {which}", fix="leave the copies out")
-    check_headings(path, "benchmark", samples["benchmark"].astype(str).unique())
+    benchmarks = samples["benchmark"].astype(str).unique()
+    check_headings(path, "benchmark", benchmarks)
     check_headings(path, "model", [str(model)])
+    if mean := {AVERAGE, shown(AVERAGE)} & set(benchmarks) if len(benchmarks) > 1 else ():
+        raise bad_data(
+            f"{path}: a benchmark is named {min(mean)}, as the mean over benchmarks is",
+            fix="give it another name, leave its rows out, or compare one benchmark: --benchmark NAME",
+        )
     correct = pd.to_numeric(samples["correct"], errors="coerce").astype(np.float64)
     bad = ~np.isfinite(correct)
     if bad.any():

@@ -68,6 +68,16 @@ def test_tables_of_runs_are_read_as_runs(tmp_path: Path, text: str) -> None:
     assert set(log.samples["problem"]) == {"all"}
 
 
+def test_a_benchmark_that_a_run_lacks_is_read_of_the_other_runs(tmp_path: Path) -> None:
+    """The mean that a table gives of its benchmarks is none of them."""
+    (log,) = read(written(tmp_path / "runs.csv", "seed,gsm8k,math,mean\n0,.5,.4,.45\n1,.6,,.6\n"), Options())
+    found = log.samples[["benchmark", "seed", "correct"]].to_numpy().tolist()
+    assert found == [["gsm8k", "0", 0.5], ["gsm8k", "1", 0.6], ["math", "0", 0.4]]
+    assert [note for note in log.notes if "1 of 2 rows have no math" in note]
+    with refused("bad_data", "named mean"):
+        read(written(tmp_path / "long.csv", "problem,benchmark,correct\n1,mean,1\n1,x,0\n"), Options())
+
+
 def test_who_names_the_score_alone_says_that_rows_are_runs(tmp_path: Path) -> None:
     path = written(tmp_path / "runs.csv", "name,solved\nx,1\ny,0\n")
     assert fix_of(path) == "problem=name,correct=solved"

@@ -25,9 +25,9 @@ VALUES = ("correct", "value", "score")
 ROLES = ("model", "seed", "benchmark")
 COUNTERS = (
     *("step", "global_step", "epoch", "iteration", "index", "id", "run", "run_id", "name", "lr", "learning_rate"),
-    *("time", "timestamp", "date"),
+    *("time", "timestamp", "date", "mean", "average", "avg"),
 )
-"""Columns of a wide table that are no benchmarks, in any case and number (`Steps`)."""
+"""Columns of a wide table that are no benchmarks, in any case and number (`Steps`): they count, or are means."""
 
 
 def read(path: Path, known: Sequence[str], options: Options) -> list[Log]:
@@ -55,20 +55,26 @@ def read(path: Path, known: Sequence[str], options: Options) -> list[Log]:
     elif options.benchmark and not value:
         raise bad_data(f"{path}: it has no benchmark {options.benchmark!r}: {nearest(options.benchmark, numbers)}")
     sentence = f"{path} has no problems, so each of its values is one run"
-    notes = (sentence if value else f"{sentence}; benchmarks are its columns of numbers: {', '.join(numbers)}",)
-    return list(_logs(path, frame.reset_index(drop=True), notes))
+    notes = [sentence if value else f"{sentence}; benchmarks are its columns of numbers: {', '.join(numbers)}"]
+    empty = {name: list(values).count(None) for name, values in numbers.items()} if not value else {}
+    notes += [
+        f"{path}: {of_name} of {len(columns[name])} rows have no {name}, and were left out of it"
+        for name, of_name in empty.items()
+        if of_name
+    ]
+    return list(_logs(path, frame.reset_index(drop=True), notes, keep_empty=bool(value)))
 
 
 def _benchmarks(columns: Mapping[str, Sequence[Any]], roles: Mapping[str, str]) -> dict[str, Sequence[Any]]:
-    """The columns of a wide table that hold numbers alone."""
+    """The columns of a wide table that hold numbers alone, and cells without one (None)."""
     others = {name: cells.numbers(values) for name, values in columns.items() if name not in roles.values()}
     return {
         name: values
         for name, values in others.items()
         if name
         and not {name.casefold(), name.casefold().removesuffix("s")} & set(COUNTERS)
-        and len(values)
-        and all(isinstance(each, float) for each in values)
+        and any(isinstance(each, float) for each in values)
+        and all(each is None or isinstance(each, float) for each in values)
     }
 
 
@@ -83,7 +89,7 @@ def _long(
     return frame
 
 
-def _logs(path: Path, frame: pd.DataFrame, notes: Sequence[str]) -> Iterator[Log]:
+def _logs(path: Path, frame: pd.DataFrame, notes: Sequence[str], *, keep_empty: bool) -> Iterator[Log]:
     models = frame.groupby("model", sort=False) if "model" in frame else [("", frame)]
     check_headings(path, "model", [str(model) for model, _ in models])
     for model, rows in models:
@@ -97,4 +103,5 @@ def _logs(path: Path, frame: pd.DataFrame, notes: Sequence[str]) -> Iterator[Log
         if "seed" not in of_model:
             number = of_model.groupby("benchmark").cumcount() + 1
             of_model["seed"] = [f"{path.name} {model} row {at}" for at in number]
-        yield checked(path / str(model) if model else path, of_model, model=str(model), notes=notes)
+        kept = of_model if keep_empty else of_model.dropna(subset=["correct"])
+        yield checked(path / str(model) if model else path, kept, model=str(model), notes=notes)

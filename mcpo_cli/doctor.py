@@ -47,6 +47,8 @@ REBUILD_KERNELS = (
 REINSTALL = "make setup in a checkout, or reinstall the wheel"
 OTHER_NAMES = f"mcpo-lab, or {sys.executable} -m mcpo_cli: the same program"
 
+TRAINED_WITH = ("method", "sampler", "task")
+"""Kinds of components without whose registry no run starts."""
 State = Literal["ok", "missing", "wrong"]
 User = Literal["local", "extra", "shell", "verl", "hub", "plug-in"]
 
@@ -253,7 +255,8 @@ def _plugins() -> Iterator[Line]:
         try:
             registry = entry.registry()
         except ConfigError as error:
-            yield Line(f"{kind}s", "plug-in", "wrong", error.message, error.fix or "")
+            user: User = "local" if kind in TRAINED_WITH else "plug-in"
+            yield Line(f"{kind}s", user, "wrong", error.message, error.fix or "")
         else:
             for name, plugin in (registry.plugins if isinstance(registry, Found) else {}).items():
                 provided[plugin].append(f"{kind} {name}")

@@ -47,6 +47,15 @@ def test_a_machine_that_can_train_here(here: InProcess) -> None:
     assert here.untouched()
 
 
+def test_a_method_that_is_declared_twice_fails(here: InProcess, plugin_folder: Path) -> None:
+    plugin_folder.mkdir(exist_ok=True)
+    (plugin_folder / "mine.py").write_text("from mcpo_cli.methods.grpo import Grpo\n\nclass Mine(Grpo): name = 'grpo'")
+    result = here("doctor", "--json")
+    document = json.loads(result.stdout)
+    assert (result.returncode, document["ok"]) == (1, False)
+    assert "mine.py" in lines(document)["local", "methods"]["found"]
+
+
 @pytest.mark.slow
 def test_a_home_that_can_be_none_fails_with_the_other_checks_shown(here: InProcess, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")

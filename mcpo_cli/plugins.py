@@ -200,6 +200,10 @@ def classes(group: str, package: str, base: type) -> Found[Any]:
         for value in members:
             if isinstance(value, type) and issubclass(value, base) and hasattr(value, "name"):
                 options: Any = value()
+                fields = {field.name for field in dataclasses.fields(options)}
+                for option, hint in vars(value).get("__annotations__", {}).items():
+                    if option not in fields and "ClassVar" not in str(hint):
+                        raise TypeError(f"{value.__name__}.{option} is an option only below @dataclass(frozen=True)")
                 json.dumps(dataclasses.asdict(options))  # they are written down with every run
                 yield value.name, value
 

@@ -120,6 +120,7 @@ def test_ctrl_c_while_a_plug_in_is_imported_is_the_users(plugin_folder: Path) ->
     [
         (SOFT.replace("strength: float = 0.5", "strength: float"), "missing 1 required|non-default argument"),
         (SOFT.replace("0.5", "object()"), "not JSON serializable"),
+        (re.sub("@dataclass.*", "", SOFT), "strength is an option only below @dataclass"),
         (SOFT.replace("methods.grpo import Grpo", "methods import Method").replace("(Grpo)", "(Method)"), "abstract"),
         ("MEASURE = 3", "MEASURE must be a Measure, not int"),
         ("from .soft import Soft", "cannot import another"),

@@ -121,6 +121,7 @@ def read(what: str) -> tuple[list[PublishedPair], Assumed]:
 
 def _pair(label: str, line: str) -> PublishedPair:
     texts: dict[str, str] = {}
+    in_percent: set[str] = set()
     clauses = re.split(r",|\s(?=\w+@)", re.sub(r"(\d+)\s+(?:problems|questions)", r"n=\1", line))
     for clause in filter(None, map(str.strip, clauses)):
         match = CLAUSE.fullmatch(clause)
@@ -129,16 +130,18 @@ def _pair(label: str, line: str) -> PublishedPair:
             known = "two scores as A vs B, and clauses of n, samples, seeds, sd, se, margin, metric, paired"
             raise ConfigError(f"'{clause}' is not understood or repeated: write {known}", fix=EXAMPLE)
         texts |= stated
+        in_percent |= stated.keys() if "%" in clause else set()
     if not {"b_value", "problems"} <= texts.keys():
         raise ConfigError("two numbers and their number of problems are needed", fix=EXAMPLE)
     printed = texts["a_value"], texts["b_value"]
-    percent = "%" in line or max(map(float, printed)) > 1
+    percent = "a_value" in in_percent or max(map(float, printed)) > 1
     scale, digits = 0.01 if percent else 1.0, max(len(text.partition(".")[2]) for text in printed)
     metric, paired = texts.pop("metric", f"avg@{texts.get('a_samples', 1)}"), texts.pop("paired", "") != "unpaired"
     numbers: dict[str, float | None] = {"a_samples": int(metric.partition("@")[2])}
     for name, text in texts.items():
         is_count = name.endswith(("samples", "seeds", "problems"))
-        numbers[name] = int(text) if is_count else None if text == "-" else float(text) * scale
+        unit = 0.01 if name in in_percent else scale
+        numbers[name] = int(text) if is_count else None if text == "-" else float(text) * unit
     a, b = ({name[2:]: value for name, value in numbers.items() if name.startswith(side)} for side in ("a_", "b_"))
     facts = {"label": label, "a": a, "b": a | b, "metric": metric, "percent": percent, "unit": scale * 10.0**-digits}
     facts |= {"problems": numbers["problems"], "paired": paired, "margin": numbers.get("margin")}

@@ -28,6 +28,7 @@ def answer(what: str) -> Support:
         ("54.2% vs. 51.70 %, 30 problems, avg@32", (0.542, 0.517, "avg@32", 30, 32, 1, True, 1e-4)),
         (".54 vs .5, n = 100, 3 seeds, unpaired", (0.54, 0.5, "avg@1", 100, 1, 3, False, 1e-2)),
         ("66.7 against 60.0 pass@8, n=30", (0.667, 0.6, "pass@8", 30, 8, 1, True, 1e-3)),
+        ("0.542 vs 0.517, n=30, margin 1%", (0.542, 0.517, "avg@1", 30, 1, 1, True, 1e-3)),
         ("0.5% vs 0.4%, n=1000", (0.005, 0.004, "avg@1", 1000, 1, 1, True, 1e-3)),
     ],
 )
@@ -42,6 +43,8 @@ def test_a_number_is_of_both_sides_or_of_each() -> None:
     assert (pair.a.seeds, pair.b.seeds) == (5, 3)
     shares = (pair.margin, pair.a.sd, pair.b.sd, pair.a.se, pair.b.se)
     assert shares == pytest.approx((0.02, 0.012, 0.009, 0.02, 0.02))
+    ((pair,), _) = read("0.542 vs 0.517, n=500, 3 seeds, sd 1.2%, se 0.02, margin 1%")
+    assert (pair.margin, pair.a.sd, pair.a.se) == pytest.approx((0.01, 0.012, 0.02))
     ((pair,), _) = read("54.2 vs 51.7, n=500, 3 vs 1 seeds, sd 1.1 vs -")
     assert (pair.a.sd, pair.b.sd) == (pytest.approx(0.011), None)
 

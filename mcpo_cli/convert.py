@@ -114,7 +114,8 @@ def _several(inner: tuple[Any, ...], value: Any, path: str, *, named: bool) -> A
             raise _wrong_type(path, value, "a mapping of names to values")
         return {_scalar(str, name, path): _typed(inner[1], item, f"{path}.{name}") for name, item in value.items()}
     if not isinstance(value, list | tuple):
-        raise _wrong_type(path, value, "a list", fix=f"{path}=[{value}]" if value else None)
+        items = ",".join(f"{name}={item}" for name, item in value.items()) if isinstance(value, Mapping) else value
+        raise _wrong_type(path, value, "a list", fix=f"{path}=[{items}]" if value else None)
     kinds = [inner[0]] * len(value) if inner[-1] is Ellipsis else list(inner)
     if len(kinds) != len(value):
         raise ConfigError(f"{path}={value}: must be a list of {len(kinds)} values, not of {len(value)}")

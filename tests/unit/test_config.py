@@ -6,6 +6,7 @@ import itertools
 import json
 import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
@@ -241,6 +242,13 @@ def test_a_sweep_is_a_product_in_order() -> None:
     assert [(run.spec.method.name, run.spec.seed) for run in runs] == [
         ("dapo", 0), ("dapo", 1), ("mcpo", 0), ("mcpo", 1),
     ]  # fmt: skip
+
+
+def test_an_arm_that_is_a_mapping_is_mended_with_its_settings(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("arms: {a: {method: dapo, train.lr: 0.1}}")
+    with refused("bad_input", "arms.a") as error:
+        plan.from_suite(str(tmp_path / "mine.yaml"))
+    assert error.value.fix == "arms.a=[method=dapo,train.lr=0.1]"
 
 
 def test_overrides_replace_the_sweep_of_a_suite_but_not_what_its_arms_vary() -> None:

@@ -15,7 +15,7 @@ from mcpo_cli.config import arm_names, load
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of, read
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import ConfigError, McpoError, RunFailed, nearest, one_line
+from mcpo_cli.errors import ConfigError, McpoError, RunFailed, mend, nearest, one_line
 from mcpo_cli.home import is_plain
 from mcpo_cli.records import State
 from mcpo_cli.runs import attempts, index
@@ -167,9 +167,9 @@ def chosen(runs: Iterable[Run], where: Sequence[str] = (), sort: str = "") -> li
         if facts and not any(key in one for _, one in facts):
             known = {name: None for _, one in facts for name in one} | dict.fromkeys(LOOKED_UP)
             meant = [name for name in known if name.endswith(f".{key}")] or known
-            raise ConfigError(
-                f"no run has a setting '{key}': {nearest(key, meant)}", fix=f"mcpo help {key}", code="unknown_key"
-            )
+            listed = mend("{}", key, known, "mcpo help  (lists the settings)")
+            fix = listed if meant is known else " or ".join(sorted(meant))
+            raise ConfigError(f"no run has a setting '{key}': {nearest(key, meant)}", fix=fix, code="unknown_key")
     wanted = {key_of(word): read(word).value() for word in where}
     kept = [(run, one) for run, one in facts if all(_has(one.get(key), value) for key, value in wanted.items())]
     if key := sort.removeprefix("-"):

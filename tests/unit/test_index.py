@@ -11,6 +11,7 @@ from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs import catalog, index
+from tests.errors import refused
 from tests.fakes import write_runs
 
 SMALL = ("scale=smoke", "model=toy-s", "train.steps=2", "eval.every=1", "eval.problems=2")
@@ -107,3 +108,10 @@ def test_a_home_that_cannot_be_written_is_listed(home: Path) -> None:
     (home / index.FILE.parent).rmdir()
     (home / index.FILE.parent).write_text("a file in the place of the folder")
     assert listed(home) == before
+
+
+def test_a_setting_that_no_run_has_is_mended_with_one_that_they_have(home: Path) -> None:
+    for key, fix in {"lr": "train.lr or warmup.lr", "stat": "state", "foo": "mcpo help  (lists the settings)"}.items():
+        with refused("unknown_key", key) as error:
+            catalog.chosen(catalog.runs(home), [f"{key}=1"])
+        assert error.value.fix == fix

@@ -247,7 +247,7 @@ def test_a_sweep_is_a_product_in_order() -> None:
 def test_an_arm_that_is_a_mapping_is_mended_with_its_settings(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("arms: {a: {method: dapo, train.lr: 0.1}}")
     with refused("bad_input", "arms.a") as error:
-        plan.from_suite(str(tmp_path / "mine.yaml"))
+        plan.from_suite(str(tmp_path / "mine.yaml"), [], "mcpo")
     assert error.value.fix == "arms.a=[method=dapo,train.lr=0.1]"
 
 

@@ -366,13 +366,14 @@ def sources_grid(comparison: Comparison) -> Grid:
 
 def flips_grid(comparison: Comparison, most: int | None = None) -> Grid:
     """The problems whose score changed, largest change first: all, or the first `most`; with the answers of logs."""
-    answers: Columns = {f"{comparison.baseline} answers": _answer("baseline_answer"), "arm answers": _answer("answer")}
+    baseline = heading(comparison.baseline)
+    answers: Columns = {f"{baseline} answers": _answer("baseline_answer"), "arm answers": _answer("answer")}
     columns: Columns = {
         "benchmark": "benchmark",
         "arm": "arm",
         "problem": "problem",
         **(answers if {"answer", "baseline_answer"} <= set(comparison.flips) else {}),
-        heading(comparison.baseline): lambda row: share(row["baseline_score"]),
+        baseline: lambda row: share(row["baseline_score"]),
         "arm's": lambda row: share(row["score"]),
         "change": lambda row: signed(row["score"] - row["baseline_score"]),
     }

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -367,6 +368,8 @@ def test_sides_named_like_a_column_keep_their_own(names: tuple[str, str]) -> Non
     grid = page.main_grid(found)
     assert len(set(grid.header)) == len(grid.header) == 8
     assert len(page.flips_grid(found).header) == 6
+    answered = replace(found, flips=found.flips.assign(answer="1", baseline_answer="2"))
+    assert len(set(page.flips_grid(answered).header)) == 8
     row = only(found, benchmark="average")
     shown = dict(zip(grid.header, grid.rows[0], strict=True))
     quoted = [name if name in ("base", "new") else f"'{name}'" for name in names]

@@ -24,6 +24,7 @@ FILES = {
     "golds.jsonl": '{"problem": "1 + 1?", "answer": "2"}\n{"problem": "1 + 1?", "answer": "3"}\n',
     "answers.jsonl": '{"gold": 1}\n',
     "one.jsonl": '{"problem": "a", "correct": 1}\n{"problem": "b", "correct": 0}\n',
+    "same.jsonl": '{"problem": "a", "correct": 1}\n{"problem": "b", "correct": 0}\n',
     "two.jsonl": '{"problem": "c", "correct": 1}\n{"problem": "d", "correct": 0}\n',
     "odd.csv": "Question ID,Is Right\n1,1\n2,0\n",
     "elsewhere.jsonl": '{"problem": "a", "correct": 1, "benchmark": "another"}\n',

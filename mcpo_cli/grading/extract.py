@@ -21,6 +21,7 @@ that offers a choice.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -95,8 +96,11 @@ def marked(response: str) -> Marked | None:
     return labelled(text)
 
 
-def labelled(text: str) -> Marked | None:
-    """The answers that `text` marks by labels and words (rules 3 and 4), whatever it has in boxes."""
+def labelled(text: str, tidied: Callable[[str], str] | None = None) -> Marked | None:
+    """The answers that `text` marks by labels and words (rules 3 and 4), whatever it has in boxes.
+
+    tidied: what makes an answer of the rest of a line; `bare` by default.
+    """
     starts = sorted({label.end() for pattern in (_LABEL, _HASHES) for label in pattern.finditer(text)})
     # Of labels on one line, as after a heading `Final answer:`, the last one counts.
     last = [
@@ -104,13 +108,13 @@ def labelled(text: str) -> Marked | None:
         for start, following in pairwise([*starts, len(text) + 1])
         if "\n" in text[start:following] or following > len(text)
     ]
-    if lines := [line for start in last if not _is_placeholder(line := _line(text, start))]:
+    if lines := [line for start in last if not _is_placeholder(line := _line(text, start, tidied or bare))]:
         return _marked(lines, lines[-1:])
     prose = _PROSE.finditer(text)
     ends = [said.end() for said in prose if not _DOUBTED.search(text[max(0, said.start() - _DOUBT) : said.start()])]
     if not ends:
         return None
-    said = [_line(text, ends[-1])]
+    said = [_line(text, ends[-1], tidied or bare)]
     return _marked(said, said)
 
 
@@ -184,15 +188,15 @@ def _side_by_side(text: str, boxed: list[tuple[int, int, str]]) -> list[str]:
     return [content for _, _, content in boxed[first:]]
 
 
-def _line(text: str, start: int) -> str:
-    """The text from `start` to the end of its line or display formula, without decoration."""
+def _line(text: str, start: int, tidied: Callable[[str], str]) -> str:
+    """The text from `start` to the end of its line or display formula, `tidied`."""
     for opening, closing in (("$$", "$$"), ("\\[", "\\]")):
         if text.startswith(opening, start) and (end := text.find(closing, start + 2, start + _LONGEST_LINE)) > 0:
             return text[start + 2 : end].strip()
     end = text.find("\n", start)
     line = _CLOSING_WORDS.sub("", text[start : end if end >= 0 else len(text)])
     ends = [said.end() for said in _PROSE.finditer(line)]
-    return bare(line[ends[-1] :] if ends else line)
+    return tidied(line[ends[-1] :] if ends else line)
 
 
 def bare(line: str) -> str:

@@ -20,9 +20,7 @@ is checked by itself (`\sum_{k=1}^{6} k^2 = 91` is evaluated). Unevaluated are:
 The caller decides whether unevaluated answers count (`pool.Pool`): a training reward refuses them, an evaluation by
 default accepts them, as published graders do.
 
-Multiple choice: if the gold is one letter (A to J, with or without parentheses), the answer's first letter counts, if
-a bracket, point, colon or the end follows it, in either case: `(B)`, `\text{B}`, `B. 12`, `\textbf{(B)}\ 12`,
-`Option B`.
+Multiple choice, for a gold that is one letter, is in `options`.
 
 Angles are equal in degrees and in radians: `30^\circ` is `\frac{\pi}{6}`. A list without names, `1, 2`, equals one in
 its order with names or units: `a = 1, b = 2`; for such a gold, values without names keep its order. Units of one kind
@@ -44,6 +42,7 @@ from typing import Any
 from sympy import Expr, Rational
 
 from mcpo_cli import thinking
+from mcpo_cli.grading import options
 from mcpo_cli.grading.base import NO_ANSWER, Grade, Status, different, hedged
 from mcpo_cli.grading.extract import CHOICE, Marked, bare, labelled, marked
 from mcpo_cli.grading.reading import (
@@ -62,7 +61,7 @@ from mcpo_cli.grading.reading import (
 from mcpo_cli.grading.spelling import TEXT, WORDS, named_values, plain, sides_of, spelled, unnamed
 from mcpo_cli.grading.units import ratio, unit_of
 
-RULES = 9
+RULES = 10
 """Version of the rules here and in the modules of `grading` that are imported here; raise it with every change."""
 
 LONGEST_ANSWER = 100
@@ -85,21 +84,10 @@ _DOMAIN = re.compile(rf",?\s*{WORDS}\{{\s*for (?:all|any|every|each)\s*\}}\s*[A-
 _ARTICLE = re.compile(r"(?:an?|the) (?=[a-z]{2})")
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*\^\s*\{?\s*\\circ\s*\}?")
 _DECIMAL_COMMA = re.compile(r"(-?\d+),(?!\d{3}$)(\d+)")
-_OPTION_GOLD = re.compile(r"\W*([A-J])\W*")
-_OPTION = re.compile(r"(?:^(?:(?i:option|choice|answer)\b)?|\()\s*([A-Ja-j])(?:\s*[).:]|\s+(?:because|since)\b|$)")
-_NEXT_OPTION = re.compile(r"[;,&/|+]\s*(?:also\s*)?([A-J])\s*[).:](?=\s|$)")
-_OPTION_TEXT = re.compile(r"\W*(?:(?i:option|choice|answer)\s*)?\(?[A-Ja-j]\s*[).:]\W*(.*)", re.DOTALL)
-_JUDGES = re.compile(r"(?i)(?:is|isn|was|can be|would be|has been|must be)\b")
-_IN_BRACKETS = re.compile(r"\([^()]{2,}\)")
 _BOUND = re.compile(
     r"(?i)\b(?:(?:fewer|less|more|greater|larger|smaller) than|at (?:least|most))\s+\$?-?\d[\d.,]*\$?\W*\Z"
 )
 """A bound at the end of a sentence, which is no answer."""
-_DENIES = re.compile(
-    r"(?i)\b(?:wrong|incorrect|false|impossible|invalid|excluded|eliminated|rejected|except|excluding|unless|but|rather"
-    r"|(?:is|are|was|does|do|ca)n['\u2019]t|cannot|never|none|anything|other than|instead of)\b"
-)
-"""Words that take back the answer next to them."""
 _CHANGES = re.compile(
     r"(?i)\b(?:below zero|too (?:large|small|big|high|low|many|few)|to the power|times (?:ten|a hundred)|repeating"
     r"|recurring|ppm|per ?mille|per thousand|basis points?|percent (?:less|more|fewer|off)|half of|twice"
@@ -143,15 +131,8 @@ def _equal_sides(value: tuple[Any, ...], side: str, other: tuple[Any, ...], its:
     return same(side, its) if ratio(side, its) not in (None, 1) else equal(list(value), list(other))
 
 
-def _denied(answer: str) -> bool:
-    """True if words retract an answer; an option's own text, as in `(E) cannot be determined`, does not."""
-    words = plain(answer)
-    text = _OPTION_TEXT.match(words)
-    return bool(_DENIES.search(words)) and not (text and not _JUDGES.match(text[1]))
-
-
 TEXTUAL: dict[str, Callable[[str], bool]] = {
-    "a word that denies an answer": _denied,
+    "a word that denies an answer": options.denied,
     "a word that changes a number": lambda answer: bool(_CHANGES.search(plain(answer))),
 }
 """Tests of words that take an answer back, for any gold, unless it has these words itself."""
@@ -172,7 +153,7 @@ def hedge(gold: str, answer: str) -> str:
     one = not several(read(gold)) and not CHOICE.search(plain(gold))
     rules = {name: breaks for name, breaks in TEXTUAL.items() if not breaks(gold)}
     rules |= HEDGES if one else {"sides that differ": _inconsistent}
-    if len(option(answer)) > len(option(gold)) > 0:
+    if len(options.named(answer)) > len(options.named(gold)) > 0:
         return "several options"
     return next((name for name, breaks in rules.items() if breaks(answer)), "")
 
@@ -279,21 +260,18 @@ def gold_of(gold: str) -> str | None:
     return text if readable else None
 
 
-def option(text: str) -> set[str]:
-    """The options that `text` names: a letter at the start, any in parentheses, and further ones as in `D) 5; C) 4`."""
-    words = plain(text)
-    options = _OPTION.findall(words)
-    return {
-        letter.upper() for letter in options + (_NEXT_OPTION.findall(_IN_BRACKETS.sub("", words)) if options else [])
-    }
-
-
 def options_of(response: str, found: Marked) -> Marked:
     """The marks that name an option, where a response works out a value in a box and ends `Answer: D`."""
-    lines = labelled(thinking.answer(response) or "")
-    if lines is None or not option(lines.last) or lines.last in found.answers:
+    lines = labelled(thinking.answer(response) or "", _tidied)
+    if lines is None or not options.named(lines.last) or lines.last in found.answers:
         return found
-    return Marked((*(answer for answer in found.answers if option(answer)), lines.last), (lines.last,))
+    return Marked((*(answer for answer in found.answers if options.named(answer)), lines.last), (lines.last,))
+
+
+def _tidied(line: str) -> str:
+    """`line` without decoration, but with its option, as in `(B) $12$`."""
+    text = bare(line)
+    return text if options.named(text) == options.named(line) else line.strip()
 
 
 def one_answer(gold: str, found: Marked) -> tuple[str, bool]:
@@ -304,7 +282,7 @@ def one_answer(gold: str, found: Marked) -> tuple[str, bool]:
         values = [[value] for value in getattr(first[0], "args", ())] if is_expression(first) else []
         others = [other for other in found.answers if other not in found.adjacent]
         return answer, all(same(answer, other) or any(equal(v, list(read(other))) for v in values) for other in others)
-    agree = all(same(found.last, other) or option(gold) & option(other) for other in found.answers[:-1])
+    agree = all(same(found.last, other) or options.named(gold) & options.named(other) for other in found.answers[:-1])
     return found.last, agree
 
 
@@ -323,8 +301,8 @@ def evaluated(gold: str, answer: str) -> bool:
 
 def compared(gold: str, answer: str) -> Status:
     """The status of an answer with a single guess."""
-    if _OPTION_GOLD.fullmatch(plain(gold)) and (named := option(answer)):
-        return "correct" if named == option(gold) else "wrong"
+    if options.GOLD.fullmatch(plain(gold)) and (named := options.named(answer)):
+        return "correct" if named == options.named(gold) else "wrong"
     if same_text(gold, answer):
         return "correct"
     if same(gold, answer):
@@ -337,7 +315,7 @@ def grade(gold: str, response: str, extracted: bool) -> Grade:
     if (wanted := gold_of(gold)) is None:
         return Grade("infra_error", detail="the gold answer cannot be parsed")
     found = marked(response)
-    if found and _OPTION_GOLD.fullmatch(plain(wanted)) and not extracted:
+    if found and options.GOLD.fullmatch(plain(wanted)) and not extracted:
         found = options_of(response, found)
     if found is None and extracted and response.strip():
         return prediction(wanted, response)
@@ -351,6 +329,8 @@ def grade(gold: str, response: str, extracted: bool) -> Grade:
 
 def judged(gold: str, answer: str) -> Grade:
     """The verdict on one marked answer."""
+    if chosen := options.verdict(gold, answer):
+        return chosen
     text = spelled(answer)
     if not same_text(gold, text) and (rule := hedge(gold, text)):
         return hedged(answer, f"{rule}: {answer}")
@@ -359,6 +339,8 @@ def judged(gold: str, answer: str) -> Grade:
 
 def prediction(gold: str, text: str) -> Grade:
     """The verdict on a text that as a whole is the answer."""
+    if chosen := options.verdict(gold, text):
+        return chosen
     answer = bare(text)
     sentence = bool(_WORDS.search(TEXT.sub("", spelled(answer))))
     if sentence:

@@ -44,17 +44,16 @@ from sympy import Expr, Rational
 from mcpo_cli import thinking
 from mcpo_cli.grading import options
 from mcpo_cli.grading.base import NO_ANSWER, Grade, Status, different, hedged
+from mcpo_cli.grading.equality import equal, rounds_to
 from mcpo_cli.grading.extract import CHOICE, Marked, bare, labelled, marked
 from mcpo_cli.grading.reading import (
     PERCENT,
     as_tuple,
     bases,
     condition,
-    equal,
     is_expression,
     literal,
     read,
-    rounds_to,
     search,
     several,
 )

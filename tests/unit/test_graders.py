@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from math_verify import ExprExtractionConfig, LatexExtractionConfig
 
 from mcpo_cli import golds, grading
-from mcpo_cli.grading import math_verify, reading
+from mcpo_cli.grading import equality, math_verify, reading
 from mcpo_cli.grading.base import STATUSES, Grade
 from mcpo_cli.grading.simple import TRACE
 from tests import hostile
@@ -92,7 +92,7 @@ def test_cases_of_math_verify() -> None:
         if "precision" in options:
             options["float_rounding"] = options.pop("precision")
         gold, answer = (reading.search(row[side], targets) for side in ("gold", "pred"))
-        if reading.equal(gold, answer, **{"allow_set_relation_comp": False, **options}) != row["expected"]:
+        if equality.equal(gold, answer, **{"allow_set_relation_comp": False, **options}) != row["expected"]:
             told.append(row["id"])
     assert told in ([], ["mv/test_all/test_latex_notation_math/60"])
 

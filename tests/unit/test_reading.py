@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from math_verify import verify
 
-from mcpo_cli.grading import math_verify, reading, spelling
+from mcpo_cli.grading import equality, math_verify, reading, spelling
 from tests.unit.test_graders import ANSWERS
 
 
@@ -99,7 +99,7 @@ expression = st.recursive(atom, combined, max_leaves=4)
 def test_quick_comparisons_say_what_math_verify_says(first: str, second: str, alike: bool) -> None:
     second = f"({first}) + ({second}) - ({second})" if alike else second
     gold, answer = list(reading.read(first)), list(reading.read(second))
-    quick = reading._quick(gold, answer)
+    quick = equality._quick(gold, answer)
     if quick is not None:
         assert quick == bool(verify(gold, answer, timeout_seconds=None))
 
@@ -116,4 +116,4 @@ def test_quick_comparisons_say_what_math_verify_says(first: str, second: str, al
     ],
 )
 def test_the_quick_comparison_decides(first: str, second: str, quick: bool | None) -> None:
-    assert reading._quick(list(reading.read(first)), list(reading.read(second))) is quick
+    assert equality._quick(list(reading.read(first)), list(reading.read(second))) is quick

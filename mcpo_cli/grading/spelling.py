@@ -32,6 +32,10 @@ _SCALES = {
     "billions?": 9,
     "trillions?": 12,
     "tenths?": -1,
+    "lakhs?": 5,
+    "crores?": 7,
+    "[万萬]": 4,
+    "[亿億]": 8,
     "hundredths?": -2,
     "thousandths?": -3,
     "ten-thousandths?": -4,
@@ -92,6 +96,9 @@ SPELLINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\\(?:underline|boldsymbol|bm|bf)\s*\{([^{}]*)\}", r"{\1}"),
     (r"\\(?:text)?color\s*\{\w+\}", ""),
     (r"\\(?:mathrm|rm)\s*\{\s*(e|i|\\pi)\s*\}", r" \1"),
+    # upright letters after a number that are no unit: a variable, a thousand or a million
+    (rf"(?<=[\d}}]){SPACE}*{WORDS}\{{\s*((?![gshdmlLuJNWVCKATFH])[A-Za-z]|pi|bn|mn)\s*\}}", r" \1 "),
+    (rf"(?<=\d){WORDS}\{{([KT])\}}", r" \1 "),
     # sums of money: the currency is a unit
     (rf"^\s*(-?)\s*(?:\\?\$|USD)\s*({_AMOUNT})(?![\w^])\s*$", r"\1\2\\text{ dollars}"),
     (rf"{WORDS}\{{\s*(\\text\{{[^{{}}]*\}})\s*\}}", r"\1"),
@@ -126,8 +133,11 @@ SPELLINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf"(?<![\w.,/^\\}}])(\d+){SPACE}+(\d+)\s*/\s*(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
     (r"(?<![\w.\\])(\d+(?:\.\d+)?)[eE]\+?(-?)0*(\d+)(?![\w.])", r"\1 \\times 10^{\2\3}"),
     (r"(?<=\d)\s*[x*]\s*10\s*\^", r" \\times 10^"),
-    *((rf"(?<=\d){SPACE}*{WORDS}\{{[\s~]*{word}\b", rf" \\times 10^{{{k}}}\\text{{") for word, k in _SCALES.items()),
-    *((rf"(?<=\d){SPACE}*{word}\b", rf" \\times 10^{{{k}}}") for word, k in _SCALES.items()),
+    *(
+        (rf"(?<=\d){SPACE}*{WORDS}\{{[\s~]*{word}(?![A-Za-z])", rf" \\times 10^{{{k}}}\\text{{")
+        for word, k in _SCALES.items()
+    ),
+    *((rf"(?<=\d){SPACE}*{word}(?![A-Za-z])", rf" \\times 10^{{{k}}}") for word, k in _SCALES.items()),
     *((rf"(?<=\d){SPACE}*(?:{WORDS}\{{)?\s*{word}\b(?:\s*\}})?", sign) for word, sign in _AFTER.items()),
     (rf"(?<=\d)(?:(?:st|nd|rd|th)\b|\s*\^?\s*{_ORDINAL}|\s*\^\s*\{{\s*{_ORDINAL}\s*\}})", ""),
     # sets by a condition

@@ -23,7 +23,8 @@ default accepts them, as published graders do.
 Multiple choice, for a gold that is one letter, is in `options`.
 
 Angles are equal in degrees and in radians: `30^\circ` is `\frac{\pi}{6}`. A list without names, `1, 2`, equals one in
-its order with names or units: `a = 1, b = 2`; for such a gold, values without names keep its order. Units of one kind
+its order with names or units: `a = 1, b = 2`; for such a gold, values without names keep its order. Two
+lists have a value equally often: `1, 1, 2` is not `1, 2`, but `\{1, 1, 2\}` is `\{1, 2\}`. Units of one kind
 are converted: `0.5 m` is `50 cm`, `36 km/h` is `10 m/s`; a number without a unit has the gold's. A decimal gold,
 `0.714`, equals an exact answer that rounds to it.
 
@@ -54,10 +55,11 @@ from mcpo_cli.grading.reading import (
     is_expression,
     literal,
     read,
+    repeats,
     search,
     several,
 )
-from mcpo_cli.grading.spelling import TEXT, WORDS, named_values, plain, sides_of, spelled, unnamed
+from mcpo_cli.grading.spelling import TEXT, WORDS, items_of, named_values, plain, sides_of, spelled, unnamed
 from mcpo_cli.grading.units import ratio, unit_of
 
 RULES = 10
@@ -174,7 +176,8 @@ def _bare(text: str) -> str:
 def same(gold: str, answer: str) -> bool:
     """True if two texts have the same value; `answer` may end with a unit."""
     scale = ratio(gold, answer)
-    if same_text(gold, answer) or _contradict(gold, answer, convertible=scale is not None):
+    contradict = _contradict(gold, answer, convertible=scale is not None)
+    if contradict or same_text(gold, answer) or not same_counts(gold, answer):
         return same_text(gold, answer)
     if scale not in (None, 1):
         return _equal_amounts(gold, answer, Rational(scale))
@@ -220,6 +223,16 @@ def share_of(text: str) -> list[Any]:
     if not is_expression(value) or not getattr(value[0], "is_number", False):
         return []
     return [value[0] / 100] if 0 < abs(value[0]) < 1 else []
+
+
+def same_counts(gold: str, answer: str) -> bool:
+    """True unless one of two lists has a value more often, as 1, 1, 2 and 1, 2 have; a gold in braces is a set."""
+    if r"\{" in gold or not any(map(repeats, (gold, answer))):
+        return True
+    golds, values = items_of(gold), items_of(answer)
+    return len(golds) == len(values) and all(
+        sum(same(item, one) for one in golds) == sum(same(item, one) for one in values) for item in golds
+    )
 
 
 def same_parts(gold: str, answer: str) -> bool:

@@ -41,7 +41,7 @@ from sympy import FiniteSet as SympyFiniteSet
 from sympy.core.function import AppliedUndef
 from sympy.core.relational import Relational
 
-from mcpo_cli.grading.spelling import SPACE, TEXT, WORDS, plain, sides_of, spelled
+from mcpo_cli.grading.spelling import SPACE, TEXT, WORDS, items_of, plain, sides_of, spelled
 
 Value = list[Any]
 """The result of math-verify's parse: [expression, its text], [text that is not an expression], or []."""
@@ -206,6 +206,13 @@ def several(value: tuple[Any, ...]) -> bool:
     if isinstance(first, And):
         return not all(isinstance(relation, Eq) for relation in first.args)
     return isinstance(first, Relational) or (isinstance(first, Set) and first is not EmptySet)
+
+
+def repeats(text: str) -> bool:
+    """True if `text` is a list, or a set in braces, that has a value more than once."""
+    first = read(text)[0] if is_expression(read(text)) else None
+    values = first.rhs if isinstance(first, Eq) else first
+    return isinstance(values, SympyFiniteSet) and len(items_of(text)) > len(values)
 
 
 def literal(value: tuple[Any, ...]) -> bool:

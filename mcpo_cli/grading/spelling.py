@@ -11,7 +11,6 @@ The tables `SPELLINGS`, `IN_WORDS` and `NUMBERS`, and four rules that a pattern 
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from itertools import pairwise
 
 from mcpo_cli.grading import notation
 from mcpo_cli.grading.extract import CHOICE, bare
@@ -187,6 +186,8 @@ _POINT_NAME = re.compile(r"(?:^.*?[Pp]oints?\s*\}?\s*)?[ABD-Z]?\s*=?\s*(?=(?:\\l
 _NAME = re.compile(r"^\s*[A-Za-z][\w ]*(?:\(\w+\))?\s*[=:]")
 _LABELS = (tuple("abcdefgh"), ("i", "ii", "iii", "iv", "v"))
 _EQUALS = re.compile(r"(?<![\\<>!:])=(?!=)|[{}()\[\]]")
+_ITEMS = re.compile(_BETWEEN.pattern + r"|\bor\b|[{}()\[\]]")
+_ENCLOSED = re.compile(r"(?:\\left\s*)?(?:\(|\\\{)([^()]*?)(?:\\right\s*)?(?:\)|\\\})")
 _LONE = re.compile(r"\s*[A-Za-z](?:_\{?\w+\}?)?\s*")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _BEFORE = re.compile(
@@ -239,13 +240,26 @@ def _turned(text: str) -> str:
 
 def sides_of(answer: str) -> list[str]:
     """The sides of `answer` between equals signs outside brackets."""
-    depth, ends = 0, [-1]
-    for sign in _EQUALS.finditer(answer):
-        if sign[0] != "=":
+    return _outside(answer, _EQUALS)
+
+
+def items_of(text: str) -> list[str]:
+    """The items of a list, in brackets or not, between commas, semicolons and words, without names."""
+    text = plain(text)
+    inside = _ENCLOSED.fullmatch(text)
+    return [_NAME.sub("", item) for item in _outside(inside[1] if inside else text, _ITEMS)]
+
+
+def _outside(text: str, separators: re.Pattern[str]) -> list[str]:
+    """The parts of `text` between separators outside brackets; the pattern also finds the brackets."""
+    depth, parts, start = 0, [], 0
+    for sign in separators.finditer(text):
+        if sign[0] in "{}()[]":
             depth += 1 if sign[0] in "{([" else -1
         elif depth == 0:
-            ends.append(sign.start())
-    return [answer[start + 1 : end] for start, end in pairwise([*ends, len(answer)])]
+            parts.append(text[start : sign.start()])
+            start = sign.end()
+    return [*parts, text[start:]]
 
 
 def unnamed(text: str) -> list[str]:

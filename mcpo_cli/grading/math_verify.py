@@ -86,13 +86,16 @@ _ARTICLE = re.compile(r"(?:an?|the) (?=[a-z]{2})")
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*\^\s*\{?\s*\\circ\s*\}?")
 _DECIMAL_COMMA = re.compile(r"(-?\d+),(?!\d{3}$)(\d+)")
 _BOUND = re.compile(
-    r"(?i)\b(?:(?:fewer|less|more|greater|larger|smaller) than|at (?:least|most))\s+\$?-?\d[\d.,]*\$?\W*\Z"
+    r"(?i)\b(?:(?:fewer|less|more|greater|larger|smaller) than|at (?:least|most)|up to)\s+\$?-?\d[\d.,]*\$?\W*\Z"
+    r"|\d\W+at (?:least|most)\W*\Z"
 )
 """A bound at the end of a sentence, which is no answer."""
 _CHANGES = re.compile(
     r"(?i)\b(?:below zero|too (?:large|small|big|high|low|many|few)|to the power|times (?:ten|a hundred)|repeating"
     r"|recurring|ppm|per ?mille|per thousand|basis points?|percent (?:less|more|fewer|off)|half of|twice"
-    r"|\d+(?:st|nd|rd|th) (?:root|power))\b"
+    r"|\d+(?:st|nd|rd|th) (?:root|power)"
+    r"|\d (?:plus|minus|divided by|multiplied by|added to|subtracted from|times some\w*))\b"
+    r"|^\W*(?:an? |the )?(?:(?:square|cube) root|square|cube|reciprocal|logarithm|third|quarter) of \S*\d\S*$"
 )
 """Words beside a number that make it another one."""
 

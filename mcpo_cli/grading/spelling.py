@@ -40,7 +40,7 @@ _SCALES = {
     "ten-thousandths?": -4,
     "millionths?": -6,
 }
-_PARTS = {"thirds": 3, "fourths": 4, "fifths": 5, "sixths": 6, "sevenths": 7, "eighths": 8, "ninths": 9}
+_PARTS = {"halves": 2, "thirds": 3, "fourths": 4, "fifths": 5, "sixths": 6, "sevenths": 7, "eighths": 8, "ninths": 9}
 _AFTER = {
     "dozen": r" \\cdot 12",
     "squared": "^{2}",

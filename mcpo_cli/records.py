@@ -81,7 +81,7 @@ class DataSource(TypedDict):
     source: str
     problems: int
     left_out: int
-    """Number of training problems left out because their prompt is too long."""
+    """Number of training problems left out: their prompt is too long, or a benchmark has them, too."""
 
 
 class StepRow(TypedDict):

@@ -27,6 +27,7 @@ def audited(target: str, as_name: str | None, against: Sequence[str]) -> Reply:
     from mcpo_cli import data
     from mcpo_cli.commands import console
     from mcpo_cli.data.audit import audit
+    from mcpo_cli.tasks.gold_check import self_graded
 
     dataset, path = (data.get(as_name), Path(target)) if as_name else _source(target)
     if dataset.draw:
@@ -40,7 +41,7 @@ def audited(target: str, as_name: str | None, against: Sequence[str]) -> Reply:
         raise ConfigError(error.message, fix=f"mcpo components check data {error.fix}", code=error.code) from error
     chosen = [_source(other) for other in against] if against else _reachable(dataset, path)
     others = [(other, data.read(other, file)) for other, file in chosen]
-    document = audit(dataset, reading, others, _self_grade, console.talk)
+    document = audit(dataset, reading, others, self_graded, console.talk)
     kinds = dict.fromkeys(finding["kind"] for finding in document["findings"] if finding["serious"])
     wrong = f"{dataset.name}: metrics measured on it would be wrong: {', '.join(kinds)}"
     return Reply(document, _page(document), Findings(wrong, fix=FIX) if kinds else None)
@@ -77,13 +78,6 @@ def _reachable(dataset: "Dataset", path: Path | None) -> list[tuple["Dataset", P
         if other.name != dataset.name and (beside or files.cached(other)):
             reachable.append((other, beside[0] if beside else None))
     return reachable
-
-
-def _self_grade(golds: Sequence[str]) -> list[str]:
-    from mcpo_cli.grading import Pool
-
-    with Pool() as pool:
-        return [verdict.status for verdict in pool.grade(((gold, gold) for gold in golds), extracted=True)]
 
 
 def _page(document: dict[str, Any]) -> Iterator[Part]:

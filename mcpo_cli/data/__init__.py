@@ -16,7 +16,20 @@ from mcpo_cli.errors import ConfigError, bad_data, nearest
 from mcpo_cli.golds import alternatives
 from mcpo_cli.plugins import Found
 
-__all__ = ["Dataset", "Loaded", "fetch", "get", "is_dataset", "load", "names", "of_file", "read", "registry", "unnamed"]
+__all__ = [
+    "Dataset",
+    "Loaded",
+    "checked",
+    "fetch",
+    "get",
+    "is_dataset",
+    "load",
+    "names",
+    "of_file",
+    "read",
+    "registry",
+    "unnamed",
+]
 
 
 @cache
@@ -116,7 +129,7 @@ def load(dataset: str | Dataset, path: Path | None = None) -> Loaded:
     """
     declared = get(dataset) if isinstance(dataset, str) else dataset
     reading = read(declared, path)
-    audit = f"mcpo components check data {_checked(declared, path)}"
+    audit = f"mcpo components check data {checked(declared, path)}"
     if reading.defects:
         defect = reading.defects[0]
         raise bad_data(f"{reading.source}, row {defect.row}: {defect.kind}: {defect.shown[:80]!r}", fix=audit)
@@ -126,7 +139,7 @@ def load(dataset: str | Dataset, path: Path | None = None) -> Loaded:
         raise bad_data(f"{reading.source}, row {reading.first[text]}: {contradiction}", fix=audit)
     problems = reading.agreed
     if not problems:
-        raise bad_data(f"{reading.source}: no usable problem is left", fix=audit)
+        raise bad_data(f"{reading.source}: no problem is left: each has rows with contradicting golds", fix=audit)
     return Loaded(
         declared.name,
         problems,
@@ -135,10 +148,11 @@ def load(dataset: str | Dataset, path: Path | None = None) -> Loaded:
         reading.rows,
         _notes(declared, reading),
         declared.grader,
+        len(reading.conflicts),
     )
 
 
-def _checked(dataset: Dataset, path: Path | None) -> str:
+def checked(dataset: Dataset, path: Path | None) -> str:
     """The words of a command that name a data set or a file, and the set that the file is a copy of."""
     file = path or (None if dataset.repo else dataset.file) or None
     if file is None:

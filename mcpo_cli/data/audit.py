@@ -168,9 +168,7 @@ def audit(
             {"row": row, "gold": gold, "status": statuses[gold]} for row, gold in every if statuses[gold] != "correct"
         ],
         "solutions": [
-            {"row": row, "gold": gold, "marked": bool(MARKED.search(gold))}
-            for row, gold in every
-            if "\n" in gold or len(gold.split()) > SOLUTION
+            {"row": row, "gold": gold, "marked": bool(MARKED.search(gold))} for row, gold in every if _is_solution(gold)
         ],
         "conflicts": [
             {"row": reading.first[text], "golds": counts, "problem": text} for text, counts in reading.conflicts.items()
@@ -182,6 +180,19 @@ def audit(
         "overlaps": overlaps,
     }
     return {**document, "findings": [asdict(finding) for finding in findings(dataset, document)]}
+
+
+def unmatched(golds: Sequence[str], self_grade: Graded) -> list[str]:
+    """Those of `golds` that no answer matches: whole solutions that mark no answer, and those unlike themselves."""
+    return [
+        gold
+        for gold, status in zip(golds, self_grade(golds), strict=True)
+        if status != "correct" or (_is_solution(gold) and not MARKED.search(gold))
+    ]
+
+
+def _is_solution(gold: str) -> bool:
+    return "\n" in gold or len(gold.split()) > SOLUTION
 
 
 def kind(gold: str) -> str:
@@ -206,8 +217,11 @@ def findings(dataset: Dataset, document: dict[str, Any]) -> list[DataProblem]:
         text = f"{document['rows']} rows hold {copies(document)}{known}; each is used once"
         results.append(DataProblem("copies", is_benchmark, text))
     if document["conflicts"]:
-        fate = "" if is_benchmark else "; they are left out"
-        text = f"problems with contradicting golds: {len(document['conflicts'])}{fate}"
+        left = document["problems"] - len(document["conflicts"])
+        text = (
+            f"problems with contradicting golds: {len(document['conflicts'])}; training leaves them out and has "
+            f"{left or 'no'} problems"
+        )
         results.append(DataProblem("conflicts", is_benchmark, text))
     if document["not_parsable"]:
         text = f"golds that are not correct when graded against themselves: {len(document['not_parsable'])}"

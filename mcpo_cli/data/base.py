@@ -150,6 +150,8 @@ class Loaded:
     notes: tuple[str, ...] = ()
     """Facts for the user: copies, problems left out, a size other than the published one."""
     grader: str = "math_verify"
+    conflicts: int = 0
+    """Number of problems left out because their rows have different golds."""
 
 
 def digest(problems: tuple[Problem, ...]) -> str:

@@ -18,7 +18,7 @@ from mcpo_cli.home import location
 from mcpo_cli.model_facts import ModelFacts, resolve
 from mcpo_cli.runs import catalog, folders
 from mcpo_cli.runs.journal import read_json
-from mcpo_cli.tasks import GeneratedTask, Task
+from mcpo_cli.tasks import GeneratedTask, Task, gold_check
 
 
 @dataclass(frozen=True)
@@ -147,12 +147,14 @@ def _published(name: str, file: str, path: str) -> Loaded:
         fix = "mcpo components list data, or --benchmarks FILE for one of your own"
         raise ConfigError(f"'{name}' {why}: {nearest(name, evaluable())}", fix=fix)
     source = paths.named(file or path) if file or path else None
-    whole = data.load(name if declared else data.unnamed(name), source)
+    dataset = data.get(name) if declared else data.unnamed(name)
+    whole = data.load(dataset, source)
     if whole.grader not in grading.registry():
         raise ConfigError(
             f"{name}: no grader '{whole.grader}': {nearest(whole.grader, grading.registry())}", fix="mcpo doctor"
         )
-    return whole
+    caution = gold_check.caution(dataset, whole, source) if source else ""
+    return replace(whole, notes=(*whole.notes, *filter(None, [caution])))
 
 
 def _cut(whole: Loaded, limit: int) -> Loaded:

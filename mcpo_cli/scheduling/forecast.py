@@ -103,6 +103,8 @@ class Forecast:
         yield from self.plan.equal_arms
         specs = [run.spec for run in self.plan.runs]
         yield from dict.fromkeys(line for spec in specs for line in spec.method.without_effect(spec.train))
+        for task in {repr(run.spec.task): run.spec.task for run in self.unfinished}.values():
+            yield from task.cautions()
         if wild := [spec.train.lr for spec in specs if spec.train.lr >= WILD]:
             yield (
                 f"train.lr={max(wild):g}: AdamW changes every weight by about that much in a gradient step, which "

@@ -179,6 +179,10 @@ class Task(ABC):
         """A message and a fixing override for each option that contradicts another option or `train`."""
         yield from ()
 
+    def cautions(self) -> Iterator[str]:
+        """Warnings about problems that are on this machine, before a run uses them."""
+        yield from ()
+
     def check(self) -> None:
         """Raises ConfigError for an unknown data set; subclasses that read data also check that it is available."""
         for name in self.published:

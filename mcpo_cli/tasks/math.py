@@ -10,7 +10,7 @@ Worked examples (`task.examples`) end as `task.prompt` asks: in `Answer: 7`, in 
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from mcpo_cli.errors import ConfigError, bad_data, nearest, no_room
 from mcpo_cli.grading import functions
 from mcpo_cli.records import DataSource
 from mcpo_cli.settings import identity, later, runtime
+from mcpo_cli.tasks import gold_check
 from mcpo_cli.tasks.base import Limits, Tokens
 from mcpo_cli.tasks.drawn import from_pool
 from mcpo_cli.tasks.text import QUESTION, Example, TextTask, fitting
@@ -190,6 +191,18 @@ class Math(TextTask):
             )
         yield from super().contradictions(train)
 
+    def cautions(self) -> Iterator[str]:
+        """See `Task`; about files."""
+        for own in self._files():
+            if caution := gold_check.caution(own, self.load(own)):
+                yield caution
+        if files.is_name(self.data):
+            training = self.load(self.training_set)
+            files_only = [one for one in self.held_out_sets if not one.draw]
+            here = [one for one in files_only if not one.repo or self.file or files.cached(one)]
+            if left := _left_out(training, map(self.load, here)):
+                yield f"{training.source}: problems are left out of training: {left}"
+
     def check(self) -> None:
         """Checks that the training file is available and that the benchmarks are readable and complete."""
         if files.is_name(self.data):
@@ -246,14 +259,24 @@ def _held_out(dataset: Dataset) -> Reading:
         ConfigError: no problem is held out, or the file cannot be read.
     """
     reading = datasets.read(dataset)
-    kept = {text: golds for text, golds in reading.problems.items() if held_out(Problem(text, ""))}
+    kept = {text: its for text, its in reading.problems.items() if held_out(Problem(text, ""))}
     if not kept:
         raise no_room(
             f"task.benchmarks: of the {len(reading.problems)} problems of {dataset.file} none is held out: one in "
             f"{HELD_OUT_SHARE} is, chosen by a hash of its text",
             fix="more problems, or task.benchmarks=[./held_out.jsonl]",
         )
-    return replace(reading, problems=kept, rows=sum(sum(golds.values()) for golds in kept.values()))
+    return replace(reading, problems=kept, rows=sum(sum(its.values()) for its in kept.values()))
+
+
+def _left_out(training: Loaded, benchmarks: Iterable[Loaded]) -> str:
+    """How many problems of a training file are left out, and why; empty if none."""
+    texts = {problem.text for problem in training.problems}
+    also = {one.name: sum(problem.text in texts for problem in one.problems) for one in benchmarks}
+    reasons = [f"{count} also in {name}" for name, count in also.items() if count]
+    if training.conflicts:
+        reasons.append(f"{training.conflicts} with contradicting golds")
+    return ", ".join(reasons)
 
 
 def _sha256(file: str) -> str:
@@ -287,11 +310,11 @@ class Published:
         Raises:
             ConfigError: the data cannot be read, or too few problems fit to fill one batch.
         """
-        task, every = self.task, self.loaded[self.task.source].problems
-        if files.is_name(task.data):
-            held_out = {problem.text for problems in self.tiers(0).values() for problem in problems}
-            every = tuple(problem for problem in every if problem.text not in held_out)
-        return fitting(task, task.source, every, self.train, self.tokens)
+        task, (training, *held_out) = self.task, self.loaded.values()
+        own, left_out = files.is_name(task.data), _left_out(training, held_out)
+        shared = {problem.text for loaded in held_out for problem in loaded.problems} if own else ()
+        every = [problem for problem in training.problems if problem.text not in shared]
+        return fitting(task, task.source, every, self.train, self.tokens, left_out if own else "")
 
     @property
     def distinct(self) -> int:

@@ -216,16 +216,22 @@ class DrawnTextTask(TextTask, DrawnTask):
             yield f"task.shares={shares}: no share may be negative, and one must be positive", f"task.shares=[{equal}]"
 
 
-def fitting(task: TextTask, source: str, every: Sequence[Problem], train: Limits, tokens: Tokens) -> list[Problem]:
+def fitting(
+    task: TextTask, source: str, every: Sequence[Problem], train: Limits, tokens: Tokens, left_out: str = ""
+) -> list[Problem]:
     """Those of the training problems `every` of `source` whose prompts fit.
+
+    left_out: which of its problems are left out of `every`, and why.
 
     Raises:
         ConfigError: they are too few to fill one batch.
     """
     if len(every) < train.prompts:
+        fewer = f"train.prompts={len(every)} train.mini_batch={len(every)}, or more problems"
         raise no_room(
-            f"{source} has {len(every)} training problems; a batch has {train.prompts}",
-            fix=f"train.prompts={len(every)} train.mini_batch={len(every)}, or more problems" if every else None,
+            f"{source} has {len(every)} training problems{left_out and f' (left out: {left_out})'}; "
+            f"a batch has {train.prompts}",
+            fix=fewer if every else "other benchmarks, or more problems",
         )
     lengths = [tokens(task.messages(problem)) for problem in every]
     pool = [problem for problem, length in zip(every, lengths, strict=True) if length <= train.max_prompt]

@@ -122,6 +122,8 @@ def test_contradicting_golds(tmp_path: Path) -> None:
     assert found(document) == {"copies": True, "conflicts": True}
     assert document["conflicts"] == [{"row": 8, "golds": {"7": 1, "17": 1}, "problem": "What is the 7th prime?"}]
     assert found(audited("dapo_math_17k", rows, tmp_path)) == {"copies": False, "conflicts": False}
+    (conflicts,) = [finding["text"] for finding in document["findings"] if finding["kind"] == "conflicts"]
+    assert conflicts.endswith("training leaves them out and has 29 problems")
 
 
 def test_rows_that_cannot_be_used(tmp_path: Path) -> None:

@@ -254,6 +254,10 @@ def test_a_limit_is_a_part_of_the_benchmark_and_says_so(tmp_path: Path) -> None:
     assert part.problems == whole.problems[:4]
     assert part.digest != whole.digest
     assert "4 of 30 problems" in part.notes
+    with path.open("a") as file:
+        file.write(r'{"problem": "1/?", "answer": "\\frac{1}{"}')
+    (doubtful,) = scope.benchmarks([f"mine={path}"], scope.EvaluatedModel(MODEL), Evaluation())
+    assert f"mcpo components check data {path}" in doubtful.notes[-1]
 
 
 def asked(facts: ModelFacts, name: str, *overrides: str, task: Task | None = None, longest: int = 0) -> list[Benchmark]:

@@ -139,6 +139,36 @@ def test_the_content_of_own_files_is_part_of_a_run(files: tuple[Path, Path]) -> 
     assert from_dict(json.loads(json.dumps(spec.to_dict()))).task.tier_sizes(5) == {"held_out": 3}
 
 
+def test_what_is_wrong_with_own_files_is_told_once(files: tuple[Path, Path]) -> None:
+    training = files[0]
+    (spec,) = load(of(files))
+    assert [*spec.task.cautions()] == ["problems.jsonl: problems are left out of training: 1 also in held_out"]
+    rows = [
+        ("a", r"\frac{1}{"),
+        ("b", "This is proved by induction on n, since it is true of the first of all"),
+        ("c", "x"),
+    ]
+    rows += [("d", "1"), ("d", "2")]
+    with training.open("a") as file:
+        file.writelines(json.dumps({"problem": problem, "answer": gold}) + "\n" for problem, gold in rows)
+    (spec,) = load(of(files))
+    unmatched, left_out = spec.task.cautions()
+    assert "no answer is correct for 2 of 3 golds" in unmatched
+    assert f"mcpo components check data {training}" in unmatched
+    assert left_out.endswith("1 also in held_out, 1 with contradicting golds")
+
+
+def test_a_training_file_of_which_nothing_is_left(files: tuple[Path, Path]) -> None:
+    training, held_out = files
+    held_out.write_text(training.read_text())
+    (spec,) = load(of(files))
+    with refused("no_room", "6 also in held_out"):
+        spec.task.problems(spec.train, lambda messages: 1).training(0, 0, 1)
+    training.write_text("".join(json.dumps({"problem": "a", "answer": gold}) + "\n" for gold in (1, 2)))
+    with refused("bad_data", "contradicting golds"):
+        load(of(files))
+
+
 def test_own_files_that_cannot_be_used(files: tuple[Path, Path]) -> None:
     training, held_out = files
     with refused("not_found", "problem.jsonl", "problems.jsonl"):

@@ -57,7 +57,13 @@ def found(document: Any) -> dict[str, bool]:
 
 
 def test_words_know_neither_case_nor_punctuation() -> None:
-    assert audits.words("Find $x_1+Y^{2}$, né 求和!") == ["find", "x", "1", "y", "2", "n", "é", "求", "和"]
+    assert audits.words("Find $x_1, Y_{2}$, né 求和!") == ["find", "x", "1", "y", "2", "n", "é", "求", "和"]
+
+
+def test_operators_tell_problems_apart() -> None:
+    assert audits.words("two-digit x-1+y^{2}") == ["two", "digit", "x", "-", "1", "+", "y", "^", "2"]
+    texts = [f"What is 3 {sign} 4?" for sign in "+-*/"]
+    assert audits.near_duplicates(texts) == audits.overlap(texts[:2], texts[2:]) == []
 
 
 @given(st.lists(SENTENCES, max_size=12), st.sampled_from([0.3, 0.6, 0.9, 1.0]))

@@ -29,7 +29,9 @@ def build(name: str, plan: Plan, home: Path) -> BuiltArtifact:
 
 
 class ThisProcess(Executor):
-    """In place of the helper processes of `artifacts`, which take seconds to start: draws in this process."""
+    """In place of helper processes, which take seconds to start: works in this process."""
+
+    def __init__(self, number: int) -> None: ...
 
     def submit(self, work: Callable[..., Any], /, *words: Any, **options: Any) -> Future[Any]:
         future: Future[Any] = Future()

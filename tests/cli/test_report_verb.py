@@ -18,7 +18,7 @@ FILES = ("report.html", "report.md", "report.json")
 def test_a_report_without_runs_is_written_and_says_what_is_missing(
     here: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(builder, "_helpers", ThisProcess)
+    monkeypatch.setattr(builder, "helpers", ThisProcess)
     result = here("reproduce", "all", "--built", *SMALL)
     assert result.returncode == 0
     command = " ".join(SMALL)
@@ -45,7 +45,7 @@ def test_a_report_without_runs_is_written_and_says_what_is_missing(
 def test_reproduce_all_trains_builds_and_reports_and_does_so_once(
     here: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(builder, "_helpers", ThisProcess)
+    monkeypatch.setattr(builder, "helpers", ThisProcess)
     for suite in ("table1", "table2"):
         write_runs(from_suite(suite, SMALL, ""), probed=True)
     first = here("reproduce", "all", *SMALL)

@@ -83,14 +83,14 @@ def home(module_home: Path) -> Path:
     return module_home
 
 
-HELPERS = builder._helpers
+HELPERS = builder.helpers
 
 
 @pytest.fixture(scope="module")
 def here() -> Iterator[None]:
     """Artifacts are drawn in this process."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(builder, "_helpers", ThisProcess)
+        patch.setattr(builder, "helpers", ThisProcess)
         yield
 
 
@@ -208,7 +208,7 @@ def test_two_builds_from_nothing_differ_in_the_date_line_alone(
     folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This process drew the first, helper processes draw the second."""
-    monkeypatch.setattr(builder, "_helpers", HELPERS)
+    monkeypatch.setattr(builder, "helpers", HELPERS)
     again = gathered(home, plans(), folder="again")
     for path in report.write(again, home / "again" / "smoke"):
         one, two = (
@@ -238,10 +238,10 @@ def test_a_disk_that_takes_nothing_and_a_process_that_is_killed_are_errors_of_th
     monkeypatch.setitem(
         artifacts.registry(), "fig1", dataclasses.replace(artifacts.registry()["fig1"], build=lambda _: product)
     )
-    monkeypatch.setattr(builder, "_helpers", HELPERS)
+    monkeypatch.setattr(builder, "helpers", HELPERS)
     (fig1,) = gathered(home, {}, ["fig1"], folder="killed").lacking
     assert "a helper process was killed" in fig1.why
-    monkeypatch.setattr(builder, "_helpers", ThisProcess)
+    monkeypatch.setattr(builder, "helpers", ThisProcess)
     (home / "full").write_text("a file where the folder should be")
     (table1,) = gathered(home, plans(["table1"]), ["table1"], folder="full").lacking
     assert "cannot be written" in table1.why

@@ -224,7 +224,7 @@ def test_prompts_must_fit() -> None:
         ([9, 5, 7, 6], "train.max_prompt=9  (for all problems; 6 is enough for a batch)"),
         ([9, 9, 9], "train.max_prompt=9"),
         ([1], "train.prompts=1 train.mini_batch=1, or more problems"),
-        ([], None),
+        ([], "other benchmarks, or more problems"),
     ],
 )
 def test_too_few_problems_that_fit_name_what_suffices(lengths: list[int], fix: str | None) -> None:

@@ -46,13 +46,6 @@ def reply(subject: Subject, question: Question, where: Destination, *, gate: str
     Raises:
         ConfigError, MissingRuns: see `subjects.judged`; or the folder cannot be one.
     """
-    if subject.history and (question.baseline or question.over):
-        option = f"--baseline {question.baseline}" if question.baseline else f"--over {question.over}"
-        raise ConfigError(
-            f"--history is the baseline, and says what intervals are about: {option} has no effect with it",
-            fix=f"omit {option}, or give the earlier runs as an arm: --arm base='PATHS'",
-            code="contradiction",
-        )
     answers = judged(subject, question, gate)
     asked = (subject, question, gate) if gate else (subject, question)
     errors = [answer.comparison.gate.error for answer in answers if answer.comparison.gate]

@@ -305,7 +305,7 @@ def _shared(arm: Arm, baseline: Arm, warnings: list[str]) -> list[str]:
         raise ConfigError(
             f"{arm.name} and {baseline.name} share no benchmark: {', '.join(arm.scores)} "
             f"against {', '.join(baseline.scores)}",
-            fix="--benchmark NAME where a file names none",
+            fix="logs of the same benchmarks; where a file names none: --benchmark NAME",
             code="nothing_pairs",
         )
     for left in sorted({*arm.scores, *baseline.scores} - set(shared)):

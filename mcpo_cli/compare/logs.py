@@ -43,6 +43,7 @@ def of_logs(sides: Sequence[Side], question: Question) -> Comparison:
     notes = [note for side in sides for log in side.logs for note in log.notes]
     warnings = [warning for side in others for warning in _facts(side, baseline)] + list(_copies(baseline))
     warnings += [warning for side in (baseline, *others) for warning in _repeated_ids(side)]
+    warnings += [warning for side in sides for warning in _other_filters(side, shared)]
     groups = comparison.flips.groupby(["arm", "benchmark"], sort=False)
     flips = [with_texts(part.reset_index(drop=True), by_name[str(arm)], baseline) for (arm, _), part in groups]
     return replace(
@@ -93,8 +94,15 @@ def _arm(
         if len(common) > 1:
             scores[task], parts[task] = merged(common, metrics), common
         else:
-            scores |= tables
+            scores |= common or tables
     return Arm(side.name, scores, parts=parts)
+
+
+def _other_filters(side: Side, shared: Collection[str]) -> Iterator[str]:
+    """A sentence on each filter of a task that some side lacks, where all sides have another filter of it."""
+    for task, names in side.tasks.items():
+        if others := [name for name in names if name not in shared] if {*names} & {*shared} else []:
+            yield f"{', '.join(others)} was left out: not all sides have this filter of {task}"
 
 
 def _with_majority(side: Side, benchmark: str, metrics: Sequence[Metric]) -> Scores:

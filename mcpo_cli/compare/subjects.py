@@ -97,15 +97,7 @@ def answers(subject: Subject, question: Question) -> list[Answer]:
     """
     words = [run_of(word) or word for word in subject.words]
     if subject.history:
-        if len(words) > 1 and Path(subject.history).is_file():
-            raise ConfigError(
-                f"--history {subject.history} is one file, which has no spread, beside {len(words)} others: did the "
-                "shell expand a pattern?",
-                fix="give the pattern in quotes: --history 'runs/*.csv'",
-            )
-        baseline = {HISTORY: subject.history}
-        subject = replace(subject, arms={**baseline, **subject.arms})
-        question = replace(question, baseline=HISTORY, over="history")
+        subject, question = _of_history(subject, question, words)
     if subject.arms or any(is_log(word) for word in words if not plan.is_suite(word) and "=" not in word):
         if question.at:
             raise ConfigError("logs have no cost to be equal: --at is for runs", fix="omit --at", code="contradiction")
@@ -121,6 +113,29 @@ def answers(subject: Subject, question: Question) -> list[Answer]:
     named, _ = parted(words, "mcpo compare")
     suite = named[0] if named and plan.is_suite(named[0]) else ""
     return of_plan(plan_of(words, "mcpo compare"), suite, question)
+
+
+def _of_history(subject: Subject, question: Question, words: Sequence[str]) -> tuple[Subject, Question]:
+    """The history as an arm, which is the baseline.
+
+    Raises:
+        ConfigError: the history is a single file, or the question has another baseline or intervals about others.
+    """
+    if len(words) > 1 and Path(subject.history).is_file():
+        raise ConfigError(
+            f"--history {subject.history} is one file, which has no spread, beside {len(words)} others: did the "
+            "shell expand a pattern?",
+            fix="give the pattern in quotes: --history 'runs/*.csv'",
+        )
+    if question.baseline or question.over:
+        option = f"--baseline {question.baseline}" if question.baseline else f"--over {question.over}"
+        raise ConfigError(
+            f"--history is the baseline, and says what intervals are about: {option} has no effect with it",
+            fix=f"omit {option}, or give the earlier runs as an arm: --arm base='PATHS'",
+            code="contradiction",
+        )
+    arms = {HISTORY: subject.history, **subject.arms}
+    return replace(subject, arms=arms), replace(question, baseline=HISTORY, over="history")
 
 
 def _of_logs(sides: Sequence[Side], subject: Subject, question: Question) -> Answer:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,8 @@ def test_a_filter_is_compared_with_the_same_filter_of_another_log(tmp_path: Path
     found = of_logs([sides["both"], sides["strict"]], Question())
     assert found.differences["benchmark"].tolist() == ["sums (strict)"]
     assert [warning for warning in found.warnings if "sums (flexible) was left out" in warning]
+    three = of_logs([sides["both"], sides["strict"], replace(sides["both"], name="again")], Question())
+    assert set(three.differences["benchmark"]) == {"sums (strict)"}, "of both pairs the filter that all have"
     with refused("nothing_pairs", "sums (strict)", "sums (flexible)"):
         of_logs([sides["strict"], sides["flexible"]], Question())
     (log,) = read(tmp_path / "strict", Options(benchmark="sums"))

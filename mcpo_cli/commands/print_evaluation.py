@@ -6,6 +6,7 @@ from typing import Any
 
 from mcpo_cli.commands import console
 from mcpo_cli.commands.reply import Part, table
+from mcpo_cli.evaluation import metrics
 from mcpo_cli.evaluation.asking import BARE, Benchmark
 from mcpo_cli.evaluation.gradings import writable
 from mcpo_cli.evaluation.protocol import Protocol
@@ -59,11 +60,10 @@ def grading_page(document: Mapping[str, Any]) -> Iterator[Part]:
     total, totals = document["answers"], document["totals"]
     rows = [[status, str(totals[status]), f"{totals[status] / total:.1%}"] for status in STATUSES if totals[status]]
     yield table([document.get("grader", "all samples"), "answers", "share"], rows)
-    if "results" not in document and (blank := totals["unparsable"]) > total / 2:
-        yield (
-            f"\n{blank} of {total} responses mark no answer that this grader finds, and count as wrong "
-            "(whether others find one: --compare answer_is,integer,exact)"
-        )
+    graded = [(line["status"], line["detail"]) for line in document.get("lines", ())]
+    yield from (f"\n{reason}" for reason in metrics.ungraded(graded))
+    if blank := metrics.unanswered([status for status, _ in graded]):
+        yield f"\n{blank} (whether others find one: --compare answer_is,integer,exact)"
     for other in document["comparisons"].values():
         head = f"{other['grader']}: {other['correct']} correct; agrees on {other['agree']} of {total}"
         yield f"\n{head}, disagrees on {other['disagree']}"

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,13 +60,10 @@ def _shares(n: ArrayLike, c: ArrayLike) -> NDArray[np.float64]:
 
 def suspicions(rows: Sequence[GradeRow], n: int, temperature: float) -> list[str]:
     """Warnings about samples that suggest a fault of the sampler or of the prompt rather than of the model."""
-    statuses = Counter(status for row in rows for status in row["statuses"])
-    warnings = []
-    if (blank := statuses["unparsable"]) > statuses.total() / 2:
-        warnings.append(
-            f"{blank} of {statuses.total()} samples have no answer that the grader finds, and count as wrong: do they "
-            "mark it as the prompt asks? The page has their texts"
-        )
+    graded = [pair for row in rows for pair in zip(row["statuses"], row["details"], strict=True)]
+    warnings = ungraded(graded)
+    if blank := unanswered([status for status, _ in graded]):
+        warnings.append(f"{blank}: do they mark it as the prompt asks? The page has their texts")
     if n == 1 or temperature == 0:
         return warnings
     alike = [row for row in rows if row["copies"] == n - 1]
@@ -81,6 +78,19 @@ def suspicions(rows: Sequence[GradeRow], n: int, temperature: float) -> list[str
             "seeds may have been used twice"
         )
     return warnings
+
+
+def unanswered(statuses: Sequence[str]) -> str:
+    """A warning if the grader finds no answer in more than half of the responses; empty otherwise."""
+    blank, total = statuses.count("unparsable"), len(statuses)
+    text = f"{blank} of {total} responses mark no answer that the grader finds, and count as wrong"
+    return text if blank > total / 2 else ""
+
+
+def ungraded(graded: Iterable[tuple[str, str]]) -> list[str]:
+    """The reasons for which responses could not be graded, each with their number; of a status and detail each."""
+    reasons = Counter(detail for status, detail in graded if status == "infra_error")
+    return [f"not graded: {count} responses: {reason}" for reason, count in reasons.most_common()]
 
 
 def copies(texts: Sequence[str]) -> int:

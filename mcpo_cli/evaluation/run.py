@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,9 @@ from mcpo_cli.seeds import stream
 Advance = Callable[[], None]
 Progress = Callable[[str, int], AbstractContextManager[Advance]]
 """Takes a title and a number of problems; the context's value is called after each problem."""
+ENGINES = "samples of several engines: "
+UNGRADED = " samples could not be graded and enter no metric"
+NO_ROOM = " prompts fill the model's window: their problems count as not solved"
 
 
 def folder(eval_id: str) -> Path:
@@ -107,27 +110,27 @@ def record(
 
 
 def grade_again(target: Path, grader: str | None, graders: Graders, progress: Progress) -> Results:
-    """Adds a grading of the samples that the newest one judged. grader: None means each benchmark's own.
+    """Adds a grading of all samples that were graded before. grader: None means each benchmark's own.
 
     Raises:
         RunFailed: some samples are missing or damaged, another process runs this evaluation, or too many answers could
             not be graded.
     """
-    newest = gradings.all_of(target)[-1]
+    before = gradings.all_of(target)
+    newest = {name: results for results in before for name in results["benchmarks"]}
+    rows = {name: gradings.rows(target, results["grading"], name) for name, results in newest.items()}
     drawn = {
-        name: Samples(target / "samples" / name).read_all(
-            [row["problem"] for row in gradings.rows(target, newest["grading"], name)]
-        )
-        for name in newest["benchmarks"]
+        name: Samples(target / "samples" / name).read_all([row["problem"] for row in its]) for name, its in rows.items()
     }
     graded: dict[str, BenchmarkGrading] = {}
     with owned(target):
         for name, problems in drawn.items():
-            chosen = grader or newest["benchmarks"][name]["grader"].split()[0]
+            chosen = grader or newest[name]["benchmarks"][name]["grader"].split()[0]
             with progress(f"grading {name}", len(problems)) as advance:
                 graded[name] = graders.grade(chosen, problems, advance)
-        about = {name: dict(benchmark) for name, benchmark in newest["benchmarks"].items()}
-        return record(target, newest["label"], newest["deviations"], about, graded, drawn)
+        about = {name: dict(results["benchmarks"][name]) for name, results in newest.items()}
+        deviations = dict.fromkeys(text for results in newest.values() for text in results["deviations"])
+        return record(target, before[-1]["label"], _of_protocol(deviations), about, graded, drawn)
 
 
 def missing(protocol: Protocol, benchmarks: Sequence[Benchmark]) -> dict[str, int]:
@@ -201,10 +204,15 @@ def _covers(results: Results, benchmarks: Sequence[Benchmark]) -> bool:
 
 def _shortfalls(graded: Mapping[str, BenchmarkGrading], engines: Sequence[str]) -> list[str]:
     """The ways in which the results differ from the protocol."""
-    shortfalls = [] if len(engines) < 2 else [f"samples of several engines: {', '.join(engines)}"]
+    shortfalls = [] if len(engines) < 2 else [ENGINES + ", ".join(engines)]
     rows: list[GradeRow] = [row for one in graded.values() for row in one.rows]
     if failed := sum(row["statuses"].count("infra_error") for row in rows):
-        shortfalls.append(f"{failed} samples could not be graded and enter no metric")
+        shortfalls.append(f"{failed}{UNGRADED}")
     if full := sum("no_room" in row["finishes"] for row in rows):
-        shortfalls.append(f"{full} prompts fill the model's window: their problems count as not solved")
+        shortfalls.append(f"{full}{NO_ROOM}")
     return shortfalls
+
+
+def _of_protocol(deviations: Iterable[str]) -> list[str]:
+    """The deviations that are no shortfalls of a grading."""
+    return [text for text in deviations if not (text.startswith(ENGINES) or text.endswith((UNGRADED, NO_ROOM)))]

@@ -166,11 +166,11 @@ def test_a_file_of_answers_is_graded_and_compared(here: InProcess, tmp_path: Pat
     shown = here("grade", str(path), "--workers", "1", "--compare", "exact")
     assert shown.returncode == 0, shown.stderr
     assert "exact 1: 2 correct; agrees on 4 of 5, disagrees on 1" in shown.stdout
-    assert "no answer that this grader finds" not in shown.stdout
+    assert "no answer that the grader finds" not in shown.stdout
     assert "exact" in here.refused("unknown_name", "grade", str(path), "--workers", "1", "--compare", "exat")
     path.write_text('{"gold": "4", "response": "I do not know"}\n' * 2 + '{"gold": "4", "response": "\\\\boxed{4}"}\n')
     shown = here("grade", str(path), "--workers", "1")
-    assert "2 of 3 responses mark no answer that this grader finds, and count as wrong" in shown.stdout
+    assert "2 of 3 responses mark no answer that the grader finds, and count as wrong" in shown.stdout
 
 
 @pytest.mark.slow

@@ -2,6 +2,9 @@
 
 import gzip
 import math
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -10,17 +13,18 @@ import pytest
 
 from mcpo_cli import tasks
 from mcpo_cli.compare import regrade
-from mcpo_cli.config.evaluation import Evaluation
+from mcpo_cli.config.evaluation import Evaluation, Grading
 from mcpo_cli.config.load import settings
 from mcpo_cli.data.base import Problem
-from mcpo_cli.evaluation import asking, engines, gradings, metrics, protocol, scope
+from mcpo_cli.evaluation import asking, engines, gradings, metrics, protocol, run, scope
 from mcpo_cli.evaluation.asking import Benchmark
 from mcpo_cli.evaluation.engines import Sample
-from mcpo_cli.evaluation.gradings import Samples
+from mcpo_cli.evaluation.gradings import Graders, Samples
 from mcpo_cli.model_facts import ModelFacts, resolve
-from mcpo_cli.records import GradeRow
+from mcpo_cli.records import GradeRow, Results
 from mcpo_cli.tasks import Task
 from tests.errors import refused
+from tests.evaluations import made_up
 from tests.models import wordy
 
 
@@ -124,8 +128,14 @@ def test_a_seed_that_was_used_for_all_samples_is_noticed() -> None:
 def test_samples_that_mark_no_answer_are_noticed_if_they_are_most() -> None:
     blank = {**row("www"), "statuses": ["unparsable"] * 3}
     (text,) = metrics.suspicions([blank, blank, row("ccc")], 3, 0.0)
-    assert text.startswith("6 of 9 samples")
+    assert text.startswith("6 of 9 responses")
     assert metrics.suspicions([blank, row("ccc")], 3, 0.0) == []
+
+
+def test_reasons_for_which_samples_could_not_be_graded_are_counted() -> None:
+    failed = row("iic", details=["no gold", "no gold", ""])
+    told = metrics.suspicions([failed, row("iww", details=["it died", "", ""])], 3, 0.0)
+    assert told == ["not graded: 2 responses: no gold", "not graded: 1 responses: it died"]
 
 
 def test_samples_come_back_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -190,6 +200,25 @@ def test_identity_is_what_changes_a_sample() -> None:
     assert made(digest="x").eval_id != base
     assert made(stop_ids=(1,)).eval_id != base
     assert made(name="../../a b").eval_id.startswith("a-b-")
+
+
+def test_grading_again_grades_every_benchmark_of_earlier_gradings(tmp_path: Path) -> None:
+    first = made_up(tmp_path)
+    shutil.copytree(tmp_path / "samples" / "sums", tmp_path / "samples" / "more")
+    stale = ["n=2 instead of 8", "6 samples could not be graded and enter no metric"]
+    second = {**first, "grading": 2, "benchmarks": {"more": first["benchmarks"]["sums"]}, "deviations": stale}
+    gradings.write(tmp_path, cast(Results, second), {"more": gradings.rows(tmp_path, 1, "sums")})
+    (tmp_path / "protocol.json").write_text('{"n": 2, "temperature": 0.7}')
+
+    @contextmanager
+    def progress(title: str, count: int) -> Iterator[run.Advance]:
+        yield lambda: None
+
+    with Graders(Grading(workers=1)) as graders:
+        again = run.grade_again(tmp_path, None, graders, progress)
+    assert list(again["benchmarks"]) == ["sums", "more"]
+    assert {one["problems"] for one in again["benchmarks"].values()} == {3}
+    assert again["deviations"] == stale[:1]
 
 
 def test_gradings_are_numbered_past_one_that_was_cut_short(tmp_path: Path) -> None:

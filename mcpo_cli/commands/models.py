@@ -167,7 +167,7 @@ def grade(
             results = run.grade_again(folder, grader, graders, console.progress)
             evaluation_page.write(folder, results)
             send(folder)
-            samples = samples_of(folder, results)
+            samples = samples_of(folder, dict.fromkeys(results["benchmarks"], results))
             samples["name"] = [f"{row.benchmark}/{row.problem}/{row.sample}" for row in samples.itertuples()]
             document |= {"answers": len(samples), "results": results}
         else:

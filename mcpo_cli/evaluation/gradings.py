@@ -153,6 +153,11 @@ def all_of(folder: Path) -> list[Results]:
     ]
 
 
+def newest(folder: Path) -> dict[str, Results]:
+    """By benchmark: the newest complete grading of it. Raises ConfigError: see `all_of`."""
+    return {name: results for results in all_of(folder) for name in results["benchmarks"]}
+
+
 def _numbers(folder: Path, pattern: str = "*") -> list[int]:
     """The numbers of gradings; folders with other names are ignored."""
     names = {path.relative_to(folder / "gradings").parts[0] for path in folder.glob(f"gradings/{pattern}")}

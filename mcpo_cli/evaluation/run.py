@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +117,7 @@ def grade_again(target: Path, grader: str | None, graders: Graders, progress: Pr
         RunFailed: some samples are missing or damaged, another process runs this evaluation, or too many answers could
             not be graded.
     """
-    before = gradings.all_of(target)
-    newest = {name: results for results in before for name in results["benchmarks"]}
+    newest = gradings.newest(target)
     rows = {name: gradings.rows(target, results["grading"], name) for name, results in newest.items()}
     drawn = {
         name: Samples(target / "samples" / name).read_all([row["problem"] for row in its]) for name, its in rows.items()
@@ -130,7 +130,8 @@ def grade_again(target: Path, grader: str | None, graders: Graders, progress: Pr
                 graded[name] = graders.grade(chosen, problems, advance)
         about = {name: dict(results["benchmarks"][name]) for name, results in newest.items()}
         deviations = dict.fromkeys(text for results in newest.values() for text in results["deviations"])
-        return record(target, before[-1]["label"], _of_protocol(deviations), about, graded, drawn)
+        label = max(newest.values(), key=itemgetter("grading"))["label"]
+        return record(target, label, _of_protocol(deviations), about, graded, drawn)
 
 
 def missing(protocol: Protocol, benchmarks: Sequence[Benchmark]) -> dict[str, int]:

@@ -13,6 +13,8 @@ import pytest
 
 from mcpo_cli import tasks
 from mcpo_cli.compare import regrade
+from mcpo_cli.compare.readers import Options
+from mcpo_cli.compare.readers.evaluations import of_evaluation
 from mcpo_cli.config.evaluation import Evaluation, Grading
 from mcpo_cli.config.load import settings
 from mcpo_cli.data.base import Problem
@@ -202,13 +204,14 @@ def test_identity_is_what_changes_a_sample() -> None:
     assert made(name="../../a b").eval_id.startswith("a-b-")
 
 
-def test_grading_again_grades_every_benchmark_of_earlier_gradings(tmp_path: Path) -> None:
+def test_comparing_and_grading_again_take_the_benchmarks_of_all_gradings(tmp_path: Path) -> None:
     first = made_up(tmp_path)
     shutil.copytree(tmp_path / "samples" / "sums", tmp_path / "samples" / "more")
     stale = ["n=2 instead of 8", "6 samples could not be graded and enter no metric"]
     second = {**first, "grading": 2, "benchmarks": {"more": first["benchmarks"]["sums"]}, "deviations": stale}
     gradings.write(tmp_path, cast(Results, second), {"more": gradings.rows(tmp_path, 1, "sums")})
     (tmp_path / "protocol.json").write_text('{"n": 2, "temperature": 0.7}')
+    assert set(of_evaluation(tmp_path, Options()).samples["benchmark"]) == {"sums", "more"}
 
     @contextmanager
     def progress(title: str, count: int) -> Iterator[run.Advance]:

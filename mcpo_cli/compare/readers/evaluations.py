@@ -1,6 +1,6 @@
 """Evaluations of mcpo: the samples of a grading, as the reader `mcpo` and grading again take them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,14 @@ from mcpo_cli.records import GradeRow, Results
 
 
 def of_evaluation(folder: Path, options: Options) -> Log:
-    """The log of an evaluation by its newest grading; samples that could not be graded are left out.
+    """The log of an evaluation by the newest grading of each benchmark, without samples that could not be graded.
 
     Raises:
         ConfigError: it has no complete grading, or lacks the benchmark that was asked for.
     """
-    results = gradings.all_of(folder)
-    if not results:
+    newest = gradings.newest(folder)
+    if not newest:
         raise bad_data(f"{folder}: it has no complete grading", fix="mcpo evaluate, with the same model and settings")
-    newest = results[-1]
     graded = samples_of(folder, newest)
     samples = graded[graded["status"] != "infra_error"].drop(columns=["status", "detail"])
     notes = left_out(folder, len(graded) - len(samples), len(graded), "could not be graded")
@@ -35,15 +34,17 @@ def of_evaluation(folder: Path, options: Options) -> Log:
     samples = samples.infer_objects()
     if options.benchmark and len(samples):
         samples = only(folder, samples, options.benchmark)
-    facts = {name: stated(_protocol(newest, name)) for name in newest["benchmarks"]}
-    return checked(folder, samples, facts, newest["protocol"].get("model_name", folder.name), notes=notes)
+    facts = {name: stated(_protocol(results, name)) for name, results in newest.items()}
+    model = next(iter(newest.values()))["protocol"].get("model_name", folder.name)
+    return checked(folder, samples, facts, model, notes=notes)
 
 
-def samples_of(folder: Path, results: Results) -> pd.DataFrame:
-    """All samples of a grading with the grader's `status` and `detail`; the response is None if its file is lost."""
+def samples_of(folder: Path, graded_in: Mapping[str, Results]) -> pd.DataFrame:
+    """All samples of benchmarks, each by a grading: with the grader's `status` and `detail`, and None as the response
+    whose file is lost."""
     rows = (
         row
-        for benchmark in results["benchmarks"]
+        for benchmark, results in graded_in.items()
         for graded in gradings.rows(folder, results["grading"], benchmark)
         for row in _samples(folder, benchmark, graded)
     )

@@ -23,7 +23,7 @@ from mcpo_cli.runs.journal import Journal
 def read(path: Path, options: Options) -> list[Log]:
     """The log of a run or an evaluation, or one log per run of a suite, whose `model` is its arm.
 
-    A run gives the evaluation after its last global step, an evaluation its newest grading.
+    A run gives the evaluation after its last global step, an evaluation the newest grading of each benchmark.
 
     Raises:
         MissingRuns: a run is not done.

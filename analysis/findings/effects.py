@@ -20,7 +20,8 @@ from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, nearest
 from mcpo_cli.statistics import clusters
-from mcpo_cli.statistics.stats import ROUNDING, Student, holm
+from mcpo_cli.statistics.difference_tests import OneSided, p_values
+from mcpo_cli.statistics.stats import ROUNDING, holm
 
 from .. import EXPERIMENTS
 
@@ -203,13 +204,13 @@ def of_pairs(pairs: pd.DataFrame, effect: Effect) -> Estimate:
     return Estimate(
         value=test.mean,
         half_width=test.interval().half_width,
-        p=_two_sided(test),
+        p=p_values(test).p,
         units=test.n,
         below=int((by_unit < 0).sum()),
         pairs=len(pairs),
         control=float(pairs["control"].mean()),
         pairs_half_width=plain.interval().half_width,
-        flip_p=_two_sided(flips),
+        flip_p=p_values(flips).p,
         p_test=_of_hypothesis(effect, flips if effect.by_flips else test),
     )
 
@@ -247,12 +248,7 @@ def _sums(value_U: NDArray[np.float64]) -> NDArray[np.float64]:
     return sums
 
 
-def _two_sided(test: Student | SignFlips) -> float:
-    return min(1.0, 2 * min(test.p_above(), test.p_below()))
-
-
-def _of_hypothesis(effect: Effect, test: Student | SignFlips) -> float:
+def _of_hypothesis(effect: Effect, test: OneSided) -> float:
     if effect.margin is None:
-        return _two_sided(test)
-    below = test.p_below(effect.margin)
-    return below if effect.at_most else float(np.maximum(below, test.p_above(-effect.margin)))
+        return p_values(test).p
+    return test.p_below(effect.margin) if effect.at_most else p_values(test, effect.margin).p_equivalent

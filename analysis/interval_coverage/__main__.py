@@ -182,8 +182,8 @@ def family(arms: int, benchmarks: int, seeds: int, trials: int) -> dict[str, flo
         tests = _tests(design, random, np.zeros(60, int), 0.0, arms * benchmarks)
         found += (
             min(
-                p_values.p
-                for p_values in difference_tests.adjusted([difference_tests.p_values(test) for test in tests])
+                adjusted.p
+                for adjusted in difference_tests.adjusted([difference_tests.p_values(test) for test in tests])
             )
             <= ALPHA
         )

@@ -39,7 +39,7 @@ def curves(comparison: Comparison) -> Figure:
     rows = comparison.curves
     data = rows[rows["benchmark"].isin(rows["benchmark"].unique()[:MOST_BENCHMARKS])].assign(model="")
     looks = _looks(list(rows["arm"].unique()))
-    return base.grid(data, "benchmark", lambda axes, rows: _curves(axes, rows, looks), sharey=False)
+    return base.grid(data, "benchmark", lambda axes, part: _curves(axes, part, looks), sharey=False)
 
 
 def _curves(axes: Axes, data: pd.DataFrame, looks: dict[str, base.Look]) -> None:

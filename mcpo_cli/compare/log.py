@@ -207,9 +207,9 @@ def checked(
     benchmarks = samples["benchmark"].astype(str).unique()
     check_headings(path, "benchmark", benchmarks)
     check_headings(path, "model", [str(model)])
-    if mean := {AVERAGE, shown(AVERAGE)} & set(benchmarks) if len(benchmarks) > 1 else ():
+    if len(benchmarks) > 1 and (means := {AVERAGE, shown(AVERAGE)} & set(benchmarks)):
         raise bad_data(
-            f"{path}: a benchmark is named {min(mean)}, as the mean over benchmarks is",
+            f"{path}: a benchmark is named {min(means)}, as the mean over benchmarks is",
             fix="give it another name, leave its rows out, or compare one benchmark: --benchmark NAME",
         )
     correct = pd.to_numeric(samples["correct"], errors="coerce").astype(np.float64)

@@ -65,7 +65,7 @@ def _units(sides: Sequence[Side], shared: Collection[str]) -> tuple[dict[tuple[s
     for name in sorted(shared):
         tables = {side.name: side.scores(name) for side in sides}
         shares = [side for side, table in tables.items() if table.share]
-        for side in tables.keys() - set(shares) if shares else ():
+        for side in (side for side in tables if shares and side not in shares):
             cell_SP = tables[side].score_SP
             low, high = np.nanmin(cell_SP), np.nanmax(cell_SP)
             if low >= 0 and LEAST_PERCENT < high <= 100:
@@ -101,7 +101,8 @@ def _arm(
 def _other_filters(side: Side, shared: Collection[str]) -> Iterator[str]:
     """A sentence on each filter of a task that some side lacks, where all sides have another filter of it."""
     for task, names in side.tasks.items():
-        if others := [name for name in names if name not in shared] if {*names} & {*shared} else []:
+        others = [name for name in names if name not in shared]
+        if 0 < len(others) < len(names):
             yield f"{', '.join(others)} was left out: not all sides have this filter of {task}"
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DIGITS = "%.10g"
 """Significant digits in CSV files; later ones vary with summation order."""
 STEM = "comparison"
-NOT_ALWAYS = ("gate.md", "forest.svg", "curves.png", "curves.pdf", "curves.svg")
+NOT_ALWAYS = ("gate.md", "forest.svg", "curves.png", "curves.pdf")
 """Files that some comparisons have; those of an earlier one in the same folder would be taken for this one's."""
 FORMULA = ("=", "+", "-", "@", "\t")
 """Characters that begin formulas of spreadsheets (https://owasp.org/www-community/attacks/CSV_Injection)."""

@@ -41,7 +41,7 @@ class Pair:
         both_SP = self.shared_SP
         return bool(both_SP.any(axis=0).all() and both_SP.any(axis=1).all())
 
-    @property
+    @cached_property
     def shared_SP(self) -> NDArray[np.bool_]:
         """The cells that both have, of the same seeds."""
         return np.asarray((self.one.samples_SP > 0) & (self.other.samples_SP > 0))

@@ -3,7 +3,7 @@
 import difflib
 import glob
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -53,14 +53,14 @@ def sides(words: Sequence[str], arms: Mapping[str, str], read: Read, history: st
         )
     others = {name: _matches(pattern) for name, pattern in arms.items() if pattern != history}
     new = {path.resolve() for path in chain(paths, *others.values())}
-    of_arms = {name: others.get(name) or _matches(pattern, new) for name, pattern in arms.items()}
+    earlier = _matches(history) if history else []
+    kept = _some([path for path in earlier if path.resolve() not in new], history) if history else []
+    of_arms = {name: others.get(name, kept) for name in arms}
     _refuse_shared({"the files named without --arm": paths, **of_arms})
     logs = {**read(chain(paths, *of_arms.values()))}
-    for pattern in set(arms.values()) & {history}:
-        kept = _matches(pattern, new)
-        left = [path for path in _matches(pattern) if path not in kept]
-        notes = tuple(f"{path} is the new run, and was left out of the history" for path in left)
-        logs[kept[0]] = [replace(log, notes=(*log.notes, *notes)) for log in logs[kept[0]]]
+    left = [path for path in earlier if path not in kept]
+    notes = tuple(f"{path} is the new run, and was left out of the history" for path in left)
+    logs |= {path: [replace(log, notes=(*log.notes, *notes)) for log in logs[path]] for path in kept[:1]}
     logs_of: dict[Path, list[Log]] = {}
     for path in paths:
         models = {log.model for log in logs[path]}
@@ -105,9 +105,12 @@ def _is_evaluation(word: str) -> bool:
     return (location() / "evals" / word).is_dir()
 
 
-def _matches(pattern: str, without: Collection[Path] = ()) -> list[Path]:
-    whole = str(named(pattern))
-    paths = [path for path in map(Path, sorted(glob.glob(whole, recursive=True))) if path.resolve() not in without]  # noqa: PTH207 (absolute ones, too)
+def _matches(pattern: str) -> list[Path]:
+    return _some([Path(path) for path in sorted(glob.glob(str(named(pattern)), recursive=True))], pattern)  # noqa: PTH207 (absolute ones, too)
+
+
+def _some(paths: list[Path], pattern: str) -> list[Path]:
+    """The paths; raises ConfigError if there are none."""
     if not paths:
         raise ConfigError(
             f"{pattern}: no file or folder matches",

@@ -19,7 +19,7 @@ from mcpo_cli.plugins import Found
 __all__ = [
     "Dataset",
     "Loaded",
-    "checked",
+    "audit_words",
     "fetch",
     "get",
     "is_dataset",
@@ -129,7 +129,7 @@ def load(dataset: str | Dataset, path: Path | None = None) -> Loaded:
     """
     declared = get(dataset) if isinstance(dataset, str) else dataset
     reading = read(declared, path)
-    audit = f"mcpo components check data {checked(declared, path)}"
+    audit = f"mcpo components check data {audit_words(declared, path)}"
     if reading.defects:
         defect = reading.defects[0]
         raise bad_data(f"{reading.source}, row {defect.row}: {defect.kind}: {defect.shown[:80]!r}", fix=audit)
@@ -152,7 +152,7 @@ def load(dataset: str | Dataset, path: Path | None = None) -> Loaded:
     )
 
 
-def checked(dataset: Dataset, path: Path | None) -> str:
+def audit_words(dataset: Dataset, path: Path | None) -> str:
     """The words of a command that name a data set or a file, and the set that the file is a copy of."""
     file = path or (None if dataset.repo else dataset.file) or None
     if file is None:

@@ -49,7 +49,7 @@ def measure(study: str, trunks: Sequence[Trunk], command: str) -> None:
     if not unmeasured:
         return
     parallel = forecast(branching.plan(study, unmeasured, command)).parallel
-    pace = _Pace(sum(len(_left(trunk)) for trunk in unmeasured))
+    remaining = _Remaining(sum(len(_left(trunk)) for trunk in unmeasured))
     pool = machine.helpers(parallel)
     try:
         for first in range(0, len(unmeasured), parallel):
@@ -58,7 +58,7 @@ def measure(study: str, trunks: Sequence[Trunk], command: str) -> None:
             steps = [(trunk, run_dir(trunk.spec.run_id), step) for trunk in some for step in _left(trunk)]
             for future in as_completed([pool.submit(measure_point, *point) for point in steps]):
                 future.result()
-                talk(pace.measured())
+                talk(remaining.measured())
             for trunk in some:
                 folders.prune(run_dir(trunk.spec.run_id), trunk.kept_after)
     except KeyboardInterrupt as error:
@@ -78,7 +78,7 @@ def _left(trunk: Trunk) -> list[int]:
 
 
 @dataclass
-class _Pace:
+class _Remaining:
     """How far the points are, and what the rest will take at the pace so far, the trunk runs included."""
 
     points: int

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from mcpo_cli.statistics import stats
 from mcpo_cli.statistics.power import ALPHA
-from mcpo_cli.statistics.stats import Student
 from mcpo_cli.statistics.words import Word
 
 
@@ -24,13 +24,23 @@ class PValues:
     """The larger of the two one-sided p-values of |difference| of margin or more; NaN without a margin."""
 
 
-def p_values(difference: Student, margin: float | None = None) -> PValues:
+class OneSided(Protocol):
+    """The one-sided tests of a mean, such as Student's."""
+
+    def p_above(self, bound: float = 0.0) -> float:
+        """p of a mean of `bound` or less."""
+
+    def p_below(self, bound: float = 0.0) -> float:
+        """p of a mean of `bound` or more."""
+
+
+def p_values(difference: OneSided, margin: float | None = None) -> PValues:
     """The tests of a difference. margin: the largest difference that does not matter, above 0."""
-    p = 2 * min(difference.p_above(), difference.p_below())
+    # Unlike min and max, those of numpy are NaN if one of both is.
+    p = float(np.minimum(1.0, 2 * np.minimum(difference.p_above(), difference.p_below())))
     if margin is None:
         return PValues(p)
     not_worse = difference.p_above(-margin)
-    # Unlike max, np.maximum is NaN if one of both is.
     return PValues(p, not_worse, float(np.maximum(not_worse, difference.p_below(margin))))
 
 

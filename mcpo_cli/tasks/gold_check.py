@@ -27,10 +27,10 @@ def caution(dataset: Dataset, loaded: Loaded, path: Path | None = None) -> str:
         return ""
     golds = dict.fromkeys(gold for problem in loaded.problems for gold in alternatives(problem.gold))
     texts = [gold for gold in golds if kind(gold) not in ("integer", "decimal")][:CHECKED]
-    found = unmatched(texts, self_graded) if texts else []
-    if not found:
+    wrong = unmatched(texts, self_graded) if texts else []
+    if not wrong:
         return ""
     return (
-        f"{loaded.source}: no answer is correct for {len(found)} of {len(texts)} golds that are no numbers, such as "
-        f"{found[0][:60]!r}: mcpo components check data {data.checked(dataset, path)} lists them"
+        f"{loaded.source}: no answer is correct for {len(wrong)} of {len(texts)} golds that are no numbers, such as "
+        f"{wrong[0][:60]!r}: mcpo components check data {data.audit_words(dataset, path)} lists them"
     )

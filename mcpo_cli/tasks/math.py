@@ -198,9 +198,9 @@ class Math(TextTask):
                 yield caution
         if files.is_name(self.data):
             training = self.load(self.training_set)
-            files_only = [one for one in self.held_out_sets if not one.draw]
-            here = [one for one in files_only if not one.repo or self.file or files.cached(one)]
-            if left := _left_out(training, map(self.load, here)):
+            of_files = [tier for tier in self.held_out_sets if not tier.draw]
+            readable = [tier for tier in of_files if not tier.repo or self.file or files.cached(tier)]
+            if left := _left_out(training, map(self.load, readable)):
                 yield f"{training.source}: problems are left out of training: {left}"
 
     def check(self) -> None:
@@ -272,7 +272,7 @@ def _held_out(dataset: Dataset) -> Reading:
 def _left_out(training: Loaded, benchmarks: Iterable[Loaded]) -> str:
     """How many problems of a training file are left out, and why; empty if none."""
     texts = {problem.text for problem in training.problems}
-    also = {one.name: sum(problem.text in texts for problem in one.problems) for one in benchmarks}
+    also = {tier.name: sum(problem.text in texts for problem in tier.problems) for tier in benchmarks}
     reasons = [f"{count} also in {name}" for name, count in also.items() if count]
     if training.conflicts:
         reasons.append(f"{training.conflicts} with contradicting golds")

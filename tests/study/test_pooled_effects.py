@@ -9,6 +9,7 @@ from mcpo_study.analysis.findings import effects
 from numpy.typing import NDArray
 from scipy import stats
 
+from mcpo_cli.statistics.difference_tests import p_values
 from tests.errors import refused
 
 NONE, HINGE, REWEIGHT, MCPO = "DAPO w/o filter", "w/o ReWeight", "w/o Hinge-KL", "MCPO"
@@ -105,6 +106,12 @@ def test_sign_flips_decide_where_they_were_registered_and_a_hypothesis_holds_if_
     expected = dict(zip(("N1", "N3"), holm_of_two([flips(values["N1"], "two-sided"), flipped]), strict=True))
     found = effects.adjusted("N", {effect.id: effect for effect in declared})
     assert found == pytest.approx({"N1": expected["N1"], "gained": expected["N3"], "lost": expected["N3"]})
+
+
+def test_more_units_than_are_flipped_have_no_p() -> None:
+    few, many = (p_values(effects.SignFlips(np.ones(units))).p for units in (40, 41))
+    assert few == pytest.approx(2 / 2**40)
+    assert np.isnan(many)
 
 
 def flips(value_U: NDArray[np.float64], alternative: str) -> float:

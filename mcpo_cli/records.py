@@ -15,7 +15,8 @@ runs/<run_id>/
     mini_batches/step_<s>.jsonl   one MiniBatchRow per gradient step
     gradients/step_<s>.jsonl      one GradientRow per prompt whose gradient was measured
     samples/step_<s>.jsonl        one SampleRow per response, for a few groups
-    branches/step_<s>.jsonl       in `runs/<run_id>/branches/...`: one BranchRow per arm and measured prompt
+    branches/step_<s>.jsonl       in `runs/<run_id>/branches/...`: one BranchRow per arm and measured prompt;
+                                  mini_batches/step_<s>.jsonl is there too
     checkpoints/step_<s>/         weights, optimizer state, manifest with checksums
     policy/                       the final policy in Hugging Face format, with its tokenizer and a manifest
     sums.json                     checksums of all .jsonl files, written when the attempt ends or the next one begins
@@ -155,6 +156,8 @@ class MiniBatchRow(TypedDict):
     sums: dict[str, list[float]]
     """Metric -> numerator and denominator: `train/<term>_loss` for each loss term, and the method's own metrics.
     A denominator of 0 marks a count."""
+    arm: NotRequired[str]
+    """The arm whose step it is part of, in a branch study."""
 
 
 class GradientRow(TypedDict):

@@ -31,7 +31,7 @@ from mcpo_cli.backends.local.update import log_probs
 from mcpo_cli.config.branching import Trunk
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
-from mcpo_cli.records import BranchRow
+from mcpo_cli.records import BranchRow, MiniBatchRow
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.seeds import stream
@@ -57,7 +57,8 @@ def branch(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
     """Let each arm take its step from the state after `step`, one after the other, and record its rows."""
     torch.set_num_threads(trunk.spec.compute.threads)
     policy, tokenizer = initial_policy(trunk.spec, attempt, stop=lambda: False)
-    saved, measured = folders.checkpoint_of(run_dir, step), list[BranchRow]()
+    saved = folders.checkpoint_of(run_dir, step)
+    measured, mini_batches = list[BranchRow](), list[MiniBatchRow]()
 
     def at_point(spec: RunSpec) -> Trainer:
         trainer = Trainer(spec, attempt, policy, tokenizer)
@@ -78,10 +79,12 @@ def branch(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
             trainer = at_point(spec)
             with checks.at(arm):
                 batch, trainer.method_state = trainer.batch(sampled)
-                trainer.updater.global_step(batch, trainer.step)
+                _, updates = trainer.updater.global_step(batch, trainer.step)
+                mini_batches += [{**update, "arm": arm} for update in updates]
                 for cohort in cohorts:
                     measured += rows(arm, trainer, before, cohort)
     attempt.journal.rows("branches", step + 1, measured)
+    attempt.journal.rows("mini_batches", step + 1, mini_batches)
 
 
 def _cohorts(trainer: Trainer, sampled: Sampled, trunk: Trunk) -> Iterator[Cohort]:

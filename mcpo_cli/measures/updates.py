@@ -11,12 +11,10 @@ from typing import Any
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.measures.base import Finding, Measure, by_step, class_of, mean_over_steps, means, without_nan
 from mcpo_cli.methods import query_weight
+from mcpo_cli.methods.mcpo import ACTIVE, DRIFT, FELT
 from mcpo_cli.records import GradientRow, GroupRow, MiniBatchRow, StepRow
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import directions
-
-FELT, ACTIVE, DRIFT = "hinge/prompts_felt", "hinge/tokens_active", "hinge/drift_sum"
-"""Names of metrics that MCPO reports for each mini-batch."""
 
 
 def _hinge(spec: RunSpec, journal: Journal) -> Finding:

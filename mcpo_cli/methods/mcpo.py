@@ -25,6 +25,9 @@ from mcpo_cli.methods.settings import TrainSettings
 if TYPE_CHECKING:
     from torch import Tensor
 
+FELT, ACTIVE, DRIFT = "hinge/prompts_felt", "hinge/tokens_active", "hinge/drift_sum"
+"""Metrics of a mini-batch: its mastered prompts and their tokens outside the drift budget, the sum of their |d|."""
+
 
 def hinge_kl(d: Tensor, delta: float) -> Tensor:
     """phi(d) of Eq. 10, elementwise: 0 within [-delta, delta], k3(d) - k3(+-delta) beyond it.
@@ -139,8 +142,8 @@ class Mcpo(Clipped, Normalized):
             return report
         outside_BT, of_mastered_BT = self._outside(batch), batch.mask_BT & mastered_B[:, None]
         tokens, drift = of_mastered_BT.sum(), self._drift(batch)[of_mastered_BT].abs().sum()
-        sums = {"hinge/tokens_active": (outside_BT.sum(), tokens), "hinge/drift_sum": (drift, tokens * 0)}
-        return Report({**report.sums, **sums}, {"hinge/prompts_felt": (outside_BT.any(-1), mastered_B)})
+        sums = {ACTIVE: (outside_BT.sum(), tokens), DRIFT: (drift, tokens * 0)}
+        return Report({**report.sums, **sums}, {FELT: (outside_BT.any(-1), mastered_B)})
 
     def _drift(self, batch: TokenBatch) -> Tensor:
         """d_BT of Eq. 7."""

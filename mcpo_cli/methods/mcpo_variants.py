@@ -15,7 +15,7 @@ from mcpo_cli.methods.base import (
     Step,
     TokenBatch,
 )
-from mcpo_cli.methods.mcpo import Mcpo
+from mcpo_cli.methods.mcpo import ACTIVE, Mcpo
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -74,7 +74,7 @@ class McpoExtended(Mcpo):
 
     def learn(self, state: State, measured: Mapping[str, float]) -> State:
         """Move delta towards the target; a step without mastered prompts leaves it unchanged."""
-        share = measured.get("hinge/tokens_active")
+        share = measured.get(ACTIVE)
         if not self.target_active or share is None:
             return state
         return {"delta": state["delta"] * math.exp(self.rate * min(share / self.target_active - 1, 1))}

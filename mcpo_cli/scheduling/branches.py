@@ -4,6 +4,7 @@
 repeated from the same state; a completed one never is.
 """
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,8 @@ from mcpo_cli.config import branching
 from mcpo_cli.config.branching import Trunk
 from mcpo_cli.errors import ConfigError, Interrupted, RunFailed, first_line
 from mcpo_cli.home import run_dir
-from mcpo_cli.records import BranchRow
+from mcpo_cli.methods.mcpo import ACTIVE, DRIFT, FELT
+from mcpo_cli.records import BranchRow, MiniBatchRow
 from mcpo_cli.runs import folders, origins
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.scheduling import start
@@ -124,17 +126,31 @@ def rows(trunk: Trunk, folder: Path) -> Iterator[dict[str, Any]]:
     Columns: run_id, model, base_seed, seed, step, arm, cohort, tier, batch (prompts of the batch), prompts, rollouts,
     before (accuracy of the rollouts before the step), change (the estimate of its change by the step), error (its
     standard error over prompts; NaN for one prompt), sampled_change (the same only from counts before and after),
-    balance (0 in expectation), drift (mean |difference of log p| per token, nats).
+    balance (0 in expectation), drift (mean |difference of log p| per token, nats); of an arm with a hinge prompts_felt
+    (share of the held prompts outside the drift budget, over the mini-batches) and last_drift (mean |log pi - log
+    pi_old| of their tokens at the last mini-batch, nats).
     """
     spec = trunk.spec
     about = {name: spec.about[name] for name in ("model", "base_seed", "seed")}
     for step in trunk.at:
+        journal = Journal(place(trunk, folder, step))
         groups: dict[tuple[str, str, str], list[BranchRow]] = defaultdict(list)
-        for row in cast("list[BranchRow]", Journal(place(trunk, folder, step)).rows("branches")):
+        for row in cast("list[BranchRow]", journal.rows("branches")):
             groups[row["arm"], row["cohort"], row["tier"]].append(row)
+        updates = defaultdict[str, list[MiniBatchRow]](list)
+        for update in journal.mini_batches():
+            updates[update["arm"]].append(update)
         for (arm, cohort, tier), members in groups.items():
             names = {"step": step + 1, "arm": arm, "cohort": cohort, "tier": tier, "batch": spec.train.prompts}
-            yield {"run_id": spec.run_id, **about, **names, **_means(members)}
+            yield {"run_id": spec.run_id, **about, **names, **_means(members), **_hinge(updates[arm])}
+
+
+def _hinge(updates: Sequence[MiniBatchRow]) -> dict[str, float]:
+    """Of the mini-batches of one arm's step: NaN without a hinge or without held prompts."""
+    sums = [update["sums"] for update in updates if FELT in update["sums"]]
+    felt, held = sum(row[FELT][0] for row in sums), sum(row[FELT][1] for row in sums)
+    drift, tokens = (sums[-1][DRIFT][0], sums[-1][ACTIVE][1]) if sums else (0.0, 0.0)
+    return {"prompts_felt": felt / held if held else math.nan, "last_drift": drift / tokens if tokens else math.nan}
 
 
 def _means(members: Sequence[BranchRow]) -> dict[str, float]:

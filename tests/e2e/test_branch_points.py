@@ -1,5 +1,7 @@
 """Branch points of real runs: an arm without changes is the trunk's own step; estimates agree with many rollouts."""
 
+import dataclasses
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from mcpo_cli.backends.local.update import Updater
 from mcpo_cli.config import branching
 from mcpo_cli.config.branching import Sizes, Study, Trunk
 from mcpo_cli.home import run_dir
+from mcpo_cli.methods.mcpo import ACTIVE, FELT
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, read_json, write_json
 from mcpo_cli.scheduling import branches
@@ -93,6 +96,19 @@ def test_an_arm_without_changes_is_the_trunks_own_step(
     assert len(seen) == 3
     assert {name: own[name] for name in seen[0]} == seen[0], "the same bits"
     assert seen[1]["train/grad_norm"] != seen[0]["train/grad_norm"]
+
+
+def test_rows_say_on_how_many_prompts_the_hinge_acted(trunk: Trunk, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = spied(monkeypatch)
+    folder = run_dir(trunk.spec.run_id)
+    shutil.rmtree(branches.place(trunk, folder, 2), ignore_errors=True)
+    branches.measure_point(trunk, folder, 2)
+    measured = pd.DataFrame(branches.rows(dataclasses.replace(trunk, at=(2,)), folder)).groupby("arm")
+    felt, drift = measured["prompts_felt"].first(), measured["last_drift"].first()
+    arms = dict(zip(trunk.arms, seen, strict=True))
+    assert 0 < felt["hinge"] == pytest.approx(arms["hinge"][FELT])
+    assert drift["hinge"] > trunk.arms["hinge"].method.delta * arms["hinge"][ACTIVE], "tokens outside of the budget"
+    assert np.isnan(felt["trunk"]) and np.isnan(drift["trunk"])
 
 
 def test_the_cohort_is_the_batchs_mastered_prompts(trunk: Trunk) -> None:

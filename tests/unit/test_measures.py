@@ -10,7 +10,7 @@ from mcpo_cli.config.eval_schedule import eval_steps
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.measures.frames import Runs
-from mcpo_cli.measures.updates import ACTIVE, FELT
+from mcpo_cli.methods.mcpo import ACTIVE, FELT
 from mcpo_cli.report import numbers
 from mcpo_cli.runs.journal import Journal, Kind
 from tests import rows

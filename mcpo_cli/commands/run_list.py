@@ -58,7 +58,11 @@ def list_runs(where: Where = None, sort: Sort = "") -> Reply:
     ]
     if left_out:
         console.talk(catalog.left_out(left_out))
-    nothing = f"no such runs in {location()}; start one with: mcpo train scale=smoke"
+    nothing = (
+        f"no run in {location()} has {' and '.join(where)}; all runs: mcpo runs list"
+        if where
+        else f"no runs in {location()}; start one with: mcpo train scale=smoke"
+    )
     page = _page(rows) if rows else [partial(console.talk, nothing)]
     return Reply({"home": str(location()), "runs": rows}, page)
 

@@ -30,8 +30,9 @@ def as_error(usage: Any, words: Sequence[str]) -> ConfigError:
     parameter = getattr(usage, "param", None)
     fix = f"{verb} --help"
     if usage.__class__.__name__ == "MissingParameter" and parameter is not None:
-        name = (parameter.metavar or str(parameter.name).upper()).strip("[]{}.")
-        return ConfigError(f"{verb} needs {name}", fix=LISTED.get(name, fix))
+        arguments = [given for given in usage.ctx.command.params if given.param_type_name == "argument" and given.required]
+        whole = " ".join(given.metavar or str(given.name).upper() for given in arguments)
+        return ConfigError(f"{verb} needs {whole}", fix=LISTED.get((parameter.metavar or "").rstrip("."), fix))
     message = usage.format_message().rstrip(".").replace("Value error, ", "")
     return ConfigError(f"{message[:1].lower()}{message[1:]}", fix=fix)
 
@@ -58,7 +59,8 @@ def _no_option(context: Any, verb: str, option: str, words: Sequence[str]) -> Co
     if option in settings:
         message = f"{option} is not an option but a setting"
     elif len(others) == 1 and context.parent and not (of_group or _is_slip(option, meant)):
-        fix = shlex.join([*others[0].split(), *typed[len(verb.split()) - 1 :]])
+        again = shlex.join([*others[0].split(), *typed[len(verb.split()) - 1 :]])
+        fix = again if _family(others[0]) == _family(verb) else f"{verb} --help"
         return ConfigError(f"{message}: {others[0]} has it", fix=fix, code="unknown_name")
     elif others and not meant:
         message += f": {', '.join(others)} {'has' if len(others) == 1 else 'have'} it"
@@ -76,6 +78,11 @@ def _no_option(context: Any, verb: str, option: str, words: Sequence[str]) -> Co
     return ConfigError(
         message, fix=shlex.join(["mcpo", *typed[:at], name + equals + value, *after]), code="unknown_name"
     )
+
+
+def _family(verb: str) -> str:
+    """The words of a verb before its last: those of one family take similar arguments."""
+    return verb.rpartition(" ")[0]
 
 
 def _is_slip(option: str, meant: str) -> bool:

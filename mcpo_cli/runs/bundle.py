@@ -95,6 +95,8 @@ def _records(folder: Path) -> dict[str, bytes]:
 def _extract(file: Path, target: Path) -> list[Path]:
     """Write the members of a bundle below `target`; returns the folders of its runs. Raises ConfigError, RunFailed."""
     no_bundle = f"{file} is no bundle of runs"
+    if not file.exists():
+        raise ConfigError(f"there is no file {file}", fix="mcpo runs bundle SUITE FILE")
     try:
         room = max(LEAST_LIMIT, MOST_RATIO * file.stat().st_size)
         with tarfile.open(file, "r:gz") as bundle, writing(target):

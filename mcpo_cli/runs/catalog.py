@@ -15,7 +15,7 @@ from mcpo_cli.config import arm_names, load
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of, read
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import ConfigError, McpoError, RunFailed, mend, nearest, one_line
+from mcpo_cli.errors import ConfigError, McpoError, RunFailed, mend, nearest, one_line, similar
 from mcpo_cli.home import is_plain
 from mcpo_cli.records import State
 from mcpo_cli.runs import attempts, index
@@ -24,6 +24,8 @@ from mcpo_cli.runs.journal import Journal, read_json, write_json
 
 TAGS = "tags.json"
 """Tags of runs: the user's words, kept next to the runs because they are not part of a run's record."""
+TRASH = "trash"
+"""Folder of deleted runs, see `runs/trash.py`."""
 TAG = re.compile(r"\w[\w.-]*")
 
 
@@ -169,7 +171,8 @@ def chosen(runs: Iterable[Run], where: Sequence[str] = (), sort: str = "") -> li
             meant = [name for name in known if name.endswith(f".{key}")] or known
             listed = mend("{}", key, known, "mcpo help  (lists the settings)")
             fix = listed if meant is known else " or ".join(sorted(meant))
-            raise ConfigError(f"no run has a setting '{key}': {nearest(key, meant)}", fix=fix, code="unknown_key")
+            hint = f": {nearest(key, meant)}" if meant is not known or similar(key, known) else ""
+            raise ConfigError(f"no run has a setting '{key}'{hint}", fix=fix, code="unknown_key")
     wanted = {key_of(word): read(word).value() for word in where}
     kept = [(run, one) for run, one in facts if all(_has(one.get(key), value) for key, value in wanted.items())]
     if key := sort.removeprefix("-"):
@@ -210,6 +213,8 @@ def folder(home: Path, wanted: str) -> Path:
         ConfigError: no run matches, or several do.
     """
     known = {path.name: path for path in folders(home)}
+    if wanted not in known and (home / TRASH / wanted).is_dir():
+        raise ConfigError(f"the run {wanted} is in the trash", fix=f"mcpo runs restore {wanted}", code="unknown_name")
     if not known:
         raise ConfigError(
             f"there is no run '{wanted}': {home} has no runs",

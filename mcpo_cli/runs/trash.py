@@ -7,8 +7,7 @@ from pathlib import Path
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import writing
 from mcpo_cli.runs import attempts, catalog
-
-TRASH = "trash"
+from mcpo_cli.runs.catalog import TRASH
 
 
 def delete(home: Path, wanted: Sequence[str]) -> list[Path]:

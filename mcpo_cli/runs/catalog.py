@@ -213,8 +213,9 @@ def folder(home: Path, wanted: str) -> Path:
         ConfigError: no run matches, or several do.
     """
     known = {path.name: path for path in folders(home)}
-    if wanted not in known and (home / TRASH / wanted).is_dir():
-        raise ConfigError(f"the run {wanted} is in the trash", fix=f"mcpo runs restore {wanted}", code="unknown_name")
+    deleted = [path.name for path in (home / TRASH).glob("*") if path.name.startswith(wanted)]
+    if deleted and not any(name.startswith(wanted) for name in known):
+        raise ConfigError(f"{deleted[0]} is in the trash", fix=f"mcpo runs restore {wanted}", code="unknown_name")
     if not known:
         raise ConfigError(
             f"there is no run '{wanted}': {home} has no runs",

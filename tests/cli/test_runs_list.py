@@ -40,6 +40,16 @@ def test_a_run_that_was_trained_again_is_not_overwritten(here: InProcess, ids: l
     assert here.refused("bad_input", "runs", "restore", ids[0]).endswith(f"fix: mcpo runs delete {ids[0]}")
 
 
+def test_a_deleted_run_is_found_in_the_trash(here: InProcess, ids: list[str]) -> None:
+    here.json("runs", "delete", ids[0])
+    assert here.refused("unknown_name", "runs", "show", ids[0][:-1]).endswith(f"fix: mcpo runs restore {ids[0][:-1]}")
+
+
+def test_an_unknown_setting_does_not_list_a_hundred(here: InProcess, ids: list[str]) -> None:
+    assert len(here.refused("unknown_key", "runs", "list", "--where", "foo=1")) < 200
+    assert "has seed=9;" in here("runs", "list", "--where", "seed=9").stderr
+
+
 @pytest.mark.slow
 def test_a_run_at_work_is_not_deleted(here: InProcess, ids: list[str]) -> None:
     with attempts.owned(run_dir(ids[0])):

@@ -14,6 +14,7 @@ UsageError: type[Any] = typer.BadParameter.__mro__[1]
 LISTED: Mapping[str, str] = {
     "RUN_ID": "mcpo runs list",
     "KIND": "mcpo components list",
+    "PROBE": "mcpo components list probe",
 }
 """The command that lists what an argument can be."""
 

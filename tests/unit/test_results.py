@@ -121,15 +121,6 @@ def test_a_comparison_has_the_numbers_of_its_parts() -> None:
     assert found.sources.groupby(["benchmark", "arm"])["share"].sum().tolist() == pytest.approx([1, 1])
 
 
-def test_a_margin_opens_equivalence() -> None:
-    base, equal = drawn("base", 0.0, seeds=8, problems=300), drawn("equal", 0.0, seeds=8, problems=300)
-    assert set(of_logs([base, equal], Question()).differences["verdict"]) == {"undecided"}
-    assert set(of_logs([base, equal], Question(margin=0.08)).differences["verdict"]) == {"equivalent"}
-    lower = drawn("lower", -0.2, seeds=8, problems=300)
-    row = only(of_logs([base, lower], Question(margin=0.2)), benchmark=AVERAGE)
-    assert row["verdict"] == "equivalent"  # worse by less than the margin
-
-
 def test_seeds_that_share_no_cell_of_a_problem_are_not_paired() -> None:
     cells = {(seed, problem): "ra" for seed in "012" for problem in ("p", "q", "s")}
     base = answered("base", {**cells, ("0", "only"): "rr"})

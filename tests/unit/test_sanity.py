@@ -133,11 +133,6 @@ def test_warnings_say_when_and_how_often() -> None:
     assert sanity.line(warned) == f"{limit.says} (sanity/truncated 0.4 at step 4, above 0.25)"
 
 
-def test_a_step_without_a_correct_rollout_is_told() -> None:
-    steps = [StepRow(step=1, time=0.0, metrics={"mastery/all_wrong": share}) for share in (0.9, 1.0)]
-    assert [len(sanity.warnings([step])) for step in steps] == [0, 1]
-
-
 @pytest.mark.parametrize(("rollouts", "told"), [(32, False), (2048, True)])
 def test_few_rollouts_exceed_a_share_by_chance(rollouts: int, told: bool) -> None:
     """With a limit of a quarter, 12 of 32 may be chance; 768 of 2048 cannot."""

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from mcpo_cli import architecture, pretrained
 from mcpo_cli.config import model_settings as existing_settings
-from mcpo_cli.config.load import from_dict, load, preset_model
+from mcpo_cli.config.load import from_dict, load
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation import scope
@@ -254,7 +254,5 @@ def test_a_sliding_window_matters_below_the_longest_sequence(
 
 
 def test_a_model_from_scratch_has_no_folder() -> None:
-    with refused("contradiction"):
-        pretrained.folder(preset_model("toy-s"))
     with refused("contradiction"):
         scope.subject("toy-s", "")

@@ -102,9 +102,7 @@ def test_p_and_interval_of_a_difference_tell_the_same_story(diff_S: list[float])
         assert (effect.p < 0.05) == (effect.low > 0 or effect.high < 0)
 
 
-def test_holm_by_hand() -> None:
-    assert stats.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert stats.holm([0.5, 0.6]) == pytest.approx([1.0, 1.0])
+def test_holm_leaves_out_what_has_no_p() -> None:
     assert stats.holm([0.03, math.nan, 0.01]) == pytest.approx([0.03, math.nan, 0.02], nan_ok=True)
     with pytest.raises(ValueError, match=r"0\.\.1"):
         stats.holm([1.5])

@@ -117,7 +117,6 @@ def test_a_folder_is_not_the_model_that_a_scale_chooses(folder: Path, scale: str
         ("model=qwen3-0.6b", "one-gpu"),
         ("model=qwen3-8b", "paper"),
         ("model=qwen2.5-0.5b", "laptop"),
-        ("model=qwen2.5-0.5b backend=verl", "one-gpu"),
         ("model=qwen3-0.6b backend=local task=sums", "laptop"),
         ("model.path={folder} task=sums", "laptop"),
         ("model.path={folder} backend=verl", "one-gpu"),

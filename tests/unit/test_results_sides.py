@@ -21,7 +21,6 @@ from tests.fakes import write_runs
     ("paths", "expected"),
     [
         (["base.jsonl", "new.jsonl"], ["base", "new"]),
-        (["out_base/", "out_new/"], ["out_base", "out_new"]),
         (["base/samples.jsonl", "new/samples.jsonl"], ["base", "new"]),
         (["runs/base/m/log.csv", "runs/new/m/log.csv"], ["base", "new"]),
         (["a/x.jsonl", "a/y.jsonl", "b/x.jsonl"], ["a/x.jsonl", "a/y.jsonl", "b/x.jsonl"]),

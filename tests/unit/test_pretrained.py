@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -75,18 +73,6 @@ def test_a_model_of_each_family_passes(originals: dict[str, Path], family: str) 
     }
     assert (found.architecture.qkv_bias, found.architecture.qk_norm) == (family == "qwen2", family == "qwen3")
     assert (found.window, found.chat_template) == (128, True)
-
-
-@pytest.mark.slow
-def test_the_check_imports_no_torch(originals: dict[str, Path]) -> None:
-    script = (
-        "import sys; from mcpo_cli import pretrained; from mcpo_cli.config.load import load\n"
-        f"(spec,) = load(['backend=verl', 'model.path={originals['llama']}'])\n"
-        "pretrained.check(spec.model, pretrained.folder(spec.model), longest=64, chat=True)\n"
-        "print({'torch', 'transformers'} & {*sys.modules})"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
 
 
 def test_settings_come_from_the_folder(folder: Path) -> None:

@@ -206,6 +206,20 @@ def test_a_function_grades_files_and_published_sets_keep_their_graders(mine: Pat
         planned(f"data={problems}", "task.graded_by=nope")
 
 
+@pytest.mark.slow
+def test_a_run_is_another_one_when_the_code_changes_and_only_then(mine: Path) -> None:
+    words = (f"reward={mine}:score", "seed=3")
+    spec, plain = planned(*words), planned("seed=3")
+    assert "plugins" not in plain.identity()
+    assert plain.base_id == spec.base_id
+    assert spec.run_id != plain.run_id
+    mine.write_text(MINE.replace("of mine", "of ours").replace("# line 15", "# a comment").replace("A point", "1"))
+    assert planned(*words).run_id == spec.run_id
+    mine.write_text(MINE.replace("100", "50"))
+    assert planned(*words).run_id != spec.run_id
+    assert planned(*words).base_id == spec.base_id
+
+
 def test_the_page_s_function_and_commands(tmp_path: Path, problems: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).parents[2] / "docs" / "your-model.md").read_text(encoding="utf-8")
     (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

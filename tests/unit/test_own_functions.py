@@ -11,7 +11,6 @@ from mcpo_cli import grading
 from mcpo_cli.backends.verl import data as verl_data
 from mcpo_cli.backends.verl import reward
 from mcpo_cli.config import plan
-from mcpo_cli.config.load import from_dict
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.words import spelled_out
 from mcpo_cli.data.base import Problem
@@ -21,8 +20,8 @@ from tests.conftest import forget_plugins
 from tests.errors import refused
 
 MINE = '''\
-"""Rewards of mine."""
-import math
+"""Rewards of mine,
+whose lines are counted below."""
 
 
 def score(problem, response, gold):
@@ -38,14 +37,6 @@ def raises(problem, response, gold):
     return float(response)  # line 15
 
 
-def nan(problem, response, gold):
-    return math.nan
-
-
-def text(problem, response, gold):
-    return "good"
-
-
 def hangs(problem, response, gold):
     while True:
         pass
@@ -53,10 +44,6 @@ def hangs(problem, response, gold):
 
 def leaves(problem, response, gold):
     raise SystemExit(0)
-
-
-def two(response, gold):
-    return 1.0
 '''
 PROBLEM = Problem("What is 2 + 3?", "5")
 SIZES = ("train.prompts=2", "train.mini_batch=2")
@@ -101,17 +88,9 @@ def test_a_function_returns_the_reward(name: str, response: str, expected: Grade
     assert (Grade("correct").reward, Grade("timeout").reward) == (1.0, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("raises", "mine.py:raises, line 15: ValueError: could not convert string to float: 'five'"),
-        ("nan", "mine.py:nan: ValueError: it returned nan"),
-        ("text", "mine.py:text: TypeError: it returned str, not a number"),
-    ],
-)
-def test_an_error_in_a_function_names_it_and_the_response(name: str, said: str, mine: Path) -> None:
-    verdict = judged(f"{mine}:{name}", "five")
-    assert verdict == Grade("infra_error", detail=f"{said}; the response was 'five'")
+def test_an_error_in_a_function_names_its_line_and_the_response(mine: Path) -> None:
+    said = "mine.py:raises, line 15: ValueError: could not convert string to float: 'five'; the response was 'five'"
+    assert judged(f"{mine}:raises", "five") == Grade("infra_error", detail=said)
 
 
 @pytest.mark.parametrize(
@@ -121,12 +100,17 @@ def test_an_error_in_a_function_names_it_and_the_response(name: str, said: str, 
         ("f = functools.partial(lambda a, b, c, d: d, d=0.5)", 0.5),
         ("class C:\n    def __call__(self, *all): return 2\nf = C()", 2.0),
         ("async def f(problem, response, gold): return 0.25", 0.25),
+        ("def f(a, b, *rest): return 1", 1.0),
+        ("def f(problem, response, gold, more=1): return 1", 1.0),
+        ("def f(a, b, c, *, d=1): return 1", 1.0),
         ("def f(*all): return np.float64(1) > 0", 1.0),
         ("def f(*all): return np.array(0.5)", 0.5),
         ("def f(*all): return Decimal('0.5')", 0.5),
         ("f = 3", "f is int, which cannot be called"),
         ("def f(*all): pass", "TypeError: it returned None, not a number: a return is missing"),
         ("def f(*all): return [1.0]", "TypeError: it returned list, not a number"),
+        ("def f(*all): return '1'", "TypeError: it returned str, not a number"),
+        ("def f(*all): return np.nan", "ValueError: it returned nan"),
         ("def f(*all): return -1e308", "ValueError: it returned -1e+308; the largest reward is 1e+12"),
         ("def f(*all):\n    input('go on?')", "line 5: EOFError"),
         ("import sys\ndef f(*all):\n    sys.exit(0)", "line 6: SystemExit"),
@@ -170,9 +154,8 @@ def test_a_function_that_hangs_or_leaves_is_asked_once(name: str, timeout: float
         ("broken.py:score", "def score(:", "bad_function"),
         ("other.py:score", "def scored(problem, response, gold): pass", "bad_function"),
         ("two.py:two", "def two(response, gold): pass", "bad_function"),
-        ("four.py:four", "def four(problem, response, gold, more): pass", "bad_function"),
-        ("kind.py:Kind", "class Kind:\n    def __call__(self, problem, response, gold): pass", "bad_function"),
         ("named.py:named", "def named(problem, response, gold, *, more): pass", "bad_function"),
+        ("kind.py:Kind", "class Kind:\n    def __call__(self, problem, response, gold): pass", "bad_function"),
     ],
 )
 def test_a_function_that_cannot_be_called_is_refused_before_a_run(
@@ -183,12 +166,6 @@ def test_a_function_that_cannot_be_called_is_refused_before_a_run(
     for setting in ("train.reward", "task.graded_by")[: 1 + (code == "not_found")]:
         with refused(code, setting):
             planned(f"data={problems}", f"{setting}={tmp_path / reference}")
-
-
-@pytest.mark.parametrize("signature", ["problem, response, gold, more=1", "*all", "a, b, *rest", "a, b, c, *, d=1"])
-def test_functions_that_take_three_arguments(signature: str, tmp_path: Path) -> None:
-    (tmp_path / "one.py").write_text(f"def one({signature}): return 1")
-    functions.check("train.reward", f"{tmp_path}/one.py:one")
 
 
 def test_short_words() -> None:
@@ -216,11 +193,6 @@ def test_one_in_eight_problems_of_a_file_is_held_out(problems: Path) -> None:
     assert 2 <= len(held_out) <= 20
     assert spec.task.tier_sizes(5) == {"held_out": len(held_out)}
     spec.task.check()
-    again = from_dict(json.loads(json.dumps(spec.to_dict())))
-    assert again == spec
-    problems.write_text(problems.read_text() + '{"problem": "More?", "answer": 1}\n')
-    with refused("changed", "problems.jsonl"):
-        again.task.check()
 
 
 def test_a_function_grades_files_and_published_sets_keep_their_graders(mine: Path, problems: Path) -> None:

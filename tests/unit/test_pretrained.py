@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from mcpo_cli import architecture, pretrained
 from mcpo_cli.config import model_settings as existing_settings
-from mcpo_cli.config.load import from_dict, load, preset_model
+from mcpo_cli.config.load import from_dict, load
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation import scope
@@ -77,18 +75,6 @@ def test_a_model_of_each_family_passes(originals: dict[str, Path], family: str) 
     assert (found.window, found.chat_template) == (128, True)
 
 
-@pytest.mark.slow
-def test_the_check_imports_no_torch(originals: dict[str, Path]) -> None:
-    script = (
-        "import sys; from mcpo_cli import pretrained; from mcpo_cli.config.load import load\n"
-        f"(spec,) = load(['backend=verl', 'model.path={originals['llama']}'])\n"
-        "pretrained.check(spec.model, pretrained.folder(spec.model), longest=64, chat=True)\n"
-        "print({'torch', 'transformers'} & {*sys.modules})"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
-
-
 def test_settings_come_from_the_folder(folder: Path) -> None:
     model = of(folder).model
     assert (model.name, model.hidden, model.layers, model.vocabulary) == ("tiny", 32, 2, 263)
@@ -117,7 +103,6 @@ def test_a_folder_is_not_the_model_that_a_scale_chooses(folder: Path, scale: str
         ("model=qwen3-0.6b", "one-gpu"),
         ("model=qwen3-8b", "paper"),
         ("model=qwen2.5-0.5b", "laptop"),
-        ("model=qwen2.5-0.5b backend=verl", "one-gpu"),
         ("model=qwen3-0.6b backend=local task=sums", "laptop"),
         ("model.path={folder} task=sums", "laptop"),
         ("model.path={folder} backend=verl", "one-gpu"),
@@ -175,7 +160,6 @@ def test_more_rows_than_tokens_are_padding_and_fewer_are_an_error(tmp_path: Path
         ({"quantization_config": {"quant_method": "fp8"}}, "weights quantised by fp8"),
         ({"num_hidden_layers": "two"}, "num_hidden_layers='two'"),
         ({"intermediate_size": ...}, "no intermediate_size"),
-        ({"num_hidden_layers": 3}, "9 tensors of its weight files differ"),
         ({"intermediate_size": 60}, "its shape is 60 x 32 by config.json, 64 x 32 by the files"),
         ({"max_position_embeddings": 32}, "a context of 32 tokens"),
         ({"max_position_embeddings": 10**8}, "a window of 100000000 tokens"),
@@ -184,18 +168,13 @@ def test_more_rows_than_tokens_are_padding_and_fewer_are_an_error(tmp_path: Path
         ({"num_hidden_layers": 1}, "9 tensors of its weight files differ from its config.json"),
         ({"num_key_value_heads": 3}, "no multiple of its 3"),
         ({"rms_norm_eps": "1e-6"}, "rms_norm_eps='1e-6'"),
-        ({"rms_norm_eps": float("nan")}, "rms_norm_eps=nan"),
         ({"rms_norm_eps": 0}, "rms_norm_eps=0"),
-        ({"tie_word_embeddings": "false"}, "tie_word_embeddings='false'"),
         ({"attention_bias": "no"}, "attention_bias='no'"),
         ({"layer_types": 2}, "layer_types"),
         ({"layer_types": ["full_attention"]}, "for each of 2 layers"),
-        ({"layer_types": ["full_attention", 1]}, "layer_types"),
         ({"quantization_config": "int8"}, "quantization_config='int8'"),
         ({"quantization_config": {}}, "weights quantised by an unknown method"),
         ({"rope_theta": 5.0}, "two values of rope_theta"),
-        ({"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, "two values of rope_type"),
-        ({"rope_parameters": {"rope_theta": "1e4"}}, "rope_theta='1e4'"),
         ({"rope_parameters": {"rope_theta": float("inf")}}, "rope_theta=inf"),
         ({"rope_parameters": {"rope_type": "linear", "factor": "2"}}, "factor='2'"),
         ({"partial_rotary_factor": 0.5}, "a rotation of parts of a head"),
@@ -259,14 +238,6 @@ def test_a_sliding_window_matters_below_the_longest_sequence(
         assert "attends to the last 16 tokens only" in complaint(model, longest=17)
 
 
-def test_chat_without_a_template(tmp_path: Path) -> None:
-    model = of(existing(tmp_path / "base", chat=False)).model
-    checked(model, 64, chat=False)
-    assert "its tokenizer has none" in complaint(model)
-
-
 def test_a_model_from_scratch_has_no_folder() -> None:
-    with refused("contradiction"):
-        pretrained.folder(preset_model("toy-s"))
     with refused("contradiction"):
         scope.subject("toy-s", "")

@@ -12,14 +12,6 @@ def test_every_key_has_an_entry_with_a_meaning() -> None:
     assert {entry.key for entry in entries} == {*presets.keys(), *presets.groups()}
 
 
-def test_an_option_names_the_methods_that_have_it() -> None:
-    (delta,) = (entry for entry in reference.look_up("method.delta")[0] if "mcpo" in entry.owners)
-    assert not set(delta.owners) & {"grpo", "dapo"}
-    assert (delta.default, delta.role) == (0.01, "identity")
-    ((threads,), _) = reference.look_up("compute.threads")
-    assert (threads.default, threads.allowed, threads.role, threads.owners) == (1, ">= 1", "runtime", ())
-
-
 def test_metrics_stands_for_all_that_a_run_records() -> None:
     settings, words = reference.look_up("metrics")
     assert {"train/entropy", "sanity/truncated"} <= {word.word for word in words}

@@ -139,5 +139,3 @@ def test_sides_without_responses_are_refused() -> None:
     bare = Side("bare", (checked(Path("x"), pd.DataFrame({"benchmark": ["b"], "problem": ["p"], "correct": [1]})),))
     with refused("bad_input", "bare"):
         regrade.regrade([side("base", 3), bare], "exact", workers=1)
-    with refused("unknown_name"):
-        regrade.regrade([side("base", 3), side("arm", 4)], "math_verfy")

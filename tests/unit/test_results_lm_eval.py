@@ -98,12 +98,12 @@ def test_a_task_without_a_known_metric_leaves_the_others(tmp_path: Path) -> None
 
 
 def test_settings_are_of_the_same_date_and_the_older_log_is_named(tmp_path: Path) -> None:
-    written(tmp_path, [row(i, 1.0) for i in range(3)], date="2026-11-23T10-00-00.000001")
+    written(tmp_path, [row(i, 0.0) for i in range(3)], date="2026-11-23T10-00-00.000001")
     written(tmp_path, [row(i, 1.0) for i in range(3)])
     newer = json.loads((tmp_path / f"results_{DATE}.json").read_text())
     (tmp_path / f"results_{DATE}.json").write_text(json.dumps({**newer, "n-shot": {"sums": 0}}))
     (log,) = read(tmp_path, Options())
-    assert log.facts["sums"]["examples"] == "0"
+    assert (log.samples["correct"].tolist(), log.facts["sums"]["examples"]) == ([1.0] * 3, "0")
     assert [note for note in log.notes if "2026-11-23" in note and "left out" in note]
     (older,) = read(tmp_path / "samples_sums_2026-11-23T10-00-00.000001.jsonl", Options())
     assert older.facts["sums"]["examples"] == "5"
@@ -129,20 +129,11 @@ def test_folders_of_one_model_are_its_tasks_or_its_seeds_and_two_models_in_a_fol
     assert [(log.model, log.notes) for log in read(tmp_path / "both", Options())] == [("m", ()), ("n", ())]
 
 
-def test_the_newest_file_of_a_task_counts_and_each_model_is_a_log(tmp_path: Path) -> None:
-    written(tmp_path / "a", [row(0, 0.0), row(1, 0.0)], date="2026-11-23T10-00-00.000001")
-    written(tmp_path / "a", [row(0, 1.0), row(1, 1.0)])
-    written(tmp_path / "b", [row(0, 0.0), row(1, 1.0)])
-    found = {log.path.name: log.samples["correct"].tolist() for log in read(tmp_path, Options())}
-    assert found == {"a": [1.0, 1.0], "b": [0.0, 1.0]}
-
-
 @pytest.mark.parametrize(
     ("rows", "options", "words"),
     [
         ([row(0, 1.0)], Options({"correct": ["exact_macth"]}), "did you mean 'exact_match'"),
         ([row(0, 1.0)], Options(benchmark="smus"), "did you mean 'sums'"),
-        ([row(0, 1.0, metrics=["bleu"], bleu=3.1)], Options(), "bleu"),
     ],
 )
 def test_a_name_that_is_not_there_is_refused_with_the_nearest(

@@ -8,12 +8,7 @@ import pytest
 
 from mcpo_cli.compare.readers import Options, read
 from tests.errors import refused
-
-
-def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return path
+from tests.unit.test_readers import lines
 
 
 def episode(number: int, reward: float | None, env: str = "sums", **agent: Any) -> dict[str, Any]:

@@ -95,12 +95,6 @@ class Allotting(Sound):
         return Draw(tuple(request.fresh(request.prompts)), request.cursor + request.prompts, tuple(counts))
 
 
-class Overspending(Allotting):
-    def draw(self, request: Request, state: State) -> Draw:
-        drawn = super().draw(request, state)
-        return Draw(drawn.positions, drawn.cursor, tuple(count + 1 for count in drawn.rollouts or ()))
-
-
 class Careless(Sound):
     def draw(self, request: Request, state: State) -> Draw:
         start = request.cursor + random.randrange(100)
@@ -155,7 +149,6 @@ class Hidden(Sound):
         (Greedy(), "every step gets a batch"),
         (Insatiable(), "budgets are kept"),
         (Again(), "no prompt is twice in a batch"),
-        (Overspending(), "every step gets a batch"),
         (Careless(), "draws are deterministic"),
         (InPlace(), "nothing is changed in place"),
         (Renaming(), "only declared state"),

@@ -56,19 +56,12 @@ def test_the_method_follows_the_sampler() -> None:
 @pytest.mark.parametrize(
     ("words", "fix"),
     [
-        ("sampler=uniform method.dynamic_sampling=true", "method.dynamic_sampling=false, or leave it out"),
-        ("sampler=review method.dynamic_sampling=on", "method.dynamic_sampling=false, or leave it out"),
         ("method=dapo sampler=refill method.dynamic_sampling=false", "method.dynamic_sampling=true, or leave it out"),
-        ("sampler=greso", "task.pool=1024, or sampler=uniform"),
         ("sampler=mopps", "task.pool=1024, or sampler=uniform"),
-        ("sampler=review train.reward=random train.overlong_cache=0", "sampler=uniform"),
-        ("method=copo sampler=greso task.pool=512 train.overlong_cache=0", "sampler=uniform"),
-        ("sampler=pools task.pool=512 sampler.hard=0.9", "sampler.hard=0.75"),
         ("sampler=knapsack", "task.pool=1024, or sampler=uniform"),
         ("sampler=knapsack task.pool=512 sampler.least=17", "sampler.least=16"),
         ("sampler=knapsack task.pool=512 sampler.most=15", "sampler.most=16"),
         ("sampler=knapsack task.pool=512 method=bnpo", "method=grpo, or sampler=uniform"),
-        ("sampler=knapsack task.pool=512 method=spo", "method=grpo, or sampler=uniform"),
     ],
 )
 def test_contradictions(words: str, fix: str) -> None:
@@ -80,27 +73,10 @@ def test_contradictions(words: str, fix: str) -> None:
     load([*(word for word in words.split() if word.partition("=")[0] != repaired.partition("=")[0]), repaired])
 
 
-def test_a_method_that_groups_of_different_sizes_do_not_fit_is_refused() -> None:
-    with refused("contradiction", "sampler=knapsack", "method=lite_ppo"):
-        load(["sampler=knapsack", "task.pool=512", "method=lite_ppo"])
-    for named in ("grpo", "dapo", "mcpo"):
-        load(["sampler=knapsack", "task.pool=512", f"method={named}", "method.dynamic_sampling=false"])
-
-
 def test_verl_refuses_groups_of_different_sizes() -> None:
     (spec,) = load(["sampler=knapsack", "method=grpo", "backend=verl", "scale=paper", "model=qwen3-8b"])
     with refused("bad_input", "sampler=knapsack", "backend=verl samples as many of each"):
         checks.check_spec(spec)
-
-
-def test_an_option_of_another_sampler_is_left_out_or_its_sampler_is_chosen() -> None:
-    words = ["sampler=review", "task.pool=512", "sampler.easy=0.5"]
-    with pytest.raises(ConfigError) as caught:
-        load(words)
-    assert caught.value.code == "contradiction"
-    assert caught.value.fix == "leave out sampler.easy, or choose sampler=pools"
-    load(words[:-1])
-    load(["sampler=pools", *words[1:]])
 
 
 def test_a_record_whose_sampler_and_method_disagree_is_refused() -> None:

@@ -1,7 +1,5 @@
 """Signs of an unsound run: the metrics on made-up rollouts, the limits, and the warnings."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -18,10 +16,7 @@ from mcpo_cli.config.schema import Model
 from mcpo_cli.data.base import Problem
 from mcpo_cli.records import StepRow
 from mcpo_cli.runs import sanity
-from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.scheduling.progress import Tracker
 from mcpo_cli.tasks.chains import Arithmetic
-from tests.store_runs import spec
 
 PAD = 0
 
@@ -41,8 +36,9 @@ def graded(token_PGT: torch.Tensor, logp_PG: torch.Tensor | None = None) -> Grad
     )
 
 
-def rows(*values: float, metric: str = "sanity/truncated") -> list[StepRow]:
-    return [StepRow(step=step, time=0.0, metrics={metric: value}) for step, value in enumerate(values, start=1)]
+def rows(*values: float) -> list[StepRow]:
+    metrics = [{"sanity/truncated": value} for value in values]
+    return [StepRow(step=step, time=0.0, metrics=of_step) for step, of_step in enumerate(metrics, start=1)]
 
 
 def drawn(probability: list[float], P: int, G: int, seed: int) -> Graded:
@@ -61,19 +57,12 @@ def test_equal_pairs_by_hand() -> None:
     assert equal_pairs(torch.tensor([[a, b, a], [a, a, a], [a, b, [1, 0, 0]]])).tolist() == [1 / 3, 1, 0]
 
 
-def test_shares_by_hand() -> None:
-    """Two groups of two responses: one of the four is cut, one pair of two is equal, both correct ones are short."""
-    token_PGT = torch.tensor([[[1, 2, 0], [1, 2, 0]], [[3, 4, 5], [3, 4, 0]]])
-    found = measure.sanity(graded(token_PGT), reasons=True)
-    assert found == {"sanity/truncated": 0.25, "sanity/duplicates": 0.5, "sanity/bare_right": 1}
-    assert "sanity/bare_right" not in measure.sanity(graded(token_PGT), reasons=False)
-
-
 def test_a_right_answer_with_reasoning_is_not_bare() -> None:
     token_PGT = torch.ones(1, 4, measure.BARE_TOKENS, dtype=torch.long)
     token_PGT[0, 0, -1] = PAD
     assert measure.sanity(graded(token_PGT), reasons=True)["sanity/bare_right"] == 0.25
     assert "sanity/bare_right" not in measure.sanity(graded(token_PGT + 1), reasons=True)
+    assert "sanity/bare_right" not in measure.sanity(graded(token_PGT), reasons=False)
 
 
 @settings(max_examples=30)
@@ -133,28 +122,9 @@ def test_warnings_say_when_and_how_often() -> None:
     assert sanity.line(warned) == f"{limit.says} (sanity/truncated 0.4 at step 4, above 0.25)"
 
 
-def test_a_step_without_a_correct_rollout_is_told() -> None:
-    steps = [StepRow(step=1, time=0.0, metrics={"mastery/all_wrong": share}) for share in (0.9, 1.0)]
-    assert [len(sanity.warnings([step])) for step in steps] == [0, 1]
-
-
 @pytest.mark.parametrize(("rollouts", "told"), [(32, False), (2048, True)])
 def test_few_rollouts_exceed_a_share_by_chance(rollouts: int, told: bool) -> None:
     """With a limit of a quarter, 12 of 32 may be chance; 768 of 2048 cannot."""
     (row,) = rows(0.375)
     row["metrics"]["cost/rollouts"] = float(rollouts)
     assert bool(sanity.warnings([row])) is told
-
-
-def test_a_run_is_told_of_each_limit_once(tmp_path: Path) -> None:
-    attempt, tracker = Attempt(tmp_path, spec(), 0), Tracker(tmp_path)
-    told = []
-    recorded = [*rows(0.1, 0.3, 0.4), *rows(0.1, 0.2, metric="sanity/logp_difference")]
-    for step, row in enumerate(recorded, 1):
-        attempt.journal.step({**row, "step": step})
-        told += tracker.messages()
-    assert [message.rpartition("(")[2].partition(" ")[0] for message in told] == [
-        "sanity/truncated",
-        "sanity/logp_difference",
-    ]
-    assert len(Tracker(tmp_path).messages()) == 2

@@ -5,7 +5,6 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from scipy import stats as scipy_stats
 
 from mcpo_cli.compare.comparison import Question, records
 from mcpo_cli.compare.log import Side
@@ -111,7 +110,4 @@ def test_the_runs_of_two_folders_are_seeds_of_two_sides(tmp_path: Path) -> None:
     (row,) = records(of_logs(sides, Question(lower=True)).differences)
     assert (row["seeds"], row["difference"]) == (3, pytest.approx(-0.4))
     assert row["paired_by_seed"]
-    last = [losses[-1] for losses in VALUES.values()]
-    mean = scipy_stats.ttest_rel([loss - 0.4 for loss in last], last)
-    assert mean.statistic < 0
     assert row["why"].startswith("the difference is the same on every seed")

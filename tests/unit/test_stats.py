@@ -58,19 +58,11 @@ def test_t_interval_by_hand_and_by_scipy() -> None:
     assert (ours.low, ours.high) == pytest.approx((expected.low, expected.high))
 
 
-def test_one_seed_has_a_mean_but_no_interval() -> None:
-    interval = stats.t_interval([0.4])
-    assert interval.mean == 0.4
-    assert math.isnan(interval.half_width)
-    effect = stats.paired_t([0.2])
-    assert effect.mean == 0.2
-    assert all(map(math.isnan, (effect.low, effect.high, effect.p, effect.sd)))
-
-
-def test_two_seeds_have_a_mean_but_neither_interval_nor_p() -> None:
-    effect, interval = stats.paired_t([0.1, 0.3]), stats.t_interval([0.1, 0.3])
-    assert (effect.mean, effect.sd) == pytest.approx((0.2, math.sqrt(0.02)))
-    assert all(map(math.isnan, (effect.low, effect.p, interval.half_width)))
+@pytest.mark.parametrize(("diff_S", "sd"), [([0.2], math.nan), ([0.1, 0.3], math.sqrt(0.02))])
+def test_one_or_two_seeds_have_a_mean_but_neither_interval_nor_p(diff_S: list[float], sd: float) -> None:
+    effect, interval = stats.paired_t(diff_S), stats.t_interval(diff_S)
+    assert (effect.mean, interval.mean, effect.sd) == pytest.approx((0.2, 0.2, sd), nan_ok=True)
+    assert all(map(math.isnan, (effect.low, effect.high, effect.p, interval.half_width)))
 
 
 def test_no_seed_is_an_error() -> None:
@@ -78,17 +70,6 @@ def test_no_seed_is_an_error() -> None:
         stats.t_interval([])
     with pytest.raises(ValueError, match="NaN"):
         stats.paired_t([0.1, math.nan, 0.2])
-
-
-def test_paired_t_by_hand_and_by_scipy() -> None:
-    effect = stats.paired_t([0.01, 0.02, 0.06])
-    assert (effect.mean, effect.sd, effect.n) == pytest.approx((0.03, math.sqrt(0.0014 / 2), 3))
-    assert effect.half_width == pytest.approx(4.302653 * effect.sd / math.sqrt(3), rel=1e-6)
-    data = [0.041, -0.039, 0.048, 0.044, 0.01]
-    expected = scipy_stats.ttest_1samp(data, 0)
-    bounds = expected.confidence_interval(0.95)
-    ours = stats.paired_t(data)
-    assert (ours.p, ours.low, ours.high) == pytest.approx((expected.pvalue, bounds.low, bounds.high))
 
 
 def test_seeds_that_all_agree_have_no_spread_to_test_by() -> None:
@@ -121,9 +102,7 @@ def test_p_and_interval_of_a_difference_tell_the_same_story(diff_S: list[float])
         assert (effect.p < 0.05) == (effect.low > 0 or effect.high < 0)
 
 
-def test_holm_by_hand() -> None:
-    assert stats.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert stats.holm([0.5, 0.6]) == pytest.approx([1.0, 1.0])
+def test_holm_leaves_out_what_has_no_p() -> None:
     assert stats.holm([0.03, math.nan, 0.01]) == pytest.approx([0.03, math.nan, 0.02], nan_ok=True)
     with pytest.raises(ValueError, match=r"0\.\.1"):
         stats.holm([1.5])

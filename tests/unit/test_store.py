@@ -38,15 +38,6 @@ from tests.store_runs import (
 )
 
 
-def test_every_point_stands_once_after_ingesting_twice(store: Store, home: Path) -> None:
-    complete(spec())
-    everything = expected(spec(), range(1, 5), (0, 2, 4))
-    assert store.ingest(plan(spec())) == everything.total()
-    assert store.ingest(plan(spec())) == 0
-    assert Store(store.uri).ingest(plan(spec())) == 0
-    assert points(home / "mlflow.db") == everything
-
-
 def test_a_damaged_run_keeps_no_other_from_the_store(store: Store, home: Path) -> None:
     sound, sick = spec(0), spec(1)
     for one in (sick, sound):

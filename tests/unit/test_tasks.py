@@ -97,12 +97,6 @@ def test_streams_do_not_depend_on_how_they_are_read_and_a_pool_comes_back_in_ano
     assert first != second
 
 
-def test_only_a_task_with_a_vocabulary_can_be_trained_from_scratch() -> None:
-    assert tasks.closed(tasks.get("arithmetic")).vocabulary[:2] == ("<eos>", "_")
-    with refused("contradiction", "task=math"):
-        tasks.closed(tasks.get("math"))
-
-
 @pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)
 def test_what_a_preset_changes_of_a_task_is_an_option_of_it(path: Path) -> None:
     for name, options in read_yaml(path)["tasks"].items():

@@ -12,7 +12,6 @@ from mcpo_cli import grading, tasks
 from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem
 from mcpo_cli.grading.simple import ANSWER, INTEGER
-from mcpo_cli.tasks import drawn
 from mcpo_cli.tasks.base import Messages
 from mcpo_cli.tasks.sums import WORKED
 from mcpo_cli.tasks.text import DrawnTextTask, fitting, unescaped
@@ -111,13 +110,6 @@ def test_a_tier_has_at_most_the_sums_that_exist() -> None:
     largest = task("sums", sorts=("6*6*6",))
     assert largest.tier_sizes(50) == {"6times6times6": 50}
     assert len(largest.tiers(50)["6times6times6"]) == 50
-
-
-def test_more_problems_than_exist_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawn, "PATIENCE", 1_000)
-    with refused("no_room", "task.pool=128"):
-        task("sums", sorts=("1+1",), pool=128).check()
-    task("sums", sorts=("1+1",), pool=32).check()
 
 
 OPERATORS = st.lists(st.sampled_from("+-*"), min_size=1, max_size=4)

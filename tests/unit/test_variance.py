@@ -1,23 +1,9 @@
 """Components of variance by hand."""
 
-import math
-
 import numpy as np
 import pytest
 
 from mcpo_cli.statistics import variance
-
-
-def test_by_hand() -> None:
-    """Two runs on two problems: rows .1 .3 and .5 .9, so means .2, .7 by run and .3, .6 by problem, .45 in all."""
-    found = variance.components(np.array([[0.1, 0.3], [0.5, 0.9]]), [0, 1])
-    # Mean squares: rest .01, problems 2 (.15^2 + .15^2) = .09, runs 2 (.25^2 + .25^2) = .25.
-    assert found.rest**2 == pytest.approx(0.01)
-    assert found.problem**2 == pytest.approx((0.09 - 0.01) / 2)
-    assert found.seed**2 == pytest.approx((0.25 - 0.01) / 2)
-    assert math.isnan(found.base)
-    assert found.parts == pytest.approx({"seed": 0.12 / 2, "problem": 0.04 / 2, "rest": 0.01 / 4})
-    assert max(found.parts, key=lambda name: found.parts[name]) == "seed"
 
 
 def test_base_policies_by_hand() -> None:

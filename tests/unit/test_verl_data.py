@@ -14,7 +14,6 @@ from mcpo_cli.backends.verl.overrides import planned
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.journal import read_json
-from tests.errors import refused
 from tests.models import existing, untrained
 
 TINY = (
@@ -131,12 +130,6 @@ def test_rows_have_the_tasks_stop_strings_if_there_are_any(style: str, found: tu
     train, held_out = written(run, tmp_path)
     assert {stops(row["extra_info"]) for row in train + held_out} == {found}
     assert all(("stops" in row["extra_info"]) == bool(found) for row in train + held_out)
-
-
-def test_too_few_problems_that_fit(folder: Path, tmp_path: Path) -> None:
-    run = math(folder)
-    with refused("no_room", "0 of 9", "train.max_prompt=2048"):
-        write(run, lambda _: range(run.train.max_prompt + 1), planned(run, tmp_path))
 
 
 def test_a_prompt_is_measured_in_the_models_own_tokens(tmp_path: Path) -> None:

@@ -18,15 +18,12 @@ from mcpo_cli.backends.verl import checkpoint, launch, processes, reward
 from mcpo_cli.backends.verl.batch import Group, Prompt, end_tokens, graded
 from mcpo_cli.backends.verl.launch import Channel
 from mcpo_cli.backends.verl.loss import merged, noise_floor
-from mcpo_cli.config import cost
 from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import ConfigError, Interrupted
 from mcpo_cli.grading import Grade
 from mcpo_cli.grading.base import Status
 from tests.models import words
-
-ANCHORS = ("rollout", "previous_step")
 
 
 def write_checkpoint(root: Path, step: int) -> Path:
@@ -145,17 +142,9 @@ def test_all_processes_of_a_run_end_and_no_others(monkeypatch: pytest.MonkeyPatc
         other.wait()
 
 
-def score(response: str, grader: str = "trace") -> dict[str, object]:
+def score(response: str, grader: str) -> dict[str, object]:
     info = {"problem": "1 + 2 _ =", "grader": grader}
     return asyncio.run(reward.compute_score("k2-3", response, "3 = 5", info))
-
-
-@pytest.mark.parametrize(
-    ("response", "right", "answer"), [("3 = 5", 1.0, "5"), ("3 =  5 ", 1.0, "5"), ("3 = 6", 0.0, "6"), ("", 0.0, "")]
-)
-def test_the_reward_of_arithmetic_is_whether_the_trace_is_right(response: str, right: float, answer: str) -> None:
-    status = "correct" if right else "wrong"
-    assert score(response) == {"score": right, "acc": right, "status": status, "detail": "", "answer": answer}
 
 
 class OneVerdict:
@@ -241,12 +230,6 @@ def test_restating_the_problem_is_not_rewarded(monkeypatch: pytest.MonkeyPatch) 
         evaluated = asyncio.run(reward.compute_score("data", r"\boxed{\frac{84}{2}}", "42", info))
     assert (restated["score"], restated["status"]) == (0.0, "unevaluated")
     assert (evaluated["score"], evaluated["status"]) == (1.0, "correct")
-
-
-def test_checkpoints_hold_the_previous_policy_where_the_method_needs_it() -> None:
-    plain, anchored = (load(["scale=verl-cpu", "method=mcpo", f"method.anchor={anchor}"])[0] for anchor in ANCHORS)
-    assert cost.weights(plain).checkpoint == 12 * cost.weights(plain).count
-    assert cost.weights(anchored).checkpoint == 16 * cost.weights(plain).count
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])

@@ -134,5 +134,5 @@ def build(data: Mapping[str, Runs]) -> Product:
 
 
 ARTIFACTS = tuple(
-    Artifact(one.artifact, one.title, DIAGNOSTICS, (suite,), build, by_regime=True) for suite, one in SUITES.items()
+    Artifact(item.artifact, item.title, DIAGNOSTICS, (suite,), build, by_regime=True) for suite, item in SUITES.items()
 )

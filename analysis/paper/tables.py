@@ -15,7 +15,7 @@ PAPER_TABLES = {"table1": "Table 1", "table2": "Table 2"}
 """The paper's table of a suite."""
 
 
-def published(table: str, found: Comparison) -> Beside:
+def published(table: str, comparison: Comparison) -> Beside:
     """The paper's numbers of a table, beside those that were measured."""
     document = paper()
     place = document["tables"][table]["where"].split(",")[0]

@@ -157,8 +157,8 @@ def base_policies(
         sharing.setdefault((model, frozenset(ids)), []).append(arm)
     names: dict[tuple[str, str], str] = {}
     for (model, _), arms in sharing.items():
-        alone = sum(model == other for other, _ in sharing) == 1
-        names |= {(model, arm): BEFORE if alone else f"{BEFORE} ({', '.join(arms)})" for arm in arms}
+        is_only = sum(model == name for name, _ in sharing) == 1
+        names |= {(model, arm): BEFORE if is_only else f"{BEFORE} ({', '.join(arms)})" for arm in arms}
     start = scores[scores["step"] == 0]
     frame = start.assign(arm=[names[pair] for pair in zip(start["model"], start["arm"], strict=True)])
     keys = ["model", "arm", *PAIR]

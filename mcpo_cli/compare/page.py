@@ -117,8 +117,8 @@ def _phrase(row: Row, comparison: Comparison) -> str:
 
 def equal(comparison: Comparison, at: str) -> str:
     """An axis in words, with later axes that give the same comparison: `steps and rollouts`."""
-    axes, marks = comparison.axes, comparison.shown_axes
-    group = axes[axes.index(at) :] if at == marks[-1] else axes[axes.index(at) : axes.index(marks[marks.index(at) + 1])]
+    axes, heads = comparison.axes, comparison.shown_axes
+    group = axes[axes.index(at) :] if at == heads[-1] else axes[axes.index(at) : axes.index(heads[heads.index(at) + 1])]
     return " and ".join(axis.replace("_", " ") for axis in group)
 
 

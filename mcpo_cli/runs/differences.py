@@ -114,17 +114,17 @@ def of_states(recorded: Path, repeated: Path, step: int, *, exactly: bool) -> Co
     if old_state.cursor != new_state.cursor:
         differs("place in the training stream", old_state.cursor, new_state.cursor)
     for name in sorted(old_tensors.keys() | new_tensors.keys()):
-        one, other = old_tensors.get(name), new_tensors.get(name)
-        if one is None or other is None or one.shape != other.shape or one.dtype != other.dtype:
-            differs(name, *(None if value is None else f"{value.dtype} {list(value.shape)}" for value in (one, other)))
+        old, new = old_tensors.get(name), new_tensors.get(name)
+        if old is None or new is None or old.shape != new.shape or old.dtype != new.dtype:
+            differs(name, *(None if value is None else f"{value.dtype} {list(value.shape)}" for value in (old, new)))
             continue
-        values += one.numel()
-        tolerance = 0.0 if exactly else TOLERANCE * float(one.abs().max())
+        values += old.numel()
+        tolerance = 0.0 if exactly else TOLERANCE * float(old.abs().max())
         # Written so that a NaN always differs.
-        wrong = ((one != other) & ~((one - other).abs() <= tolerance)).nonzero() if one.numel() else one.nonzero()
+        wrong = ((old != new) & ~((old - new).abs() <= tolerance)).nonzero() if old.numel() else old.nonzero()
         if len(wrong):
             index = tuple(wrong[0].tolist())
-            differs(f"{name}{list(index)}", one[index].item(), other[index].item())
+            differs(f"{name}{list(index)}", old[index].item(), new[index].item())
     return Compared(step, values, weights=True, differing=differing)
 
 

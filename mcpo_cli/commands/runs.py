@@ -109,10 +109,10 @@ def tag(
 @verb("trash, runs")
 def delete(run_ids: RunIds) -> Reply:
     """Move runs to the trash of MCPO_HOME, from where `mcpo runs restore` brings them back; MLflow keeps its copy."""
-    from mcpo_cli.runs import trash
+    from mcpo_cli.runs import catalog, trash
 
     names = [path.name for path in trash.delete(location(), run_ids)]
-    folder = location() / trash.TRASH
+    folder = location() / catalog.TRASH
     hint = f"back: mcpo runs restore {' '.join(names)}; for good: mcpo runs empty-trash"
     return Reply({"trash": str(folder), "runs": names}, [*names, f"{len(names)} moved to {folder}", hint])
 
@@ -131,10 +131,10 @@ def restore(run_ids: Deleted) -> Reply:
 @verb("home, runs")
 def empty_trash() -> Reply:
     """Remove the runs in the trash for good."""
-    from mcpo_cli.runs import trash
+    from mcpo_cli.runs import catalog, trash
 
     names = [path.name for path in trash.empty(location())]
-    sentence = f"{len(names)} removed for good from {location() / trash.TRASH}"
+    sentence = f"{len(names)} removed for good from {location() / catalog.TRASH}"
     return Reply({"home": str(location()), "runs": names}, sentence)
 
 
